@@ -1,0 +1,348 @@
+"""What travels along each arrow of the pipeline, and the names in the records. Standard library only.
+
+    MatchImages ──▶ ImageRef ──PlanShards──▶ ShardWork ──ReadImages──▶ Item(bytes) ──ResizeImages──▶ Item(Image)
+        ──BuildExamples──▶ Item(record bytes) ──WriteShards──▶ ShardInfo ──WriteManifest──▶ Manifest
+
+Between ReadImages and WriteShards an `Item` may hold a `Reject` (an image that could not be used: it keeps its place)
+or a `ShardInfo` (an earlier run finished this shard) instead; every stage hands those on untouched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+FORMAT_VERSION = 1  # of manifest.json and of everything under .beam_tfr/
+
+# The record: the feature names that TensorFlow's own image models use.
+ENCODED = "image/encoded"  # bytes: the encoded image
+FORMAT = "image/format"  # bytes: "jpeg", "png"
+HEIGHT = "image/height"  # int64, pixels, of what is stored
+WIDTH = "image/width"  # int64, pixels, of what is stored
+CHANNELS = "image/channels"  # int64
+COLORSPACE = "image/colorspace"  # bytes: "RGB"
+FILENAME = "image/filename"  # bytes: the key
+SHA256 = "image/key/sha256"  # bytes: hex digest of the source file
+LABEL = "image/class/label"  # int64, 0-based line number in labels.txt
+TEXT = "image/class/text"  # bytes: the class name
+
+# name -> (dtype, shape) of one record; the two class features are there only in a labelled dataset.
+FEATURES: dict[str, tuple[str, tuple[int, ...]]] = {
+    ENCODED: ("bytes", ()),
+    FORMAT: ("bytes", ()),
+    HEIGHT: ("int64", ()),
+    WIDTH: ("int64", ()),
+    CHANNELS: ("int64", ()),
+    COLORSPACE: ("bytes", ()),
+    FILENAME: ("bytes", ()),
+    SHA256: ("bytes", ()),
+}
+LABEL_FEATURES: dict[str, tuple[str, tuple[int, ...]]] = {LABEL: ("int64", ()), TEXT: ("bytes", ())}
+
+# Files of a dataset beside its shards.
+MANIFEST_FILE = "manifest.json"
+LABELS_FILE = "labels.txt"
+REJECTS_FILE = "rejects.jsonl"
+WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars, unfinished files; gone when the dataset is complete
+
+NO_SPLIT = "none"  # where images stand that no split could be found for: rejects only, no records
+
+# Why an image is not in the dataset: a closed list, so that reports can be counted and compared.
+REJECT_REASONS: dict[str, str] = {
+    "layout-mismatch": "the key does not have the parts that --layout names",
+    "unknown-class": "the class is not in the file that --classes names",
+    "not-found": "the file was listed and is no longer there",
+    "unreadable": "the file is there and its bytes cannot be read",
+    "empty-file": "the file has no bytes",
+    "not-an-image": "the content is of no image format that is read",
+    "damaged-image": "the content is of an image format and does not decode to the end",
+    "too-many-pixels": "the header promises more pixels than are decoded",
+    "file-too-large": "the file has more bytes than are read",
+}
+
+
+class BeamTfrError(Exception):
+    """Something the user can act on: shown as its message alone, never as a stack trace."""
+
+    exit_code = 1
+
+
+class UsageError(BeamTfrError):
+    """The call is wrong: the message names the flag, the value, what is allowed and the cure."""
+
+    exit_code = 2
+
+
+class DataError(BeamTfrError):
+    """The data is wrong, or a dataset is not what its manifest promises."""
+
+
+class RunError(BeamTfrError):
+    """The run failed: the disk, a permission, a runner that lost elements, another run in the folder."""
+
+
+class Interrupted(BeamTfrError):
+    """The user asked for an end (Ctrl-C)."""
+
+    exit_code = 130
+
+
+class RejectError(Exception):
+    """This one image cannot be used.
+
+    Attributes:
+        reason: one of `REJECT_REASONS`.
+        detail: what was found, for a person.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        if reason not in REJECT_REASONS:
+            raise ValueError(f"unknown reject reason {reason!r}, known: {', '.join(REJECT_REASONS)}")
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class ImageRef(NamedTuple):
+    """One source image as it was listed; crosses the only shuffle, so its encoding is small (`encode`, `decode`).
+
+    Attributes:
+        key: path below the folder that all inputs share; names the image in records, rejects and hashes.
+        size_bytes: as listed.
+        generation: of the object (gs://), or modification time in ns (disk).
+        split: of the dataset, or `NO_SPLIT`.
+        label: class name; empty in a dataset without labels.
+        label_id: of the class, once the plan knows all classes; -1 before and in a dataset without labels.
+        reason: already known not to be usable (a member of `REJECT_REASONS`), else empty.
+        detail: of the reason.
+    """
+
+    key: str
+    size_bytes: int
+    generation: int
+    split: str
+    label: str = ""
+    label_id: int = -1
+    reason: str = ""
+    detail: str = ""
+
+    def encode(self) -> bytes:
+        """NUL-separated text: no part can hold a NUL, since no path does."""
+        return "\0".join(map(str, self)).encode("utf-8", "surrogateescape")
+
+    @classmethod
+    def decode(cls, data: bytes) -> ImageRef:
+        key, size_bytes, generation, split, label, label_id, reason, detail = data.decode(
+            "utf-8", "surrogateescape"
+        ).split("\0")
+        return cls(key, int(size_bytes), int(generation), split, label, int(label_id), reason, detail)
+
+
+class Shard(NamedTuple):
+    """One output file: the `index`-th of `num_shards` of a split, for `total` planned images."""
+
+    split: str
+    index: int
+    num_shards: int
+    total: int
+    plan_digest: str
+
+    @property
+    def name(self) -> str:
+        return shard_name(self.split, self.index, self.num_shards)
+
+
+class ShardWork(NamedTuple):
+    """A shard with all its references (encoded, in their final order); `finished` when nothing is left to do."""
+
+    shard: Shard
+    refs: list[bytes]
+    finished: ShardInfo | None = None
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class SplitPlan:
+    """One split of the plan.
+
+    Attributes:
+        matched: images listed for it, those among them that are already known to be rejects included.
+        num_shards: files (for `NO_SPLIT`: shards without a file).
+        cuts: the order keys (hex) at which shards 1, 2, … begin; num_shards - 1 of them.
+        class_counts: class name -> images listed.
+    """
+
+    matched: int
+    num_shards: int
+    cuts: list[str]
+    class_counts: dict[str, int]
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Plan:
+    """What a run will write, decided before anything is written; stands in .beam_tfr/plan.json while it runs.
+
+    Attributes:
+        name: prefix of the shard files.
+        suffix: of the shard files, ".tfrecord.gz" or ".tfrecord".
+        options: those that can change a record, a shard or a reject, as JSON values.
+        input_digest: over all keys and sizes, in no order.
+        labels: class names, in the order of their ids; None in a dataset without labels.
+        splits: split name -> its plan.
+        codecs: library -> version: whatever can change a byte of a record.
+        complete: the output already holds the dataset of this plan; not part of the digest.
+    """
+
+    name: str
+    suffix: str
+    options: dict[str, Any]
+    input_digest: str
+    labels: list[str] | None
+    splits: dict[str, SplitPlan]
+    codecs: dict[str, str]
+    complete: bool = False
+
+    @property
+    def options_digest(self) -> str:
+        return sha256_hex(canonical_json(self.options))
+
+    @property
+    def digest(self) -> str:
+        fields = dataclasses.asdict(self)
+        del fields["complete"]
+        return sha256_hex(canonical_json(fields))
+
+    @property
+    def matched(self) -> int:
+        return sum(split.matched for split in self.splits.values())
+
+    def shards(self) -> list[str]:
+        """Names of all planned shards, by split, then index."""
+        return [
+            shard_name(split, index, plan.num_shards)
+            for split, plan in sorted(self.splits.items())
+            for index in range(plan.num_shards)
+        ]
+
+
+class Reject(NamedTuple):
+    """An image that is not in the dataset, and why: one line of rejects.jsonl."""
+
+    key: str
+    uri: str
+    stage: str
+    reason: str
+    detail: str
+
+    def to_json(self) -> str:
+        return json.dumps(self._asdict(), sort_keys=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Image:
+    """A converted image.
+
+    Attributes:
+        encoded: bytes in `format`.
+        format: "jpeg" or "png".
+        height, width, channels, colorspace: of what is stored.
+        source_height, source_width: in pixels, upright.
+        source_sha256: hex digest of the source bytes.
+        channel_sums: sum over all stored pixels before encoding, per channel.
+        channel_squares: sum of squares, likewise.
+    """
+
+    encoded: bytes
+    format: str
+    height: int
+    width: int
+    channels: int
+    colorspace: str
+    source_height: int
+    source_width: int
+    source_sha256: str
+    channel_sums: tuple[int, ...]
+    channel_squares: tuple[int, ...]
+
+
+class Record(NamedTuple):
+    """A serialized tf.train.Example, and the image in it, for the shard's statistics."""
+
+    serialized: bytes
+    image: Image
+
+
+class Item(NamedTuple):
+    """One planned image on its way through the stages of its shard.
+
+    Attributes:
+        shard: where it belongs.
+        position: 0 to shard.total - 1, in the shard's order; 0 in a shard without images, so that it is written too.
+        uri: of the source.
+        ref: of the source; None where the item stands for a whole shard (empty, or already finished).
+        value: source bytes, then `Image`, then `Record`; or `Reject`; or `ShardInfo`; None in an empty shard.
+    """
+
+    shard: Shard
+    position: int
+    uri: str
+    ref: ImageRef | None
+    value: bytes | Image | Record | Reject | ShardInfo | None
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ShardInfo:
+    """The books of one shard: what the manifest is made of, and what a resume reads from the sidecar.
+
+    Attributes:
+        shard: where it stands.
+        file: name in the output folder; empty for shards of `NO_SPLIT`, which have no records.
+        num_examples: records written.
+        num_bytes: of the file.
+        sha256: of the file.
+        records_sha256: of the records before compression, each preceded by its length as 8 bytes little-endian.
+        rejected: reason -> count.
+        class_counts: label id -> records; empty in a dataset without labels.
+        pixels: stored pixels in all.
+        channel_sums, channel_squares: integer sums over them, per channel.
+        source_sizes: longest source side, rounded up to a power of two -> records.
+    """
+
+    shard: Shard
+    file: str = ""
+    num_examples: int = 0
+    num_bytes: int = 0
+    sha256: str = ""
+    records_sha256: str = ""
+    rejected: dict[str, int] = dataclasses.field(default_factory=dict)
+    class_counts: dict[int, int] = dataclasses.field(default_factory=dict)
+    pixels: int = 0
+    channel_sums: list[int] = dataclasses.field(default_factory=list)
+    channel_squares: list[int] = dataclasses.field(default_factory=list)
+    source_sizes: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ShardInfo:
+        fields = json.loads(text)
+        fields["shard"] = Shard(*fields["shard"])
+        for name in ("class_counts", "source_sizes"):  # JSON has only string keys
+            fields[name] = {int(key): count for key, count in fields[name].items()}
+        return cls(**fields)
+
+
+def shard_name(split: str, index: int, num_shards: int) -> str:
+    """`train-00003-of-00016`: Beam's own naming, behind the split."""
+    return f"{split}-{index:05d}-of-{num_shards:05d}"
+
+
+def sha256_hex(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def canonical_json(value: Any) -> bytes:
+    """The one JSON text of a value, for digests: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")

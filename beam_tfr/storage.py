@@ -1,0 +1,337 @@
+"""Bytes from and to disk and gs://, one interface for both. Never Beam, never TensorFlow.
+
+A path is a local path or `gs://bucket/name`. Files appear whole or not at all: on a disk by a file beside them, fsync
+and rename; on gs:// by one upload with a precondition. Works with `STORAGE_EMULATOR_HOST`.
+"""
+
+from __future__ import annotations
+
+import abc
+import base64
+import contextlib
+import filecmp
+import functools
+import os
+import shutil
+import stat
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from beam_tfr.schema import UsageError
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Blob, Client
+    from typing_extensions import Self
+
+GCS = "gs://"
+
+
+class Entry(NamedTuple):
+    """A listed file: its path, size in bytes and generation (gs://) or modification time in ns (disk)."""
+
+    path: str
+    size_bytes: int
+    generation: int
+
+
+class AlreadyExistsError(Exception):
+    """A file that must not exist exists, with other bytes."""
+
+
+def is_gcs(path: str) -> bool:
+    return path.startswith(GCS)
+
+
+def check_path(path: str, flag: str) -> str:
+    """The path, absolute when local.
+
+    Raises:
+        UsageError: a scheme that is not read, or an empty bucket; names `flag`.
+    """
+    if is_gcs(path):
+        if not path[len(GCS) :].split("/")[0]:
+            raise UsageError(f"{flag} {path}: names no bucket; write gs://BUCKET/FOLDER")
+        return path
+    if "://" in path:
+        raise UsageError(f"{flag} {path}: only local paths and gs:// are supported")
+    return os.path.abspath(path) if path else path
+
+
+def join(folder: str, name: str) -> str:
+    return f"{folder.rstrip('/')}/{name}" if is_gcs(folder) else os.path.join(folder, name)
+
+
+@functools.cache
+def _client() -> Client:
+    """One client per process: kept-alive connections, credentials looked up once."""
+    from google.cloud import storage
+
+    if os.environ.get("STORAGE_EMULATOR_HOST"):
+        from google.auth.credentials import AnonymousCredentials
+
+        return storage.Client(credentials=AnonymousCredentials(), project="emulator")  # type: ignore[no-untyped-call]
+    return storage.Client()
+
+
+def _blob(path: str, generation: int | None = None) -> Blob:
+    bucket, _, name = path[len(GCS) :].partition("/")
+    return _client().bucket(bucket).blob(name, generation=generation)
+
+
+def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
+    """Every file below a folder, in no promised order; local folders only where `descend(path)` says so.
+
+    Links are followed, but never into a folder that contains them. A link that leads nowhere is listed with size 0,
+    so that reading it names what is wrong. Folder objects of gs:// (a trailing slash, no bytes) are left out.
+    """
+    if is_gcs(folder):
+        bucket, _, prefix = folder[len(GCS) :].partition("/")
+        prefix = prefix.rstrip("/") + "/" if prefix else ""
+        for blob in _client().list_blobs(
+            bucket, prefix=prefix, fields="items(name,size,generation),nextPageToken", page_size=5000
+        ):
+            if not (blob.name.endswith("/") and not blob.size):
+                yield Entry(f"{GCS}{bucket}/{blob.name}", int(blob.size or 0), int(blob.generation or 0))
+    else:
+        yield from _walk_disk(folder, descend, ())
+
+
+def _walk_disk(folder: str, descend: Callable[[str], bool], above: tuple[tuple[int, int], ...]) -> Iterator[Entry]:
+    try:
+        status = os.stat(folder)
+    except FileNotFoundError:
+        return
+    identity = (status.st_dev, status.st_ino)
+    if identity in above or not stat.S_ISDIR(status.st_mode):
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                if descend(entry.path):
+                    yield from _walk_disk(entry.path, descend, (*above, identity))
+                continue
+            try:
+                info = entry.stat()
+            except OSError:  # a link that leads nowhere, or in a circle: reading it tells
+                yield Entry(entry.path, 0, 0)
+            else:
+                yield Entry(entry.path, info.st_size, info.st_mtime_ns)
+
+
+def list_folder(folder: str) -> list[str]:
+    """Names of the files directly in a folder, sorted; empty where there is no such folder."""
+    if is_gcs(folder):
+        bucket, _, prefix = folder[len(GCS) :].partition("/")
+        prefix = prefix.rstrip("/") + "/" if prefix else ""
+        blobs = _client().list_blobs(bucket, prefix=prefix, delimiter="/", fields="items(name),nextPageToken")
+        return sorted(blob.name[len(prefix) :] for blob in blobs if blob.name != prefix)
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file())
+    except FileNotFoundError:
+        return []
+
+
+def make_folder(folder: str) -> None:
+    if not is_gcs(folder):
+        os.makedirs(folder, exist_ok=True)
+
+
+def read_bytes(path: str, *, max_bytes: int | None = None) -> bytes:
+    """The bytes of a file; of one that is longer than `max_bytes`, the first max_bytes + 1.
+
+    Raises:
+        FileNotFoundError: no such file or object.
+        OSError: it cannot be read, or is no regular file.
+    """
+    if is_gcs(path):
+        from google.api_core.exceptions import GoogleAPICallError, NotFound
+
+        try:
+            return bytes(_blob(path).download_as_bytes(end=max_bytes, raw_download=True))
+        except NotFound as error:
+            raise FileNotFoundError(f"no such object: {path}") from error
+        except GoogleAPICallError as error:
+            raise OSError(f"{path}: {error.code} {error.message}") from error
+    with open_binary(path) as file:
+        return file.read() if max_bytes is None else file.read(max_bytes + 1)
+
+
+def open_binary(path: str) -> IO[bytes]:
+    """A file opened for reading from its start; of gs:// as a stream."""
+    if is_gcs(path):
+        from google.api_core.exceptions import NotFound
+
+        try:
+            blob = _blob(path)
+            blob.reload()
+            return blob.open("rb", chunk_size=8 << 20)  # type: ignore[no-any-return]
+        except NotFound as error:
+            raise FileNotFoundError(f"no such object: {path}") from error
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))  # a pipe must not block
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"not a regular file: {path}")
+        return os.fdopen(descriptor, "rb", buffering=1 << 18)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def size_bytes(path: str) -> int | None:
+    """Size of a file, or None where there is none."""
+    if is_gcs(path):
+        bucket, _, name = path[len(GCS) :].partition("/")
+        blob = _client().bucket(bucket).get_blob(name)
+        return None if blob is None else int(blob.size or 0)
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None
+
+
+def delete(path: str) -> None:
+    """Removes a file; one that is gone already is no error."""
+    if is_gcs(path):
+        from google.api_core.exceptions import NotFound
+
+        with contextlib.suppress(NotFound):
+            _blob(path).delete()
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+
+def delete_folder(folder: str) -> None:
+    """Removes a folder with all that is in it; one that is gone already is no error."""
+    if is_gcs(folder):
+        for entry in list(walk(folder, lambda _: True)):
+            delete(entry.path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+
+def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -> None:
+    """Writes a small file, whole or not at all; arguments as for `create`.
+
+    Raises:
+        AlreadyExistsError: not `replace`, and there is a file with other bytes (equal bytes are success).
+    """
+    with create(path, scratch=scratch, replace=replace) as file:
+        file.write(data)
+        file.commit()
+
+
+def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
+    """Opens a file that appears at `path` on `commit()` and never before.
+
+    Args:
+        path: local or gs://.
+        scratch: local folder on the same disk for the unfinished file; not used for gs://.
+        replace: whether an existing file may be replaced; see `PendingFile.commit`.
+    """
+    return GcsPendingFile(path, replace) if is_gcs(path) else DiskPendingFile(path, scratch, replace)
+
+
+class PendingFile(abc.ABC):
+    """A file being written. Leaving the `with` block, or `abort()`, without `commit()` leaves nothing behind."""
+
+    _file: IO[bytes]
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+
+    @abc.abstractmethod
+    def commit(self) -> None:
+        """Makes the file visible, whole.
+
+        Raises:
+            AlreadyExistsError: it may not replace, and a file with other bytes is there.
+        """
+
+    @abc.abstractmethod
+    def abort(self) -> None:
+        """Throws away what was written; harmless after `commit()`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.abort()
+
+
+class DiskPendingFile(PendingFile):
+    def __init__(self, path: str, scratch: str, replace: bool) -> None:
+        self._path, self._replace = path, replace
+        self._temporary: str | None = os.path.join(scratch, f".tmp-{uuid.uuid4().hex}")
+        self._file = open(self._temporary, "w+b", buffering=1 << 18)  # noqa: SIM115 - closed by commit or abort
+
+    def commit(self) -> None:
+        if self._temporary is None:
+            raise ValueError(f"{self._path} is closed already")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        if self._replace:
+            os.replace(self._temporary, self._path)
+        else:
+            try:
+                os.link(self._temporary, self._path)  # fails where a file is, rename would not
+            except FileExistsError:
+                if not filecmp.cmp(self._temporary, self._path, shallow=False):
+                    raise AlreadyExistsError(self._path) from None
+            os.remove(self._temporary)
+        self._temporary = None
+        self._file.close()
+        folder = os.open(os.path.dirname(self._path), os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the name too survives a power cut
+        finally:
+            os.close(folder)
+
+    def abort(self) -> None:
+        self._file.close()
+        if self._temporary is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(self._temporary)
+            self._temporary = None
+
+
+class GcsPendingFile(PendingFile):
+    """Uploads a finished local file: a writer that streams would finalize what it has when it is garbage collected."""
+
+    def __init__(self, path: str, replace: bool) -> None:
+        self._path, self._replace = path, replace
+        self._file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - has no name, goes with the process
+
+    def commit(self) -> None:
+        from google.api_core.exceptions import PreconditionFailed
+
+        blob = _blob(self._path)
+        try:
+            blob.upload_from_file(
+                self._file,
+                rewind=True,
+                checksum="crc32c",
+                if_generation_match=None if self._replace else 0,
+                content_type="application/octet-stream",
+            )
+        except PreconditionFailed:
+            if not self._same_object(blob):
+                raise AlreadyExistsError(self._path) from None
+        self._file.close()
+
+    def _same_object(self, blob: Blob) -> bool:
+        import google_crc32c
+
+        blob.reload()
+        checksum = google_crc32c.Checksum()
+        self._file.seek(0)
+        while chunk := self._file.read(1 << 20):
+            checksum.update(chunk)
+        return bool(blob.crc32c == base64.b64encode(checksum.digest()).decode())
+
+    def abort(self) -> None:
+        self._file.close()
