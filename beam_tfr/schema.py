@@ -10,6 +10,7 @@ or a `ShardInfo` (an earlier run finished this shard) instead; every stage hands
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from typing import Any, NamedTuple
@@ -95,14 +96,16 @@ class RejectError(Exception):
     Attributes:
         reason: one of `REJECT_REASONS`.
         detail: what was found, for a person.
+        may_pass: another try later might succeed.
     """
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: str, detail: str, *, may_pass: bool = False) -> None:
         if reason not in REJECT_REASONS:
             raise ValueError(f"unknown reject reason {reason!r}, known: {', '.join(REJECT_REASONS)}")
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+        self.may_pass = may_pass
 
 
 class ImageRef(NamedTuple):
@@ -179,7 +182,7 @@ class SplitPlan:
     class_counts: dict[str, int]
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class Plan:
     """What a run will write, decided before anything is written; stands in .beam_tfr/plan.json while it runs.
 
@@ -212,6 +215,10 @@ class Plan:
         fields = dataclasses.asdict(self)
         del fields["complete"]
         return sha256_hex(canonical_json(fields))
+
+    @functools.cached_property
+    def label_ids(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.labels or ())}
 
     @property
     def matched(self) -> int:

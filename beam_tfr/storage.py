@@ -9,8 +9,10 @@ from __future__ import annotations
 import abc
 import base64
 import contextlib
+import errno
 import filecmp
 import functools
+import hashlib
 import os
 import shutil
 import stat
@@ -38,6 +40,10 @@ class Entry(NamedTuple):
 
 class AlreadyExistsError(Exception):
     """A file that must not exist exists, with other bytes."""
+
+
+class ListError(Exception):
+    """A bucket or folder that is not there or may not be listed."""
 
 
 def is_gcs(path: str) -> bool:
@@ -85,17 +91,31 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
 
     Links are followed, but never into a folder that contains them. A link that leads nowhere is listed with size 0,
     so that reading it names what is wrong. Folder objects of gs:// (a trailing slash, no bytes) are left out.
+
+    Raises:
+        ListError: the bucket is not there, or a folder may not be listed.
     """
     if is_gcs(folder):
-        bucket, _, prefix = folder[len(GCS) :].partition("/")
-        prefix = prefix.rstrip("/") + "/" if prefix else ""
-        for blob in _client().list_blobs(
-            bucket, prefix=prefix, fields="items(name,size,generation),nextPageToken", page_size=5000
-        ):
+        yield from _walk_gcs(folder)
+    else:
+        try:
+            yield from _walk_disk(folder, descend, ())
+        except OSError as error:
+            raise ListError(f"{error.filename}: {error.strerror}") from error
+
+
+def _walk_gcs(folder: str) -> Iterator[Entry]:
+    from google.api_core.exceptions import GoogleAPICallError
+
+    bucket, _, prefix = folder[len(GCS) :].partition("/")
+    prefix = prefix.rstrip("/") + "/" if prefix else ""
+    fields = "items(name,size,generation),nextPageToken"
+    try:
+        for blob in _client().list_blobs(bucket, prefix=prefix, fields=fields, page_size=5000):
             if not (blob.name.endswith("/") and not blob.size):
                 yield Entry(f"{GCS}{bucket}/{blob.name}", int(blob.size or 0), int(blob.generation or 0))
-    else:
-        yield from _walk_disk(folder, descend, ())
+    except GoogleAPICallError as error:
+        raise ListError(f"{folder}: {error.code} {error.message}") from error
 
 
 def _walk_disk(folder: str, descend: Callable[[str], bool], above: tuple[tuple[int, int], ...]) -> Iterator[Entry]:
@@ -154,9 +174,15 @@ def read_bytes(path: str, *, max_bytes: int | None = None) -> bytes:
         except NotFound as error:
             raise FileNotFoundError(f"no such object: {path}") from error
         except GoogleAPICallError as error:
-            raise OSError(f"{path}: {error.code} {error.message}") from error
+            number = errno.EACCES if error.code in (401, 403) else errno.EAGAIN
+            raise OSError(number, f"{error.code} {error.message}", path) from error
     with open_binary(path) as file:
         return file.read() if max_bytes is None else file.read(max_bytes + 1)
+
+
+def may_pass(error: OSError) -> bool:
+    """Whether reading again later might succeed: a broken disk, mount or service, not a missing permission."""
+    return error.errno in (errno.EAGAIN, errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.ENOTCONN, errno.EMFILE)
 
 
 def open_binary(path: str) -> IO[bytes]:
@@ -180,16 +206,31 @@ def open_binary(path: str) -> IO[bytes]:
         raise
 
 
-def size_bytes(path: str) -> int | None:
-    """Size of a file, or None where there is none."""
+def file_sha256(file: IO[bytes]) -> str:
+    """Hex SHA-256 of what is left of an open file."""
+    digest = hashlib.sha256()
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def find(path: str) -> Entry | None:
+    """The file at a path, or None where there is none."""
     if is_gcs(path):
         bucket, _, name = path[len(GCS) :].partition("/")
         blob = _client().bucket(bucket).get_blob(name)
-        return None if blob is None else int(blob.size or 0)
+        return None if blob is None else Entry(path, int(blob.size or 0), int(blob.generation or 0))
     try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return None
+        info = os.stat(path)
+    except OSError:
+        return Entry(path, 0, 0) if os.path.islink(path) else None
+    return None if stat.S_ISDIR(info.st_mode) else Entry(path, info.st_size, info.st_mtime_ns)
+
+
+def size_bytes(path: str) -> int | None:
+    """Size of a file, or None where there is none."""
+    entry = find(path)
+    return None if entry is None else entry.size_bytes
 
 
 def delete(path: str) -> None:

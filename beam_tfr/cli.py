@@ -1,0 +1,214 @@
+"""The command line: `beam-tfr convert | verify | demo`. Imports neither Beam nor TensorFlow before it must."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from beam_tfr import __version__
+from beam_tfr.options import add_arguments, from_arguments
+from beam_tfr.schema import NO_SPLIT, BeamTfrError, UsageError
+
+if TYPE_CHECKING:
+    from beam_tfr.launch import Result
+    from beam_tfr.manifest import Manifest
+
+CONVERT_EXAMPLES = """examples:
+  beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos
+      photos/cat/1.jpg is of class cat; everything goes into the split train
+  beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos --splits train=0.9,test=0.1
+  beam-tfr convert --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --layout '{split}/{label}/*'
+      gs://bucket/photos/train/cat/1.jpg is of class cat in the split train
+
+Beam's own options are accepted too: --runner=DataflowRunner --project=… --region=… and so on.
+Without --runner it runs here, on every core.
+The same command goes on with what an interrupted one has finished.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; {self.prog} --help shows how")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="beam-tfr",
+        description="Folders of images become sharded, verified TFRecord datasets.",
+        epilog="start with: beam-tfr demo\nexit codes: 0 done, 1 the data is wrong or the run failed, "
+        "2 the call is wrong, 130 interrupted",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"beam-tfr {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    convert = commands.add_parser(
+        "convert",
+        help="convert images to a dataset",
+        description="Converts images to a dataset of sharded TFRecords. Nothing is lost: every file that matches is a "
+        "record or stands, with the reason, in rejects.jsonl.",
+        epilog=CONVERT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_arguments(convert)
+    verify = commands.add_parser(
+        "verify",
+        help="re-read a dataset and check everything that its manifest promises",
+        description="Re-reads every shard of a dataset: checksums, records, images, labels, counts. Exit 1, with file "
+        "and record, when something is wrong.",
+        allow_abbrev=False,
+    )
+    verify.add_argument("folder", metavar="DIR", help="of the dataset, on disk or gs://")
+    demo = commands.add_parser(
+        "demo",
+        help="convert, verify, read and train on a bundled sample of photos",
+        description="Converts, verifies and reads a bundled sample of photos of clothes, and trains a small model on it. "
+        "Needs no network.",
+        allow_abbrev=False,
+    )
+    demo.add_argument("--output", metavar="DIR", default="beam_tfr_demo", help="(default: %(default)s)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = make_parser()
+    if not arguments:
+        parser.print_help()
+        return 0
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    try:
+        parsed, others = parser.parse_known_args(arguments)
+        if parsed.command == "convert":
+            return run_convert(parsed, others)
+        if others:
+            raise UsageError(f"unknown: {' '.join(others)}; beam-tfr {parsed.command} --help shows what there is")
+        return run_verify(parsed.folder) if parsed.command == "verify" else run_demo(parsed.output)
+    except BeamTfrError as error:
+        if error.exit_code == 1:
+            show_traceback(error)
+        say(f"beam-tfr {command}: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        say(f"beam-tfr {command}: interrupted")
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone
+        sys.stderr.close()
+        return 1
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def show_traceback(error: BaseException) -> None:
+    import os
+
+    if os.environ.get("BEAM_TFR_TRACEBACK"):
+        traceback.print_exception(error)
+
+
+def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
+    options = from_arguments(parsed)
+    result = _convert(options, others)
+    if options.json:
+        print(json.dumps(summary(result), sort_keys=True))
+        print_summary(result, to=sys.stderr)
+    else:
+        print_summary(result, to=sys.stdout)
+    return 0
+
+
+def _convert(options: Any, others: Sequence[str]) -> Result:
+    from beam_tfr import launch  # imports Beam
+
+    return launch.convert(options, others)
+
+
+def summary(result: Result) -> dict[str, Any]:
+    """What a conversion did, as JSON values."""
+    dataset = result.manifest
+    seconds = round(result.seconds, 3)
+    return {
+        "output": dataset.folder,
+        "name": dataset.name,
+        "complete_already": not result.fresh,
+        **dataset.counts,
+        "splits": {
+            name: {
+                "matched": split.matched,
+                "rejected": split.rejected,
+                "num_examples": split.num_examples,
+                "num_bytes": split.num_bytes,
+                "num_shards": len(split.shards),
+                "class_counts": dict(split.class_counts),
+            }
+            for name, split in dataset.splits.items()
+        },
+        "dataset_digest": dataset.dataset_digest,
+        "seconds": seconds,
+        "images_per_second": round(dataset.counts["matched"] / max(seconds, 1e-3), 1),
+    }
+
+
+def print_summary(result: Result, *, to: Any) -> None:
+    dataset, facts = result.manifest, summary(result)
+
+    def line(text: str = "") -> None:
+        print(text, file=to)
+
+    if not result.fresh:
+        line(f"{dataset.folder} already holds this dataset, complete; nothing was written.")
+    names = list(dataset.splits)
+    line(f"{'':24}{''.join(f'{name:>12}' for name in names)}{'all':>12}")
+    for title, values in _table(dataset):
+        line(f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}")
+    counts = dataset.counts
+    rejected = sum(counts["rejected"].values())
+    line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
+    for reason, number in counts["rejected"].items():
+        line(f"  {reason}: {number:,}")
+    if rejected:
+        line(f"  each with its reason in {dataset.folder}/rejects.jsonl")
+    line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")
+    if result.fresh:
+        line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} images/s")
+    line(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}")
+
+
+def _table(dataset: Manifest) -> list[tuple[str, list[int]]]:
+    splits = dataset.splits.values()
+    rows = [
+        ("matched", [split.matched for split in splits]),
+        ("rejected", [split.rejected for split in splits]),
+        ("written", [split.num_examples for split in splits]),
+        ("shards", [len(split.shards) for split in splits]),
+        ("bytes", [split.num_bytes for split in splits]),
+    ]
+    if len(dataset.class_names) <= 30:
+        rows += [(f"  {name}", [split.class_counts.get(name, 0) for split in splits]) for name in dataset.class_names]
+    return rows
+
+
+def run_verify(folder: str) -> int:
+    from beam_tfr.verify import verify
+
+    report = verify(folder)
+    return 0 if report.ok else 1
+
+
+def run_demo(output: str) -> int:
+    from beam_tfr.demo import demo
+
+    demo(output)
+    return 0
+
+
+_ = NO_SPLIT

@@ -1,0 +1,223 @@
+"""Starts a conversion: Beam's own options, the engine, Ctrl-C, and what went wrong in a sentence.
+
+`convert(options, beam_flags)` is what `beam-tfr convert` does after parsing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import dataclasses
+import difflib
+import logging
+import os
+import re
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
+from apache_beam.runners.runner import PipelineRunner
+
+from beam_tfr import claim, interrupt, manifest, schema
+from beam_tfr.options import ConvertOptions, default_threads
+from beam_tfr.pipeline import Convert
+from beam_tfr.schema import BeamTfrError, Interrupted, RunError, UsageError
+
+LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner")
+INTERRUPT_WAIT_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a conversion did.
+
+    Attributes:
+        manifest: of the complete dataset.
+        seconds: wall time.
+        fresh: False when the dataset was there already and nothing was done.
+    """
+
+    manifest: manifest.Manifest
+    seconds: float
+    fresh: bool
+
+
+def beam_parser() -> argparse.ArgumentParser:
+    """All options that Beam knows, of every runner."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    for known in PipelineOptions.__subclasses__():
+        known._add_argparse_args(parser)
+    return parser
+
+
+def parse_beam_flags(flags: Sequence[str], own_flags: Sequence[str]) -> PipelineOptions:
+    """Beam's options from the flags that are not ours.
+
+    Raises:
+        UsageError: a flag that neither knows; names the nearest that one of them does.
+    """
+    parser = beam_parser()
+    known = [option for action in parser._actions for option in action.option_strings]
+    try:
+        _, unknown = parser.parse_known_args(list(flags))
+    except SystemExit:
+        raise UsageError(f"{' '.join(flags)}: not understood by Beam") from None
+    if unknown:
+        flag = unknown[0].partition("=")[0]
+        near = difflib.get_close_matches(flag, [*own_flags, *known], n=1)
+        hint = f"did you mean {near[0]}?" if near else "beam-tfr convert --help lists ours; Beam's own are accepted too"
+        kind = "flag" if flag.startswith("-") else "argument"
+        raise UsageError(f"{flag}: unknown {kind}; {hint}")
+    return PipelineOptions(list(flags))
+
+
+def choose_runner(beam_options: PipelineOptions) -> PipelineRunner | str:
+    """The runner: the one named, or Beam's FnApiRunner in this process with a thread for every core.
+
+    Beam's DirectRunner would first look for another engine on the internet, so its name means the FnApiRunner here too.
+    """
+    name = beam_options.view_as(StandardOptions).runner
+    if name is not None and name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
+        return str(name)
+    from apache_beam.portability.api import beam_provision_api_pb2
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+    from apache_beam.runners.portability.portable_runner import JobServiceHandle
+
+    direct = beam_options.view_as(DirectOptions)
+    if direct.direct_running_mode == "in_memory" and direct.direct_num_workers == 1:  # Beam's defaults
+        direct.direct_running_mode = "multi_threading"
+        direct.direct_num_workers = default_threads()
+    # Worker processes get the options through the provision info only.
+    encoded = JobServiceHandle.encode_pipeline_options(beam_options.get_all_options())
+    info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
+    return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(info))
+
+
+def convert(options: ConvertOptions, beam_flags: Sequence[str] = ()) -> Result:
+    """Converts, and returns when the dataset is complete.
+
+    Args:
+        options: checked.
+        beam_flags: Beam's own options, as on a command line.
+
+    Raises:
+        UsageError: the call is wrong.
+        DataError: too many rejects, an empty split, a lost class.
+        RunError: the run failed; what is finished stays for the same call to go on with.
+        Interrupted: Ctrl-C.
+    """
+    own_flags = [f"--{field.name}" for field in dataclasses.fields(ConvertOptions)]
+    beam_options = parse_beam_flags(beam_flags, own_flags)
+    run_id = uuid.uuid4().hex
+    step = Convert(options, run_id=run_id)
+    runner = choose_runner(beam_options)
+    logging.getLogger("apache_beam").setLevel(logging.ERROR)
+    before = _manifest_bytes(options.output)
+    started = time.monotonic()
+    with claim.held(options.output, run_id):
+        pipeline = beam.Pipeline(runner=runner, options=beam_options)
+        pipeline | "Convert" >> step
+        _run(pipeline)
+    published = manifest.read(options.output)
+    fresh = options.overwrite or before != manifest.to_bytes(published.fields)
+    return Result(manifest=published, seconds=time.monotonic() - started, fresh=fresh)
+
+
+def _manifest_bytes(output: str) -> bytes | None:
+    with contextlib.suppress(BeamTfrError):
+        return manifest.to_bytes(manifest.read(output).fields)
+    return None
+
+
+def _run(pipeline: beam.Pipeline) -> None:
+    """Runs a pipeline in a thread of its own, so that Ctrl-C reaches this one at once.
+
+    Raises:
+        BeamTfrError: of whatever kind the failing step raised; `RunError` for anything else.
+    """
+    failure: list[BaseException] = []
+    results: list[Any] = []
+
+    def run() -> None:
+        try:
+            results.append(pipeline.run())
+            results[0].wait_until_finish()
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread
+            failure.append(error)
+
+    interrupt.clear()
+    thread = threading.Thread(target=run, name="beam_tfr-pipeline", daemon=True)
+    with _on_interrupt(interrupt.request) as interrupted:
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.2)
+            if interrupted.is_set():
+                _stop(thread, results)
+                raise Interrupted("interrupted: nothing is published; the same command goes on with the finished shards")
+    if failure:
+        raise translate(failure[0]) from failure[0]
+
+
+def _stop(thread: threading.Thread, results: list[Any]) -> None:
+    for result in results:  # a runner in another process
+        with contextlib.suppress(Exception):
+            result.cancel()
+    thread.join(INTERRUPT_WAIT_S)
+
+
+@contextlib.contextmanager
+def _on_interrupt(request: Callable[[], None]) -> Iterator[threading.Event]:
+    """Within the block Ctrl-C and SIGTERM set the event and call `request`; outside the main thread they do what they did."""
+    interrupted = threading.Event()
+
+    def handle(*_: object) -> None:
+        interrupted.set()
+        request()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+_OURS = re.compile(
+    r"beam_tfr\.schema\.(UsageError|DataError|RunError|Interrupted): (.*?)(?: \[while running '[^']*'\]|\Z)", re.DOTALL
+)
+
+
+def translate(error: BaseException) -> BeamTfrError:
+    """The error of a step, from what a runner made of it: all of them pass on the text of the worker's traceback."""
+    if isinstance(error, BeamTfrError):
+        return type(error)(_OURS_SUFFIX.sub("", str(error)))
+    text = str(error)
+    if "\\n" in text and "\n" not in text:  # quoted by a job service
+        with contextlib.suppress(ValueError, SyntaxError):
+            text = ast.literal_eval(f'"""{text}"""')
+    if match := _OURS.search(text):
+        kind: type[BeamTfrError] = getattr(schema, match[1])
+        return kind(match[2])
+    lines = [line for line in text.strip().splitlines() if line.strip()] or [type(error).__name__]
+    cause = next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)), lines[-1])
+    return RunError(
+        f"the run failed: {_OURS_SUFFIX.sub('', cause)[:500]}. Nothing is published; the same command goes on with the "
+        f"finished shards. {TRACEBACK_VARIABLE}=1 shows where it failed"
+    )
+
+
+_OURS_SUFFIX = re.compile(r" \[while running '[^']*'\]\Z")
+TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"
+
+
+def wants_traceback() -> bool:
+    return bool(os.environ.get(TRACEBACK_VARIABLE))

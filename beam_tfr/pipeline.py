@@ -1,0 +1,113 @@
+"""The composition: the drawing of the architecture, in code.
+
+    globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [ImageRef])
+        ──ReadImages──▶ Item(bytes) ──ResizeImages──▶ Item(Image) ──BuildExamples──▶ Item(record)
+        ──WriteShards──▶ ShardInfo ──WriteManifest──▶ manifest.json
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import apache_beam as beam
+from apache_beam.pvalue import PBegin, PCollection
+
+from beam_tfr import examples, images, inputs, planning, shards
+from beam_tfr.labels import Labeler, parse_layout, read_classes
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema import ImageRef, RejectError, RunError
+from beam_tfr.transforms import (
+    BuildExamples,
+    MatchImages,
+    PlanShards,
+    ReadImages,
+    ResizeImages,
+    WriteManifest,
+    WriteShards,
+)
+
+
+class Convert(beam.PTransform):
+    """The whole conversion.
+
+    Args:
+        options: checked.
+        run_id: of this run, unique; the folder's lock is held under it.
+
+    Output: the dataset digest, once the dataset is complete.
+
+    Raises:
+        UsageError: --layout or --classes is wrong, or the inputs have nothing in common.
+    """
+
+    def __init__(self, options: ConvertOptions, *, run_id: str) -> None:
+        super().__init__()
+        self.options, self.run_id = options, run_id
+        layout = parse_layout(options.layout)
+        classes = read_classes(options.classes) if options.classes else None
+        self._root = inputs.common_root(options.input)
+        self._labeler = Labeler(layout, options.splits, None if classes is None else frozenset(classes))
+        self._image_options = {
+            "image_size": options.image_size,
+            "resize": options.resize,
+            "encoding": options.encoding,
+            "quality": options.quality,
+        }
+        self._draft = functools.partial(
+            planning.draft_plan,
+            name=options.name,
+            suffix=options.suffix,
+            options=options.data_options(classes),
+            labelled=layout.has_labels,
+            codecs=images.codec_versions(),
+        )
+        self._measure = functools.partial(mean_record_bytes, root=self._root, image_options=self._image_options)
+
+    def expand(self, begin: PBegin) -> PCollection[str]:
+        options = self.options
+        level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
+        plan, work = (
+            begin
+            | MatchImages(options.input, self._labeler)  # ImageRef
+            | PlanShards(
+                options.output,
+                draft=self._draft,
+                measure=self._measure,
+                seed=options.seed,
+                run_id=self.run_id,
+                overwrite=options.overwrite,
+            )
+        )  # Plan, ShardWork(shard, [ImageRef])
+        return (
+            work
+            | ReadImages(self._root)  # Item(bytes)
+            | ResizeImages(**self._image_options)  # Item(Image)
+            | BuildExamples()  # Item(Record)
+            | WriteShards(options.output, name=options.name, suffix=options.suffix, level=level)  # ShardInfo
+            | WriteManifest(options.output, plan=plan, run_id=self.run_id, max_rejects=options.max_rejects)
+        )
+
+
+def mean_record_bytes(refs: Sequence[ImageRef], *, root: str, image_options: dict[str, object]) -> float:
+    """Mean size of the serialized records of a sample; images that are rejects count nothing.
+
+    Raises:
+        RunError: an image of the sample cannot be read for a reason that may pass: the plan may not depend on luck.
+    """
+    ahead = inputs.ReadAhead()
+    sizes = []
+    for ref, content in zip(refs, ahead.read([root + ref.key for ref in refs]), strict=True):
+        if isinstance(content, RejectError):
+            if content.may_pass:
+                raise RunError(f"{root}{ref.key} cannot be read now ({content.detail}); call again")
+            continue
+        if content is None:
+            continue
+        try:
+            image = images.convert_image(content, **image_options)  # type: ignore[arg-type]
+        except RejectError:
+            continue
+        sizes.append(len(examples.build_example(ref, image)))
+    ahead.close()
+    return sum(sizes) / len(sizes) if sizes else 0.0

@@ -1,0 +1,270 @@
+"""PlanShards: which image goes into which file, decided before any image is read.
+
+The order of a split is that of `order_key(seed, key)`: a global shuffle that is the same everywhere. A shard is a run of
+that order. All shards of a split have the same number of images (give or take one), because the cuts between them are
+exact: a histogram of key prefixes says in which buckets the cuts lie, and of those few buckets all keys are looked at.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import hashlib
+import heapq
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from beam_tfr.schema import (
+    NO_SPLIT,
+    DataError,
+    ImageRef,
+    Plan,
+    RunError,
+    Shard,
+    SplitPlan,
+    UsageError,
+    canonical_json,
+    shard_name,
+)
+
+ORDER_BYTES = 16
+BUCKET_BITS = 16  # of the histogram; cuts are exact whatever it is, finer buckets leave fewer keys to look at
+SAMPLE_IMAGES = 32  # read to estimate the encoded size
+DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
+FLOOR_IMAGES = 256  # a split gets at least one shard per so many images …
+FLOOR_SHARDS = 32  # … up to so many, so that small datasets are written and read in parallel too
+REJECTS_PER_SHARD = 10_000  # of images that fit no split
+FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
+
+
+def order_key(seed: int, key: str) -> bytes:
+    """Where an image stands in the order of its split: 16 bytes, BLAKE2b of seed and key."""
+    text = f"{seed}\0{key}".encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=ORDER_BYTES, person=b"beam_tfr order").digest()
+
+
+def _bucket(order: bytes) -> int:
+    return int.from_bytes(order[:4], "big") >> (32 - BUCKET_BITS)
+
+
+@dataclasses.dataclass(slots=True)
+class Survey:
+    """What one pass over all references finds out; bounded by buckets and classes, not by images.
+
+    Attributes:
+        seed: of the order.
+        counts: (split, class) -> images.
+        buckets: (split, bucket of the order) -> images.
+        digest: sum of a hash of each (key, size), modulo 2^256: the same for every order of the references.
+        sample: the usable references with the smallest sample hashes, as (hash, encoded reference), a heap by largest.
+    """
+
+    seed: int
+    counts: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
+    buckets: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
+    digest: int = 0
+    sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
+
+    def add(self, encoded: bytes) -> None:
+        ref = ImageRef.decode(encoded)
+        group = (ref.split, ref.label)
+        self.counts[group] = self.counts.get(group, 0) + 1
+        order = order_key(self.seed, ref.key)
+        bucket = (ref.split, _bucket(order))
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+        identity = hashlib.sha256(f"{ref.key}\0{ref.size_bytes}".encode("utf-8", "surrogateescape")).digest()
+        self.digest = (self.digest + int.from_bytes(identity, "big")) % (1 << 256)
+        if not ref.reason:
+            self._offer((-int.from_bytes(identity[:8], "big"), encoded))
+
+    def _offer(self, one: tuple[int, bytes]) -> None:
+        if len(self.sample) < SAMPLE_IMAGES:
+            heapq.heappush(self.sample, one)
+        elif one > self.sample[0]:
+            heapq.heapreplace(self.sample, one)
+
+    def merge(self, other: Survey) -> None:
+        for group, n in other.counts.items():
+            self.counts[group] = self.counts.get(group, 0) + n
+        for bucket, n in other.buckets.items():
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + n
+        self.digest = (self.digest + other.digest) % (1 << 256)
+        for one in other.sample:
+            self._offer(one)
+
+    def sample_refs(self) -> list[ImageRef]:
+        return [ImageRef.decode(encoded) for _, encoded in sorted(self.sample, reverse=True)]
+
+    def split_counts(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for (split, _), n in self.counts.items():
+            counts[split] = counts.get(split, 0) + n
+        return dict(sorted(counts.items()))
+
+
+def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], split: str) -> int:
+    """How many files a split gets; depends on the data and the options alone, never on the machine.
+
+    3,000 images of 15 kB come to 45 MB: one file by the target size, 12 by the floor of one per 256 images, so 12.
+    """
+    if split == NO_SPLIT:
+        return math.ceil(images / REJECTS_PER_SHARD)
+    num_shards = options["num_shards"]
+    if isinstance(num_shards, dict) and split in num_shards:
+        return int(num_shards[split])
+    if isinstance(num_shards, int):
+        return num_shards
+    if options["examples_per_shard"] is not None:
+        return math.ceil(images / options["examples_per_shard"])
+    if options["target_shard_bytes"] is not None:
+        return max(1, math.ceil(images * record_bytes / options["target_shard_bytes"]))
+    by_size = math.ceil(images * record_bytes / DEFAULT_TARGET_BYTES)
+    return max(1, by_size, min(FLOOR_SHARDS, math.ceil(images / FLOOR_IMAGES)))
+
+
+def draft_plan(
+    survey: Survey,
+    record_bytes: float,
+    *,
+    name: str,
+    suffix: str,
+    options: Mapping[str, Any],
+    labelled: bool,
+    codecs: Mapping[str, str],
+) -> Plan:
+    """The plan without its cuts.
+
+    Args:
+        survey: of all references.
+        record_bytes: mean size of a serialized record, from the sample.
+        name, suffix: of the shard files.
+        options: `ConvertOptions.data_options`.
+        labelled: whether the layout names a label.
+        codecs: `images.codec_versions`.
+
+    Raises:
+        UsageError: --num_shards names a split that the data does not have.
+        DataError: no image has a place in any split.
+    """
+    counts = survey.split_counts()
+    usable = [split for split in counts if split != NO_SPLIT]
+    if not usable:
+        raise DataError(
+            f"none of the {sum(counts.values())} files fits --layout {options['layout']}: the last parts of a path must be "
+            "as it says"
+        )
+    if isinstance(options["num_shards"], dict) and (unknown := sorted(options["num_shards"].keys() - set(usable))):
+        raise UsageError(f"--num_shards: there is no split {unknown[0]}; the data has: {', '.join(usable)}")
+    labels = None
+    if labelled:
+        found = {label for split, label in survey.counts if split != NO_SPLIT}
+        labels = list(options["classes"] or sorted(found))
+    return Plan(
+        name=name,
+        suffix=suffix,
+        options=dict(options),
+        input_digest=f"{survey.digest:064x}",
+        labels=labels,
+        splits={
+            split: SplitPlan(
+                matched=images,
+                num_shards=count_shards(images, record_bytes + FRAME_BYTES, options, split),
+                cuts=[],
+                class_counts={label: n for (of, label), n in sorted(survey.counts.items()) if of == split and label},
+            )
+            for split, images in counts.items()
+        },
+        codecs=dict(codecs),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CutBuckets:
+    """The buckets of the histogram in which cuts lie: for each (split, bucket) the ranks wanted of its sorted keys."""
+
+    seed: int
+    ranks: dict[tuple[str, int], list[int]]
+
+    def find(self, encoded: bytes) -> list[tuple[str, bytes]]:
+        """[(split, order key)] of a reference in such a bucket, else []."""
+        ref = ImageRef.decode(encoded)
+        order = order_key(self.seed, ref.key)
+        return [(ref.split, order)] if (ref.split, _bucket(order)) in self.ranks else []
+
+
+def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
+    """Where the first image of each shard but the first lies: image i * matched // num_shards of the order."""
+    ranks: dict[tuple[str, int], list[int]] = {}
+    for split, of in plan.splits.items():
+        wanted = [i * of.matched // of.num_shards for i in range(1, of.num_shards)]
+        passed = 0
+        buckets = iter(sorted((bucket, n) for (name, bucket), n in survey.buckets.items() if name == split))
+        bucket, n = next(buckets)
+        for rank in wanted:
+            while rank >= passed + n:
+                passed += n
+                bucket, n = next(buckets)
+            ranks.setdefault((split, bucket), []).append(rank - passed)
+    return CutBuckets(survey.seed, ranks)
+
+
+def cut(plan: Plan, wanted: CutBuckets, found: Iterable[tuple[str, bytes]]) -> Plan:
+    """The plan with its cuts, from the order keys found in the buckets where they lie."""
+    keys: dict[tuple[str, int], list[bytes]] = {}
+    for split, order in found:
+        keys.setdefault((split, _bucket(order)), []).append(order)
+    cuts: dict[str, list[str]] = {split: [] for split in plan.splits}
+    for (split, bucket), ranks in sorted(wanted.ranks.items()):
+        orders = sorted(keys[split, bucket])
+        cuts[split] += [orders[rank].hex() for rank in ranks]
+    return dataclasses.replace(
+        plan, splits={split: dataclasses.replace(of, cuts=cuts[split]) for split, of in plan.splits.items()}
+    )
+
+
+_PLANNED, _IMAGE = b"\0", b"\1"  # first byte of what is grouped under the name of a shard
+
+
+def assign(encoded: bytes, plan: Plan) -> tuple[str, bytes]:
+    """(name of the shard, what is grouped under it) of a reference, its class id filled in."""
+    ref = ImageRef.decode(encoded)
+    of = plan.splits[ref.split]
+    order = order_key(plan.options["seed"], ref.key)
+    name = shard_name(ref.split, bisect.bisect_right(of.cuts, order.hex()), of.num_shards)
+    if plan.labels is not None and not ref.reason:
+        encoded = ref._replace(label_id=plan.label_ids[ref.label]).encode()
+    return name, _IMAGE + order + encoded
+
+
+def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
+    """The same for each planned shard itself, so that none is missing where no reference falls into it."""
+    digest = plan.digest
+    for split, of in plan.splits.items():
+        for index in range(of.num_shards):
+            shard = Shard(split, index, of.num_shards, planned_total(of, index), digest)
+            yield shard.name, _PLANNED + canonical_json(shard)
+
+
+def order(values: Iterable[bytes]) -> tuple[Shard, list[bytes]]:
+    """What was grouped under one shard: the shard, and its references in their order.
+
+    Raises:
+        RunError: the runner lost or repeated some of them.
+    """
+    first, *rest = sorted(values)
+    if first[:1] != _PLANNED:
+        raise RunError("a shard came without its plan: this runner lost elements. Nothing is published")
+    shard = Shard(*json.loads(first[1:]))
+    if len(rest) != shard.total:
+        raise RunError(
+            f"shard {shard.name} came with {len(rest)} of {shard.total} references: this runner lost or repeated some. "
+            "Nothing is published"
+        )
+    return shard, [value[1 + ORDER_BYTES :] for value in rest]
+
+
+def planned_total(of: SplitPlan, index: int) -> int:
+    """Images of the `index`-th shard of a split."""
+    return (index + 1) * of.matched // of.num_shards - index * of.matched // of.num_shards

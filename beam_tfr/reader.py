@@ -1,0 +1,234 @@
+"""A converted dataset as a `tf.data.Dataset`, in an order that can be repeated. Never Beam.
+
+    epochs ──flat_map──▶ STREAMS streams, each a range of the epoch's records ──interleave──▶ records ──batch──▶ decode
+
+Every stream owns an equal range of the records, whatever the shards, and shuffles windows of them by stateless ops keyed
+by (seed, epoch, stream, window). So the order depends on nothing but the dataset, `seed` and `epoch`: not on the batch
+size, the machine, the timing of threads, or `tf.random.set_seed`.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from beam_tfr import manifest, storage
+from beam_tfr.manifest import Manifest, Split
+from beam_tfr.schema import ENCODED, LABEL, NO_SPLIT, DataError, UsageError
+
+STREAMS = 8  # read side by side; another number is another order
+WINDOW = 256  # records of a stream that are shuffled at a time: together with STREAMS as good as a buffer of 2,048
+_MAX_INT = (1 << 63) - 1
+
+# INTEGER_ACCURATE gives libjpeg-turbo's own pixels at the same cost; TensorFlow's default differs in most values.
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "jpeg": lambda encoded: tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE"),
+    "png": lambda encoded: tf.io.decode_png(encoded, channels=3),
+}
+_COMPRESSIONS = {"gzip": "GZIP", "none": ""}
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    split: str,
+    batch_size: int | None = None,
+    shuffle: bool = False,
+    seed: int = 0,
+    epoch: int = 0,
+    repeat: bool | int = False,
+    remainder: str = "keep",
+) -> tf.data.Dataset:
+    """Reads one split of a dataset: every example exactly once per epoch.
+
+    Args:
+        path: the folder that `convert` wrote, local or gs://.
+        split: name of one of its splits.
+        batch_size: examples per batch; None gives single examples.
+        shuffle: whether the order is a random one, that of (`seed`, `epoch`), or a fixed one.
+        seed: of the shuffle.
+        epoch: number of the first epoch. Without `repeat`, each further iteration over a shuffled dataset takes
+            another order (Keras begins an epoch more often than it trains one, so which is not promised).
+        repeat: how many epochs in a row: a number, True for ever, False for one. The i-th of them is what
+            `load(epoch=epoch + i)` gives, with a last batch of its own, and so is every iteration's.
+        remainder: "keep" gives the examples that do not fill the last batch of an epoch as a smaller batch, "drop"
+            leaves them out.
+
+    Returns:
+        Pairs (image, label) of a labelled dataset, uint8 [batch, height, width, channels] and int64 [batch]; the image
+        alone of an unlabelled one. The batch dimension is absent without `batch_size`, and static where all batches
+        are equal. The cardinality is known.
+
+    Raises:
+        UsageError: an argument is wrong.
+        DataError: the folder holds no complete dataset, or a shard is missing or has not the size it should have.
+
+    While it is iterated, a shard with other than the promised number of records raises tf.errors.InvalidArgumentError
+    that names the file.
+    """
+    folder = storage.check_path(os.fspath(path), "path")
+    batch_size = batch_size if batch_size is None else _integer("batch_size", batch_size, at_least=1)
+    seed = _integer("seed", seed, at_least=0)
+    epoch = _integer("epoch", epoch, at_least=0)
+    num_epochs = None if repeat is True else 1 if repeat is False else _integer("repeat", repeat, at_least=1)
+    if not isinstance(shuffle, bool):
+        raise UsageError(f"shuffle must be True or False, not {shuffle!r}: there is no buffer whose size to give")
+    if remainder not in ("keep", "drop"):
+        raise UsageError(f'remainder must be "keep" or "drop", not {remainder!r}')
+    if remainder == "drop" and batch_size is None:
+        raise UsageError('remainder="drop" has no effect without batch_size: give one, or leave remainder out')
+
+    dataset = manifest.read(folder)
+    chosen = _choose_split(dataset, split)
+    _check_shards(dataset, chosen)
+    decode = _decoder(dataset, batched=batch_size is not None)
+    total, steps = chosen.num_examples, chosen.num_examples
+    if batch_size is not None:
+        steps = total // batch_size if remainder == "drop" else -(-total // batch_size)
+        if total and not steps:
+            raise UsageError(f"batch_size {batch_size} leaves no batch of split {split}, which has {total} examples")
+
+    def one_epoch(number: Any) -> Any:
+        records = _records(dataset, chosen, number, seed if shuffle else None)
+        if batch_size is None:
+            return records
+        return records.batch(batch_size, drop_remainder=remainder == "drop" or total % batch_size == 0)
+
+    # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot reach them.
+    with tf.device("CPU"):
+        return (
+            _epochs(epoch, num_epochs, moving=shuffle and repeat is False)
+            .flat_map(one_epoch)
+            .apply(
+                tf.data.experimental.assert_cardinality(
+                    tf.data.INFINITE_CARDINALITY if num_epochs is None else steps * num_epochs
+                )
+            )
+            .map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            .prefetch(tf.data.AUTOTUNE)
+        )
+
+
+def _integer(name: str, value: Any, *, at_least: int) -> int:
+    try:
+        number = operator.index(value)  # NumPy's integers too
+    except TypeError:
+        number = -1
+    if isinstance(value, bool) or not at_least <= number <= _MAX_INT:
+        raise UsageError(f"{name} must be a whole number from {at_least}, not {value!r}")
+    return number
+
+
+def _choose_split(dataset: Manifest, split: str) -> Split:
+    names = sorted(dataset.splits.keys() - {NO_SPLIT})
+    if split not in names:
+        raise UsageError(f"split {split!r} is not in {dataset.folder}; there are: {', '.join(names)}")
+    return dataset.splits[split]
+
+
+def _check_shards(dataset: Manifest, split: Split) -> None:
+    """Sizes only, from one listing: `beam-tfr verify` reads the content."""
+    found = {entry.path: entry.size_bytes for entry in storage.walk(dataset.folder, lambda _: False)}
+    for shard in split.shards:
+        path = storage.join(dataset.folder, shard.file)
+        size = found.get(path)
+        if size != shard.num_bytes:
+            wrong = "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
+            raise DataError(f"{path} {wrong}: copy the dataset again, or convert it again with --overwrite")
+
+
+def _epochs(first: int, number: int | None, *, moving: bool) -> Any:
+    """The epoch numbers of one iteration: scalar int64."""
+    if number is None:
+        return tf.data.Dataset.counter(first)
+    if not moving:
+        return tf.data.Dataset.range(first, first + number)
+    # The one state that outlives an iteration. Dataset.random, which has such a state too, follows tf.random.set_seed.
+    following = tf.Variable(first, dtype=tf.int64, trainable=False)
+    return tf.data.Dataset.from_tensors(0).map(lambda _: following.assign_add(1) - 1)
+
+
+def _records(dataset: Manifest, split: Split, epoch: Any, seed: int | None) -> Any:
+    """One epoch's serialized records: scalar string, in their order (not shuffled when `seed` is None)."""
+    files = tf.constant([storage.join(dataset.folder, shard.file) for shard in split.shards], tf.string)
+    counts = tf.constant([shard.num_examples for shard in split.shards], tf.int64)
+    if seed is not None:
+        epoch_key = _fold(tf.constant([seed, 0], tf.int64), epoch)
+        order = _shuffle(tf.range(len(split.shards)), _fold(epoch_key, STREAMS))  # a key that no stream has
+        files, counts = tf.gather(files, order), tf.gather(counts, order)
+    ends = tf.cumsum(counts)
+    begins = ends - counts
+
+    def stream(index: Any) -> Any:
+        low, high = index * split.num_examples // STREAMS, (index + 1) * split.num_examples // STREAMS
+        skip = tf.maximum(begins, low) - begins
+        take = tf.minimum(ends, high) - begins - skip
+        parts = tuple(tf.boolean_mask(column, take > 0) for column in (files, counts, skip, take))
+        records = tf.data.Dataset.from_tensor_slices(parts).flat_map(
+            lambda *part: _part(*part, compression=_COMPRESSIONS[dataset.compression])
+        )
+        if seed is None:
+            return records
+        key = _fold(epoch_key, index)
+        windows = records.batch(WINDOW).enumerate()
+        return windows.map(lambda number, window: _shuffle(window, _fold(key, number))).unbatch()
+
+    return tf.data.Dataset.range(STREAMS).interleave(
+        stream, cycle_length=STREAMS, num_parallel_calls=STREAMS, deterministic=True
+    )
+
+
+def _part(file: Any, count: Any, skip: Any, take: Any, *, compression: str) -> Any:
+    """Records [skip, skip + take) of a shard that must hold `count`: some truncations of GZIP read short in silence."""
+    end = tf.data.Dataset.from_tensors(b"").repeat()  # no record is empty
+    is_last = tf.cast(skip + take == count, tf.int64)
+
+    def is_wanted(position: Any, record: Any) -> Any:
+        good = tf.equal(tf.equal(record, b""), position == take)
+        tf.debugging.Assert(good, ["damaged shard", file, "does not hold the promised number of records", count])
+        return position < take
+
+    return (
+        tf.data.TFRecordDataset(file, compression)
+        .concatenate(end)
+        .skip(skip)
+        .take(take + is_last)
+        .enumerate()
+        .take_while(is_wanted)
+        .map(lambda _, record: record)
+    )
+
+
+def _fold(key: Any, number: Any) -> Any:
+    return tf.random.fold_in(key, number, alg="philox")
+
+
+def _shuffle(values: Any, key: Any) -> Any:
+    return tf.random.experimental.stateless_shuffle(values, key, alg="philox")
+
+
+def _decoder(dataset: Manifest, *, batched: bool) -> Callable[[Any], Any]:
+    """Serialized records, string [batch] or scalar, to what `load` returns."""
+    encoding = dataset.options["encoding"]
+    if encoding not in _DECODERS or dataset.compression not in _COMPRESSIONS:
+        raise DataError(f"{dataset.folder} holds {encoding} images, {dataset.compression}: update beam_tfr to read it")
+    size = dataset.options["image_size"] if dataset.options["resize"] == "stretch" else (None, None)
+    labelled = LABEL in dataset.features
+    spec = {ENCODED: tf.io.FixedLenFeature([], tf.string)}
+    if labelled:
+        spec[LABEL] = tf.io.FixedLenFeature([], tf.int64)
+
+    def decode_one(encoded: Any) -> Any:
+        return tf.ensure_shape(_DECODERS[encoding](encoded), [*size, 3])
+
+    def decode(records: Any) -> Any:
+        features = tf.io.parse_example(records, spec)
+        encoded = features[ENCODED]
+        image = tf.map_fn(decode_one, encoded, fn_output_signature=tf.uint8) if batched else decode_one(encoded)
+        return (image, features[LABEL]) if labelled else image
+
+    return decode

@@ -1,0 +1,173 @@
+"""WriteShards: the records of one shard become one file, which appears whole or not at all.
+
+The framing of the records is Beam's; the gzip container is written here, so that stored blocks (for payloads that are
+compressed already) are the same bytes for every way the records arrive. RFC 1951 (stored blocks) and RFC 1952 (gzip).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Protocol
+
+from beam_tfr.schema import Item, Record, Reject, RunError, Shard, ShardInfo
+
+_GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
+_BLOCK_BYTES = 0xFFFF  # the largest stored block
+COMPRESSED_ENCODINGS = ("jpeg", "png")
+DEFAULT_GZIP_LEVEL = 6
+
+
+class Sink(Protocol):
+    """Where bytes go: a pending file."""
+
+    def write(self, data: bytes | memoryview) -> None: ...
+
+
+def gzip_level(compression: str, level: int | str, encoding: str) -> int | None:
+    """The level to write with; None for no gzip at all."""
+    if compression == "none":
+        return None
+    if level == "auto":
+        return 0 if encoding in COMPRESSED_ENCODINGS else DEFAULT_GZIP_LEVEL
+    return int(level)
+
+
+class ShardFile:
+    """A file-like object that compresses, hashes and counts what is written to it.
+
+    Args:
+        sink: takes the bytes of the file.
+        level: 0 (stored) to 9, or None for no gzip.
+    """
+
+    def __init__(self, sink: Sink, level: int | None) -> None:
+        self._sink = sink
+        self._hash = hashlib.sha256()
+        self.num_bytes = 0
+        self._level = level
+        self._crc = self._length = 0
+        self._buffer = bytearray()
+        self._deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS) if level else None
+        if level is not None:
+            self._put(_GZIP_HEADER)
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+    def write(self, data: bytes) -> None:
+        if self._level is None:
+            self._put(data)
+            return
+        self._crc = zlib.crc32(data, self._crc)
+        self._length += len(data)
+        if self._deflate is not None:
+            self._put(self._deflate.compress(data))
+            return
+        self._buffer += data
+        while len(self._buffer) > _BLOCK_BYTES:  # never the last block: that one carries the final mark
+            self._put_block(_BLOCK_BYTES, final=False)
+
+    def close(self) -> None:
+        """Writes what is left; the file is then complete, not yet visible."""
+        if self._level is None:
+            return
+        if self._deflate is not None:
+            self._put(self._deflate.flush())
+        else:
+            self._put_block(len(self._buffer), final=True)
+        self._put(struct.pack("<II", self._crc, self._length & 0xFFFFFFFF))
+
+    def _put_block(self, size: int, *, final: bool) -> None:
+        self._put(struct.pack("<BHH", final, size, size ^ 0xFFFF) + self._buffer[:size])
+        del self._buffer[:size]
+
+    def _put(self, data: bytes) -> None:
+        self._hash.update(data)
+        self.num_bytes += len(data)
+        self._sink.write(data)
+
+
+class Books:
+    """Counts what becomes of the images of one shard; `info` at the end."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._info = ShardInfo(shard=shard)
+        self._records = hashlib.sha256()
+        self.reject_lines: list[str] = []
+
+    def count_record(self, record: Record, label_id: int) -> None:
+        info, image = self._info, record.image
+        self._records.update(len(record.serialized).to_bytes(8, "little"))
+        self._records.update(record.serialized)
+        info.num_examples += 1
+        if label_id >= 0:
+            info.class_counts[label_id] = info.class_counts.get(label_id, 0) + 1
+        info.pixels += image.height * image.width
+        info.channel_sums = _add(info.channel_sums, image.channel_sums)
+        info.channel_squares = _add(info.channel_squares, image.channel_squares)
+        size = 1 << (max(image.source_height, image.source_width) - 1).bit_length()
+        info.source_sizes[size] = info.source_sizes.get(size, 0) + 1
+
+    def count_reject(self, reject: Reject) -> None:
+        self._info.rejected[reject.reason] = self._info.rejected.get(reject.reason, 0) + 1
+        self.reject_lines.append(reject.to_json())
+
+    def close(self, file_name: str, file: ShardFile | None) -> ShardInfo:
+        if file is not None:
+            self._info.file = file_name
+            self._info.num_bytes = file.num_bytes
+            self._info.sha256 = file.sha256
+            self._info.records_sha256 = self._records.hexdigest()
+        return self._info
+
+
+def _add(sums: list[int], more: tuple[int, ...]) -> list[int]:
+    return [a + b for a, b in zip(sums, more, strict=True)] if sums else list(more)
+
+
+class Sequencer:
+    """Sees to it that the items of one shard arrive whole and in order before the next shard begins.
+
+    A runner that puts anything between the stages (a shuffle, a bundle border) breaks that; it must fail loudly, for a
+    shard that is silently short is the worst that could come of it.
+    """
+
+    def __init__(self) -> None:
+        self.shard: Shard | None = None
+        self._next = 0
+
+    def take(self, item: Item, begin: Callable[[Shard], None]) -> bool:
+        """Takes the next item, calling `begin` before the first of a shard; True when it was the shard's last.
+
+        Raises:
+            RunError: not the item that had to come.
+        """
+        if self.shard is None:
+            if item.position != 0:
+                raise RunError(f"{_BROKEN}: shard {item.shard.name} begins with position {item.position}")
+            begin(item.shard)
+            self.shard, self._next = item.shard, 0
+        if (item.shard, item.position) != (self.shard, self._next):
+            raise RunError(
+                f"{_BROKEN}: got {item.shard.name} position {item.position}, expected {self.shard.name} position {self._next}"
+            )
+        self._next += 1
+        if self._next < item.shard.total:
+            return False
+        self.shard = None
+        return True
+
+    def check_closed(self) -> None:
+        """
+        Raises:
+            RunError: a shard has not got its last item.
+        """
+        if self.shard is not None:
+            raise RunError(f"{_BROKEN}: shard {self.shard.name} ended at {self._next} of {self.shard.total} images")
+
+
+_BROKEN = "this runner did not keep the images of a shard together (a stage between ReadImages and WriteShards was not fused)"

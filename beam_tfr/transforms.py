@@ -1,0 +1,380 @@
+"""The seven steps as PTransforms, each a thin wire around the functions of one module.
+
+`pipeline.convert` puts them together; in a pipeline of your own, put steps between with `MapImages`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
+
+from beam_tfr import claim, examples, images, inputs, interrupt, manifest, planning, shards, storage
+from beam_tfr.labels import Labeler
+from beam_tfr.schema import (
+    NO_SPLIT,
+    Image,
+    ImageRef,
+    Item,
+    Plan,
+    Record,
+    Reject,
+    RejectError,
+    Shard,
+    ShardInfo,
+    ShardWork,
+)
+
+
+class MatchImages(beam.PTransform):
+    """Patterns to references: the files that match, each once, with label and split as its path says.
+
+    Args:
+        patterns: local or gs://.
+        labeler: reads labels and splits.
+
+    Output: encoded `ImageRef`.
+    """
+
+    def __init__(self, patterns: Sequence[str], labeler: Labeler) -> None:
+        super().__init__()
+        self._patterns = inputs.order_patterns(patterns)
+        self._root = inputs.common_root(patterns)
+        self._labeler = labeler
+
+    def expand(self, begin: PBegin) -> PCollection[bytes]:
+        return (
+            begin
+            | "Patterns" >> beam.Create(self._patterns)
+            | "SpreadPatterns" >> beam.Reshuffle()
+            | "List" >> beam.FlatMapTuple(inputs.list_images)
+            | "Label" >> beam.Map(self._reference).with_output_types(bytes)
+        )
+
+    def _reference(self, entry: storage.Entry) -> bytes:
+        interrupt.check()
+        return self._labeler.label(entry, entry.path[len(self._root) :]).encode()
+
+
+class _Survey(beam.CombineFn):  # type: ignore[misc]
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def create_accumulator(self) -> planning.Survey:
+        return planning.Survey(self._seed)
+
+    def add_input(self, survey: planning.Survey, ref: bytes) -> planning.Survey:
+        survey.add(ref)
+        return survey
+
+    def merge_accumulators(self, surveys: Iterable[planning.Survey]) -> planning.Survey:
+        total = planning.Survey(self._seed)
+        for survey in surveys:
+            total.merge(survey)
+        return total
+
+    def extract_output(self, survey: planning.Survey) -> planning.Survey:
+        return survey
+
+
+class PlanShards(beam.PTransform):
+    """References to shards: decides, before an image is read, which goes where, and claims the output for this plan.
+
+    Only references are shuffled, each once, as short bytes. Every planned shard comes out, also one without a reference.
+
+    Args:
+        output: folder of the dataset.
+        draft: (survey, mean record bytes) -> `Plan` without cuts.
+        measure: references of a sample -> mean bytes of their records.
+        seed: of the order.
+        run_id: holds the folder's lock.
+        overwrite: whether another dataset in the folder is replaced.
+
+    Output: (the `Plan`, a PCollection of one; `ShardWork`).
+    """
+
+    def __init__(
+        self,
+        output: str,
+        *,
+        draft: Callable[[planning.Survey, float], Plan],
+        measure: Callable[[Sequence[ImageRef]], float],
+        seed: int,
+        run_id: str,
+        overwrite: bool,
+    ) -> None:
+        super().__init__()
+        self._output, self._seed, self._run_id, self._overwrite = output, seed, run_id, overwrite
+        self._draft, self._measure = draft, measure
+
+    def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
+        survey = refs | "Survey" >> beam.CombineGlobally(_Survey(self._seed))
+        drafted = survey | "Draft" >> beam.Map(_draft, draft=self._draft, measure=self._measure)
+        near_cuts = refs | "KeepNearCuts" >> beam.FlatMap(_near_cuts, AsSingleton(drafted))
+        plan = drafted | "Claim" >> beam.Map(
+            _claim, AsIter(near_cuts), output=self._output, run_id=self._run_id, overwrite=self._overwrite
+        )
+        assigned = refs | "Assign" >> beam.FlatMap(_assign, AsSingleton(plan)).with_output_types(tuple[str, bytes])
+        planned = plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
+        work = (
+            (assigned, planned)
+            | beam.Flatten()
+            | "GroupByShard" >> beam.GroupByKey()
+            | "Order" >> beam.Map(_order, output=self._output)
+        )
+        return plan, work
+
+
+_Draft = tuple[Plan, planning.CutBuckets]  # the plan without its cuts, and where they lie
+
+
+def _draft(
+    survey: planning.Survey,
+    *,
+    draft: Callable[[planning.Survey, float], Plan],
+    measure: Callable[[Sequence[ImageRef]], float],
+) -> _Draft:
+    plan = draft(survey, measure(survey.sample_refs()))
+    return plan, planning.find_cut_buckets(survey, plan)
+
+
+def _near_cuts(ref: bytes, drafted: _Draft) -> list[tuple[str, bytes]]:
+    return drafted[1].find(ref)
+
+
+def _claim(
+    drafted: _Draft, near_cuts: Iterable[tuple[str, bytes]], *, output: str, run_id: str, overwrite: bool
+) -> Plan:
+    return claim.claim(output, planning.cut(*drafted, near_cuts), run_id=run_id, overwrite=overwrite)
+
+
+def _assign(ref: bytes, plan: Plan) -> Iterator[tuple[str, bytes]]:
+    if not plan.complete:
+        yield planning.assign(ref, plan)
+
+
+def _every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
+    if not plan.complete:
+        yield from planning.every_shard(plan)
+
+
+def _order(grouped: tuple[str, Iterable[bytes]], *, output: str) -> ShardWork:
+    shard, refs = planning.order(grouped[1])
+    return ShardWork(shard, refs, claim.read_finished(output, shard.name))
+
+
+class ReadImages(beam.PTransform):
+    """Shards to items: the bytes of every image, in the shard's order, read ahead.
+
+    Args:
+        root: folder that the keys are below, with a slash at its end.
+
+    Output: `Item` with bytes, or a `Reject` for a file that cannot be read.
+    """
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self._root = root
+
+    def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
+        return work | "Read" >> beam.ParDo(_Read(self._root))
+
+
+class _Read(beam.DoFn):  # type: ignore[misc]
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def setup(self) -> None:
+        self._ahead = inputs.ReadAhead()
+
+    def process(self, work: ShardWork) -> Iterator[Item]:
+        if work.finished is not None or not work.refs:
+            yield Item(work.shard, 0, "", None, work.finished)
+            return
+        refs = [ImageRef.decode(ref) for ref in work.refs]
+        uris = [self._root + ref.key for ref in refs]
+        contents = self._ahead.read([None if ref.reason else uri for ref, uri in zip(refs, uris, strict=True)])
+        for position, (ref, uri, content) in enumerate(zip(refs, uris, contents, strict=True)):
+            interrupt.check()
+            item = Item(work.shard, position, uri, ref, None)
+            if content is None:
+                content = RejectError(ref.reason, ref.detail)
+                yield _reject(item, "MatchImages", content)
+            elif isinstance(content, RejectError):
+                yield _reject(item, "ReadImages", content)
+            else:
+                yield item._replace(value=content)
+
+    def teardown(self) -> None:
+        self._ahead.close()
+
+
+def _reject(item: Item, stage: str, error: RejectError) -> Item:
+    key = item.ref.key if item.ref else ""
+    return item._replace(value=Reject(key, item.uri, stage, error.reason, error.detail))
+
+
+class MapImages(beam.PTransform):
+    """Applies a function of your own between the steps; rejects and finished shards pass by.
+
+    Args:
+        fn: (value, ref) -> new value; raises `RejectError` to leave the image out.
+        stage: name in rejects.jsonl.
+
+    Output: `Item`, in the same order.
+    """
+
+    def __init__(self, fn: Callable[[Any, ImageRef], Any], *, stage: str = "MapImages") -> None:
+        super().__init__()
+        self._fn, self._stage = fn, stage
+
+    def expand(self, items: PCollection[Item]) -> PCollection[Item]:
+        return items | self._stage >> beam.Map(self._apply)
+
+    def _apply(self, item: Item) -> Item:
+        if item.ref is None or isinstance(item.value, (Reject, ShardInfo)):
+            return item
+        try:
+            return item._replace(value=self._fn(item.value, item.ref))
+        except RejectError as error:
+            return _reject(item, self._stage, error)
+
+
+class ResizeImages(MapImages):
+    """Bytes to `Image`: decodes, orients, resizes, encodes.
+
+    Args:
+        options: those of `images.convert_image`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(lambda data, _: images.convert_image(data, **options), stage="ResizeImages")
+
+
+class BuildExamples(MapImages):
+    """`Image` to `Record`: a serialized tf.train.Example."""
+
+    def __init__(self) -> None:
+        super().__init__(_build_record, stage="BuildExamples")
+
+
+def _build_record(image: Image, ref: ImageRef) -> Record:
+    return Record(examples.build_example(ref, image), image)
+
+
+class WriteShards(beam.io.WriteToTFRecord):  # type: ignore[misc]
+    """Items to files: Beam's framing and naming, with the shards, the order, the level and the commit of the plan.
+
+    Beam's own way assigns records to shards at random and renames all files at the end, where a retry can lose some.
+    Here a file appears when its last item has come, whole, and its sidecar after it.
+
+    Args:
+        output: folder of the dataset.
+        name: prefix of the files.
+        suffix: of the files.
+        level: of gzip, 0 to 9; None for no gzip.
+
+    Output: `ShardInfo`, one for each planned shard.
+    """
+
+    def __init__(self, output: str, *, name: str, suffix: str, level: int | None) -> None:
+        super().__init__(
+            storage.join(output, name), file_name_suffix=suffix, compression_type=CompressionTypes.UNCOMPRESSED
+        )
+        self._output, self._name, self._suffix, self._level = output, name, suffix, level
+
+    def expand(self, items: PCollection[Item]) -> PCollection[ShardInfo]:
+        return items | "Write" >> beam.ParDo(_Write(self._sink, self._output, self._name, self._suffix, self._level))
+
+
+class _Write(beam.DoFn):  # type: ignore[misc]
+    def __init__(self, sink: Any, output: str, name: str, suffix: str, level: int | None) -> None:
+        self._sink, self._output, self._level = sink, output, level
+        self._name, self._suffix = name, suffix
+        self._pending: storage.PendingFile | None = None
+
+    def start_bundle(self) -> None:
+        self._abort()  # what a failed attempt left open
+        self._sequence = shards.Sequencer()
+
+    def process(self, item: Item) -> Iterator[ShardInfo]:
+        if isinstance(item.value, ShardInfo):
+            self._sequence.check_closed()
+            yield item.value
+            return
+        last = self._sequence.take(item, self._begin)
+        if isinstance(item.value, Record) and item.ref is not None:
+            self._sink.write_record(self._file, item.value.serialized)
+            self._books.count_record(item.value, item.ref.label_id)
+        elif isinstance(item.value, Reject):
+            self._books.count_reject(item.value)
+        if last:
+            yield self._commit()
+
+    def _begin(self, shard: Shard) -> None:
+        self._books = shards.Books(shard)
+        self._file_name = ""
+        if shard.split != NO_SPLIT:
+            number = self._sink.shard_name_format % {"shard_num": shard.index, "num_shards": shard.num_shards}
+            self._file_name = f"{self._name}-{shard.split}{number}{self._suffix}"
+            path = storage.join(self._output, self._file_name)
+            self._pending = storage.create(path, scratch=claim.work_path(self._output, ""))
+            self._file = shards.ShardFile(self._pending, self._level)
+
+    def _commit(self) -> ShardInfo:
+        if self._pending is not None:
+            self._file.close()
+            self._pending.commit()
+            self._pending = None
+        info = self._books.close(self._file_name, self._file if self._file_name else None)
+        claim.write_sidecar(self._output, info, self._books.reject_lines)
+        return info
+
+    def finish_bundle(self) -> None:
+        self._sequence.check_closed()
+
+    def teardown(self) -> None:
+        self._abort()
+
+    def _abort(self) -> None:
+        if self._pending is not None:
+            self._pending.abort()
+            self._pending = None
+
+
+class WriteManifest(beam.PTransform):
+    """The books of all shards to manifest.json, written last, and only when they balance.
+
+    Args:
+        output: folder of the dataset.
+        plan: of `PlanShards`, a PCollection of one.
+        run_id: must still hold the folder's lock.
+        max_rejects: a share (float) or a number (int).
+
+    Output: the dataset digest, when the dataset is complete.
+    """
+
+    def __init__(self, output: str, *, plan: PCollection[Plan], run_id: str, max_rejects: int | float) -> None:
+        super().__init__()
+        self._output, self._plan, self._run_id, self._max_rejects = output, plan, run_id, max_rejects
+
+    def expand(self, infos: PCollection[ShardInfo]) -> PCollection[str]:
+        return self._plan | "Publish" >> beam.Map(
+            _publish, AsIter(infos), output=self._output, run_id=self._run_id, max_rejects=self._max_rejects
+        )
+
+
+def _publish(
+    plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str, max_rejects: int | float
+) -> str:
+    if plan.complete:
+        return manifest.read(output).dataset_digest
+    books = manifest.balance(plan, infos, max_rejects)
+    claim.check_held(output, run_id)
+    published = manifest.publish(output, plan, books, functools.partial(claim.read_rejects, output))
+    claim.finish(output)
+    return published.dataset_digest
