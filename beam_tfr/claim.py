@@ -112,8 +112,8 @@ def acquire(output: str, run_id: str) -> None:
             if held and _holder_lives(held):
                 since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(held.get("started", 0))))
                 raise RunError(
-                    f"another run holds {output}: process {held.get('pid')} on {str(held.get('machine')).split('/')[0]}, "
-                    f"since {since}. Wait for it, or stop it and call again"
+                    f"another run holds {output}: process {held.get('pid')} on "
+                    f"{str(held.get('machine')).split('/')[0]}, since {since}. Wait for it, or stop it and call again"
                 )
             storage.delete(work_path(output, LOCK_FILE))
         now = time.time()
@@ -241,7 +241,7 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         _remove_dataset(output)
     elif strays := _shard_files(output):
         raise UsageError(
-            f"--output {output} holds {len(strays)} shard files of a dataset that is not known (such as {strays[0]}). {cure}"
+            f"--output {output} holds {len(strays)} shard files of an unknown dataset (such as {strays[0]}). {cure}"
         )
     storage.write_bytes(work_path(output, PLAN_FILE), _plan_bytes(plan), scratch=work_path(output, ""))
     return plan
@@ -331,7 +331,9 @@ def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
     """
     sidecar = read_sidecar(output, shard_name)
     if sidecar is None:
-        raise RunError(f"the sidecar of shard {shard_name} in {work_path(output, '')} is gone: another program removed it")
+        raise RunError(
+            f"the sidecar of shard {shard_name} in {work_path(output, '')} is gone: another program removed it"
+        )
     yield from sidecar[1]
 
 

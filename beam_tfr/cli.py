@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import traceback
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_tfr import __version__
 from beam_tfr.options import add_arguments, from_arguments
-from beam_tfr.schema import NO_SPLIT, BeamTfrError, UsageError
+from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError
 
 if TYPE_CHECKING:
     from beam_tfr.launch import Result
@@ -68,8 +69,8 @@ def make_parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo",
         help="convert, verify, read and train on a bundled sample of photos",
-        description="Converts, verifies and reads a bundled sample of photos of clothes, and trains a small model on it. "
-        "Needs no network.",
+        description="Converts, verifies and reads a bundled sample of photos of clothes, and trains a small model on "
+        "it. Needs no network.",
         allow_abbrev=False,
     )
     demo.add_argument("--output", metavar="DIR", default="beam_tfr_demo", help="(default: %(default)s)")
@@ -92,8 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UsageError(f"unknown: {' '.join(others)}; beam-tfr {parsed.command} --help shows what there is")
         return run_verify(parsed.folder) if parsed.command == "verify" else run_demo(parsed.output)
     except BeamTfrError as error:
-        if error.exit_code == 1:
-            show_traceback(error)
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exception(error)
         say(f"beam-tfr {command}: {error}")
         return error.exit_code
     except KeyboardInterrupt:
@@ -108,28 +109,17 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def show_traceback(error: BaseException) -> None:
-    import os
-
-    if os.environ.get("BEAM_TFR_TRACEBACK"):
-        traceback.print_exception(error)
-
-
 def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     options = from_arguments(parsed)
-    result = _convert(options, others)
+    from beam_tfr import launch  # Beam: not before the options are known to be sound
+
+    result = launch.convert(options, others)
     if options.json:
         print(json.dumps(summary(result), sort_keys=True))
         print_summary(result, to=sys.stderr)
     else:
         print_summary(result, to=sys.stdout)
     return 0
-
-
-def _convert(options: Any, others: Sequence[str]) -> Result:
-    from beam_tfr import launch  # imports Beam
-
-    return launch.convert(options, others)
 
 
 def summary(result: Result) -> dict[str, Any]:
@@ -209,6 +199,3 @@ def run_demo(output: str) -> int:
 
     demo(output)
     return 0
-
-
-_ = NO_SPLIT

@@ -228,4 +228,3 @@ def _encode(pixels: Pixels, encoding: str, quality: int) -> bytes:
         PillowImage.fromarray(pixels).save(buffer, "PNG", compress_level=PNG_LEVEL)
         return buffer.getvalue()
     raise ValueError(f"unknown encoding {encoding!r}")
-

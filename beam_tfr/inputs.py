@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +45,8 @@ def common_root(patterns: Sequence[str]) -> str:
     if len({storage.is_gcs(folder) for folder in folders}) > 1:
         raise UsageError("--input: patterns must all be local or all on gs://")
     parts = [folder.rstrip("/").split("/") for folder in folders]
-    shared = os.path.commonprefix(parts)  # of lists: element by element
+    levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))
+    shared = [level[0] for level in levels]
     return "/".join(shared) + "/"
 
 
@@ -182,8 +184,8 @@ def read_image(path: str) -> bytes:
 class ReadAhead:
     """Reads many files in order, some ahead of the consumer, so that latency costs nothing once the pool is full.
 
-    Local files are read in the caller's thread: they come from the page cache or at the disk's own speed, and a hand-over
-    between threads costs more than it hides.
+    Local files are read in the caller's thread: they come from the page cache or at the disk's own speed, and a
+    hand-over between threads costs more than it hides.
     """
 
     threads: int = READ_AHEAD_THREADS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from beam_tfr.schema import Interrupted
+from beam_tfr.schema import InterruptedRunError
 
 _requested = threading.Event()
 
@@ -21,7 +21,7 @@ def clear() -> None:
 def check() -> None:
     """
     Raises:
-        Interrupted: the user asked for an end.
+        InterruptedRunError: the user asked for an end.
     """
     if _requested.is_set():
-        raise Interrupted("interrupted")
+        raise InterruptedRunError("interrupted")

@@ -47,7 +47,9 @@ def parse_layout(text: str) -> Layout:
     example = "such as {label}/* or {split}/{label}/*"
     for part in parts:
         if part not in PARTS:
-            raise UsageError(f"--layout {text}: {part!r} is not one of {', '.join(PARTS)}; write parts with / between, {example}")
+            raise UsageError(
+                f"--layout {text}: {part!r} is not one of {', '.join(PARTS)}; write parts with / between, {example}"
+            )
         if part != "*" and parts.count(part) > 1:
             raise UsageError(f"--layout {text}: {part} stands in it twice")
     if parts[-1] != "*":
@@ -63,7 +65,9 @@ def read_classes(path: str) -> tuple[str, ...]:
     """
     flag = f"--classes {path}"
     try:
-        text = storage.read_bytes(storage.check_path(path, "--classes"), max_bytes=MAX_CLASSES_BYTES).decode("utf-8-sig")
+        text = storage.read_bytes(storage.check_path(path, "--classes"), max_bytes=MAX_CLASSES_BYTES).decode(
+            "utf-8-sig"
+        )
     except OSError as error:
         raise UsageError(f"{flag}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -74,7 +78,9 @@ def read_classes(path: str) -> tuple[str, ...]:
         if not name:
             raise UsageError(f"{flag}: line {number} is empty; write one class per line")
         if name in seen:
-            raise UsageError(f"{flag}: class {name!r} stands in line {seen[name]} and again in line {number}; remove one")
+            raise UsageError(
+                f"{flag}: class {name!r} stands in line {seen[name]} and again in line {number}; remove one"
+            )
         seen[name] = number
     return names
 

@@ -18,18 +18,26 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
-from apache_beam.runners.runner import PipelineRunner
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    PipelineOptions,
+    StandardOptions,
+    _BeamArgumentParser,
+)
+from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.portability.portable_runner import JobServiceHandle
+from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_tfr import claim, interrupt, manifest, schema
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import BeamTfrError, Interrupted, RunError, UsageError
+from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, RunError, UsageError
 
-LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner")
+LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 INTERRUPT_WAIT_S = 5.0
 
 
@@ -48,9 +56,14 @@ class Result:
     fresh: bool
 
 
+class _BeamParser(_BeamArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
 def beam_parser() -> argparse.ArgumentParser:
     """All options that Beam knows, of every runner."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    parser = _BeamParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for known in PipelineOptions.__subclasses__():
         known._add_argparse_args(parser)
     return parser
@@ -60,16 +73,13 @@ def parse_beam_flags(flags: Sequence[str], own_flags: Sequence[str]) -> Pipeline
     """Beam's options from the flags that are not ours.
 
     Raises:
-        UsageError: a flag that neither knows; names the nearest that one of them does.
+        UsageError: a value that Beam does not allow, or a flag that neither knows; names the nearest that one does.
     """
     parser = beam_parser()
-    known = [option for action in parser._actions for option in action.option_strings]
-    try:
-        _, unknown = parser.parse_known_args(list(flags))
-    except SystemExit:
-        raise UsageError(f"{' '.join(flags)}: not understood by Beam") from None
+    _, unknown = parser.parse_known_args(list(flags))
     if unknown:
         flag = unknown[0].partition("=")[0]
+        known = [option for action in parser._actions for option in action.option_strings]
         near = difflib.get_close_matches(flag, [*own_flags, *known], n=1)
         hint = f"did you mean {near[0]}?" if near else "beam-tfr convert --help lists ours; Beam's own are accepted too"
         kind = "flag" if flag.startswith("-") else "argument"
@@ -77,22 +87,28 @@ def parse_beam_flags(flags: Sequence[str], own_flags: Sequence[str]) -> Pipeline
     return PipelineOptions(list(flags))
 
 
-def choose_runner(beam_options: PipelineOptions) -> PipelineRunner | str:
-    """The runner: the one named, or Beam's FnApiRunner in this process with a thread for every core.
+def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
+    """The runner named by --runner, or Beam's FnApiRunner in this process with a thread for every core.
 
     Beam's DirectRunner would first look for another engine on the internet, so its name means the FnApiRunner here too.
-    """
-    name = beam_options.view_as(StandardOptions).runner
-    if name is not None and name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
-        return str(name)
-    from apache_beam.portability.api import beam_provision_api_pb2
-    from apache_beam.runners.portability.fn_api_runner import fn_runner
-    from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
+    Raises:
+        UsageError: there is no such runner.
+    """
+    name = beam_options.view_as(StandardOptions).runner or LOCAL_RUNNERS[0]
+    if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
+        try:
+            return create_runner(name)
+        except (ValueError, ImportError, AttributeError) as error:
+            raise UsageError(f"--runner {name}: {error}") from error
+    given = {flag.partition("=")[0] for flag in flags}
     direct = beam_options.view_as(DirectOptions)
-    if direct.direct_running_mode == "in_memory" and direct.direct_num_workers == 1:  # Beam's defaults
-        direct.direct_running_mode = "multi_threading"
+    if "--direct_num_workers" not in given and direct.direct_running_mode != "in_memory":
         direct.direct_num_workers = default_threads()
+    if "--direct_running_mode" not in given:
+        direct.direct_running_mode = "multi_threading"
+        if "--direct_num_workers" not in given:
+            direct.direct_num_workers = default_threads()
     # Worker processes get the options through the provision info only.
     encoded = JobServiceHandle.encode_pipeline_options(beam_options.get_all_options())
     info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
@@ -110,20 +126,23 @@ def convert(options: ConvertOptions, beam_flags: Sequence[str] = ()) -> Result:
         UsageError: the call is wrong.
         DataError: too many rejects, an empty split, a lost class.
         RunError: the run failed; what is finished stays for the same call to go on with.
-        Interrupted: Ctrl-C.
+        InterruptedRunError: Ctrl-C.
     """
     own_flags = [f"--{field.name}" for field in dataclasses.fields(ConvertOptions)]
     beam_options = parse_beam_flags(beam_flags, own_flags)
     run_id = uuid.uuid4().hex
     step = Convert(options, run_id=run_id)
-    runner = choose_runner(beam_options)
-    logging.getLogger("apache_beam").setLevel(logging.ERROR)
+    runner = choose_runner(beam_options, beam_flags)
     before = _manifest_bytes(options.output)
     started = time.monotonic()
     with claim.held(options.output, run_id):
-        pipeline = beam.Pipeline(runner=runner, options=beam_options)
+        try:
+            pipeline = beam.Pipeline(runner=runner, options=beam_options)
+        except ValueError as error:  # Beam's check of its own options
+            raise UsageError(str(error)) from error
         pipeline | "Convert" >> step
-        _run(pipeline)
+        with _quiet(local=isinstance(runner, fn_runner.FnApiRunner)):
+            _run(pipeline)
     published = manifest.read(options.output)
     fresh = options.overwrite or before != manifest.to_bytes(published.fields)
     return Result(manifest=published, seconds=time.monotonic() - started, fresh=fresh)
@@ -133,6 +152,22 @@ def _manifest_bytes(output: str) -> bytes | None:
     with contextlib.suppress(BeamTfrError):
         return manifest.to_bytes(manifest.read(output).fields)
     return None
+
+
+@contextlib.contextmanager
+def _quiet(*, local: bool) -> Iterator[None]:
+    """Keeps Beam's own account of a failure off the screen: our error, several times over, with stack traces.
+
+    A local worker prints it to sys.stderr whatever the log level, and hangs when nobody reads that any more.
+    """
+    if os.environ.get(TRACEBACK_VARIABLE):
+        yield
+        return
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.WARNING)
+    with contextlib.ExitStack() as stack:
+        if local:
+            stack.enter_context(contextlib.redirect_stderr(stack.enter_context(open(os.devnull, "w"))))
+        yield
 
 
 def _run(pipeline: beam.Pipeline) -> None:
@@ -159,7 +194,9 @@ def _run(pipeline: beam.Pipeline) -> None:
             thread.join(0.2)
             if interrupted.is_set():
                 _stop(thread, results)
-                raise Interrupted("interrupted: nothing is published; the same command goes on with the finished shards")
+                raise InterruptedRunError(
+                    "interrupted: nothing is published; the same command goes on with the finished shards"
+                )
     if failure:
         raise translate(failure[0]) from failure[0]
 
@@ -173,7 +210,7 @@ def _stop(thread: threading.Thread, results: list[Any]) -> None:
 
 @contextlib.contextmanager
 def _on_interrupt(request: Callable[[], None]) -> Iterator[threading.Event]:
-    """Within the block Ctrl-C and SIGTERM set the event and call `request`; outside the main thread they do what they did."""
+    """Within the block Ctrl-C and SIGTERM set the event and call `request`, when this is the main thread."""
     interrupted = threading.Event()
 
     def handle(*_: object) -> None:
@@ -191,15 +228,18 @@ def _on_interrupt(request: Callable[[], None]) -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+_WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
 _OURS = re.compile(
-    r"beam_tfr\.schema\.(UsageError|DataError|RunError|Interrupted): (.*?)(?: \[while running '[^']*'\]|\Z)", re.DOTALL
+    r"beam_tfr\.schema\.(UsageError|DataError|RunError|InterruptedRunError): ((?:(?!Traceback |beam_tfr\.schema\.).)*?)"
+    + _WHILE,
+    re.DOTALL,
 )
 
 
 def translate(error: BaseException) -> BeamTfrError:
     """The error of a step, from what a runner made of it: all of them pass on the text of the worker's traceback."""
     if isinstance(error, BeamTfrError):
-        return type(error)(_OURS_SUFFIX.sub("", str(error)))
+        return type(error)(re.sub(_WHILE, "", str(error)))
     text = str(error)
     if "\\n" in text and "\n" not in text:  # quoted by a job service
         with contextlib.suppress(ValueError, SyntaxError):
@@ -208,16 +248,10 @@ def translate(error: BaseException) -> BeamTfrError:
         kind: type[BeamTfrError] = getattr(schema, match[1])
         return kind(match[2])
     lines = [line for line in text.strip().splitlines() if line.strip()] or [type(error).__name__]
-    cause = next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)), lines[-1])
+    cause = next(
+        (line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)), lines[-1]
+    )
     return RunError(
-        f"the run failed: {_OURS_SUFFIX.sub('', cause)[:500]}. Nothing is published; the same command goes on with the "
+        f"the run failed: {re.sub(_WHILE, '', cause)[:500]}. Nothing is published; the same command goes on with the "
         f"finished shards. {TRACEBACK_VARIABLE}=1 shows where it failed"
     )
-
-
-_OURS_SUFFIX = re.compile(r" \[while running '[^']*'\]\Z")
-TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"
-
-
-def wants_traceback() -> bool:
-    return bool(os.environ.get(TRACEBACK_VARIABLE))

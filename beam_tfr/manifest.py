@@ -118,9 +118,7 @@ def _what_is_there(folder: str) -> str:
     except OSError as error:
         return str(error)
     if started:
-        return (
-            f"{MANIFEST_FILE} is missing. A conversion into it has not finished; the same convert command goes on with it"
-        )
+        return f"{MANIFEST_FILE} is missing. A conversion has not finished here; the same convert command goes on"
     if any(_FILE_NAME.fullmatch(name) for name in names):
         return f"it holds TFRecord files, but {MANIFEST_FILE} is missing, which convert writes last"
     if names:
@@ -244,21 +242,22 @@ def balance(plan: Plan, infos: Iterable[ShardInfo], max_rejects: int | float) ->
     planned = plan.shards()
     if missing := [name for name in planned if name not in by_name]:
         raise RunError(
-            f"{len(missing)} of {len(planned)} shards are missing at the end, the first is {missing[0]}: the runner lost "
-            "them. Nothing is published; the same command goes on with what is there"
+            f"{len(missing)} of {len(planned)} shards are missing at the end, the first is {missing[0]}: the runner "
+            "lost them. Nothing is published; the same command goes on with what is there"
         )
     if extra := sorted(by_name.keys() - set(planned)):
         raise RunError(f"shard {extra[0]} is not in the plan: nothing is published")
     books: dict[str, list[ShardInfo]] = {
-        split: [by_name[name] for name in planned if by_name[name].shard.split == split] for split in sorted(plan.splits)
+        split: [by_name[name] for name in planned if by_name[name].shard.split == split]
+        for split in sorted(plan.splits)
     }
     for split, shards in books.items():
         written = sum(info.num_examples for info in shards)
         rejected = sum(sum(info.rejected.values()) for info in shards)
         if written + rejected != plan.splits[split].matched:
             raise RunError(
-                f"split {split}: {plan.splits[split].matched} images were matched, but {written} written and {rejected} "
-                "rejected: the runner lost or repeated some. Nothing is published"
+                f"split {split}: {plan.splits[split].matched} images were matched, but {written} written and "
+                f"{rejected} rejected: the runner lost or repeated some. Nothing is published"
             )
     _check_rejects(plan, books, max_rejects)
     _check_nothing_empty(plan, books)

@@ -140,9 +140,7 @@ class ConvertOptions:
         group=WHAT,
         changes_data=False,
     )
-    output: str = _option(
-        help="folder of the dataset, on disk or gs://", metavar="DIR", group=WHAT, changes_data=False
-    )
+    output: str = _option(help="folder of the dataset, on disk or gs://", metavar="DIR", group=WHAT, changes_data=False)
     name: str = _option(
         "",
         help="prefix of the shard files: letters, digits, _ (default: last part of --output)",
@@ -231,7 +229,9 @@ class ConvertOptions:
             option: Option = field.metadata["option"]
             value = getattr(self, field.name)
             if option.choices and value not in option.choices:
-                _refuse(field.name, value, f"must be one of: {', '.join(option.choices)}{_nearest(value, option.choices)}")
+                _refuse(
+                    field.name, value, f"must be one of: {', '.join(option.choices)}{_nearest(value, option.choices)}"
+                )
         self._normalize("input", tuple(storage.check_path(pattern, "--input") for pattern in self.input))
         if not self.input or not all(self.input):
             raise UsageError("--input: give at least one pattern, such as --input 'photos/**/*.jpg'")
@@ -257,7 +257,11 @@ class ConvertOptions:
                 _refuse("gzip_level", self.gzip_level, "has no effect with --compression none; use one of them")
         self._check_shards()
         if isinstance(self.max_rejects, float) and not 0.0 <= self.max_rejects <= 1.0:
-            _refuse("max_rejects", self.max_rejects, "a share must be from 0.0 to 1.0; without a decimal point it is a number")
+            _refuse(
+                "max_rejects",
+                self.max_rejects,
+                "a share must be from 0.0 to 1.0; without a decimal point it is a number",
+            )
         if self.max_rejects < 0:
             _refuse("max_rejects", self.max_rejects, "must not be negative")
 
@@ -272,12 +276,14 @@ class ConvertOptions:
             check_split_name(name, f"--splits {text}")
             if share <= 0:
                 _refuse("splits", text, f"the share of {name} must be above 0; leave the split out instead")
-        if abs(sum(splits.values()) - 1) > Fraction(1, 10**6):
+        if abs(sum(splits.values(), Fraction(-1))) > Fraction(1, 10**6):
             _refuse("splits", text, f"the shares must add up to 1, they add up to {float(sum(splits.values())):g}")
 
     def _check_shards(self) -> None:
         given = [
-            name for name in ("num_shards", "target_shard_bytes", "examples_per_shard") if getattr(self, name) is not None
+            name
+            for name in ("num_shards", "target_shard_bytes", "examples_per_shard")
+            if getattr(self, name) is not None
         ]
         if len(given) > 1:
             raise UsageError(f"--{given[0]} and --{given[1]} exclude each other: give only one of them")
@@ -320,7 +326,9 @@ def check_split_name(name: str, where: str) -> None:
         UsageError: a split of this name could not stand in a file name, or is reserved.
     """
     if not NAME.fullmatch(name) or name == NO_SPLIT:
-        raise UsageError(f"{where}: {name!r} is no name of a split; allowed are letters, digits and _, but not {NO_SPLIT}")
+        raise UsageError(
+            f"{where}: {name!r} is no name of a split; allowed are letters, digits and _, but not {NO_SPLIT}"
+        )
 
 
 def _nearest(value: object, known: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """The composition: the drawing of the architecture, in code.
 
-    globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [ImageRef])
-        ──ReadImages──▶ Item(bytes) ──ResizeImages──▶ Item(Image) ──BuildExamples──▶ Item(record)
-        ──WriteShards──▶ ShardInfo ──WriteManifest──▶ manifest.json
+globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [ImageRef])
+    ──ReadImages──▶ Item(bytes) ──ResizeImages──▶ Item(Image) ──BuildExamples──▶ Item(record)
+    ──WriteShards──▶ ShardInfo ──WriteManifest──▶ manifest.json
 """
 
 from __future__ import annotations

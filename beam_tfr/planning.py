@@ -1,8 +1,8 @@
 """PlanShards: which image goes into which file, decided before any image is read.
 
-The order of a split is that of `order_key(seed, key)`: a global shuffle that is the same everywhere. A shard is a run of
-that order. All shards of a split have the same number of images (give or take one), because the cuts between them are
-exact: a histogram of key prefixes says in which buckets the cuts lie, and of those few buckets all keys are looked at.
+The order of a split is that of `order_key(seed, key)`: a global shuffle that is the same everywhere. A shard is a run
+of that order. All shards of a split have the same number of images (give or take one), because the cuts between them
+are exact: a histogram of key prefixes says in which buckets they lie, and of those few buckets all keys are looked at.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], s
     if isinstance(num_shards, int):
         return num_shards
     if options["examples_per_shard"] is not None:
-        return math.ceil(images / options["examples_per_shard"])
+        return int(math.ceil(images / options["examples_per_shard"]))
     if options["target_shard_bytes"] is not None:
-        return max(1, math.ceil(images * record_bytes / options["target_shard_bytes"]))
+        return max(1, int(math.ceil(images * record_bytes / options["target_shard_bytes"])))
     by_size = math.ceil(images * record_bytes / DEFAULT_TARGET_BYTES)
     return max(1, by_size, min(FLOOR_SHARDS, math.ceil(images / FLOOR_IMAGES)))
 
@@ -152,8 +152,8 @@ def draft_plan(
     usable = [split for split in counts if split != NO_SPLIT]
     if not usable:
         raise DataError(
-            f"none of the {sum(counts.values())} files fits --layout {options['layout']}: the last parts of a path must be "
-            "as it says"
+            f"none of the {sum(counts.values())} files fits --layout {options['layout']}: the last parts of a path "
+            "must be as it says"
         )
     if isinstance(options["num_shards"], dict) and (unknown := sorted(options["num_shards"].keys() - set(usable))):
         raise UsageError(f"--num_shards: there is no split {unknown[0]}; the data has: {', '.join(usable)}")

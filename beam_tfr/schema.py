@@ -64,6 +64,9 @@ REJECT_REASONS: dict[str, str] = {
 }
 
 
+TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # set: errors of a run come with the stack trace
+
+
 class BeamTfrError(Exception):
     """Something the user can act on: shown as its message alone, never as a stack trace."""
 
@@ -84,7 +87,7 @@ class RunError(BeamTfrError):
     """The run failed: the disk, a permission, a runner that lost elements, another run in the folder."""
 
 
-class Interrupted(BeamTfrError):
+class InterruptedRunError(BeamTfrError):
     """The user asked for an end (Ctrl-C)."""
 
     exit_code = 130
@@ -144,17 +147,17 @@ class ImageRef(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """One output file: the `index`-th of `num_shards` of a split, for `total` planned images."""
+    """One output file: the `number`-th (from 0) of `num_shards` of a split, for `total` planned images."""
 
     split: str
-    index: int
+    number: int
     num_shards: int
     total: int
     plan_digest: str
 
     @property
     def name(self) -> str:
-        return shard_name(self.split, self.index, self.num_shards)
+        return shard_name(self.split, self.number, self.num_shards)
 
 
 class ShardWork(NamedTuple):
@@ -341,9 +344,9 @@ class ShardInfo:
         return cls(**fields)
 
 
-def shard_name(split: str, index: int, num_shards: int) -> str:
+def shard_name(split: str, number: int, num_shards: int) -> str:
     """`train-00003-of-00016`: Beam's own naming, behind the split."""
-    return f"{split}-{index:05d}-of-{num_shards:05d}"
+    return f"{split}-{number:05d}-of-{num_shards:05d}"
 
 
 def sha256_hex(data: bytes) -> str:

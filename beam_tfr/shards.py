@@ -153,7 +153,8 @@ class Sequencer:
             self.shard, self._next = item.shard, 0
         if (item.shard, item.position) != (self.shard, self._next):
             raise RunError(
-                f"{_BROKEN}: got {item.shard.name} position {item.position}, expected {self.shard.name} position {self._next}"
+                f"{_BROKEN}: got {item.shard.name} position {item.position}, expected {self.shard.name} position "
+                f"{self._next}"
             )
         self._next += 1
         if self._next < item.shard.total:
@@ -170,4 +171,6 @@ class Sequencer:
             raise RunError(f"{_BROKEN}: shard {self.shard.name} ended at {self._next} of {self.shard.total} images")
 
 
-_BROKEN = "this runner did not keep the images of a shard together (a stage between ReadImages and WriteShards was not fused)"
+_BROKEN = (
+    "this runner did not keep the images of a shard together (a stage between ReadImages and WriteShards was not fused)"
+)

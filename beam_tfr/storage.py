@@ -77,7 +77,7 @@ def _client() -> Client:
     if os.environ.get("STORAGE_EMULATOR_HOST"):
         from google.auth.credentials import AnonymousCredentials
 
-        return storage.Client(credentials=AnonymousCredentials(), project="emulator")  # type: ignore[no-untyped-call]
+        return storage.Client(credentials=AnonymousCredentials(), project="emulator")
     return storage.Client()
 
 

@@ -60,7 +60,7 @@ class MatchImages(beam.PTransform):
         return self._labeler.label(entry, entry.path[len(self._root) :]).encode()
 
 
-class _Survey(beam.CombineFn):  # type: ignore[misc]
+class _Survey(beam.CombineFn):
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
@@ -84,7 +84,7 @@ class _Survey(beam.CombineFn):  # type: ignore[misc]
 class PlanShards(beam.PTransform):
     """References to shards: decides, before an image is read, which goes where, and claims the output for this plan.
 
-    Only references are shuffled, each once, as short bytes. Every planned shard comes out, also one without a reference.
+    Only references are shuffled, each once, as short bytes. Every planned shard comes out, also an empty one.
 
     Args:
         output: folder of the dataset.
@@ -184,7 +184,7 @@ class ReadImages(beam.PTransform):
         return work | "Read" >> beam.ParDo(_Read(self._root))
 
 
-class _Read(beam.DoFn):  # type: ignore[misc]
+class _Read(beam.DoFn):
     def __init__(self, root: str) -> None:
         self._root = root
 
@@ -266,7 +266,7 @@ def _build_record(image: Image, ref: ImageRef) -> Record:
     return Record(examples.build_example(ref, image), image)
 
 
-class WriteShards(beam.io.WriteToTFRecord):  # type: ignore[misc]
+class WriteShards(beam.io.WriteToTFRecord):
     """Items to files: Beam's framing and naming, with the shards, the order, the level and the commit of the plan.
 
     Beam's own way assigns records to shards at random and renames all files at the end, where a retry can lose some.
@@ -291,7 +291,7 @@ class WriteShards(beam.io.WriteToTFRecord):  # type: ignore[misc]
         return items | "Write" >> beam.ParDo(_Write(self._sink, self._output, self._name, self._suffix, self._level))
 
 
-class _Write(beam.DoFn):  # type: ignore[misc]
+class _Write(beam.DoFn):
     def __init__(self, sink: Any, output: str, name: str, suffix: str, level: int | None) -> None:
         self._sink, self._output, self._level = sink, output, level
         self._name, self._suffix = name, suffix
@@ -319,7 +319,7 @@ class _Write(beam.DoFn):  # type: ignore[misc]
         self._books = shards.Books(shard)
         self._file_name = ""
         if shard.split != NO_SPLIT:
-            number = self._sink.shard_name_format % {"shard_num": shard.index, "num_shards": shard.num_shards}
+            number = self._sink.shard_name_format % {"shard_num": shard.number, "num_shards": shard.num_shards}
             self._file_name = f"{self._name}-{shard.split}{number}{self._suffix}"
             path = storage.join(self._output, self._file_name)
             self._pending = storage.create(path, scratch=claim.work_path(self._output, ""))
@@ -368,9 +368,7 @@ class WriteManifest(beam.PTransform):
         )
 
 
-def _publish(
-    plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str, max_rejects: int | float
-) -> str:
+def _publish(plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str, max_rejects: int | float) -> str:
     if plan.complete:
         return manifest.read(output).dataset_digest
     books = manifest.balance(plan, infos, max_rejects)

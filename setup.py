@@ -1,0 +1,44 @@
+"""Packaging. The core converts; `reader` adds TensorFlow, which no worker needs."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/__init__.py").read_text())[1]
+
+BEAM = "apache-beam[gcp]>=2.77.0,<2.78"
+CORE = [
+    BEAM,
+    "google-cloud-storage>=3.1,<4",
+    "google-crc32c>=1.6,<2",
+    "numpy>=1.26,<2.5",
+    "opencv-python-headless>=4.10",
+    "pillow>=11.0,<13",
+    "protobuf>=5.29,<7",
+    "simplejpeg>=1.8",
+]
+READER = ["tensorflow>=2.20,<2.22"]
+TEST = ["gcp-storage-emulator>=2024.8", "hypothesis>=6.100", "jsonschema>=4.20", "pytest>=8", "pytest-timeout>=2.3"]
+DEV = ["build>=1.2", "mypy>=1.14", "ruff>=0.9", "uv>=0.5"]
+
+setup(
+    name="beam_tfr",
+    version=VERSION,
+    description="Folders of images become sharded, verified TFRecord datasets, with Apache Beam",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["beam_tfr", "beam_tfr.*"]),
+    package_data={"beam_tfr": ["py.typed", "*.json", "sample/LICENSE", "sample/*/*/*.jpg"]},
+    python_requires=">=3.10",
+    install_requires=CORE,
+    extras_require={"reader": READER, "test": READER + TEST, "dev": READER + TEST + DEV},
+    entry_points={"console_scripts": ["beam-tfr = beam_tfr.cli:main"]},
+    classifiers=[
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)
