@@ -35,7 +35,7 @@ setup(
     python_requires=">=3.10",
     install_requires=CORE,
     extras_require={"reader": READER, "test": READER + TEST, "dev": READER + TEST + DEV},
-    entry_points={"console_scripts": ["beam-tfr = beam_tfr.cli:main"]},
+    entry_points={"console_scripts": ["beam-tfr = beam_tfr.cli:run"]},
     classifiers=[
         "Programming Language :: Python :: 3",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",

@@ -1,8 +1,6 @@
 """`python -m beam_tfr` is `beam-tfr`."""
 
-import sys
-
-from beam_tfr.cli import main
+from beam_tfr.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

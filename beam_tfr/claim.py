@@ -40,7 +40,7 @@ LOCK_FILE = "lock"
 PLAN_FILE = "plan.json"
 HEARTBEAT_S = 10.0
 DEAD_AFTER_S = 60.0  # without a heartbeat, where it cannot be asked whether the process lives
-_SHARD_FILE = re.compile(r"([A-Za-z0-9_]+)-[A-Za-z0-9_]+-\d{5}-of-\d{5}\.tfrecord(\.gz)?")
+_SHARD_FILE = re.compile(r"([A-Za-z0-9_]+)-[A-Za-z0-9_]+-[0-9]{5,}-of-[0-9]{5,}\.tfrecord(\.gz)?")
 
 
 def work_path(output: str, name: str) -> str:

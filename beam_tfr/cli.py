@@ -7,11 +7,12 @@ import json
 import os
 import shlex
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from beam_tfr import __version__
+from beam_tfr import __version__, storage
 from beam_tfr.options import add_arguments, from_arguments
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError
 
@@ -30,6 +31,9 @@ Beam's own options are accepted too: --runner=DataflowRunner --project=… --reg
 Without --runner it runs here, on every core.
 The same command goes on with what an interrupted one has finished.
 """
+
+
+PROGRESS_S = 10.0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -75,6 +79,15 @@ def make_parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--output", metavar="DIR", default="beam_tfr_demo", help="(default: %(default)s)")
     return parser
+
+
+def run() -> NoReturn:
+    """The console script: `main`, and its exit code."""
+    code = main()
+    if code == 130:  # the threads of an engine that was interrupted would hold the process, and talk
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -190,7 +203,24 @@ def _table(dataset: Manifest) -> list[tuple[str, list[int]]]:
 def run_verify(folder: str) -> int:
     from beam_tfr.verify import verify
 
-    report = verify(folder)
+    shown = [time.monotonic()]
+
+    def progress(done: int, total: int) -> None:
+        if time.monotonic() - shown[0] >= PROGRESS_S:
+            shown[0] = time.monotonic()
+            say(f"verify: {done:,} of {total:,} records")
+
+    report = verify(storage.check_path(folder, "DIR"), progress=progress)
+    for problem in report.problems:
+        say(str(problem))
+    if report.num_problems > len(report.problems):
+        say(f"and at least {report.num_problems - len(report.problems):,} more")
+    rate = report.examples / max(report.seconds, 1e-3)
+    print(
+        f"{report.folder}: {report.examples:,} records in {report.shards} shards, {report.num_bytes:,} bytes, "
+        f"{report.seconds:.1f} s, {rate:,.0f} records/s"
+    )
+    print("sound: everything is as the manifest promises" if report.ok else f"{report.num_problems:,} problems")
     return 0 if report.ok else 1
 
 

@@ -38,7 +38,7 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, RunError, UsageError
 
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
-INTERRUPT_WAIT_S = 5.0
+INTERRUPT_WAIT_S = 2.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,6 +202,7 @@ def _run(pipeline: beam.Pipeline) -> None:
 
 
 def _stop(thread: threading.Thread, results: list[Any]) -> None:
+    threading.excepthook = lambda _: None  # an engine's threads lose their connections, and would say so
     for result in results:  # a runner in another process
         with contextlib.suppress(Exception):
             result.cancel()

@@ -32,8 +32,8 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 
-MAX_MANIFEST_BYTES = 1 << 30  # 1 GiB
-_FILE_NAME = re.compile(r"[A-Za-z0-9_]+-[A-Za-z0-9_]+-\d{5,}-of-\d{5,}\.tfrecord(\.gz)?")
+MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB: more than 100,000 shards; parsed it takes up to 7 times that
+_FILE_NAME = re.compile(r"[A-Za-z0-9_]+-[A-Za-z0-9_]+-[0-9]{5,}-of-[0-9]{5,}\.tfrecord(\.gz)?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from beam_tfr import storage
 from beam_tfr.schema import NO_SPLIT, UsageError
 
 NAME = re.compile(r"[A-Za-z0-9_]+")
-MAX_SIDE = 1 << 14  # pixels
+MAX_SIDE = 1 << 13  # pixels: what verify decodes
 MIB = 1 << 20
 
 

@@ -116,10 +116,12 @@ def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], s
         return int(num_shards[split])
     if isinstance(num_shards, int):
         return num_shards
-    if options["examples_per_shard"] is not None:
-        return int(math.ceil(images / options["examples_per_shard"]))
-    if options["target_shard_bytes"] is not None:
-        return max(1, int(math.ceil(images * record_bytes / options["target_shard_bytes"])))
+    most: int | None = options["examples_per_shard"]
+    if most is not None:
+        return math.ceil(images / most)
+    target: int | None = options["target_shard_bytes"]
+    if target is not None:
+        return max(1, math.ceil(images * record_bytes / target))
     by_size = math.ceil(images * record_bytes / DEFAULT_TARGET_BYTES)
     return max(1, by_size, min(FLOOR_SHARDS, math.ceil(images / FLOOR_IMAGES)))
 

@@ -56,7 +56,7 @@ class RecordFile:
         compression: "gzip" or "none"; None finds it out from the first bytes.
         max_record_bytes: a longer record is an error.
         on_bytes: gets the bytes of the file as they are read, in order; all of them when the iteration ends by itself.
-        on_damage: gets the error for a record whose data does not fit its checksum, and the iteration goes on behind it;
+        on_damage: gets the error for a record whose data does not fit its checksum, and iteration goes on behind it;
             without it the error is raised.
 
     Iterating raises:
@@ -176,28 +176,31 @@ def _looks_like_gzip(first: bytes) -> bool:
 def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """What is in the members of a gzip file, in pieces; on damage every byte before it, then `_GzipError`."""
     inflater = zlib.decompressobj(_GZIP)
-    begun, members, limit = False, 0, _CHUNK_BYTES
+    begun, members = False, 0
     for chunk in chunks:
-        piece = b""
-        while chunk or len(piece) == limit:  # a full piece may have more behind it that zlib holds back
+        left = [chunk]  # the next one last
+        while left:
+            chunk = left.pop()
             if chunk and not begun:
                 begun = True
                 if members and not _GZIP_MAGIC.startswith(chunk[:2]):
                     raise _GzipError("something that is not gzip follows the end of the gzip stream")
             before = inflater.copy()
             try:
-                piece = inflater.decompress(chunk, limit)
+                piece = inflater.decompress(chunk, _CHUNK_BYTES)
             except zlib.error as error:
-                if limit == 1:
+                if len(chunk) < 2:
                     raise _GzipError(f"the gzip stream is damaged ({error})") from error
-                # zlib keeps what it had inflated before the damage to itself: go up to it in smaller and smaller steps.
-                inflater, limit, piece = before, max(limit >> 6, 1), b""
+                # zlib keeps to itself what it had inflated before the damage: go up to it in halves.
+                inflater, half = before, len(chunk) // 2
+                left += [chunk[half:], chunk[:half]]
                 continue
             if piece:
                 yield piece
-            chunk = inflater.unconsumed_tail
             if inflater.eof:
-                chunk, inflater = inflater.unused_data, zlib.decompressobj(_GZIP)
-                begun, members = False, members + 1
+                left.append(inflater.unused_data)
+                inflater, begun, members = zlib.decompressobj(_GZIP), False, members + 1
+            elif inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES:  # zlib may hold back more behind a full piece
+                left.append(inflater.unconsumed_tail)
     if begun or not members:
         raise _GzipError("the gzip stream is cut off" if begun else "an empty file is not gzip")

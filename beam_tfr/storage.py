@@ -105,17 +105,39 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
 
 
 def _walk_gcs(folder: str) -> Iterator[Entry]:
-    from google.api_core.exceptions import GoogleAPICallError
-
-    bucket, _, prefix = folder[len(GCS) :].partition("/")
-    prefix = prefix.rstrip("/") + "/" if prefix else ""
+    bucket, prefix = _split_folder(folder)
     fields = "items(name,size,generation),nextPageToken"
     try:
-        for blob in _client().list_blobs(bucket, prefix=prefix, fields=fields, page_size=5000):
-            if not (blob.name.endswith("/") and not blob.size):
-                yield Entry(f"{GCS}{bucket}/{blob.name}", int(blob.size or 0), int(blob.generation or 0))
-    except GoogleAPICallError as error:
-        raise ListError(f"{folder}: {error.code} {error.message}") from error
+        with _gcs_errors(folder):
+            for blob in _client().list_blobs(bucket, prefix=prefix, fields=fields, page_size=5000):
+                if not (blob.name.endswith("/") and not blob.size):
+                    yield Entry(f"{GCS}{bucket}/{blob.name}", int(blob.size or 0), int(blob.generation or 0))
+    except OSError as error:
+        raise ListError(f"{folder}: {error.strerror}") from error
+
+
+def _split_folder(folder: str) -> tuple[str, str]:
+    """(bucket, prefix of the names below the folder)."""
+    bucket, _, prefix = folder[len(GCS) :].partition("/")
+    return bucket, prefix.rstrip("/") + "/" if prefix.rstrip("/") else ""
+
+
+@contextlib.contextmanager
+def _gcs_errors(path: str) -> Iterator[None]:
+    """Turns what Google's client raises into the OSError that a disk would raise."""
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+    from requests.exceptions import RequestException
+
+    try:
+        yield
+    except (GoogleAPIError, GoogleAuthError, RequestException) as error:
+        code = getattr(error, "code", None)
+        number = {404: errno.ENOENT, 401: errno.EACCES, 403: errno.EACCES, 412: errno.EEXIST}.get(
+            code or 0, errno.EAGAIN
+        )
+        text = f"{code} {getattr(error, 'message', error)}" if code else f"{type(error).__name__}: {error}"
+        raise OSError(number, text, path) from error  # of the subclass that fits, such as FileNotFoundError
 
 
 def _walk_disk(folder: str, descend: Callable[[str], bool], above: tuple[tuple[int, int], ...]) -> Iterator[Entry]:
@@ -143,10 +165,10 @@ def _walk_disk(folder: str, descend: Callable[[str], bool], above: tuple[tuple[i
 def list_folder(folder: str) -> list[str]:
     """Names of the files directly in a folder, sorted; empty where there is no such folder."""
     if is_gcs(folder):
-        bucket, _, prefix = folder[len(GCS) :].partition("/")
-        prefix = prefix.rstrip("/") + "/" if prefix else ""
-        blobs = _client().list_blobs(bucket, prefix=prefix, delimiter="/", fields="items(name),nextPageToken")
-        return sorted(blob.name[len(prefix) :] for blob in blobs if blob.name != prefix)
+        bucket, prefix = _split_folder(folder)
+        with _gcs_errors(folder):
+            blobs = _client().list_blobs(bucket, prefix=prefix, delimiter="/", fields="items(name),nextPageToken")
+            return sorted(blob.name[len(prefix) :] for blob in blobs if blob.name != prefix)
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if entry.is_file())
@@ -167,15 +189,8 @@ def read_bytes(path: str, *, max_bytes: int | None = None) -> bytes:
         OSError: it cannot be read, or is no regular file.
     """
     if is_gcs(path):
-        from google.api_core.exceptions import GoogleAPICallError, NotFound
-
-        try:
+        with _gcs_errors(path):
             return bytes(_blob(path).download_as_bytes(end=max_bytes, raw_download=True))
-        except NotFound as error:
-            raise FileNotFoundError(f"no such object: {path}") from error
-        except GoogleAPICallError as error:
-            number = errno.EACCES if error.code in (401, 403) else errno.EAGAIN
-            raise OSError(number, f"{error.code} {error.message}", path) from error
     with open_binary(path) as file:
         return file.read() if max_bytes is None else file.read(max_bytes + 1)
 
@@ -186,16 +201,13 @@ def may_pass(error: OSError) -> bool:
 
 
 def open_binary(path: str) -> IO[bytes]:
-    """A file opened for reading from its start; of gs:// as a stream."""
+    """A file opened for reading from its start; an object is fetched whole first, its checksum compared."""
     if is_gcs(path):
-        from google.api_core.exceptions import NotFound
-
-        try:
-            blob = _blob(path)
-            blob.reload()
-            return blob.open("rb", chunk_size=8 << 20)  # type: ignore[no-any-return]
-        except NotFound as error:
-            raise FileNotFoundError(f"no such object: {path}") from error
+        file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - the caller closes it
+        with _gcs_errors(path):
+            _blob(path).download_to_file(file, raw_download=True, checksum="crc32c")
+        file.seek(0)
+        return file
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))  # a pipe must not block
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -218,7 +230,8 @@ def find(path: str) -> Entry | None:
     """The file at a path, or None where there is none."""
     if is_gcs(path):
         bucket, _, name = path[len(GCS) :].partition("/")
-        blob = _client().bucket(bucket).get_blob(name)
+        with _gcs_errors(path):
+            blob = _client().bucket(bucket).get_blob(name)
         return None if blob is None else Entry(path, int(blob.size or 0), int(blob.generation or 0))
     try:
         info = os.stat(path)
@@ -236,9 +249,7 @@ def size_bytes(path: str) -> int | None:
 def delete(path: str) -> None:
     """Removes a file; one that is gone already is no error."""
     if is_gcs(path):
-        from google.api_core.exceptions import NotFound
-
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(FileNotFoundError), _gcs_errors(path):
             _blob(path).delete()
     else:
         with contextlib.suppress(FileNotFoundError):
@@ -348,20 +359,20 @@ class GcsPendingFile(PendingFile):
         self._file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - has no name, goes with the process
 
     def commit(self) -> None:
-        from google.api_core.exceptions import PreconditionFailed
-
         blob = _blob(self._path)
-        try:
-            blob.upload_from_file(
-                self._file,
-                rewind=True,
-                checksum="crc32c",
-                if_generation_match=None if self._replace else 0,
-                content_type="application/octet-stream",
-            )
-        except PreconditionFailed:
-            if not self._same_object(blob):
-                raise AlreadyExistsError(self._path) from None
+        with _gcs_errors(self._path):
+            try:
+                with _gcs_errors(self._path):
+                    blob.upload_from_file(
+                        self._file,
+                        rewind=True,
+                        checksum="crc32c",
+                        if_generation_match=None if self._replace else 0,
+                        content_type="application/octet-stream",
+                    )
+            except FileExistsError:
+                if not self._same_object(blob):
+                    raise AlreadyExistsError(self._path) from None
         self._file.close()
 
     def _same_object(self, blob: Blob) -> bool:

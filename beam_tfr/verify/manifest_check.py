@@ -1,0 +1,219 @@
+"""What must hold in a manifest, and in the files that it names beside its shards."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from beam_tfr import manifest as manifests
+from beam_tfr import storage
+from beam_tfr.manifest import Manifest
+from beam_tfr.schema import (
+    FEATURES,
+    LABEL,
+    LABEL_FEATURES,
+    LABELS_FILE,
+    MANIFEST_FILE,
+    NO_SPLIT,
+    REJECT_REASONS,
+    REJECTS_FILE,
+    DataError,
+    Reject,
+    canonical_json,
+    sha256_hex,
+    shard_name,
+)
+from beam_tfr.verify.problems import Problem, Tell, leads_outside, shown, unreadable
+
+_MAX_LINE_BYTES = 1 << 20  # of rejects.jsonl
+_SHARD_NAME = re.compile(r"(\w+)-\w+-[0-9]{5,}-of-[0-9]{5,}\.tfrecord(\.gz)?", re.ASCII)
+
+
+def require_types(manifest: Manifest) -> None:
+    """Looks at the kind of everything in a manifest, so that nobody behind it has to.
+
+    Raises:
+        DataError: something is of another kind than `manifest.build` writes.
+    """
+    fields, counts, statistics = manifest.fields, manifest.counts, manifest.statistics
+
+    def require(holds: object, what: str, found: Any) -> None:
+        if not holds:
+            path = storage.join(manifest.folder, MANIFEST_FILE)
+            raise DataError(f"{path} is not a manifest: {what} is {shown(found)}")
+
+    def is_counts(value: Any) -> bool:
+        return isinstance(value, dict) and all(type(n) is int and 0 <= n < 1 << 63 for n in value.values())
+
+    require(isinstance(manifest.options, dict), "options", manifest.options)
+    require(isinstance(manifest.features, dict), "features", manifest.features)
+    for feature in manifest.features.values():
+        require(isinstance(feature, dict) and feature.get("dtype") in ["bytes", "int64", "float"], "a feature", feature)
+        require(isinstance(feature.get("shape"), list) and len(feature["shape"]) <= 8, "a feature", feature)
+        require(is_counts(dict(enumerate(feature["shape"]))), "a feature", feature)
+    names = fields["labels"]["names"]
+    require(isinstance(names, list), "labels.names", names)
+    labelled = LABEL_FEATURES if names or LABEL_FEATURES.keys() & manifest.features.keys() else {}
+    for name, (dtype, shape) in (FEATURES | labelled).items():
+        found = manifest.features.get(name)
+        require(found == {"dtype": dtype, "shape": list(shape)}, f"feature {name}", found)
+    for name in names:
+        # A lone surrogate cannot be written, a line end makes two of one.
+        require(isinstance(name, str) and "\n" not in name and _is_text(name), "a class name", name)
+    require(isinstance(counts, dict), "counts", counts)
+    require(is_counts({name: counts.get(name) for name in ("matched", "written")}), "counts", counts)
+    require(is_counts(counts.get("rejected")), "counts.rejected", counts.get("rejected"))
+    require(isinstance(fields.get("rejects"), dict), "rejects", fields.get("rejects"))
+    for split in manifest.splits.values():
+        require(is_counts(split.class_counts), "class_counts", split.class_counts)
+    require(isinstance(statistics, dict), "statistics", statistics)
+    require(is_counts({"pixels": statistics.get("pixels")}), "statistics", statistics)
+    require(is_counts(statistics.get("source_sizes")), "statistics.source_sizes", statistics.get("source_sizes"))
+    for name in ("channel_mean", "channel_std"):
+        values = statistics.get(name)
+        require(isinstance(values, list) and all(type(v) in (int, float) for v in values), f"statistics.{name}", values)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def manifest_problems(manifest: Manifest) -> Iterator[str]:
+    """Whatever in a manifest (that has the right types) does not fit the rest of it."""
+    fields, counts, splits, statistics = manifest.fields, manifest.counts, manifest.splits.values(), manifest.statistics
+    names = list(manifest.class_names)
+    written, rejected = sum(split.num_examples for split in splits), sum(split.rejected for split in splits)
+    if len(set(names)) != len(names):
+        yield "labels.names: a class is there twice"
+    yield from _differs("labels.digest", fields["labels"].get("digest"), sha256_hex(manifests.labels_text(names)))
+    yield from _differs("options_digest", fields.get("options_digest"), sha256_hex(canonical_json(manifest.options)))
+    for reason in counts["rejected"].keys() - REJECT_REASONS.keys():
+        yield f"counts.rejected has the reason {shown(reason)}, known are {', '.join(REJECT_REASONS)}"
+    yield from _differs("counts.matched", counts["matched"], sum(split.matched for split in splits))
+    yield from _differs("counts.written", counts["written"], written)
+    yield from _differs("the sum of counts.rejected", sum(counts["rejected"].values()), rejected)
+    yield from _differs("rejects.count", fields["rejects"].get("count"), rejected)
+    for name in manifest.splits:
+        yield from _split_problems(manifest, name)
+    yield from _differs("the sum of statistics.source_sizes", sum(statistics["source_sizes"].values()), written)
+    for name in ("channel_mean", "channel_std"):
+        values = statistics[name]
+        if not all(0 <= value <= 255 for value in values) or bool(values) != bool(written):
+            yield f"statistics.{name} is {shown(values)}, expected a number from 0 to 255 per channel"
+
+
+def _differs(what: str, found: Any, expected: Any) -> Iterator[str]:
+    if found != expected or type(found) is not type(expected):  # True == 1
+        yield f"{what} is {shown(found)}, expected {shown(expected)}"
+
+
+def _split_problems(manifest: Manifest, name: str) -> Iterator[str]:
+    split, what = manifest.splits[name], f"split {shown(name)}:"
+    yield from _differs(f"{what} matched", split.matched, split.num_examples + split.rejected)
+    yield from _differs(f"{what} num_bytes", split.num_bytes, sum(shard.num_bytes for shard in split.shards))
+    suffix = {"gzip": ".tfrecord.gz", "none": ".tfrecord"}.get(str(manifest.options.get("compression")))
+    for index, shard in enumerate(split.shards):
+        expected = f"{manifest.name}-{shard_name(name, index, len(split.shards))}{suffix}"
+        yield from _differs(f"{what} shard {index}", shard.file, expected)
+    if name == NO_SPLIT:
+        yield from _differs(f"{what} the number of shards", len(split.shards), 0)
+        return
+    if split.class_counts.keys() != set(manifest.class_names):
+        yield f"{what} class_counts has other classes than labels.names"
+    if manifest.class_names:
+        yield from _differs(f"{what} the sum of class_counts", sum(split.class_counts.values()), split.num_examples)
+
+
+def check_manifest(manifest: Manifest, tell: Tell) -> None:
+    for message in manifest_problems(manifest):
+        tell(Problem(MANIFEST_FILE, None, None, message))
+    # The digest in it covers the values, not how they are written.
+    expected = manifests.to_bytes(manifest.fields)
+    data = storage.read_bytes(storage.join(manifest.folder, MANIFEST_FILE), max_bytes=len(expected))
+    if data != expected:
+        line = _first_difference(data, expected)
+        tell(Problem(MANIFEST_FILE, None, None, f"line {line} is not written as convert writes it: it was edited"))
+
+
+def check_labels(manifest: Manifest, tell: Tell) -> None:
+    if LABEL not in manifest.features:
+        return
+    expected = manifests.labels_text(manifest.class_names)
+    try:
+        message = leads_outside(manifest.folder, LABELS_FILE)
+        if message is None:
+            data = storage.read_bytes(storage.join(manifest.folder, LABELS_FILE), max_bytes=len(expected))
+            if data == expected:
+                return
+            message = f"line {_first_difference(data, expected)} is not the class that the manifest has there"
+    except OSError as error:
+        message = unreadable(error)
+    tell(Problem(LABELS_FILE, None, None, message))
+
+
+def _first_difference(data: bytes, expected: bytes) -> int:
+    """Number of the first line that differs, 1-based."""
+    pairs = itertools.zip_longest(data.split(b"\n"), expected.split(b"\n"))
+    return next(number for number, (found, wanted) in enumerate(pairs, start=1) if found != wanted)
+
+
+def check_rejects(manifest: Manifest, tell: Tell) -> None:
+    digest = hashlib.sha256()
+    reasons: collections.Counter[str] = collections.Counter()
+    try:
+        if message := leads_outside(manifest.folder, REJECTS_FILE):
+            tell(Problem(REJECTS_FILE, None, None, message))
+            return
+        with storage.open_binary(storage.join(manifest.folder, REJECTS_FILE)) as file:
+            offset = 0
+            for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b"")):
+                digest.update(line)
+                try:
+                    reasons[_reject_reason(line)] += 1
+                except (ValueError, RecursionError) as error:
+                    tell(Problem(REJECTS_FILE, number, offset, f"is not a reject: {shown(str(error))}"))
+                offset += len(line)
+    except OSError as error:
+        tell(Problem(REJECTS_FILE, None, None, unreadable(error)))
+        return
+    promised = manifest.fields["rejects"].get("sha256")
+    if digest.hexdigest() != promised:
+        tell(Problem(REJECTS_FILE, None, None, f"its SHA-256 is {digest.hexdigest()}, expected {shown(promised)}"))
+    if reasons != collections.Counter(manifest.counts["rejected"]):
+        found, expected = shown(dict(reasons)), shown(manifest.counts["rejected"])
+        tell(Problem(REJECTS_FILE, None, None, f"it has {found}, expected {expected} rejects"))
+
+
+def _reject_reason(line: bytes) -> str:
+    fields = json.loads(line)
+    if not line.endswith(b"\n"):
+        raise ValueError("the line is cut off")
+    if not isinstance(fields, dict) or fields.keys() != set(Reject._fields):
+        raise ValueError(f"expected an object with {', '.join(Reject._fields)}")
+    if not all(isinstance(value, str) for value in fields.values()) or fields["reason"] not in REJECT_REASONS:
+        raise ValueError(f"the reason is {shown(fields['reason'])}, known are {', '.join(REJECT_REASONS)}")
+    return str(fields["reason"])
+
+
+def check_extra(manifest: Manifest, tell: Tell) -> None:
+    promised = {shard.file for split in manifest.splits.values() for shard in split.shards}
+    try:
+        files = storage.list_folder(manifest.folder)
+    except OSError as error:
+        tell(
+            Problem(".", None, None, f"the folder cannot be listed, to see what is too much: {error.strerror or error}")
+        )
+        return
+    for file in files:
+        match = _SHARD_NAME.fullmatch(file)
+        if match and match[1] == manifest.name and file not in promised:
+            tell(Problem(file, None, None, "has the name of a shard, but the manifest does not have it"))

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import itertools
+import os
+import pathlib
+import struct
+import zlib
+
+import google_crc32c
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from beam_tfr.records import RecordError, RecordFile, masked_crc, read_records
+from beam_tfr.schema import DataError
+
+RECORDS = [b"", b"a", b"some bytes" * 30, bytes(1000), os.urandom(500)]
+
+
+def frame(data: bytes) -> bytes:
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked_crc(length)) + data + struct.pack("<I", masked_crc(data))
+
+
+def write(path: pathlib.Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+def stored(data: bytes) -> bytes:
+    """gzip of stored blocks of 1,000 bytes."""
+    blocks = [data[at : at + 1000] for at in range(0, len(data), 1000)] or [b""]
+    packed = [struct.pack("<BHH", i == len(blocks) - 1, len(b), len(b) ^ 0xFFFF) + b for i, b in enumerate(blocks)]
+    ends = struct.pack("<II", zlib.crc32(data), len(data))
+    return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"".join(packed) + ends
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "file"
+
+
+def fails(path: str, **options: object) -> RecordError:
+    with pytest.raises(RecordError) as caught:
+        list(read_records(path, **options))  # type: ignore[arg-type]
+    assert caught.value.file == path
+    return caught.value
+
+
+def test_masked_crc_is_that_of_the_format() -> None:
+    crc = google_crc32c.value(b"123456789")
+    assert crc == 0xE3069283  # RFC 3720, B.4
+    assert masked_crc(b"123456789") == (((crc >> 15) | (crc << 17)) + 0xA282EAD8) % 2**32
+
+
+@pytest.mark.parametrize("compression", ["GZIP", ""])
+def test_reads_what_tensorflow_writes(path: pathlib.Path, compression: str) -> None:
+    tf = pytest.importorskip("tensorflow")
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
+        for record in RECORDS:
+            writer.write(record)
+    assert list(read_records(str(path))) == RECORDS
+    assert list(read_records(str(path), compression="gzip" if compression else "none")) == RECORDS
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    records=st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 600_000).map(bytes)), max_size=8),
+    cuts=st.lists(st.integers(0, 5000), max_size=4),
+    level=st.integers(-1, 9),
+)
+@example(records=[b"x" * 262144] * 3, cuts=[], level=0)
+def test_what_was_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, records: list[bytes], cuts: list[int], level: int
+) -> None:
+    """Whatever the records, wherever the gzip members end; level -1 is no gzip."""
+    content = b"".join(map(frame, records))
+    ends = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
+    if level >= 0:
+        content = b"".join(gzip.compress(content[a:b], level) for a, b in itertools.pairwise(ends))
+    path = write(tmp_path_factory.mktemp("law") / "file", content)
+    raw = hashlib.sha256()
+    reader = RecordFile(path, on_bytes=raw.update)
+    offsets = []
+    read = []
+    for number, record in enumerate(reader):
+        assert reader.record == number
+        offsets.append(reader.offset)
+        read.append(record)
+    assert read == records
+    assert offsets == [sum(16 + len(r) for r in records[:i]) for i in range(len(records))]
+    assert reader.record == len(records)
+    assert raw.digest() == hashlib.sha256(content).digest()
+
+
+@pytest.mark.parametrize("pack", [bytes, stored, lambda data: stored(data[:40]) + gzip.compress(data[40:])])
+def test_every_truncation_and_every_flipped_bit_is_found(path: pathlib.Path, pack: object) -> None:
+    content = pack(b"".join(map(frame, [b"first", b"", b"the third"])))  # type: ignore[operator]
+    ends = {0, 21, 37, 62} if pack is bytes else set()  # a bare file may end behind any record
+    for size in range(len(content)):
+        if size not in ends:
+            fails(write(path, content[:size]), compression="none" if pack is bytes else "gzip")
+    for position in range(len(content)):
+        for bit in range(8):
+            flipped = bytearray(content)
+            flipped[position] ^= 1 << bit
+            try:
+                found = list(read_records(write(path, bytes(flipped)), compression=None if pack is bytes else "gzip"))
+            except RecordError:
+                continue
+            # No checksum covers the time and place in gzip's header, nor the padding of its blocks.
+            assert pack is not bytes
+            assert found == [b"first", b"", b"the third"]
+
+
+def test_a_damaged_record_is_named(path: pathlib.Path) -> None:
+    content = bytearray(b"".join(map(frame, RECORDS)))
+    offset = len(frame(b"")) + len(frame(b"a"))
+    content[offset + 12 + 5] ^= 1
+    for packed in (bytes(content), stored(bytes(content)), gzip.compress(content)):
+        error = fails(write(path, packed))
+        assert (error.record, error.offset) == (2, offset)
+        assert str(error) == f"{path}: record 2 at byte {offset}: its data does not fit the checksum of the data"
+        assert isinstance(error, DataError)
+        damage: list[RecordError] = []
+        rest = list(RecordFile(str(path), on_damage=damage.append))
+        assert rest == [RECORDS[0], RECORDS[1], RECORDS[3], RECORDS[4]]
+        assert [(e.record, e.offset) for e in damage] == [(2, offset)]
+
+
+def test_damaged_gzip_is_read_up_to_the_damage(path: pathlib.Path) -> None:
+    records = [bytes([i % 256]) * 5000 for i in range(300)]  # several inflated chunks
+    content = b"".join(map(frame, records))
+    compressed = bytearray(gzip.compress(content, 1, mtime=0))
+    compressed[-8] ^= 1  # the checksum of all
+    reader = read_records(write(path, bytes(compressed)))
+    assert [next(reader) for _ in records] == records
+    with pytest.raises(RecordError, match="incorrect data check") as caught:
+        next(reader)
+    assert (caught.value.record, caught.value.offset) == (300, len(content))
+
+    compressed = bytearray(stored(content))
+    compressed[10 + 700 * 1005 + 1] ^= 1  # the length of the 701st block
+    error = fails(write(path, bytes(compressed)))
+    assert (error.record, error.offset) == (700_000 // 5016, 700_000)
+    assert "invalid stored block lengths" in error.problem
+
+
+@pytest.mark.parametrize("length", [2**63, 2**64 - 1, 2**30 + 1, 101])
+def test_hostile_lengths_allocate_nothing(path: pathlib.Path, length: int) -> None:
+    header = struct.pack("<Q", length)
+    content = frame(b"fine") + header + struct.pack("<I", masked_crc(header)) + bytes(200)
+    error = fails(write(path, content), **({"max_record_bytes": 100} if length == 101 else {}))
+    assert (error.record, error.offset) == (1, 20)
+    assert f"its length is {length} bytes, allowed are" in error.problem
+
+
+def test_a_gzip_bomb_costs_no_memory(path: pathlib.Path) -> None:
+    import tracemalloc
+
+    deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
+    header = struct.pack("<Q", 300 << 20)
+    bomb = deflate.compress(header + struct.pack("<I", masked_crc(header)))
+    bomb += b"".join(deflate.compress(bytes(1 << 20)) for _ in range(100)) + deflate.flush()
+    write(path, bomb)
+    assert len(bomb) < 200_000
+    tracemalloc.start()
+    try:
+        fails(str(path), max_record_bytes=1 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert "are missing" in fails(str(path)).problem
+
+
+@pytest.mark.parametrize(
+    ("content", "compression", "problem"),
+    [
+        (b"", "gzip", "an empty file is not gzip"),
+        (frame(b"x"), "gzip", "incorrect header check"),
+        (stored(frame(b"x")), "none", "its length does not fit"),
+        (stored(frame(b"x")) + b"\0", None, "something that is not gzip follows"),
+        (stored(frame(b"x")) + b"\x1f", None, "cut off"),
+        (stored(frame(b"x")) + b"garbage", None, "something that is not gzip follows"),
+        (stored(frame(b"x")) + frame(b"y"), None, "something that is not gzip follows"),
+        (stored(frame(b"x"))[:-1], None, "cut off"),
+        (frame(b"x") + b"\0", None, "15 bytes or more are missing"),
+        (b"hello world, this is no TFRecord", None, "its length does not fit"),
+    ],
+)
+def test_what_is_wrong_is_told(path: pathlib.Path, content: bytes, compression: str | None, problem: str) -> None:
+    assert problem in fails(write(path, content), compression=compression).problem
+
+
+def test_empty_files_have_no_records(path: pathlib.Path) -> None:
+    assert list(read_records(write(path, b""))) == []
+    assert list(read_records(write(path, stored(b"")))) == []
+
+
+def test_a_bare_file_that_begins_like_gzip_is_not_gzip(path: pathlib.Path) -> None:
+    record = bytes(0x088B1F)  # its length begins with gzip's magic number and method
+    assert list(read_records(write(path, frame(record)))) == [record]
+
+
+def test_what_cannot_be_read(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        list(read_records(str(tmp_path / "nothing")))
+    with pytest.raises(OSError, match=r"not a regular file|directory"):
+        list(read_records(str(tmp_path)))
+    with pytest.raises(ValueError, match='"gzip", "none" or None, got \'zstd\''):
+        read_records(str(tmp_path), compression="zstd")
