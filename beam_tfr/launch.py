@@ -35,7 +35,7 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 from beam_tfr import claim, interrupt, manifest, schema
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, RunError, UsageError
+from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, DataError, InterruptedRunError, RunError, UsageError
 
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 INTERRUPT_WAIT_S = 2.0
@@ -141,9 +141,13 @@ def convert(options: ConvertOptions, beam_flags: Sequence[str] = ()) -> Result:
         except ValueError as error:  # Beam's check of its own options
             raise UsageError(str(error)) from error
         pipeline | "Convert" >> step
-        with _quiet(local=isinstance(runner, fn_runner.FnApiRunner)):
-            _run(pipeline)
-    published = manifest.read(options.output)
+        local = isinstance(runner, fn_runner.FnApiRunner)
+        with _quiet(local=local):
+            _run(pipeline, local=local)
+    try:
+        published = manifest.read(options.output)
+    except DataError as error:
+        raise RunError(f"the runner says that it is done, but it lost elements on the way: {error}") from error
     fresh = options.overwrite or before != manifest.to_bytes(published.fields)
     return Result(manifest=published, seconds=time.monotonic() - started, fresh=fresh)
 
@@ -170,8 +174,12 @@ def _quiet(*, local: bool) -> Iterator[None]:
         yield
 
 
-def _run(pipeline: beam.Pipeline) -> None:
-    """Runs a pipeline in a thread of its own, so that Ctrl-C reaches this one at once.
+def _run(pipeline: beam.Pipeline, *, local: bool) -> None:
+    """Runs a pipeline; waits in a thread of its own, so that Ctrl-C reaches this one at once.
+
+    Args:
+        pipeline: to run.
+        local: `run()` returns only at the end; other runners return at once, and some want the main thread for it.
 
     Raises:
         BeamTfrError: of whatever kind the failing step raised; `RunError` for anything else.
@@ -181,12 +189,18 @@ def _run(pipeline: beam.Pipeline) -> None:
 
     def run() -> None:
         try:
-            results.append(pipeline.run())
+            if local:
+                results.append(pipeline.run())
             results[0].wait_until_finish()
         except BaseException as error:  # noqa: BLE001 - handed to the main thread
             failure.append(error)
 
     interrupt.clear()
+    if not local:
+        try:
+            results.append(pipeline.run())
+        except Exception as error:
+            raise translate(error) from error
     thread = threading.Thread(target=run, name="beam_tfr-pipeline", daemon=True)
     with _on_interrupt(interrupt.request) as interrupted:
         thread.start()

@@ -13,7 +13,7 @@ import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
-from beam_tfr import claim, examples, images, inputs, interrupt, manifest, planning, shards, storage
+from beam_tfr import books, claim, examples, images, inputs, interrupt, manifest, planning, shards, storage
 from beam_tfr.labels import Labeler
 from beam_tfr.schema import (
     NO_SPLIT,
@@ -371,8 +371,8 @@ class WriteManifest(beam.PTransform):
 def _publish(plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str, max_rejects: int | float) -> str:
     if plan.complete:
         return manifest.read(output).dataset_digest
-    books = manifest.balance(plan, infos, max_rejects)
+    balanced = books.balance(plan, infos, max_rejects)
     claim.check_held(output, run_id)
-    published = manifest.publish(output, plan, books, functools.partial(claim.read_rejects, output))
+    published = books.publish(output, plan, balanced, functools.partial(claim.read_rejects, output))
     claim.finish(output)
     return published.dataset_digest

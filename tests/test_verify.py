@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
+from beam_tfr import books
 from beam_tfr import manifest as manifests
 from beam_tfr.examples import build_example, example_class
 from beam_tfr.records import masked_crc
@@ -76,7 +77,7 @@ def make_dataset(
     shards = shards or {"train": 2, "test": 1}
     suffix = ".tfrecord.gz" if compression == "gzip" else ".tfrecord"
     order = [(split, index) for split, count in sorted(shards.items()) for index in range(count)]
-    books: dict[str, list[ShardInfo]] = {split: [] for split in sorted(shards)}
+    ledger: dict[str, list[ShardInfo]] = {split: [] for split in sorted(shards)}
     (folder / ".beam_tfr").mkdir(parents=True)
     for position, (split, index) in enumerate(order):
         shard = Shard(split, index, shards[split], 3, "plan")
@@ -105,8 +106,8 @@ def make_dataset(
         info.records_sha256 = hashlib.sha256(
             b"".join(len(record).to_bytes(8, "little") + record for record in records)
         ).hexdigest()
-        books[split].append(info)
-    books[NO_SPLIT] = [ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1})]
+        ledger[split].append(info)
+    ledger[NO_SPLIT] = [ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1})]
     plan = Plan(
         name="tiny",
         suffix=suffix,
@@ -117,11 +118,11 @@ def make_dataset(
             split: SplitPlan(
                 matched=1 if split == NO_SPLIT else 3 * len(infos), num_shards=len(infos), cuts=[], class_counts={}
             )
-            for split, infos in books.items()
+            for split, infos in ledger.items()
         },
         codecs={},
     )
-    manifests.publish(str(folder), plan, books, lambda _: iter([f"{REJECT.to_json()}\n".encode()]))
+    books.publish(str(folder), plan, ledger, lambda _: iter([f"{REJECT.to_json()}\n".encode()]))
     shutil.rmtree(folder / ".beam_tfr")
     return folder
 

@@ -26,7 +26,7 @@ from beam_tfr import storage
 from beam_tfr.manifest import Manifest, ShardEntry
 from beam_tfr.records import RecordError, RecordFile
 from beam_tfr.schema import LABEL, MANIFEST_FILE
-from beam_tfr.verify.manifest_check import check_extra, check_labels, check_manifest, check_rejects, require_types
+from beam_tfr.verify.manifest_check import check_extra, check_labels, check_manifest, check_rejects
 from beam_tfr.verify.problems import Problem, Problems, Tell, leads_outside, shown, unreadable
 from beam_tfr.verify.record_check import RecordCheck
 
@@ -90,7 +90,6 @@ def verify(
     """
     started = time.monotonic()
     manifest = manifests.read(folder)
-    require_types(manifest)
     problems = Problems()
     check_manifest(manifest, problems.at(-4))
     check_labels(manifest, problems.at(-3))

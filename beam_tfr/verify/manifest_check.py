@@ -14,15 +14,12 @@ from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest
 from beam_tfr.schema import (
-    FEATURES,
     LABEL,
-    LABEL_FEATURES,
     LABELS_FILE,
     MANIFEST_FILE,
     NO_SPLIT,
     REJECT_REASONS,
     REJECTS_FILE,
-    DataError,
     Reject,
     canonical_json,
     sha256_hex,
@@ -32,59 +29,6 @@ from beam_tfr.verify.problems import Problem, Tell, leads_outside, shown, unread
 
 _MAX_LINE_BYTES = 1 << 20  # of rejects.jsonl
 _SHARD_NAME = re.compile(r"(\w+)-\w+-[0-9]{5,}-of-[0-9]{5,}\.tfrecord(\.gz)?", re.ASCII)
-
-
-def require_types(manifest: Manifest) -> None:
-    """Looks at the kind of everything in a manifest, so that nobody behind it has to.
-
-    Raises:
-        DataError: something is of another kind than `manifest.build` writes.
-    """
-    fields, counts, statistics = manifest.fields, manifest.counts, manifest.statistics
-
-    def require(holds: object, what: str, found: Any) -> None:
-        if not holds:
-            path = storage.join(manifest.folder, MANIFEST_FILE)
-            raise DataError(f"{path} is not a manifest: {what} is {shown(found)}")
-
-    def is_counts(value: Any) -> bool:
-        return isinstance(value, dict) and all(type(n) is int and 0 <= n < 1 << 63 for n in value.values())
-
-    require(isinstance(manifest.options, dict), "options", manifest.options)
-    require(isinstance(manifest.features, dict), "features", manifest.features)
-    for feature in manifest.features.values():
-        require(isinstance(feature, dict) and feature.get("dtype") in ["bytes", "int64", "float"], "a feature", feature)
-        require(isinstance(feature.get("shape"), list) and len(feature["shape"]) <= 8, "a feature", feature)
-        require(is_counts(dict(enumerate(feature["shape"]))), "a feature", feature)
-    names = fields["labels"]["names"]
-    require(isinstance(names, list), "labels.names", names)
-    labelled = LABEL_FEATURES if names or LABEL_FEATURES.keys() & manifest.features.keys() else {}
-    for name, (dtype, shape) in (FEATURES | labelled).items():
-        found = manifest.features.get(name)
-        require(found == {"dtype": dtype, "shape": list(shape)}, f"feature {name}", found)
-    for name in names:
-        # A lone surrogate cannot be written, a line end makes two of one.
-        require(isinstance(name, str) and "\n" not in name and _is_text(name), "a class name", name)
-    require(isinstance(counts, dict), "counts", counts)
-    require(is_counts({name: counts.get(name) for name in ("matched", "written")}), "counts", counts)
-    require(is_counts(counts.get("rejected")), "counts.rejected", counts.get("rejected"))
-    require(isinstance(fields.get("rejects"), dict), "rejects", fields.get("rejects"))
-    for split in manifest.splits.values():
-        require(is_counts(split.class_counts), "class_counts", split.class_counts)
-    require(isinstance(statistics, dict), "statistics", statistics)
-    require(is_counts({"pixels": statistics.get("pixels")}), "statistics", statistics)
-    require(is_counts(statistics.get("source_sizes")), "statistics.source_sizes", statistics.get("source_sizes"))
-    for name in ("channel_mean", "channel_std"):
-        values = statistics.get(name)
-        require(isinstance(values, list) and all(type(v) in (int, float) for v in values), f"statistics.{name}", values)
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def manifest_problems(manifest: Manifest) -> Iterator[str]:
