@@ -2,9 +2,9 @@
 
     epochs ──flat_map──▶ STREAMS streams, each a range of the epoch's records ──interleave──▶ records ──batch──▶ decode
 
-Every stream owns an equal range of the records, whatever the shards, and shuffles windows of them by stateless ops keyed
-by (seed, epoch, stream, window). So the order depends on nothing but the dataset, `seed` and `epoch`: not on the batch
-size, the machine, the timing of threads, or `tf.random.set_seed`.
+Every stream owns an equal range of the records, whatever the shards, and shuffles windows of them by stateless ops that
+are keyed by (seed, epoch, stream, window). So the order depends on nothing but the dataset, `seed` and `epoch`: not on
+the batch size, the machine, the timing of threads, or `tf.random.set_seed`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from beam_tfr.schema import ENCODED, LABEL, NO_SPLIT, DataError, UsageError
 
 STREAMS = 8  # read side by side; another number is another order
 WINDOW = 256  # records of a stream that are shuffled at a time: together with STREAMS as good as a buffer of 2,048
-_MAX_INT = (1 << 63) - 1
 
 # INTEGER_ACCURATE gives libjpeg-turbo's own pixels at the same cost; TensorFlow's default differs in most values.
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -67,14 +66,14 @@ def load(
         UsageError: an argument is wrong.
         DataError: the folder holds no complete dataset, or a shard is missing or has not the size it should have.
 
-    While it is iterated, a shard with other than the promised number of records raises tf.errors.InvalidArgumentError
-    that names the file.
+    Iterating over it raises tf.errors.InvalidArgumentError that names the file where a shard ends too early, and
+    TensorFlow's own errors (DataLossError, without a name) for other damage: `beam-tfr verify` names it.
     """
     folder = storage.check_path(os.fspath(path), "path")
-    batch_size = batch_size if batch_size is None else _integer("batch_size", batch_size, at_least=1)
-    seed = _integer("seed", seed, at_least=0)
-    epoch = _integer("epoch", epoch, at_least=0)
-    num_epochs = None if repeat is True else 1 if repeat is False else _integer("repeat", repeat, at_least=1)
+    batch_size = batch_size if batch_size is None else _integer("batch_size", batch_size, 1)
+    seed = _integer("seed", seed, 0, bits=63)
+    epoch = _integer("epoch", epoch, 0)
+    num_epochs = None if repeat is True else 1 if repeat is False else _integer("repeat", repeat, 1)
     if not isinstance(shuffle, bool):
         raise UsageError(f"shuffle must be True or False, not {shuffle!r}: there is no buffer whose size to give")
     if remainder not in ("keep", "drop"):
@@ -113,13 +112,13 @@ def load(
         )
 
 
-def _integer(name: str, value: Any, *, at_least: int) -> int:
+def _integer(name: str, value: Any, at_least: int, bits: int = 31) -> int:
     try:
         number = operator.index(value)  # NumPy's integers too
     except TypeError:
         number = -1
-    if isinstance(value, bool) or not at_least <= number <= _MAX_INT:
-        raise UsageError(f"{name} must be a whole number from {at_least}, not {value!r}")
+    if isinstance(value, bool) or not at_least <= number < 1 << bits:
+        raise UsageError(f"{name} must be a whole number from {at_least} to {(1 << bits) - 1}, not {value!r}")
     return number
 
 
@@ -183,24 +182,20 @@ def _records(dataset: Manifest, split: Split, epoch: Any, seed: int | None) -> A
 
 
 def _part(file: Any, count: Any, skip: Any, take: Any, *, compression: str) -> Any:
-    """Records [skip, skip + take) of a shard that must hold `count`: some truncations of GZIP read short in silence."""
-    end = tf.data.Dataset.from_tensors(b"").repeat()  # no record is empty
-    is_last = tf.cast(skip + take == count, tf.int64)
+    """Records [skip, skip + take) of a shard that must hold `count`.
 
-    def is_wanted(position: Any, record: Any) -> Any:
-        good = tf.equal(tf.equal(record, b""), position == take)
-        tf.debugging.Assert(good, ["damaged shard", file, "does not hold the promised number of records", count])
-        return position < take
+    Some truncations of GZIP read short in silence. Such a shard runs into a last record that cannot be made; nothing is
+    done per record.
+    """
 
-    return (
-        tf.data.TFRecordDataset(file, compression)
-        .concatenate(end)
-        .skip(skip)
-        .take(take + is_last)
-        .enumerate()
-        .take_while(is_wanted)
-        .map(lambda _, record: record)
-    )
+    def fail(record: Any) -> Any:
+        # Not tf.debugging.Assert, which would fail while the graph is built.
+        tf.raw_ops.Assert(condition=False, data=["damaged shard", file, "ends before the last of its records:", count])
+        return record
+
+    # No ignore_errors here, so that all damage could be named: on a file that is gone it tries again for ever.
+    records = tf.data.TFRecordDataset(file, compression).skip(skip)
+    return records.concatenate(tf.data.Dataset.from_tensors(b"").map(fail)).take(take)
 
 
 def _fold(key: Any, number: Any) -> Any:

@@ -13,7 +13,7 @@ import PIL.Image
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr import manifest
+from beam_tfr import books, manifest
 from beam_tfr.examples import build_example
 from beam_tfr.schema import MANIFEST_FILE, NO_SPLIT, Image, ImageRef, Plan, Shard, ShardInfo, SplitPlan
 
@@ -26,7 +26,9 @@ def photo(number: int, height: int = 8, width: int = 12) -> np.ndarray:
 
 def encode(pixels: np.ndarray, encoding: str) -> bytes:
     if encoding == "jpeg":
-        return simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality=90, colorspace="RGB", colorsubsampling="420")
+        return simplejpeg.encode_jpeg(
+            np.ascontiguousarray(pixels), quality=90, colorspace="RGB", colorsubsampling="420"
+        )
     buffer = io.BytesIO()
     PIL.Image.fromarray(pixels).save(buffer, "PNG")
     return buffer.getvalue()
@@ -50,12 +52,12 @@ def write_dataset(
     """
     folder.mkdir(parents=True)
     total = sum(sum(counts) for counts in splits.values())
-    books: dict[str, list[ShardInfo]] = {NO_SPLIT: [ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 0, ""))]}
+    ledger: dict[str, list[ShardInfo]] = {NO_SPLIT: [ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 0, ""))]}
     suffix = ".tfrecord.gz" if compression == "gzip" else ".tfrecord"
     names = [f"class{number:05d}" for number in range(total)] if labelled else None
     numbers = itertools.count()
     for split, counts in splits.items():
-        books[split] = []
+        ledger[split] = []
         for index, count in enumerate(counts):
             shard = Shard(split, index, len(counts), count, "")
             path = folder / f"d-{shard.name}{suffix}"
@@ -66,7 +68,7 @@ def write_dataset(
                     ref = ImageRef(f"{number}.jpg", len(encoded), 0, split, *((names[number], number) if names else ()))
                     writer.write(build_example(ref, image))
             data = path.read_bytes()
-            books[split].append(
+            ledger[split].append(
                 ShardInfo(
                     shard=shard,
                     file=path.name,
@@ -83,10 +85,10 @@ def write_dataset(
         labels=names,
         splits={
             split: SplitPlan(matched=sum(splits.get(split, ())), num_shards=len(infos), cuts=[], class_counts={})
-            for split, infos in books.items()
+            for split, infos in ledger.items()
         },
         codecs={},
     )
-    fields = manifest.build(plan, books, rejects_sha256="")
+    fields = books.build(plan, ledger, rejects_sha256="")
     (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes(fields))
     return folder

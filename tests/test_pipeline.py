@@ -1,0 +1,458 @@
+"""Whole conversions of real photos: what is written, that it is the same everywhere, and what ends without a dataset."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import shutil
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+
+from beam_tfr import images, manifest, pipeline, transforms
+from beam_tfr.examples import parse_example
+from beam_tfr.launch import translate
+from beam_tfr.options import ConvertOptions
+from beam_tfr.records import read_records
+from beam_tfr.schema import Item, RunError, ShardInfo
+from beam_tfr.verify import verify
+from tests.conftest import Run, files_of
+
+Command = Callable[..., Run]
+LAYOUT = "{split}/{label}/*"
+
+
+def arguments(photos: Path, output: Path, *more: object) -> list[object]:
+    return ["convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--name", "d", "--layout", LAYOUT, *more]
+
+
+def records_of(folder: Path, split: str) -> list[dict[str, list[Any]]]:
+    dataset = manifest.read(str(folder))
+    return [
+        parse_example(record)
+        for shard in dataset.splits[split].shards
+        for record in read_records(str(folder / shard.file))
+    ]
+
+
+def test_every_photo_is_a_record_with_its_own_content(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    run = beam_tfr(*arguments(photos, output, "--json", "--num_shards", "train=2,test=1"))
+    assert run.code == 0
+    assert run.json["splits"]["train"]["class_counts"] == {"hat": 4, "shoes": 4, "t-shirt": 4}
+    assert (run.json["matched"], run.json["written"], run.json["rejected"]) == (18, 18, {})
+    assert sorted(path.name for path in output.iterdir()) == [
+        "d-test-00000-of-00001.tfrecord.gz",
+        "d-train-00000-of-00002.tfrecord.gz",
+        "d-train-00001-of-00002.tfrecord.gz",
+        "labels.txt",
+        "manifest.json",
+        "rejects.jsonl",
+    ]
+    assert (output / "labels.txt").read_text() == "hat\nshoes\nt-shirt\n"
+    assert (output / "rejects.jsonl").read_text() == ""
+    for split, number in (("train", 12), ("test", 6)):
+        records = records_of(output, split)
+        assert len(records) == number
+        for record in records:
+            key = record["image/filename"][0].decode()
+            source = (photos / key).read_bytes()
+            converted = images.convert_image(source)
+            label = key.split("/")[1]
+            assert record == {
+                "image/encoded": [converted.encoded],
+                "image/format": [b"jpeg"],
+                "image/height": [224],
+                "image/width": [224],
+                "image/channels": [3],
+                "image/colorspace": [b"RGB"],
+                "image/filename": [key.encode()],
+                "image/key/sha256": [converted.source_sha256.encode()],
+                "image/class/label": [["hat", "shoes", "t-shirt"].index(label)],
+                "image/class/text": [label.encode()],
+            }
+        keys = {record["image/filename"][0].decode() for record in records}
+        assert keys == {str(path.relative_to(photos)) for path in (photos / split).rglob("*.jpg")}
+    assert verify(str(output)).ok
+
+
+ENGINES = {
+    "one thread": ["--direct_running_mode=in_memory", "--direct_num_workers=1"],
+    "two threads": ["--direct_running_mode=multi_threading", "--direct_num_workers=2"],
+    "processes": ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+    "not fused": ["--runner=BundleBasedDirectRunner"],
+}
+
+
+def test_the_same_bytes_everywhere(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    options = ["--num_shards", "train=3,test=2"]
+    assert beam_tfr(*arguments(photos, tmp_path / "first", *options)).code == 0
+    expected = files_of(tmp_path / "first")
+    for engine, flags in ENGINES.items():
+        assert beam_tfr(*arguments(photos, tmp_path / engine, *options, *flags)).code == 0
+        assert files_of(tmp_path / engine) == expected, engine
+    moved = tmp_path / "elsewhere" / "deep" / "photos"
+    shutil.copytree(photos, moved)
+    for path in moved.rglob("*.jpg"):
+        os.utime(path, (1, random.Random(str(path)).randrange(10**9)))
+    patterns = [f"{moved}/train/**/*.jpg", f"{moved}/test/*/*.jpg", f"{moved}/test/**/*.jpg"]
+    command = [*arguments(photos, tmp_path / "moved", *options)]
+    command[2:3] = patterns
+    assert beam_tfr(*command).code == 0
+    assert files_of(tmp_path / "moved") == expected
+
+
+def test_compression_and_place_do_not_change_the_dataset_digest(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
+    digests = set()
+    for number, flags in enumerate(([], ["--compression", "none"], ["--gzip_level", "6"], ["--name", "other"])):
+        run = beam_tfr(*arguments(photos, tmp_path / f"{number}", "--json", *flags))
+        assert run.code == 0
+        assert verify(str(tmp_path / f"{number}")).ok
+        digests.add(run.json["dataset_digest"])
+    assert len(digests) == 1
+    stored = sum(path.stat().st_size for path in (tmp_path / "0").glob("*.gz"))
+    plain = sum(path.stat().st_size for path in (tmp_path / "1").glob("*.tfrecord"))
+    assert 0 < stored - plain < 1000
+    assert sum(path.stat().st_size for path in (tmp_path / "2").glob("*.gz")) < plain
+
+
+CHANGES: list[tuple[list[str], str]] = [
+    (["--quality", "50"], "options.quality: 90 there, 50 now"),
+    (["--image_size", "32x48"], "options.image_size: 224,224 there, 32,48 now"),
+    (["--encoding", "png"], "options.encoding: jpeg there, png now"),
+    (["--seed", "1"], "options.seed: 0 there, 1 now"),
+    (["--num_shards", "3"], "options.num_shards: None there, 3 now"),
+    (["--examples_per_shard", "5"], "options.examples_per_shard: None there, 5 now"),
+    (["--target_shard_bytes", "20KiB"], "options.target_shard_bytes: None there, 20480 now"),
+]
+
+
+@pytest.mark.parametrize(("flags", "difference"), CHANGES)
+def test_each_option_changes_the_dataset_and_is_told_apart(
+    beam_tfr: Command, photos: Path, tmp_path: Path, flags: list[str], difference: str
+) -> None:
+    output = tmp_path / "out"
+    assert beam_tfr(*arguments(photos, output)).code == 0
+    before = files_of(output)
+    refused = beam_tfr(*arguments(photos, output, *flags))
+    assert refused.code == 2
+    assert difference in refused.err
+    assert "--overwrite" in refused.err
+    assert files_of(output) == before
+    assert beam_tfr(*arguments(photos, output, *flags, "--overwrite")).code == 0
+    after = files_of(output)
+    assert json.loads(after["manifest.json"])["dataset_digest"] != json.loads(before["manifest.json"])["dataset_digest"]
+    assert verify(str(output)).ok
+
+
+def test_options_of_the_image_show_in_the_records(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    assert beam_tfr(*arguments(photos, tmp_path / "o", "--image_size", "32x48", "--encoding", "png")).code == 0
+    record = records_of(tmp_path / "o", "test")[0]
+    assert (record["image/height"], record["image/width"], record["image/format"]) == ([32], [48], [b"png"])
+    assert record["image/encoded"][0].startswith(b"\x89PNG")
+
+
+def test_shard_sizes(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    run = beam_tfr(*arguments(photos, tmp_path / "a", "--json", "--examples_per_shard", "5"))
+    dataset = manifest.read(str(tmp_path / "a"))
+    assert [shard.num_examples for shard in dataset.splits["train"].shards] == [4, 4, 4]
+    assert [shard.num_examples for shard in dataset.splits["test"].shards] == [3, 3]
+    assert run.json["splits"]["train"]["num_shards"] == 3
+    assert beam_tfr(*arguments(photos, tmp_path / "b", "--num_shards", "20")).code == 0
+    dataset = manifest.read(str(tmp_path / "b"))
+    assert [shard.num_examples for shard in dataset.splits["test"].shards].count(0) == 14
+    empty = next(shard.file for shard in dataset.splits["test"].shards if shard.num_examples == 0)
+    assert gzip.decompress((tmp_path / "b" / empty).read_bytes()) == b""
+    assert verify(str(tmp_path / "b")).ok
+    assert beam_tfr(*arguments(photos, tmp_path / "c", "--target_shard_bytes", "40KiB")).code == 0
+    sizes = [shard.num_bytes for shard in manifest.read(str(tmp_path / "c")).splits["train"].shards]
+    assert len(sizes) > 2
+    assert all(size < 60 << 10 for size in sizes)
+
+
+def test_splits_by_hash_and_by_group(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    base = ["convert", "--input", f"{photos}/**/*.jpg", "--json", "--max_rejects", "0"]
+    splits = ["--splits", "train=0.6,test=0.4"]
+    run = beam_tfr(*base, "--output", tmp_path / "a", "--layout", "{label}/*", *splits)
+    counts = {name: split["num_examples"] for name, split in run.json["splits"].items()}
+    assert sum(counts.values()) == 18
+    assert counts.keys() == {"train", "test"}
+    shuffled = beam_tfr(*base, "--output", tmp_path / "b", "--layout", "{label}/*", *splits, "--seed", "9")
+    assert {name: split["num_examples"] for name, split in shuffled.json["splits"].items()} == counts
+    grouped = beam_tfr(*base, "--output", tmp_path / "c", "--layout", "{group}/*", "--splits", "a=0.5,b=0.5")
+    assert grouped.code == 0
+    dataset = manifest.read(str(tmp_path / "c"))
+    assert dataset.class_names == ()
+    groups = {
+        split: {record["image/filename"][0].split(b"/")[-2] for record in records_of(tmp_path / "c", split)}
+        for split in dataset.splits
+    }
+    assert not set.intersection(*groups.values())
+    assert set.union(*groups.values()) == {b"hat", b"shoes", b"t-shirt"}
+
+
+def test_without_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--layout", "*", "--json")
+    assert run.code == 0
+    assert not (tmp_path / "o" / "labels.txt").exists()
+    assert "image/class/label" not in records_of(tmp_path / "o", "train")[0]
+    assert manifest.read(str(tmp_path / "o")).name == "o"
+    assert verify(str(tmp_path / "o")).ok
+
+
+def spoil(photos: Path) -> dict[str, str]:
+    """Adds what is wrong in real folders; key -> the reason that must stand in rejects.jsonl."""
+    hat = photos / "train" / "hat"
+    sound = next(hat.iterdir()).read_bytes()
+    (hat / "truncated.jpg").write_bytes(sound[: len(sound) // 2])
+    (hat / "empty.jpg").write_bytes(b"")
+    (hat / "text.jpg").write_text("not an image at all, only its name says so")
+    (hat / "gone.jpg").symlink_to(photos / "nowhere.jpg")
+    os.mkfifo(hat / "pipe.jpg")
+    (photos / "loose.jpg").write_bytes(sound)
+    odd = photos / "my split" / "hat"
+    odd.mkdir(parents=True)
+    (odd / "a.jpg").write_bytes(sound)
+    return {
+        "train/hat/truncated.jpg": "damaged-image",
+        "train/hat/empty.jpg": "empty-file",
+        "train/hat/text.jpg": "not-an-image",
+        "train/hat/gone.jpg": "not-found",
+        "train/hat/pipe.jpg": "unreadable",
+        "loose.jpg": "layout-mismatch",
+        "my split/hat/a.jpg": "layout-mismatch",
+    }
+
+
+def test_bad_files_are_named_with_their_reason(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    expected = spoil(photos)
+    output = tmp_path / "out"
+    run = beam_tfr(*arguments(photos, output, "--json", "--max_rejects", "7"))
+    assert run.code == 0
+    assert (run.json["matched"], run.json["written"]) == (25, 18)
+    rejects = [json.loads(line) for line in (output / "rejects.jsonl").read_text().splitlines()]
+    assert {reject["key"]: reject["reason"] for reject in rejects} == expected
+    for reject in rejects:
+        assert reject.keys() == {"key", "uri", "stage", "reason", "detail"}
+        assert reject["uri"] == f"{photos}/{reject['key']}"
+        assert reject["detail"]
+    assert {reject["key"]: reject["stage"] for reject in rejects} == {
+        "train/hat/truncated.jpg": "ResizeImages",
+        "train/hat/empty.jpg": "ReadImages",
+        "train/hat/text.jpg": "ResizeImages",
+        "train/hat/gone.jpg": "ReadImages",
+        "train/hat/pipe.jpg": "ReadImages",
+        "loose.jpg": "MatchImages",
+        "my split/hat/a.jpg": "MatchImages",
+    }
+    assert manifest.read(str(output)).splits["none"].rejected == 2
+    assert verify(str(output)).ok
+    assert "Traceback" not in run.err
+
+
+def test_too_many_rejects_publish_nothing_and_the_shards_are_kept(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
+    spoil(photos)
+    output = tmp_path / "out"
+    run = beam_tfr(*arguments(photos, output, "--max_rejects", "6"))
+    assert run.code == 1
+    assert "7 of 25 images were rejected (layout-mismatch 2, " in run.err
+    assert "--max_rejects 6 allows 6" in run.err
+    assert not (output / "manifest.json").exists()
+    assert beam_tfr(*arguments(photos, output, "--max_rejects", "0.2")).code == 1  # 5 of 25
+    times = {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")}
+    assert beam_tfr(*arguments(photos, output, "--max_rejects", "0.28")).code == 0
+    assert {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")} == times
+    assert not (output / ".beam_tfr").exists()
+
+
+def test_a_class_file_freezes_order_and_rejects_others(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    classes = tmp_path / "classes.txt"
+    classes.write_text("unused\nt-shirt\nhat\n")
+    flags = ["--classes", classes, "--max_rejects", "0.5"]
+    assert beam_tfr(*arguments(photos, tmp_path / "o", *flags)).code == 0
+    assert manifest.read(str(tmp_path / "o")).class_names == ("unused", "t-shirt", "hat")
+    labels = {(r["image/class/text"][0], r["image/class/label"][0]) for r in records_of(tmp_path / "o", "train")}
+    assert labels == {(b"t-shirt", 1), (b"hat", 2)}
+    rejects = [json.loads(line) for line in (tmp_path / "o" / "rejects.jsonl").read_text().splitlines()]
+    assert {reject["key"].split("/")[1] for reject in rejects} == {"shoes"}
+    assert {reject["reason"] for reject in rejects} == {"unknown-class"}
+    classes.write_text("t-shirt\nunused\nhat\n")
+    run = beam_tfr(*arguments(photos, tmp_path / "o", *flags))
+    assert run.code == 2
+    assert "options.classes: unused,t-shirt,hat there, t-shirt,unused,hat now" in run.err
+
+
+@pytest.mark.parametrize("what", ["class", "split"])
+def test_a_lost_class_or_split_fails(beam_tfr: Command, photos: Path, tmp_path: Path, what: str) -> None:
+    for path in (photos / "test").rglob("*.jpg"):
+        if what == "split" or path.parent.name == "shoes":
+            path.write_bytes(b"broken")
+    run = beam_tfr(*arguments(photos, tmp_path / "o", "--max_rejects", "1.0"))
+    assert run.code == 1
+    expected = "class shoes would be lost from split test" if what == "class" else "split test would be empty"
+    assert expected in run.err
+    assert not (tmp_path / "o" / "manifest.json").exists()
+
+
+def test_the_same_command_again_rewrites_nothing(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    assert beam_tfr(*arguments(photos, output)).code == 0
+    before = {path: path.stat().st_mtime_ns for path in output.iterdir()}
+    again = beam_tfr(*arguments(photos, output))
+    assert again.code == 0
+    assert "already holds this dataset" in again.out
+    assert {path: path.stat().st_mtime_ns for path in output.iterdir()} == before
+    (photos / "train" / "hat" / "new.jpg").write_bytes((photos / "train" / "hat").glob("*").__next__().read_bytes())
+    changed = beam_tfr(*arguments(photos, output))
+    assert changed.code == 2
+    assert "input_digest" in changed.err
+
+
+def test_overwrite_leaves_nothing_of_the_old_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    assert beam_tfr(*arguments(photos, output, "--num_shards", "5")).code == 0
+    (output / "notes.txt").write_text("mine")
+    flags = ["--num_shards", "2", "--overwrite=true", "--name", "new", "--layout", "*"]
+    assert beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, *flags).code == 0
+    assert sorted(path.name for path in output.iterdir()) == [
+        "manifest.json",
+        "new-train-00000-of-00002.tfrecord.gz",
+        "new-train-00001-of-00002.tfrecord.gz",
+        "notes.txt",
+        "rejects.jsonl",
+    ]
+
+
+def test_shards_of_an_unknown_dataset_are_not_mixed(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "old-train-00000-of-00009.tfrecord.gz").write_bytes(b"")
+    run = beam_tfr(*arguments(photos, output))
+    assert run.code == 2
+    assert "old-train-00000-of-00009.tfrecord.gz" in run.err
+    assert beam_tfr(*arguments(photos, output, "--overwrite")).code == 0
+    assert not list(output.glob("old*"))
+
+
+# Runners that lose, repeat or tear apart
+
+
+def run_steps(
+    photos: Path,
+    output: Path,
+    *,
+    items: beam.PTransform | None = None,
+    infos: beam.PTransform | None = None,
+    max_rejects: float = 0.0,
+) -> None:
+    """The conversion with a step of one's own before or after WriteShards."""
+    options = ConvertOptions(
+        input=(f"{photos}/**/*.jpg",), output=str(output), name="d", layout=LAYOUT, num_shards=3, max_rejects=max_rejects
+    )
+    run_id = uuid.uuid4().hex
+    step = pipeline.Convert(options, run_id=run_id)
+    nothing = beam.Map(lambda x: x)
+    try:
+        with beam.Pipeline(runner=fn_runner.FnApiRunner(), options=PipelineOptions([])) as p:
+            plan, work = (
+                p
+                | transforms.MatchImages(options.input, step._labeler)
+                | transforms.PlanShards(
+                    str(output), draft=step._draft, measure=step._measure, seed=0, run_id=run_id, overwrite=False
+                )
+            )
+            (
+                work
+                | transforms.ReadImages(step._root)
+                | transforms.ResizeImages(**step._image_options)
+                | transforms.BuildExamples()
+                | "Items" >> (items or nothing)
+                | transforms.WriteShards(str(output), name="d", suffix=".tfrecord.gz", level=0)
+                | "Infos" >> (infos or nothing)
+                | transforms.WriteManifest(str(output), plan=plan, run_id=run_id, max_rejects=max_rejects)
+            )
+    except RuntimeError as error:
+        raise translate(error) from error
+
+
+def test_the_steps_put_together_by_hand_give_the_same_dataset(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
+    run_steps(photos, tmp_path / "a")
+    assert beam_tfr(*arguments(photos, tmp_path / "b", "--num_shards", "3")).code == 0
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+def _without_first_train(info: ShardInfo) -> bool:
+    return info.shard.name != "train-00000-of-00003"
+
+
+def _edited_twin(info: ShardInfo) -> Iterable[ShardInfo]:
+    yield info
+    yield ShardInfo.from_json(info.to_json().replace('"num_examples":4', '"num_examples":3'))
+
+
+def _one_less(info: ShardInfo) -> ShardInfo:
+    return ShardInfo.from_json(info.to_json().replace('"num_examples":4', '"num_examples":3'))
+
+
+class Shuffled(beam.PTransform):
+    def expand(self, items: beam.PCollection[Item]) -> beam.PCollection[Item]:
+        keyed = items | beam.Map(lambda item: (item.position % 2, item))
+        return keyed | beam.GroupByKey() | beam.FlatMap(lambda group: list(group[1]))
+
+
+def _drop_one(item: Item) -> bool:
+    return item.position != 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ({"infos": beam.Filter(_without_first_train)}, "1 of 6 shards are missing at the end, the first is train-00000-of-00003"),
+        ({"infos": beam.FlatMap(_edited_twin)}, "was written twice, with different content"),
+        ({"infos": beam.Map(_one_less)}, "split train: 12 images were matched, but 9 written and 0 rejected"),
+        ({"items": beam.Filter(_drop_one)}, "did not keep the images of a shard together"),
+        ({"items": Shuffled()}, "did not keep the images of a shard together"),
+    ],
+)
+def test_a_runner_that_loses_or_tears_ends_loudly_without_a_manifest(
+    photos: Path, tmp_path: Path, steps: dict[str, beam.PTransform], expected: str
+) -> None:
+    with pytest.raises(RunError, match=expected):
+        run_steps(photos, tmp_path / "o", **steps)
+    assert not (tmp_path / "o" / "manifest.json").exists()
+
+
+def test_repeated_books_of_a_shard_are_one(photos: Path, tmp_path: Path) -> None:
+    run_steps(photos, tmp_path / "o", infos=beam.FlatMap(lambda info: [info, info]))
+    assert verify(str(tmp_path / "o")).ok
+
+
+def test_a_step_of_ones_own_may_reject(photos: Path, tmp_path: Path) -> None:
+    from beam_tfr.schema import ImageRef, Record, RejectError
+
+    def no_hats(record: Record, ref: ImageRef) -> Record:
+        if ref.label == "hat" and ref.split == "train" and record.image.source_height > 0 and "a" in ref.key[-8:]:
+            raise RejectError("unreadable", "no hats")
+        return record
+
+    rejected = [path for path in (photos / "train" / "hat").iterdir() if "a" in path.name[-8:]]
+    assert 0 < len(rejected) < 4
+    run_steps(photos, tmp_path / "o", items=transforms.MapImages(no_hats, stage="NoHats"), max_rejects=0.5)
+    lines = [json.loads(line) for line in (tmp_path / "o" / "rejects.jsonl").read_text().splitlines()]
+    assert {(line["key"], line["stage"], line["detail"]) for line in lines} == {
+        (str(path.relative_to(photos)), "NoHats", "no hats") for path in rejected
+    }
