@@ -18,7 +18,7 @@ from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError
 
 if TYPE_CHECKING:
     from beam_tfr.launch import Result
-    from beam_tfr.manifest import Manifest
+    from beam_tfr.manifest import Manifest, Split
 
 CONVERT_EXAMPLES = """examples:
   beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos
@@ -34,6 +34,7 @@ The same command goes on with what an interrupted one has finished.
 
 
 PROGRESS_S = 10.0
+SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
 
 
 class _Parser(argparse.ArgumentParser):
@@ -169,9 +170,9 @@ def print_summary(result: Result, *, to: Any) -> None:
 
     if not result.fresh:
         line(f"{dataset.folder} already holds this dataset, complete; nothing was written.")
-    names = list(dataset.splits)
+    names = sorted(dataset.splits, key=lambda name: (SPLIT_ORDER.index(name) if name in SPLIT_ORDER else 3, name))
     line(f"{'':24}{''.join(f'{name:>12}' for name in names)}{'all':>12}")
-    for title, values in _table(dataset):
+    for title, values in _table(dataset, [dataset.splits[name] for name in names]):
         line(f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}")
     counts = dataset.counts
     rejected = sum(counts["rejected"].values())
@@ -186,8 +187,7 @@ def print_summary(result: Result, *, to: Any) -> None:
     line(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}")
 
 
-def _table(dataset: Manifest) -> list[tuple[str, list[int]]]:
-    splits = dataset.splits.values()
+def _table(dataset: Manifest, splits: Sequence[Split]) -> list[tuple[str, list[int]]]:
     rows = [
         ("matched", [split.matched for split in splits]),
         ("rejected", [split.rejected for split in splits]),
