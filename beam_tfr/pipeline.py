@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import examples, images, inputs, planning, shards
+from beam_tfr import claim, examples, images, inputs, planning, shards, storage
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import ImageRef, RejectError, RunError
+from beam_tfr.schema import MANIFEST_FILE, ImageRef, RejectError, RunError, UsageError
 from beam_tfr.transforms import (
     BuildExamples,
     MatchImages,
@@ -44,6 +44,7 @@ class Convert(beam.PTransform):
     def __init__(self, options: ConvertOptions, *, run_id: str) -> None:
         super().__init__()
         self.options, self.run_id = options, run_id
+        _check_apart(options)
         layout = parse_layout(options.layout)
         classes = read_classes(options.classes) if options.classes else None
         self._root = inputs.common_root(options.input)
@@ -87,6 +88,21 @@ class Convert(beam.PTransform):
             | WriteShards(options.output, name=options.name, suffix=options.suffix, level=level)  # ShardInfo
             | WriteManifest(options.output, plan=plan, run_id=self.run_id, max_rejects=options.max_rejects)
         )
+
+
+def _check_apart(options: ConvertOptions) -> None:
+    """
+    Raises:
+        UsageError: a pattern matches what the conversion itself writes, which it would then read as images.
+    """
+    written = [MANIFEST_FILE, f"{options.name}-train-00000-of-00001{options.suffix}"]
+    paths = [claim.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]
+    for pattern in options.input:
+        if any(inputs.to_regex(pattern).fullmatch(path) for path in paths):
+            raise UsageError(
+                f"--output {options.output}: --input {pattern} matches the files in it; choose a folder outside, or a "
+                "pattern that says more, such as **/*.jpg"
+            )
 
 
 def mean_record_bytes(refs: Sequence[ImageRef], *, root: str, image_options: dict[str, object]) -> float:

@@ -1,0 +1,154 @@
+"""The demo: the bundled photos are converted, verified, read back and trained on. No network, under a minute."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema import DataError, UsageError
+
+if TYPE_CHECKING:
+    from beam_tfr.launch import Result
+    from beam_tfr.manifest import Manifest
+
+SAMPLE = pathlib.Path(__file__).parent / "sample"
+LAYOUT = "{split}/{label}/*"
+BATCH_SIZE = 10
+EPOCHS = 2
+SEED = 7
+
+
+def demo(output: str) -> None:
+    """Makes a dataset of the bundled sample in `output`, trains a small model on it and says what it did.
+
+    Writes nowhere else. A folder that holds this dataset already is used as it is.
+
+    Raises:
+        UsageError: TensorFlow is not installed, or `output` holds another dataset.
+        DataError: the dataset is not sound.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise UsageError("the demo trains a model, which needs TensorFlow: pip install 'beam_tfr[reader]'")
+    dataset = _convert(output)
+    _verify(dataset)
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as home:
+        os.environ["KERAS_HOME"] = home  # Keras writes a file there when it is imported
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+        _train(dataset)
+    _say_what_next(dataset)
+
+
+def _say(text: str = "") -> None:
+    print(text, flush=True)
+
+
+def _convert(output: str) -> Manifest:
+    from beam_tfr import launch  # Beam
+
+    folder = re.sub(r"[*?\[{]", r"[\g<0>]", str(SAMPLE))  # no wildcards in the folder's own name
+    result = launch.convert(ConvertOptions(input=(f"{folder}/*/*/*.jpg",), output=output, layout=LAYOUT))
+    _say(f"converted   {_account(result)}")
+    return result.manifest
+
+
+def _account(result: Result) -> str:
+    dataset = result.manifest
+    splits = ", ".join(f"{split.num_examples} {name}" for name, split in dataset.splits.items())
+    text = f"{dataset.counts['matched']} photos of {len(dataset.class_names)} classes of clothes: {splits}"
+    return f"{text}, {result.seconds:.1f} s" if result.fresh else f"{text}; they were here already"
+
+
+def _verify(dataset: Manifest) -> None:
+    from beam_tfr.verify import verify
+
+    report = verify(dataset.folder)
+    if not report.ok:
+        raise DataError(f"{report.problems[0]}; beam-tfr verify {shlex.quote(dataset.folder)} names all problems")
+    _say(f"verified    {report.examples} records in {report.shards} files: checksums, images, labels, counts")
+
+
+def _train(dataset: Manifest) -> None:
+    with _quiet():
+        import keras
+
+        from beam_tfr.reader import load
+
+    train = load(dataset.folder, split="train", batch_size=BATCH_SIZE, shuffle=True, seed=SEED)
+    validation = load(dataset.folder, split="validation", batch_size=BATCH_SIZE)
+    images, labels = next(iter(train))
+    _say(f"read back   batches of {images.dtype.name} {[*images.shape]} and {labels.dtype.name} {[*labels.shape]}")
+
+    keras.utils.set_random_seed(SEED)
+    model = _make_model(images.shape[1:], len(dataset.class_names))
+    # shuffle is Keras's own, for arrays; left on, it warns that it does nothing here.
+    history = model.fit(train, validation_data=validation, epochs=EPOCHS, shuffle=False, verbose=0).history
+    for epoch in range(EPOCHS):
+        loss, accuracy, validated = (history[name][epoch] for name in ("loss", "accuracy", "val_accuracy"))
+        _say(f"trained     epoch {epoch + 1}: loss {loss:.2f}, accuracy {accuracy:.2f}, on validation {validated:.2f}")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps TensorFlow's notes off the screen: those at import heed neither TF_CPP_MIN_LOG_LEVEL nor sys.stderr."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _make_model(image_shape: Any, num_classes: int) -> Any:
+    """A network small enough for seconds and a hundred photos."""
+    import keras
+    from keras import layers
+
+    model = keras.Sequential(
+        [
+            keras.Input(image_shape, dtype="uint8"),
+            layers.Rescaling(1 / 127.5, offset=-1),
+            layers.Resizing(32, 32),
+            layers.Conv2D(16, 3, strides=2, activation="relu"),
+            layers.Conv2D(32, 3, strides=2, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(num_classes),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.003), loss, metrics=["accuracy"])
+    return model
+
+
+def _say_what_next(dataset: Manifest) -> None:
+    folder = dataset.folder
+    program = f"from beam_tfr.reader import load; print(load({folder!r}, split='train', batch_size=32))"
+    quoted = shlex.quote(program) if set(program) & set('"$`\\!') else f'"{program}"'  # the latter is easier to read
+    _say(f"\nThe dataset is in {folder}: the shards, labels.txt, manifest.json. A hundred photos teach a model little.")
+    _say("To try next, the first with a folder of your own that has a folder of photos for each class:\n")
+    beam_tfr, python = _command("beam-tfr"), _command("python")
+    _say(f"  {beam_tfr} convert --input 'photos/**/*.jpg' --output photos_dataset")
+    _say(f"  {beam_tfr} verify {shlex.quote(folder)}")
+    _say(f"  {python} -c {quoted}")
+
+
+def _command(name: str) -> str:
+    """A program of this environment, as it must be typed here: with its folder, unless the shell finds it anyway."""
+    path = os.path.join(os.path.dirname(sys.executable), name)
+    if not os.path.exists(path) or shutil.which(name) == path:
+        return name
+    below = os.path.relpath(path)
+    return shlex.quote(path if below.startswith(os.pardir) else below)
