@@ -31,7 +31,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["beam_tfr", "beam_tfr.*"]),
-    package_data={"beam_tfr": ["py.typed", "*.json", "sample/LICENSE", "sample/*/*/*.jpg"]},
+    package_data={"beam_tfr": ["py.typed", "*.json", "sample/ABOUT.md", "sample/LICENSE", "sample/*/*/*.jpg"]},
     python_requires=">=3.10",
     install_requires=CORE,
     extras_require={"reader": READER, "test": READER + TEST, "dev": READER + TEST + DEV},

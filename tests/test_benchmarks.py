@@ -1,0 +1,33 @@
+"""The benchmark runs, on the bundled photos; its figures are for a quiet machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "convert.py"
+
+
+def test_convert_benchmark(sample: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, BENCHMARK, sample, "--times", "2", "--pairs", "1"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    facts, _, _, _, *rows = run.stdout.splitlines()
+    assert re.fullmatch(r"260 photos, 1 runs each, \d+ cores, Python 3\.\S+, Beam 2\.\S+", facts)
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert [row[0] for row in cells] == ["beam_tfr", "planned shards", "Pillow loop"]
+    assert cells[0][-2:] == ["1.00", "1.00"]
+    assert all(float(value.replace(",", "")) > 0 for row in cells for value in row[1:])
+
+
+def test_convert_benchmark_without_photos(tmp_path: Path) -> None:
+    run = subprocess.run([sys.executable, BENCHMARK, tmp_path], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1
+    assert "there is no **/*.jpg in it" in run.stderr
