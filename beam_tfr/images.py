@@ -4,7 +4,7 @@
     image = convert_image(open("photo.jpg", "rb").read(), image_size=(224, 224))
 
 The content decides what an image is, never its name. Ordinary JPEGs take the fast way (libjpeg-turbo), everything else
-Pillow's. Resizing is OpenCV's INTER_AREA, antialiased, and gives the same pixels on every processor.
+Pillow's. Resizing is OpenCV's, antialiased, only with kernels that give the same pixels on every processor.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import io
+import math
 import struct
 import warnings
 import zlib
@@ -21,17 +22,26 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
-from PIL import UnidentifiedImageError
+from PIL import UnidentifiedImageError, features
 
 from beam_tfr.schema import Image, RejectError
 
 MAX_PIXELS = 100_000_000  # of a source image, from its header
 ORIENTATION_TAG = 0x0112  # EXIF
 PNG_LEVEL = 6
+# Reductions by such factors are blurred with a Gaussian of SIGMA * sqrt(factor^2 - 1) and interpolated. On 3,781 photos
+# of 400x533 to 224x224, against LANCZOS: 41.5 dB on average, 28.5 dB at worst, 0.32 ms; AREA: 42.5, 29.2, 0.70 ms.
+_CHEAP_FROM, _CHEAP_TO, SIGMA = 1.6, 4.0, 0.34
+_SQUARES = (np.arange(256) ** 2).astype(np.uint16)
+# What Pillow may open: no format that needs another program (EPS runs Ghostscript), none without a signature.
+_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000")
+FORMATS = (*_FORMATS, "AVIF") if features.check("avif") else _FORMATS
+_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*")
 
 # What Pillow's decoders raise on damaged files; MemoryError comes from absurd sizes in chunks.
 _DECODER_ERRORS = (
     ArithmeticError,
+    AssertionError,
     AttributeError,
     LookupError,
     MemoryError,
@@ -88,8 +98,8 @@ def convert_image(
     pixels = stretch(pixels, image_size)
     height, width, channels = pixels.shape
     # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
-    sums = cv2.reduce(pixels, 0, cv2.REDUCE_SUM, dtype=cv2.CV_64F).sum((0, 1))
-    squares = cv2.reduce(pixels, 0, cv2.REDUCE_SUM2, dtype=cv2.CV_64F).sum((0, 1))
+    sums = cv2.sumElems(pixels)[:channels]
+    squares = cv2.sumElems(cv2.LUT(pixels, _SQUARES))[:channels]
     return Image(
         encoded=_encode(pixels, encoding, quality),
         format=encoding,
@@ -108,6 +118,9 @@ def convert_image(
 def stretch(pixels: Pixels, image_size: tuple[int, int]) -> Pixels:
     """Brings uint8 [h, w, 3] to [height, width, 3]; antialiased where it shrinks, bilinear where it grows."""
     height, width = image_size
+    down, right = pixels.shape[0] / height, pixels.shape[1] / width
+    if _CHEAP_FROM <= down <= _CHEAP_TO and _CHEAP_FROM <= right <= _CHEAP_TO:
+        return _resize(_blur(pixels, down, right), image_size, cv2.INTER_LINEAR)
     # AREA only averages when both sides shrink; so shrink first, then enlarge what must grow.
     small = (min(height, pixels.shape[0]), min(width, pixels.shape[1]))
     if small != pixels.shape[:2]:
@@ -117,14 +130,21 @@ def stretch(pixels: Pixels, image_size: tuple[int, int]) -> Pixels:
     return pixels
 
 
+def _blur(pixels: Pixels, down: float, right: float) -> Pixels:
+    """The lowpass for a reduction by these factors: with INTER_LINEAR behind it as good as AREA, in half the time."""
+    sigma_y, sigma_x = (SIGMA * math.sqrt(factor * factor - 1) for factor in (down, right))
+    size_y, size_x = (2 * round(2 * sigma) + 1 for sigma in (sigma_y, sigma_x))
+    return cv2.GaussianBlur(  # type: ignore[return-value]
+        pixels, (size_x, size_y), sigma_x, sigmaY=sigma_y, borderType=cv2.BORDER_REPLICATE
+    )
+
+
 def _resize(pixels: Pixels, size: tuple[int, int], interpolation: int) -> Pixels:
     return cv2.resize(pixels, (size[1], size[0]), interpolation=interpolation)  # type: ignore[return-value]
 
 
 def _decode(data: bytes, image_size: tuple[int, int]) -> tuple[Pixels, int, int]:
-    """Upright RGB uint8 [h, w, 3], and the height and width of the source; perhaps already scaled down by the decoder,
-    to at least twice the size wanted.
-    """
+    """Upright RGB uint8 [h, w, 3], height and width of the source; of a large JPEG already in the size wanted."""
     if data.startswith(b"\xff\xd8\xff"):
         fast = _decode_jpeg(data, image_size)
         if fast is not None:
@@ -144,21 +164,39 @@ def _decode_jpeg(data: bytes, image_size: tuple[int, int]) -> tuple[Pixels, int,
     orientation = _exif_orientation(data)
     if orientation >= 5:  # turned by a quarter: the sides change places
         image_size = image_size[::-1]
+    # A decoder that scales down itself, to at least twice the size wanted, is fast and hardly less exact. Its factors
+    # are eighths, and those from a half up take longer than no scaling.
+    least = (2 * image_size[0], 2 * image_size[1])
     try:
-        pixels = simplejpeg.decode_jpeg(
-            data, "RGB", min_height=image_size[0], min_width=image_size[1], min_factor=2, strict=True
-        )
+        pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=least[0], min_width=least[1], min_factor=2, strict=True)
     except ValueError:
         return None
+    if pixels.shape[:2] != (height, width):
+        pixels = _shrink_scaled(pixels, (height, width), image_size)
     pixels = _upright(pixels, orientation)
     return (pixels, width, height) if orientation >= 5 else (pixels, height, width)
 
 
+def _shrink_scaled(pixels: Pixels, source: tuple[int, int], size: tuple[int, int]) -> Pixels:
+    """From what a JPEG decoder scaled to a size. Its last row and column stand for less than the others where a side is
+    no multiple of the factor, so the scale is that of the source: else the picture would shift by part of a pixel.
+    """
+    eighths = next(
+        n for n in range(1, 8) if all(-(-a * n // 8) == b for a, b in zip(source, pixels.shape, strict=False))
+    )
+    fy, fx = (8 * wanted / (side * eighths) for wanted, side in zip(size, source, strict=True))
+    shrunk = cv2.resize(pixels, None, fx=fx, fy=fy, interpolation=cv2.INTER_AREA)
+    return shrunk[: size[0], : size[1]]  # type: ignore[return-value]
+
+
 def _exif_orientation(data: bytes) -> int:
-    if b"Exif\0\0" not in data[: 1 << 16]:
+    if b"Exif\0\0" not in data:
         return 1
-    with PillowImage.open(io.BytesIO(data)) as image:
-        return _orientation(image)
+    try:
+        with PillowImage.open(io.BytesIO(data), formats=("JPEG",)) as image:
+            return _orientation(image)
+    except _DECODER_ERRORS:  # a header that only the fast way understands
+        return 1
 
 
 def _orientation(image: PillowImage.Image) -> int:
@@ -188,9 +226,10 @@ def _check_pixels(height: int, width: int) -> None:
 def _decode_any(data: bytes) -> tuple[Pixels, int, int]:
     """Everything that Pillow reads: the first frame, over white where it is transparent."""
     try:
-        image = PillowImage.open(io.BytesIO(data))
+        image = PillowImage.open(io.BytesIO(data), formats=FORMATS)
     except UnidentifiedImageError:
-        raise RejectError("not-an-image", f"begins with {data[:16]!r}") from None
+        reason = "damaged-image" if data.startswith(_SIGNATURES) else "not-an-image"
+        raise RejectError(reason, f"begins with {data[:16]!r}") from None
     except _DECODER_ERRORS as error:
         raise RejectError("damaged-image", _detail(error)) from error
     with image:
@@ -205,15 +244,23 @@ def _decode_any(data: bytes) -> tuple[Pixels, int, int]:
 
 
 def _to_rgb(image: PillowImage.Image) -> PillowImage.Image:
-    if image.mode.startswith(("I", "F")):  # 16 bit and more: scaled, not clipped
-        deep = np.asarray(image, dtype=np.float64)
-        top = 65535.0 if deep.max(initial=0) > 255 else 255.0
-        image = PillowImage.fromarray(np.clip(deep * (255.0 / top) + 0.5, 0, 255).astype(np.uint8))
+    if image.mode.startswith(("I", "F")):
+        image = PillowImage.fromarray(_scale_deep(image))
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
         white = PillowImage.new("RGBA", image.size, (255, 255, 255, 255))
         image = PillowImage.alpha_composite(white, image)
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _scale_deep(image: PillowImage.Image) -> Pixels:
+    """8 bit of 16 (integers, whatever range of it they use) or of floats (0 to 1, else 255, else 65535); NaN is 0."""
+    deep = np.nan_to_num(np.asarray(image, dtype=np.float32))
+    top = 65535.0
+    if image.mode == "F":
+        top = next((top for top in (1.0, 255.0) if deep.max(initial=0) <= top), top)
+    scaled: Pixels = np.clip(deep * np.float32(255.0 / top) + np.float32(0.5), 0, 255).astype(np.uint8)
+    return scaled
 
 
 def _detail(error: Exception) -> str:

@@ -13,13 +13,16 @@ import errno
 import filecmp
 import functools
 import hashlib
+import io
 import os
+import re
 import shutil
 import stat
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Iterator
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from beam_tfr.schema import UsageError
 
@@ -69,9 +72,17 @@ def join(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}" if is_gcs(folder) else os.path.join(folder, name)
 
 
-@functools.cache
+_client_lock = threading.Lock()
+
+
 def _client() -> Client:
-    """One client per process: kept-alive connections, credentials looked up once."""
+    """One client per process, also for threads that begin together: kept-alive connections, credentials once."""
+    with _client_lock:
+        return _make_client()
+
+
+@functools.cache
+def _make_client() -> Client:
     from google.cloud import storage
 
     if os.environ.get("STORAGE_EMULATOR_HOST"):
@@ -99,7 +110,7 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
         yield from _walk_gcs(folder)
     else:
         try:
-            yield from _walk_disk(folder, descend, ())
+            yield from _walk_disk(folder, descend)
         except OSError as error:
             raise ListError(f"{error.filename}: {error.strerror}") from error
 
@@ -127,39 +138,57 @@ def _gcs_errors(path: str) -> Iterator[None]:
     """Turns what Google's client raises into the OSError that a disk would raise."""
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
+    from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
     from requests.exceptions import RequestException
 
     try:
         yield
-    except (GoogleAPIError, GoogleAuthError, RequestException) as error:
-        code = getattr(error, "code", None)
-        number = {404: errno.ENOENT, 401: errno.EACCES, 403: errno.EACCES, 412: errno.EEXIST}.get(
-            code or 0, errno.EAGAIN
-        )
-        text = f"{code} {getattr(error, 'message', error)}" if code else f"{type(error).__name__}: {error}"
+    except (GoogleAPIError, GoogleAuthError, RequestException, DataCorruption, InvalidResponse) as error:
+        code = int(getattr(error, "code", None) or 0)
+        number, meaning = _GCS_CODES.get(code, (errno.EAGAIN, ""))
+        if code:
+            # The client puts the request before what the service says, and its own expectations behind.
+            said = re.sub(r"^[A-Z]+ \S+: ", "", str(getattr(error, "message", error)))
+            said = re.sub(r"(: )?\('Request failed with status code'.*", "", said, flags=re.DOTALL).strip()
+            text = f"{meaning or 'the service failed'} (HTTP {code})"
+            text += f": {said[:300]}" if said not in ("", "unknown error") else ""
+        else:
+            text = f"{type(error).__name__}: {error}"
         raise OSError(number, text, path) from error  # of the subclass that fits, such as FileNotFoundError
 
 
-def _walk_disk(folder: str, descend: Callable[[str], bool], above: tuple[tuple[int, int], ...]) -> Iterator[Entry]:
-    try:
-        status = os.stat(folder)
-    except FileNotFoundError:
-        return
-    identity = (status.st_dev, status.st_ino)
-    if identity in above or not stat.S_ISDIR(status.st_mode):
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                if descend(entry.path):
-                    yield from _walk_disk(entry.path, descend, (*above, identity))
-                continue
-            try:
-                info = entry.stat()
-            except OSError:  # a link that leads nowhere, or in a circle: reading it tells
-                yield Entry(entry.path, 0, 0)
-            else:
-                yield Entry(entry.path, info.st_size, info.st_mtime_ns)
+_GCS_CODES = {
+    401: (errno.EACCES, "not signed in"),
+    403: (errno.EACCES, "no permission"),
+    404: (errno.ENOENT, "no such bucket or object"),
+    412: (errno.EEXIST, "it exists already"),
+}
+
+
+def _walk_disk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
+    # Folders yet to be listed, each with the identities of those above it; no recursion, trees may be deep.
+    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
+    while waiting:
+        folder, above = waiting.pop()
+        try:
+            status = os.stat(folder)
+        except FileNotFoundError:
+            continue
+        identity = (status.st_dev, status.st_ino)
+        if identity in above or not stat.S_ISDIR(status.st_mode):
+            continue
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                try:
+                    is_folder = entry.is_dir()
+                    info = None if is_folder else entry.stat()
+                except OSError:  # a link that leads nowhere, or in a circle: reading it tells
+                    yield Entry(entry.path, 0, 0)
+                    continue
+                if info is not None:
+                    yield Entry(entry.path, info.st_size, info.st_mtime_ns)
+                elif descend(entry.path):
+                    waiting.append((entry.path, above | {identity}))
 
 
 def list_folder(folder: str) -> list[str]:
@@ -189,10 +218,33 @@ def read_bytes(path: str, *, max_bytes: int | None = None) -> bytes:
         OSError: it cannot be read, or is no regular file.
     """
     if is_gcs(path):
-        with _gcs_errors(path):
-            return bytes(_blob(path).download_as_bytes(end=max_bytes, raw_download=True))
-    with open_binary(path) as file:
-        return file.read() if max_bytes is None else file.read(max_bytes + 1)
+        buffer = _Bounded(max_bytes)
+        with contextlib.suppress(_FullError), _gcs_errors(path):
+            # Not a range: of a part the client compares no checksum, and the service refuses one of an empty object.
+            _blob(path).download_to_file(buffer, raw_download=True, checksum="crc32c")
+        return buffer.getvalue()[: None if max_bytes is None else max_bytes + 1]
+    with os.fdopen(_open_disk(path), "rb", buffering=0) as file:
+        if max_bytes is not None and os.fstat(file.fileno()).st_size > max_bytes:
+            return file.read(max_bytes + 1)
+        return file.readall()  # makes room for the size of the file, not for max_bytes
+
+
+class _FullError(Exception):
+    """A `_Bounded` has more than it may hold."""
+
+
+class _Bounded(io.BytesIO):
+    """Ends a download as soon as there is more than `max_bytes`."""
+
+    def __init__(self, max_bytes: int | None) -> None:
+        super().__init__()
+        self._max_bytes = max_bytes
+
+    def write(self, data: Any) -> int:
+        written = super().write(data)
+        if self._max_bytes is not None and self.tell() > self._max_bytes:
+            raise _FullError
+        return written
 
 
 def may_pass(error: OSError) -> bool:
@@ -208,14 +260,15 @@ def open_binary(path: str) -> IO[bytes]:
             _blob(path).download_to_file(file, raw_download=True, checksum="crc32c")
         file.seek(0)
         return file
+    return os.fdopen(_open_disk(path), "rb", buffering=1 << 18)
+
+
+def _open_disk(path: str) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))  # a pipe must not block
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"not a regular file: {path}")
-        return os.fdopen(descriptor, "rb", buffering=1 << 18)
-    except BaseException:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise
+        raise OSError(f"not a regular file: {path}")
+    return descriptor
 
 
 def file_sha256(file: IO[bytes]) -> str:
@@ -230,6 +283,8 @@ def find(path: str) -> Entry | None:
     """The file at a path, or None where there is none."""
     if is_gcs(path):
         bucket, _, name = path[len(GCS) :].partition("/")
+        if not name:
+            return None
         with _gcs_errors(path):
             blob = _client().bucket(bucket).get_blob(name)
         return None if blob is None else Entry(path, int(blob.size or 0), int(blob.generation or 0))
@@ -359,8 +414,8 @@ class GcsPendingFile(PendingFile):
         self._file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - has no name, goes with the process
 
     def commit(self) -> None:
-        blob = _blob(self._path)
         with _gcs_errors(self._path):
+            blob = _blob(self._path)
             try:
                 with _gcs_errors(self._path):
                     blob.upload_from_file(
