@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 from beam_tfr import __version__, storage
-from beam_tfr.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, to_bytes
+from beam_tfr.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, read, to_bytes
 from beam_tfr.schema import (
     FEATURES,
     FORMAT_VERSION,
@@ -38,7 +39,10 @@ def balance(plan: Plan, infos: Iterable[ShardInfo], max_rejects: int | float) ->
         DataError: more rejects than allowed, a split or class without a record.
     """
     by_name: dict[str, ShardInfo] = {}
+    plan_digest = plan.digest
     for info in infos:
+        if info.shard.plan_digest != plan_digest:
+            raise RunError(f"shard {info.shard.name} belongs to another plan: nothing is published")
         if by_name.setdefault(info.shard.name, info) != info:
             raise RunError(f"shard {info.shard.name} was written twice, with different content: nothing is published")
     planned = plan.shards()
@@ -61,6 +65,12 @@ def balance(plan: Plan, infos: Iterable[ShardInfo], max_rejects: int | float) ->
                 f"split {split}: {plan.splits[split].matched} images were matched, but {written} written and "
                 f"{rejected} rejected: the runner lost or repeated some. Nothing is published"
             )
+        for info in shards:
+            if info.num_examples + sum(info.rejected.values()) != info.shard.total:
+                raise RunError(
+                    f"shard {info.shard.name}: {info.shard.total} images were planned, but {info.num_examples} written "
+                    f"and {sum(info.rejected.values())} rejected: the runner mixed some up. Nothing is published"
+                )
     _check_rejects(plan, books, max_rejects)
     _check_nothing_empty(plan, books)
     return books
@@ -69,7 +79,8 @@ def balance(plan: Plan, infos: Iterable[ShardInfo], max_rejects: int | float) ->
 def _check_rejects(plan: Plan, books: Mapping[str, list[ShardInfo]], max_rejects: int | float) -> None:
     reasons = add_counts(info.rejected for shards in books.values() for info in shards)
     rejected = sum(reasons.values())
-    allowed = max_rejects * plan.matched if isinstance(max_rejects, float) else max_rejects
+    # The share as it was written: 0.29 of 100 are 29, in floating point a little less.
+    allowed = Fraction(str(max_rejects)) * plan.matched if isinstance(max_rejects, float) else max_rejects
     if rejected > allowed:
         led = ", ".join(f"{reason} {n}" for reason, n in sorted(reasons.items(), key=lambda kv: (-kv[1], kv[0])))
         raise DataError(
@@ -164,6 +175,21 @@ def build(plan: Plan, books: Mapping[str, list[ShardInfo]], *, rejects_sha256: s
     )
     fields["manifest_digest"] = manifest_digest(fields)
     return fields
+
+
+def find_published(folder: str, plan: Plan, books: Mapping[str, list[ShardInfo]]) -> Manifest | None:
+    """The dataset of these books, if it is in the folder already: a step that a runner retries has an effect once.
+
+    Raises:
+        RunError: the folder holds a different dataset.
+    """
+    if storage.size_bytes(storage.join(folder, MANIFEST_FILE)) is None:
+        return None
+    found = read(folder)
+    fields = build(plan, books, rejects_sha256=found.fields["rejects"]["sha256"])
+    if found.fields["manifest_digest"] != fields["manifest_digest"]:
+        raise RunError(f"another run has published a different dataset into {folder} meanwhile")
+    return found
 
 
 def publish(

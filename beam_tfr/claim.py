@@ -1,6 +1,6 @@
-"""Who may write into an output folder: its lock, and the plan that all its files belong to.
+"""The plan that all files of an output folder belong to, and what is finished of it.
 
-    OUT/.beam_tfr/lock         the run that holds the folder, and its heartbeat
+    OUT/.beam_tfr/lock.N       the run that holds the folder: see `lock`
     OUT/.beam_tfr/plan.json    what it writes; the same plan goes on with what an earlier run finished
     OUT/.beam_tfr/SHARD.json   the sidecar of a finished shard
 
@@ -12,192 +12,45 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import re
-import socket
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr import manifest, storage
+from beam_tfr import lock, manifest, storage
+from beam_tfr.lock import LOCK_FILE
 from beam_tfr.schema import (
     FORMAT_VERSION,
     LABELS_FILE,
     MANIFEST_FILE,
     REJECTS_FILE,
-    WORK_FOLDER,
     DataError,
     Plan,
     RunError,
+    Shard,
     ShardInfo,
     UsageError,
     canonical_json,
     sha256_hex,
 )
+from beam_tfr.storage import work_path
 
-LOCK_FILE = "lock"
 PLAN_FILE = "plan.json"
-HEARTBEAT_S = 10.0
-DEAD_AFTER_S = 60.0  # without a heartbeat, where it cannot be asked whether the process lives
 _SHARD_FILE = re.compile(r"([A-Za-z0-9_]+)-[A-Za-z0-9_]+-[0-9]{5,}-of-[0-9]{5,}\.tfrecord(\.gz)?")
 
 
-def work_path(output: str, name: str) -> str:
-    return storage.join(storage.join(output, WORK_FOLDER), name)
-
-
-# The lock
-
-
-def _process_start(pid: int) -> str:
-    """When a process of this machine began, in ticks since the machine did; empty where that cannot be known."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
-def _machine() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{socket.gethostname()}/{file.read().strip()}"
-    except OSError:
-        return socket.gethostname()
-
-
-def _holder_lives(lock: Mapping[str, Any]) -> bool:
-    if lock.get("machine") == _machine():
-        pid = int(lock.get("pid", 0))
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return bool(_process_start(pid) == lock.get("process_start"))
-    return time.time() - float(lock.get("heartbeat", 0)) < DEAD_AFTER_S
-
-
-def _read_lock(output: str) -> dict[str, Any] | None:
-    try:
-        lock = json.loads(storage.read_bytes(work_path(output, LOCK_FILE), max_bytes=1 << 16))
-    except FileNotFoundError:
-        return None
-    except ValueError:  # not ours, or cut by a power loss: nobody's
-        return {}
-    return lock if isinstance(lock, dict) else {}
-
-
-def _write_lock(output: str, lock: Mapping[str, Any], *, replace: bool) -> None:
-    storage.write_bytes(
-        work_path(output, LOCK_FILE), canonical_json(lock), scratch=work_path(output, ""), replace=replace
-    )
-
-
-def acquire(output: str, run_id: str) -> None:
-    """Takes the folder for this run; does nothing when it holds it already.
-
-    Raises:
-        UsageError: the folder cannot be made or written to.
-        RunError: another run, which lives, holds it.
-    """
-    try:
-        storage.make_folder(work_path(output, ""))
-        held = _read_lock(output)
-        if held is not None and held.get("run_id") == run_id:
-            return
-        if held is not None:
-            if held and _holder_lives(held):
-                since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(held.get("started", 0))))
-                raise RunError(
-                    f"another run holds {output}: process {held.get('pid')} on "
-                    f"{str(held.get('machine')).split('/')[0]}, since {since}. Wait for it, or stop it and call again"
-                )
-            storage.delete(work_path(output, LOCK_FILE))
-        now = time.time()
-        lock = {
-            "run_id": run_id,
-            "machine": _machine(),
-            "pid": os.getpid(),
-            "process_start": _process_start(os.getpid()),
-            "started": now,
-            "heartbeat": now,
-        }
-        _write_lock(output, lock, replace=False)
-    except storage.AlreadyExistsError:
-        raise RunError(f"another run has just taken {output}; wait for it, or stop it and call again") from None
-    except OSError as error:
-        raise UsageError(
-            f"--output {output}: cannot be written to: {error.strerror or error}; name a folder that you may write to"
-        ) from error
-
-
-def check_held(output: str, run_id: str) -> None:
-    """
-    Raises:
-        RunError: the folder was taken over by another run.
-    """
-    held = _read_lock(output)
-    if held is None or held.get("run_id") != run_id:
-        raise RunError(f"{output} was taken over by another run; this one stops")
-
-
-def release(output: str, run_id: str) -> None:
-    """Gives the folder back; what is finished stays for the next run of the same plan."""
-    with contextlib.suppress(OSError):
-        held = _read_lock(output)
-        if held is not None and held.get("run_id") == run_id:
-            storage.delete(work_path(output, LOCK_FILE))
-            if not storage.is_gcs(output):
-                os.rmdir(work_path(output, ""))  # only when nothing was begun: else it is not empty
-
-
-@contextlib.contextmanager
-def held(output: str, run_id: str) -> Iterator[None]:
-    """Holds the folder, with a heartbeat, as long as the block runs. Raises what `acquire` does."""
-    made = not storage.is_gcs(output) and not os.path.isdir(output)
-    acquire(output, run_id)
-    stopped = threading.Event()
-
-    def beat() -> None:
-        while not stopped.wait(HEARTBEAT_S):
-            with contextlib.suppress(OSError):
-                lock = _read_lock(output)
-                if lock is None or lock.get("run_id") != run_id:
-                    return
-                _write_lock(output, {**lock, "heartbeat": time.time()}, replace=True)
-
-    thread = threading.Thread(target=beat, name="beam_tfr-heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
-        release(output, run_id)
-        if made:
-            with contextlib.suppress(OSError):
-                os.rmdir(output)  # only when nothing is in it
-
-
-# The plan
-
-
-def _plan_bytes(plan: Plan) -> bytes:
+def _plan_bytes(plan: Plan, run_id: str) -> bytes:
     fields = dataclasses.asdict(plan)
     del fields["complete"]
-    return canonical_json({"format_version": FORMAT_VERSION, "digest": plan.digest, "plan": fields})
+    return canonical_json({"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": fields})
 
 
 def _read_plan(output: str) -> dict[str, Any] | None:
-    """The plan in the folder as JSON, or None where there is none that can be read."""
+    """What plan.json holds, or None where there is none that can be read."""
     try:
         found = json.loads(storage.read_bytes(work_path(output, PLAN_FILE)))
     except (FileNotFoundError, ValueError):
         return None
-    return found["plan"] if isinstance(found, dict) and isinstance(found.get("plan"), dict) else None
+    return found if isinstance(found, dict) and isinstance(found.get("plan"), dict) else None
 
 
 def _read_manifest(output: str) -> manifest.Manifest | None:
@@ -216,7 +69,7 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         UsageError: the folder holds another dataset, one begun with another plan, or shard files of no known dataset.
         RunError: another run holds the folder.
     """
-    acquire(output, run_id)
+    lock.acquire(output, run_id)
     cure = "Choose another --output, or give --overwrite to replace it"
     try:
         there = _read_manifest(output)
@@ -231,11 +84,13 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
             raise UsageError(_refusal(output, "a dataset", differences, cure))
         return dataclasses.replace(plan, complete=True)
     begun = _read_plan(output)
+    data = _plan_bytes(plan, run_id)
+    if begun == json.loads(data):  # this step ran before: what came of it since may not be overwritten
+        return plan
     if begun is not None and not overwrite:
-        fields = json.loads(_plan_bytes(plan))["plan"]
-        if differences := describe_difference(begun, fields):
+        if differences := describe_difference(begun["plan"], json.loads(data)["plan"]):
             raise UsageError(_refusal(output, "the beginning of a dataset", differences, cure))
-        _remove_unfinished(output)
+        _clear_work_folder(output, unfinished_only=True)
         return plan
     if overwrite:
         _remove_dataset(output)
@@ -243,7 +98,8 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         raise UsageError(
             f"--output {output} holds {len(strays)} shard files of an unknown dataset (such as {strays[0]}). {cure}"
         )
-    storage.write_bytes(work_path(output, PLAN_FILE), _plan_bytes(plan), scratch=work_path(output, ""))
+    _clear_work_folder(output)
+    storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
     return plan
 
 
@@ -257,10 +113,10 @@ def _shard_files(output: str) -> list[str]:
     return [name for name in storage.list_folder(output) if _SHARD_FILE.fullmatch(name)]
 
 
-def _remove_unfinished(output: str) -> None:
-    """Files that a dead run left half-written; the lock says that no living one writes here."""
+def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
+    """Removes what a dead run left half-written, or all but the lock; the lock says that no living one writes here."""
     for name in storage.list_folder(work_path(output, "")):
-        if name.startswith(".tmp-"):
+        if name.startswith(".tmp-") if unfinished_only else not LOCK_FILE.fullmatch(name):
             storage.delete(work_path(output, name))
 
 
@@ -269,9 +125,6 @@ def _remove_dataset(output: str) -> None:
     storage.delete(storage.join(output, MANIFEST_FILE))
     for name in [*_shard_files(output), LABELS_FILE, REJECTS_FILE]:
         storage.delete(storage.join(output, name))
-    for name in storage.list_folder(work_path(output, "")):
-        if name != LOCK_FILE:
-            storage.delete(work_path(output, name))
 
 
 def finish(output: str) -> None:
@@ -280,10 +133,10 @@ def finish(output: str) -> None:
         storage.delete_folder(work_path(output, ""))
 
 
-def read_finished(output: str, shard_name: str) -> ShardInfo | None:
+def read_finished(output: str, shard: Shard) -> ShardInfo | None:
     """The books of a shard that an earlier run of the same plan finished, if its file is still what it wrote."""
-    sidecar = read_sidecar(output, shard_name)
-    if sidecar is None:
+    sidecar = read_sidecar(output, shard.name)
+    if sidecar is None or sidecar[0].shard != shard:
         return None
     info = sidecar[0]
     if info.file:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import difflib
+import io
 import json
 import os
 import shlex
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_tfr import __version__, storage
@@ -35,6 +38,9 @@ The same command goes on with what an interrupted one has finished.
 
 PROGRESS_S = 10.0
 SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
+
+
+COMMANDS = ("convert", "verify", "demo")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -84,11 +90,29 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run() -> NoReturn:
     """The console script: `main`, and its exit code."""
+    _open_standard_streams()
     code = main()
     if code == 130:  # the threads of an engine that was interrupted would hold the process, and talk
-        sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """Sees to it that 0, 1 and 2 are open, and take any text.
+
+    Where one was closed (`2>&-`), the next file to be opened, a shard perhaps, would take its number, and get what a
+    library writes to standard error.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 - stays open to the end
+    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path or class that the terminal cannot show
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,41 +122,84 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments:
         parser.print_help()
         return 0
-    command = next((word for word in arguments if not word.startswith("-")), "")
+    program = f"beam-tfr {arguments[0]}" if arguments[0] in COMMANDS else "beam-tfr"
     try:
+        if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+            near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
+            raise UsageError(f"{arguments[0]}: unknown command; {hint}")
         parsed, others = parser.parse_known_args(arguments)
+        if others and parsed.command != "convert":
+            raise UsageError(f"unknown: {' '.join(others)}; {program} --help shows what there is")
         if parsed.command == "convert":
             return run_convert(parsed, others)
-        if others:
-            raise UsageError(f"unknown: {' '.join(others)}; beam-tfr {parsed.command} --help shows what there is")
         return run_verify(parsed.folder) if parsed.command == "verify" else run_demo(parsed.output)
     except BeamTfrError as error:
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)
-        say(f"beam-tfr {command}: {error}")
+        say(f"{program}: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        say(f"beam-tfr {command}: interrupted")
+        say(f"{program}: interrupted")
         return 130
-    except BrokenPipeError:  # the reader of our output has gone
-        sys.stderr.close()
+    except _OutputError as error:
+        _discard_stdout()
+        say(f"{program}: standard output cannot be written to: {error.__cause__}")
+        return 1
+    except BrokenPipeError:  # of the demo
+        _discard_stdout()
         return 1
 
 
+class _OutputError(Exception):
+    """Standard output takes no more: its reader has gone, or the disk is full."""
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[None]:
+    """A block that prints results; sees to it that they are out at its end.
+
+    Raises:
+        _OutputError: they are not.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        raise _OutputError from error
+
+
+def _discard_stdout() -> None:
+    """What could not be written would be tried again, and complained of, at the interpreter's end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        print(text, file=sys.stderr, flush=True)
 
 
 def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
-    options = from_arguments(parsed)
+    try:
+        options = from_arguments(parsed)
+    except UsageError:
+        if others:  # a misspelled flag may be why one is missing: that is told first
+            from beam_tfr import launch
+
+            launch.parse_beam_flags(others)
+        raise
     from beam_tfr import launch  # Beam: not before the options are known to be sound
 
     result = launch.convert(options, others)
+    with _output():
+        if options.json:
+            print(json.dumps(summary(result), sort_keys=True))
+        else:
+            print_summary(result, to=sys.stdout)
     if options.json:
-        print(json.dumps(summary(result), sort_keys=True))
-        print_summary(result, to=sys.stderr)
-    else:
-        print_summary(result, to=sys.stdout)
+        with contextlib.suppress(OSError):
+            print_summary(result, to=sys.stderr)
     return 0
 
 
@@ -216,11 +283,12 @@ def run_verify(folder: str) -> int:
     if report.num_problems > len(report.problems):
         say(f"and at least {report.num_problems - len(report.problems):,} more")
     rate = report.examples / max(report.seconds, 1e-3)
-    print(
-        f"{report.folder}: {report.examples:,} records in {report.shards} shards, {report.num_bytes:,} bytes, "
-        f"{report.seconds:.1f} s, {rate:,.0f} records/s"
-    )
-    print("sound: everything is as the manifest promises" if report.ok else f"{report.num_problems:,} problems")
+    with _output():
+        print(
+            f"{report.folder}: {report.examples:,} records in {report.shards} shards, {report.num_bytes:,} bytes, "
+            f"{report.seconds:.1f} s, {rate:,.0f} records/s"
+        )
+        print("sound: everything is as the manifest promises" if report.ok else f"{report.num_problems:,} problems")
     return 0 if report.ok else 1
 
 

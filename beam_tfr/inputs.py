@@ -30,8 +30,10 @@ def split_pattern(pattern: str) -> tuple[str, str]:
     start = len(storage.GCS) if storage.is_gcs(pattern) else 0
     match = _WILDCARD.search(pattern, start)
     slash = pattern.rfind("/", start, match.start() if match else len(pattern))
-    if slash < 0:  # gs://bucket* : a bucket is no pattern
+    if slash < 0 and match:
         raise UsageError(f"--input {pattern}: the bucket must be written out; use gs://BUCKET/PATTERN")
+    if slash < 0 or slash == len(pattern) - 1:
+        raise UsageError(f"--input {pattern}: names no file; write '{pattern.rstrip('/')}/**/*.jpg'")
     return pattern[:slash] if slash else "/", pattern[slash + 1 :]
 
 
@@ -61,27 +63,24 @@ def to_regex(pattern: str) -> re.Pattern[str]:
     while i < len(pattern):
         char = pattern[i]
         if pattern.startswith("**/", i) and (i == 0 or pattern[i - 1] == "/"):
-            out += "(?:[^/]+/)*"
+            out += "(?:[^/]*/)*"  # also the nameless folders that names on gs:// may have: a//b
             i += 3
             continue
         if pattern[i:] == "**" and pattern[i - 1 : i] in ("", "/"):
-            out += "(?:[^/]+/)*[^/]*"
+            out += "(?:[^/]*/)*[^/]*"
             break
         if char == "*":
             out += "[^/]*"
         elif char == "?":
             out += "[^/]"
         elif char == "[":
-            end = pattern.find("]", i + 2 if pattern[i + 1 : i + 2] in ("!", "]") else i + 1)
+            start = i + 2 if pattern.startswith("!", i + 1) else i + 1
+            end = pattern.find("]", start + 1)  # a ] that comes first is a member
             if end < 0:
                 raise UsageError(f"--input {pattern}: [ is not closed; write [[] for the character itself")
-            members = pattern[i + 1 : end].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
-            negated = members.startswith("!")
-            out += f"(?!/)[{'^' if negated else ''}{members[1:] if negated else members.replace('^', chr(92) + '^')}]"
+            out += f"(?!/)[{'^' if start == i + 2 else ''}{_members(pattern[start:end])}]"
             i = end
         elif char == "{":
-            if pattern.find("}", i) < 0:
-                raise UsageError(f"--input {pattern}: {{ is not closed; write [{{] for the character itself")
             out, depth = out + "(?:", depth + 1
         elif char == "}" and depth:
             out, depth = out + ")", depth - 1
@@ -90,19 +89,39 @@ def to_regex(pattern: str) -> re.Pattern[str]:
         else:
             out += re.escape(char)
         i += 1
+    if depth:
+        raise UsageError(f"--input {pattern}: {{ is not closed; write [{{] for the character itself")
     try:
         return re.compile(out, re.DOTALL)
     except re.error as error:
         raise UsageError(f"--input {pattern}: is no pattern: {error}") from None
 
 
+def _members(text: str) -> str:
+    """The inside of [...] as that of a regular expression: single characters and ranges, all else by the letter."""
+    out, i = "", 0
+    while i < len(text):
+        if text[i + 1 : i + 2] == "-" and i + 2 < len(text):
+            out += f"{re.escape(text[i])}-{re.escape(text[i + 2])}"
+            i += 3
+        else:
+            out += re.escape(text[i])
+            i += 1
+    return out
+
+
 def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     """Each pattern once, with those that a file which matches several of them belongs to before it.
 
     Patterns with wildcards come first, sorted; a path written out belongs to any of them that matches it.
+
+    Raises:
+        UsageError: a [ or { that is not closed.
     """
     ordered = sorted(set(patterns), key=lambda pattern: (not _WILDCARD.search(pattern), pattern))
     wild = tuple(pattern for pattern in ordered if _WILDCARD.search(pattern))
+    for pattern in wild:
+        to_regex(pattern)
     return [(pattern, wild[:i]) for i, pattern in enumerate(ordered)]
 
 
@@ -119,10 +138,11 @@ def list_images(pattern: str, before: Sequence[str]) -> Iterator[storage.Entry]:
             found = True
             if not any(other.fullmatch(entry.path) for other in others):
                 yield entry
-    except storage.ListError as error:
-        raise UsageError(f"--input {pattern}: cannot be listed: {error}") from error
-    if not found:
-        raise UsageError(f"--input {pattern}: matches no file{_hint(pattern)}")
+        if not found:
+            raise UsageError(f"--input {pattern}: matches no file{_hint(pattern)}")
+    except (storage.ListError, OSError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise UsageError(f"--input {pattern}: cannot be listed: {said}") from error
 
 
 def _list_all(pattern: str) -> Iterator[storage.Entry]:
@@ -151,9 +171,13 @@ def _list_all(pattern: str) -> Iterator[storage.Entry]:
 
 
 def _hint(pattern: str) -> str:
+    wild = _WILDCARD.search(pattern)
     if storage.is_gcs(pattern):
-        return ""
+        a_folder = not wild and next(storage.walk(pattern, lambda _: True), None) is not None
+        return f"; it is a folder, write '{pattern.rstrip('/')}/**/*.jpg'" if a_folder else ""
     folder = split_pattern(pattern)[0]
+    if wild and os.path.isfile(pattern):
+        return "; there is a file of this very name: write [[] for [, [{] for {, [*] for *, [?] for ?"
     if not os.path.isdir(folder):
         return f"; there is no folder {folder}"
     if os.path.isdir(pattern):

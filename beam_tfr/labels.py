@@ -17,6 +17,7 @@ PARTS = ("{label}", "{split}", "{group}", "*")
 DEFAULT_SPLIT = "train"
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 MAX_CLASSES_BYTES = 64 << 20  # 64 MiB
+_LABEL_RULE = "it must be printable UTF-8 text without spaces at its ends"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,18 +66,21 @@ def read_classes(path: str) -> tuple[str, ...]:
     """
     flag = f"--classes {path}"
     try:
-        text = storage.read_bytes(storage.check_path(path, "--classes"), max_bytes=MAX_CLASSES_BYTES).decode(
-            "utf-8-sig"
-        )
+        data = storage.read_bytes(storage.check_path(path, "--classes"), max_bytes=MAX_CLASSES_BYTES)
+        text = data.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{flag}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{flag}: is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    if len(data) > MAX_CLASSES_BYTES:
+        raise UsageError(f"{flag}: has more than {MAX_CLASSES_BYTES} bytes; name a file with one class per line")
     names = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
     seen: dict[str, int] = {}
     for number, name in enumerate(names, start=1):
         if not name:
             raise UsageError(f"{flag}: line {number} is empty; write one class per line")
+        if not _is_label(name):
+            raise UsageError(f"{flag}: line {number}, {name!r}, cannot be a class: {_LABEL_RULE}")
         if name in seen:
             raise UsageError(
                 f"{flag}: class {name!r} stands in line {seen[name]} and again in line {number}; remove one"
@@ -115,7 +119,7 @@ class Labeler:
             split = choose_split(found.get("group", key), self.splits) if self.splits else DEFAULT_SPLIT
         label = found.get("label", "")
         if self.layout.has_labels and not _is_label(label):
-            detail = f"{label!r} cannot be a class: it must be UTF-8 text in one line"
+            detail = f"{label!r} cannot be a class: {_LABEL_RULE}"
             return ref._replace(reason="layout-mismatch", detail=detail)
         ref = ref._replace(split=split, label=label)
         if self.classes is not None and self.layout.has_labels and label not in self.classes:

@@ -10,6 +10,7 @@ import ast
 import contextlib
 import dataclasses
 import difflib
+import importlib
 import logging
 import os
 import re
@@ -32,11 +33,12 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
-from beam_tfr import claim, interrupt, manifest, schema
+from beam_tfr import interrupt, lock, manifest, schema
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, DataError, InterruptedRunError, RunError, UsageError
 
+OWN_FLAGS = [f"--{field.name}" for field in dataclasses.fields(ConvertOptions)]
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 INTERRUPT_WAIT_S = 2.0
 
@@ -69,18 +71,22 @@ def beam_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse_beam_flags(flags: Sequence[str], own_flags: Sequence[str]) -> PipelineOptions:
+def parse_beam_flags(flags: Sequence[str]) -> PipelineOptions:
     """Beam's options from the flags that are not ours.
 
     Raises:
         UsageError: a value that Beam does not allow, or a flag that neither knows; names the nearest that one does.
     """
+    module = (beam_parser().parse_known_args(list(flags))[0].runner or "").rpartition(".")[0]
+    if module:  # a runner from elsewhere may bring options of its own
+        with contextlib.suppress(ImportError):  # `choose_runner` tells
+            importlib.import_module(module)
     parser = beam_parser()
     _, unknown = parser.parse_known_args(list(flags))
     if unknown:
         flag = unknown[0].partition("=")[0]
         known = [option for action in parser._actions for option in action.option_strings]
-        near = difflib.get_close_matches(flag, [*own_flags, *known], n=1)
+        near = difflib.get_close_matches(flag, [*OWN_FLAGS, *known], n=1)
         hint = f"did you mean {near[0]}?" if near else "beam-tfr convert --help lists ours; Beam's own are accepted too"
         kind = "flag" if flag.startswith("-") else "argument"
         raise UsageError(f"{flag}: unknown {kind}; {hint}")
@@ -103,6 +109,8 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
             raise UsageError(f"--runner {name}: {error}") from error
     given = {flag.partition("=")[0] for flag in flags}
     direct = beam_options.view_as(DirectOptions)
+    if direct.direct_num_workers < 0:
+        raise UsageError(f"--direct_num_workers {direct.direct_num_workers}: must be 1 or more, or 0 for every core")
     if "--direct_num_workers" not in given and direct.direct_running_mode != "in_memory":
         direct.direct_num_workers = default_threads()
     if "--direct_running_mode" not in given:
@@ -128,22 +136,27 @@ def convert(options: ConvertOptions, beam_flags: Sequence[str] = ()) -> Result:
         RunError: the run failed; what is finished stays for the same call to go on with.
         InterruptedRunError: Ctrl-C.
     """
-    own_flags = [f"--{field.name}" for field in dataclasses.fields(ConvertOptions)]
-    beam_options = parse_beam_flags(beam_flags, own_flags)
+    beam_options = parse_beam_flags(beam_flags)
     run_id = uuid.uuid4().hex
     step = Convert(options, run_id=run_id)
     runner = choose_runner(beam_options, beam_flags)
     before = _manifest_bytes(options.output)
     started = time.monotonic()
-    with claim.held(options.output, run_id):
+    with lock.held(options.output, run_id):
         try:
             pipeline = beam.Pipeline(runner=runner, options=beam_options)
         except ValueError as error:  # Beam's check of its own options
             raise UsageError(str(error)) from error
         pipeline | "Convert" >> step
         local = isinstance(runner, fn_runner.FnApiRunner)
-        with _quiet(local=local):
-            _run(pipeline, local=local)
+        processes = local and beam_options.view_as(DirectOptions).direct_running_mode == "multi_processing"
+        with _quiet(local=local, processes=processes):
+            try:
+                _run(pipeline, local=local)
+            except InterruptedRunError:
+                if _manifest_bytes(options.output) in (None, before):
+                    raise
+                # Too late: the dataset was published in that moment, and to say otherwise would be wrong.
     try:
         published = manifest.read(options.output)
     except DataError as error:
@@ -159,18 +172,25 @@ def _manifest_bytes(output: str) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _quiet(*, local: bool) -> Iterator[None]:
+def _quiet(*, local: bool, processes: bool) -> Iterator[None]:
     """Keeps Beam's own account of a failure off the screen: our error, several times over, with stack traces.
 
-    A local worker prints it to sys.stderr whatever the log level, and hangs when nobody reads that any more.
+    A local worker prints it to sys.stderr whatever the log level, and hangs when nobody reads that any more. Worker
+    processes print to what they inherit as standard error, and a Ctrl-C in the terminal reaches each of them.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL if local else logging.WARNING)
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1 if local else logging.WARNING)
     with contextlib.ExitStack() as stack:
         if local:
-            stack.enter_context(contextlib.redirect_stderr(stack.enter_context(open(os.devnull, "w"))))
+            null = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stderr(null))
+            if processes:
+                inherited = os.dup(2)
+                stack.callback(os.close, inherited)
+                stack.callback(os.dup2, inherited, 2)
+                os.dup2(null.fileno(), 2)
         yield
 
 

@@ -180,7 +180,11 @@ def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
 def _check_types(fields: dict[str, Any]) -> None:
     """Looks at the kind of everything in a manifest, so that nobody behind it has to."""
     labels, features, counts = fields["labels"]["names"], fields["features"], fields["counts"]
+    for text in ("name", "dataset_digest"):
+        _require(isinstance(fields[text], str), text, fields[text])
     _require(isinstance(fields["options"], dict), "options", fields["options"])
+    compression = fields["options"]["compression"]
+    _require(compression in ("gzip", "none"), "options.compression", compression)
     for name, feature in features.items():
         _require(isinstance(feature, dict), f"feature {name}", feature)
         _require(feature["dtype"] in ("bytes", "int64", "float"), f"feature {name}", feature)

@@ -16,9 +16,11 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from beam_tfr import storage
+from beam_tfr.labels import parse_layout
 from beam_tfr.schema import NO_SPLIT, UsageError
 
 NAME = re.compile(r"[A-Za-z0-9_]+")
+MAX_NAME = 100  # characters: a file name has at most 255 bytes
 MAX_SIDE = 1 << 13  # pixels: what verify decodes
 MIB = 1 << 20
 
@@ -31,20 +33,20 @@ def _refuse(flag: str, value: object, allowed: str) -> NoReturn:
 
 
 def _integer(flag: str, text: str) -> int:
-    if not re.fullmatch(r"[+-]?\d+", text):
-        _refuse(flag, text, "must be a whole number")
+    if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
+        _refuse(flag, text, "must be a whole number of at most 20 digits")
     return int(text)
 
 
 def _image_size(flag: str, text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)x(\d+)", text.lower())
+    match = re.fullmatch(r"([0-9]{1,9})x([0-9]{1,9})", text.lower())
     if not match:
         _refuse(flag, text, "must be HEIGHTxWIDTH in pixels, such as 224x224")
     return int(match[1]), int(match[2])
 
 
 def _bytes(flag: str, text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([KMG]i?B?)?", text, re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]{1,20})\s*([KMG]i?B?)?", text, re.IGNORECASE)
     if not match:
         _refuse(flag, text, "must be a number of bytes, such as 104857600 or 100MiB")
     unit = (match[2] or "").upper()
@@ -59,9 +61,9 @@ def _boolean(flag: str, text: str) -> bool:
 
 
 def _share_or_number(flag: str, text: str) -> int | float:
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"[0-9]{1,20}", text):
         return int(text)
-    if not re.fullmatch(r"\d*\.\d+|\d+\.", text):
+    if not re.fullmatch(r"[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\.", text):
         _refuse(flag, text, "must be a share with a decimal point, 0.0 to 1.0, or a whole number of images")
     return float(text)
 
@@ -82,7 +84,7 @@ def _splits(flag: str, text: str) -> dict[str, Fraction]:
     example = "train=0.8,validation=0.1,test=0.1"
     shares = {}
     for name, share in _pairs(flag, text, example).items():
-        if not re.fullmatch(r"\d*\.?\d+|\d+\.", share):
+        if not re.fullmatch(r"[0-9]{0,20}\.?[0-9]{1,20}|[0-9]{1,20}\.", share):
             _refuse(flag, text, f"the share of {name} must be a number from 0 to 1, such as {example}")
         shares[name] = Fraction(share)
     return shares
@@ -91,7 +93,11 @@ def _splits(flag: str, text: str) -> dict[str, Fraction]:
 def _num_shards(flag: str, text: str) -> int | dict[str, int]:
     if "=" not in text:
         return _integer(flag, text)
-    return {name: _integer(flag, count) for name, count in _pairs(flag, text, "train=16,test=2").items()}
+    counts = _pairs(flag, text, "train=16,test=2")
+    for name, count in counts.items():
+        if not re.fullmatch(r"[0-9]{1,20}", count):
+            _refuse(flag, text, f"the number of {name} must be a whole number")
+    return {name: int(count) for name, count in counts.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -232,6 +238,10 @@ class ConvertOptions:
                 _refuse(
                     field.name, value, f"must be one of: {', '.join(option.choices)}{_nearest(value, option.choices)}"
                 )
+            if option.parse is _boolean and not isinstance(value, bool):
+                _refuse(field.name, value, "must be true or false")
+        if isinstance(self.input, str):
+            raise UsageError(f"--input {self.input}: must be a tuple of patterns, such as ({self.input!r},)")
         self._normalize("input", tuple(storage.check_path(pattern, "--input") for pattern in self.input))
         if not self.input or not all(self.input):
             raise UsageError("--input: give at least one pattern, such as --input 'photos/**/*.jpg'")
@@ -240,22 +250,28 @@ class ConvertOptions:
         self._normalize("output", storage.check_path(self.output, "--output"))
         if not self.name:
             last = self.output.rstrip("/").rsplit("/", 1)[-1]
-            self._normalize("name", re.sub(r"[^A-Za-z0-9_]", "_", last) or "dataset")
-        if not NAME.fullmatch(self.name):
-            _refuse("name", self.name, "may hold letters, digits and _ only")
+            self._normalize("name", re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")
+        if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
+            _refuse("name", self.name, f"may hold letters, digits and _ only, at most {MAX_NAME}")
+        self._normalize("layout", "/".join(parse_layout(self.layout).parts))
+        if self.classes and "{label}" not in self.layout:
+            _refuse("classes", self.classes, f"has no effect with --layout {self.layout}, which names no {{label}}")
         if self.splits is not None:
-            self._normalize("splits", {name: Fraction(str(share)) for name, share in self.splits.items()})
+            self._normalize("splits", {name: _share(name, share) for name, share in self.splits.items()})
             self._check_splits(self.splits)
-        if not all(1 <= side <= MAX_SIDE for side in self.image_size):
-            _refuse("image_size", "{}x{}".format(*self.image_size), f"sides must be from 1 to {MAX_SIDE} pixels")
+        if len(self.image_size) != 2 or not all(_is_int(side) and 1 <= side <= MAX_SIDE for side in self.image_size):
+            shown = "x".join(map(str, self.image_size))
+            _refuse("image_size", shown, f"must be height x width, each from 1 to {MAX_SIDE} pixels, such as 224x224")
         _check_range("quality", self.quality, 1, 100)
         if self.gzip_level != "auto":
-            if not isinstance(self.gzip_level, int):
+            if not _is_int(self.gzip_level) or not 0 <= self.gzip_level <= 9:  # type: ignore[operator]
                 _refuse("gzip_level", self.gzip_level, "must be auto or 0 to 9")
-            _check_range("gzip_level", self.gzip_level, 0, 9)
             if self.compression == "none":
                 _refuse("gzip_level", self.gzip_level, "has no effect with --compression none; use one of them")
         self._check_shards()
+        _check_range("seed", self.seed, -(1 << 63), (1 << 63) - 1)
+        if not isinstance(self.max_rejects, (int, float)) or isinstance(self.max_rejects, bool):
+            _refuse("max_rejects", self.max_rejects, "must be a share, 0.0 to 1.0, or a whole number of images")
         if isinstance(self.max_rejects, float) and not 0.0 <= self.max_rejects <= 1.0:
             _refuse(
                 "max_rejects",
@@ -315,9 +331,20 @@ class ConvertOptions:
         return ".tfrecord.gz" if self.compression == "gzip" else ".tfrecord"
 
 
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _share(name: str, share: object) -> Fraction:
+    try:
+        return Fraction(str(share))
+    except (ValueError, ZeroDivisionError):
+        _refuse("splits", f"{name}={share}", "must be a number from 0 to 1")
+
+
 def _check_range(flag: str, value: int, low: int, high: int, of: str = "") -> None:
-    if not low <= value <= high:
-        _refuse(flag, value, f"the value{of} must be from {low} to {high}")
+    if not _is_int(value) or not low <= value <= high:
+        _refuse(flag, value, f"the value{of} must be a whole number from {low} to {high}")
 
 
 def check_split_name(name: str, where: str) -> None:
@@ -368,8 +395,10 @@ def from_arguments(arguments: argparse.Namespace) -> ConvertOptions:
     for field in dataclasses.fields(ConvertOptions):
         option: Option = field.metadata["option"]
         given = getattr(arguments, field.name)
+        if option.many:
+            given = tuple(value for value in given or () if value)
         if given:
-            values[field.name] = tuple(given) if option.many else option.parse(field.name, given)
+            values[field.name] = given if option.many else option.parse(field.name, given)
         elif field.default is dataclasses.MISSING:
             raise UsageError(f"--{field.name} is required: {option.help}")
     return ConvertOptions(**values)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import claim, examples, images, inputs, planning, shards, storage
+from beam_tfr import examples, images, inputs, planning, shards, storage
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import MANIFEST_FILE, ImageRef, RejectError, RunError, UsageError
@@ -96,7 +96,7 @@ def _check_apart(options: ConvertOptions) -> None:
         UsageError: a pattern matches what the conversion itself writes, which it would then read as images.
     """
     written = [MANIFEST_FILE, f"{options.name}-train-00000-of-00001{options.suffix}"]
-    paths = [claim.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]
+    paths = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]
     for pattern in options.input:
         if any(inputs.to_regex(pattern).fullmatch(path) for path in paths):
             raise UsageError(

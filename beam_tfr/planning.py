@@ -259,10 +259,11 @@ def order(values: Iterable[bytes]) -> tuple[Shard, list[bytes]]:
     if first[:1] != _PLANNED:
         raise RunError("a shard came without its plan: this runner lost elements. Nothing is published")
     shard = Shard(*json.loads(first[1:]))
-    if len(rest) != shard.total:
+    different = len({value for value in rest if value[:1] == _IMAGE})
+    if not len(rest) == different == shard.total:
         raise RunError(
-            f"shard {shard.name} came with {len(rest)} of {shard.total} references: this runner lost or repeated some. "
-            "Nothing is published"
+            f"shard {shard.name} came with {different} of {shard.total} references in {len(rest)} elements: this "
+            "runner lost or repeated some. Nothing is published"
         )
     return shard, [value[1 + ORDER_BYTES :] for value in rest]
 

@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import WORK_FOLDER, UsageError
 
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Client
@@ -70,6 +70,11 @@ def check_path(path: str, flag: str) -> str:
 
 def join(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}" if is_gcs(folder) else os.path.join(folder, name)
+
+
+def work_path(output: str, name: str) -> str:
+    """A file in the work folder of an output; the folder itself for an empty name."""
+    return join(join(output, WORK_FOLDER), name)
 
 
 _client_lock = threading.Lock()

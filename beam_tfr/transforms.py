@@ -13,7 +13,7 @@ import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
-from beam_tfr import books, claim, examples, images, inputs, interrupt, manifest, planning, shards, storage
+from beam_tfr import books, claim, examples, images, inputs, interrupt, lock, manifest, planning, shards, storage
 from beam_tfr.labels import Labeler
 from beam_tfr.schema import (
     NO_SPLIT,
@@ -164,7 +164,7 @@ def _every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
 
 def _order(grouped: tuple[str, Iterable[bytes]], *, output: str) -> ShardWork:
     shard, refs = planning.order(grouped[1])
-    return ShardWork(shard, refs, claim.read_finished(output, shard.name))
+    return ShardWork(shard, refs, claim.read_finished(output, shard))
 
 
 class ReadImages(beam.PTransform):
@@ -312,6 +312,8 @@ class _Write(beam.DoFn):
             self._books.count_record(item.value, item.ref.label_id)
         elif isinstance(item.value, Reject):
             self._books.count_reject(item.value)
+        elif item.ref is not None:
+            raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         if last:
             yield self._commit()
 
@@ -322,7 +324,7 @@ class _Write(beam.DoFn):
             number = self._sink.shard_name_format % {"shard_num": shard.number, "num_shards": shard.num_shards}
             self._file_name = f"{self._name}-{shard.split}{number}{self._suffix}"
             path = storage.join(self._output, self._file_name)
-            self._pending = storage.create(path, scratch=claim.work_path(self._output, ""))
+            self._pending = storage.create(path, scratch=storage.work_path(self._output, ""))
             self._file = shards.ShardFile(self._pending, self._level)
 
     def _commit(self) -> ShardInfo:
@@ -370,9 +372,12 @@ class WriteManifest(beam.PTransform):
 
 def _publish(plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str, max_rejects: int | float) -> str:
     if plan.complete:
+        claim.finish(output)  # what a run that was killed at its end left
         return manifest.read(output).dataset_digest
     balanced = books.balance(plan, infos, max_rejects)
-    claim.check_held(output, run_id)
-    published = books.publish(output, plan, balanced, functools.partial(claim.read_rejects, output))
+    published = books.find_published(output, plan, balanced)  # by this step, run before
+    if published is None:
+        lock.check_held(output, run_id)
+        published = books.publish(output, plan, balanced, functools.partial(claim.read_rejects, output))
     claim.finish(output)
     return published.dataset_digest

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import socket
+import subprocess
 import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 from apache_beam.internal.gcp import auth
 
-from beam_tfr import cli
+from beam_tfr import cli, storage
 
 SAMPLE = Path(cli.__file__).parent / "sample"
 
@@ -74,6 +81,75 @@ def photos(tmp_path: Path) -> Path:
             for file in found[:each] if split == "train" else found[-each:]:
                 shutil.copy(file, target / file.name)
     return folder
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A folder that any user may enter, for `as_nobody`."""
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-test-") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Takes root's right to read and write everything away, where the tests run as root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def wait_for(condition: Callable[[], Any], *, timeout_s: float = 60.0) -> Any:
+    """Waits until the condition is true, and returns what it said."""
+    end = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {timeout_s} s in vain")
+        time.sleep(0.01)
+    return value
+
+
+@pytest.fixture(scope="session")
+def gcs_emulator() -> Iterator[str]:
+    """The address of a gcp-storage-emulator in a process of its own, with the bucket `photos`."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    address = f"http://localhost:{port}"
+    command = [sys.executable, "-m", "gcp_storage_emulator", "start", "--host", "localhost", "--port", str(port)]
+    command += ["--in-memory", "--quiet", "--default-bucket", "photos"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def answers() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"gcp-storage-emulator ended with {process.returncode}")
+        try:
+            with urllib.request.urlopen(f"{address}/storage/v1/b/photos", timeout=5) as response:
+                return bool(response.status == 200)
+        except urllib.error.URLError:
+            return False
+
+    try:
+        wait_for(answers)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture
+def gcs(gcs_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """gs:// is the emulator; the folder of this test in its bucket."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_emulator)
+    storage._make_client.cache_clear()
+    folder = f"gs://photos/{time.monotonic_ns()}"
+    yield folder
+    storage._make_client.cache_clear()
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

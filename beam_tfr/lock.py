@@ -1,0 +1,188 @@
+"""One run at a time in an output folder.
+
+OUT/.beam_tfr/lock.N       the run that holds the folder, and its heartbeat; who takes over a dead one adds the next
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from beam_tfr import storage
+from beam_tfr.schema import RunError, UsageError, canonical_json
+from beam_tfr.storage import work_path
+
+HEARTBEAT_S = 10.0
+DEAD_AFTER_S = 60.0  # without a heartbeat, where it cannot be asked whether the process lives
+LOCK_FILE = re.compile(r"lock\.([0-9]+)")
+_LOCK_FIELDS = {"run_id": str, "machine": str, "pid": int, "process_start": str, "started": float, "heartbeat": float}
+
+
+def _process_start(pid: int) -> str:
+    """When a process of this machine began, in ticks since the machine did; empty where that cannot be known, and for
+    one that is dead and only waits for its parent to look.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _machine() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{socket.gethostname()}/{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _holder_lives(lock: Mapping[str, Any]) -> bool:
+    if not lock:
+        return False
+    if lock["machine"] == _machine():
+        try:
+            os.kill(lock["pid"], 0)
+        except (ProcessLookupError, OverflowError):
+            return False
+        except PermissionError:
+            pass
+        return bool(_process_start(lock["pid"]) == lock["process_start"])
+    return bool(time.time() - lock["heartbeat"] < DEAD_AFTER_S)
+
+
+def _read_locks(output: str) -> dict[int, dict[str, Any]]:
+    """Number -> lock, empty where the file is damaged."""
+    names = storage.list_folder(work_path(output, ""))
+    found = {int(match[1]): name for name in names if (match := LOCK_FILE.fullmatch(name))}
+    locks = {number: _read_lock(work_path(output, name)) for number, name in sorted(found.items())}
+    return {number: lock for number, lock in locks.items() if lock is not None}
+
+
+def _read_lock(path: str) -> dict[str, Any] | None:
+    try:
+        lock = json.loads(storage.read_bytes(path, max_bytes=1 << 16))
+    except FileNotFoundError:
+        return None
+    except ValueError:  # not ours, or cut by a power loss: nobody's
+        return {}
+    sound = isinstance(lock, dict) and all(isinstance(lock.get(name), kind) for name, kind in _LOCK_FIELDS.items())
+    return lock if sound and lock["pid"] > 0 else {}
+
+
+def _write_lock(output: str, number: int, lock: Mapping[str, Any], *, replace: bool) -> None:
+    scratch = work_path(output, "")
+    storage.write_bytes(work_path(output, f"lock.{number}"), canonical_json(lock), scratch=scratch, replace=replace)
+
+
+def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
+    """This run's lock and its number, as long as no other run has taken over."""
+    number, lock = max(_read_locks(output).items(), default=(-1, {}), key=lambda item: item[0])
+    return (number, lock) if lock.get("run_id") == run_id else None
+
+
+def acquire(output: str, run_id: str) -> None:
+    """Takes the folder for this run; does nothing when it holds it already.
+
+    A dead holder's lock is not removed to make room: of two that find it, the second would remove the first's. Both try
+    to create the one after it, which only one can.
+
+    Raises:
+        UsageError: the folder cannot be made or written to.
+        RunError: another run, which lives, holds it.
+    """
+    try:
+        storage.make_folder(work_path(output, ""))
+        if _own_lock(output, run_id) is not None:
+            return
+        locks = _read_locks(output)
+        for held in filter(_holder_lives, locks.values()):
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(held["started"]))
+            raise RunError(
+                f"another run holds {output}: process {held['pid']} on {held['machine'].split('/')[0]}, since {since}. "
+                "Wait for it, or stop it and call again"
+            )
+        now = time.time()
+        lock = {
+            "run_id": run_id,
+            "machine": _machine(),
+            "pid": os.getpid(),
+            "process_start": _process_start(os.getpid()),
+            "started": now,
+            "heartbeat": now,
+        }
+        number = max(locks, default=-1) + 1
+        try:
+            _write_lock(output, number, lock, replace=False)
+        except FileNotFoundError:  # a run that ended meanwhile took the folder with it
+            raise storage.AlreadyExistsError from None
+        others = {other: held for other, held in _read_locks(output).items() if other != number}
+        if any(map(_holder_lives, others.values())):  # it came while this one looked
+            storage.delete(work_path(output, f"lock.{number}"))
+            raise storage.AlreadyExistsError
+        for other in others:
+            storage.delete(work_path(output, f"lock.{other}"))
+    except storage.AlreadyExistsError:
+        raise RunError(f"another run has just taken or left {output}; wait for it, or stop it and call again") from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise RunError(f"--output {output}: {error.strerror}; make room and call again") from error
+        raise UsageError(
+            f"--output {output}: cannot be written to: {error.strerror or error}; name a folder that you may write to"
+        ) from error
+
+
+def check_held(output: str, run_id: str) -> None:
+    """
+    Raises:
+        RunError: the folder was taken over by another run.
+    """
+    if _own_lock(output, run_id) is None:
+        raise RunError(f"{output} was taken over by another run; this one stops")
+
+
+def release(output: str, run_id: str) -> None:
+    """Gives the folder back; what is finished stays for the next run of the same plan."""
+    with contextlib.suppress(OSError):
+        own = _own_lock(output, run_id)
+        if own is not None:
+            storage.delete(work_path(output, f"lock.{own[0]}"))
+            if not storage.is_gcs(output):
+                os.rmdir(work_path(output, ""))  # only when nothing was begun: else it is not empty
+
+
+@contextlib.contextmanager
+def held(output: str, run_id: str) -> Iterator[None]:
+    """Holds the folder, with a heartbeat, as long as the block runs. Raises what `acquire` does."""
+    made = not storage.is_gcs(output) and not os.path.isdir(output)
+    acquire(output, run_id)
+    stopped = threading.Event()
+
+    def beat() -> None:
+        while not stopped.wait(HEARTBEAT_S):
+            with contextlib.suppress(OSError):
+                own = _own_lock(output, run_id)
+                if own is None:
+                    return
+                _write_lock(output, own[0], {**own[1], "heartbeat": time.time()}, replace=True)
+
+    thread = threading.Thread(target=beat, name="beam_tfr-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+        release(output, run_id)
+        if made:
+            with contextlib.suppress(OSError):
+                os.rmdir(output)  # only when nothing is in it

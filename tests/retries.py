@@ -1,0 +1,87 @@
+"""A local runner that retries like a cluster: every bundle first runs for nothing, and may fail at a random place."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from apache_beam.runners.portability.fn_api_runner.fn_runner import BundleManager
+
+from beam_tfr import books, claim, examples, images, lock, storage
+
+# Functions of the pipeline's steps: each may fail before it began, and after it had all its effects.
+PLACES: list[tuple[Any, str]] = [
+    (claim, "claim"),
+    (claim, "read_finished"),
+    (images, "convert_image"),
+    (examples, "build_example"),
+    (storage, "create"),
+    (storage.DiskPendingFile, "commit"),
+    (claim, "write_sidecar"),
+    (lock, "check_held"),
+    (books, "publish"),
+    (claim, "finish"),
+]
+
+
+class InjectedError(Exception):
+    pass
+
+
+class Attempts:
+    """What happened: dry runs that ended well, and the places at which others failed."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.failed: list[str] = []
+        self.left: int | None = None  # calls until the next failure
+
+    def step(self, place: str) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                self.left = None
+                self.failed.append(place)
+                raise InjectedError(place)
+
+
+@contextlib.contextmanager
+def every_bundle_twice(monkeypatch: pytest.MonkeyPatch, chance: random.Random | None) -> Iterator[Attempts]:
+    """Within the block each bundle of the FnApiRunner (in this process, one thread) has a dry run whose outputs are
+    dropped; with `chance` it fails at one of the first places that it passes, or ends well.
+    """
+    attempts = Attempts()
+    process_bundle = BundleManager.process_bundle
+
+    def twice(self: BundleManager, *arguments: Any, **named: Any) -> Any:
+        attempts.left = None if chance is None else chance.choice((chance.randrange(8), chance.randrange(60)))
+        try:
+            process_bundle(self, *arguments, **{**named, "dry_run": True})
+            attempts.done += 1
+        except InjectedError:
+            pass
+        except RuntimeError as error:
+            if "InjectedError" not in str(error):
+                raise
+        attempts.left = None
+        return process_bundle(self, *arguments, **named)
+
+    def faulty(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            attempts.step(f"before {name}")
+            result = function(*arguments, **named)
+            attempts.step(f"after {name}")
+            return result
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BundleManager, "process_bundle", twice)
+        for owner, name in PLACES:
+            patch.setattr(owner, name, faulty(getattr(owner, name), name))
+        yield attempts

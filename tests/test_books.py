@@ -1,0 +1,354 @@
+"""The books: every way in which they do not balance is told apart, and what they say of the pixels is exact."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr import books, manifest
+from beam_tfr.schema import NO_SPLIT, DataError, Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, sha256_hex
+
+LABELS = ["hat", "shoes"]
+
+
+def make_plan(**changes: Any) -> Plan:
+    """Ten images in train (two shards), four in test (one shard, and one that is empty), two without a split."""
+    plan = Plan(
+        name="d",
+        suffix=".tfrecord.gz",
+        options={"compression": "gzip", "seed": 0},
+        input_digest="ab" * 32,
+        labels=LABELS,
+        splits={
+            "train": SplitPlan(matched=10, num_shards=2, cuts=["80"], class_counts={"hat": 6, "shoes": 4}),
+            "test": SplitPlan(matched=4, num_shards=2, cuts=["80"], class_counts={"hat": 2, "shoes": 2}),
+            NO_SPLIT: SplitPlan(matched=2, num_shards=1, cuts=[], class_counts={}),
+        },
+        codecs={},
+    )
+    return dataclasses.replace(plan, **changes)
+
+
+def info_of(plan: Plan, split: str, number: int, total: int, written: int, **changes: Any) -> ShardInfo:
+    info = ShardInfo(
+        shard=Shard(split, number, plan.splits[split].num_shards, total, plan.digest),
+        num_examples=written,
+        rejected={"damaged-image": total - written} if total > written else {},
+        class_counts={0: written - written // 2, 1: written // 2} if written else {},
+        pixels=4 * written,
+        channel_sums=[10 * written, 20 * written, 40 * written] if written else [],
+        channel_squares=[30 * written, 150 * written, 500 * written] if written else [],
+        source_sizes={512: written} if written else {},
+    )
+    if split != NO_SPLIT:
+        info.file = f"d-{info.shard.name}.tfrecord.gz"
+        info.sha256, info.records_sha256 = sha256_hex(info.file.encode()), sha256_hex(b"r" + info.file.encode())
+        info.num_bytes = 100 * written + 23
+    return dataclasses.replace(info, **changes)
+
+
+def make_infos(plan: Plan) -> dict[str, ShardInfo]:
+    infos = [
+        info_of(plan, "train", 0, 5, 4),
+        info_of(plan, "train", 1, 5, 5),
+        info_of(plan, "test", 0, 4, 4),
+        info_of(plan, "test", 1, 0, 0),
+        info_of(plan, NO_SPLIT, 0, 2, 0, rejected={"layout-mismatch": 2}),
+    ]
+    return {info.shard.name: info for info in infos}
+
+
+def balance(plan: Plan, infos: dict[str, ShardInfo], max_rejects: int | float = 3) -> dict[str, list[ShardInfo]]:
+    return books.balance(plan, infos.values(), max_rejects)
+
+
+def test_books_that_balance_come_back_by_split_in_order() -> None:
+    plan = make_plan()
+    infos = make_infos(plan)
+    balanced = books.balance(plan, reversed([*infos.values(), *infos.values()]), 3)
+    assert list(balanced) == ["none", "test", "train"]
+    assert {split: [info.shard.number for info in found] for split, found in balanced.items()} == {
+        "none": [0],
+        "test": [0, 1],
+        "train": [0, 1],
+    }
+
+
+def change(name: str, **changes: Any) -> Callable[[dict[str, ShardInfo]], None]:
+    def apply(infos: dict[str, ShardInfo]) -> None:
+        infos[name] = dataclasses.replace(infos[name], **changes)
+
+    return apply
+
+
+def mixed_up(infos: dict[str, ShardInfo]) -> None:
+    change("train-00000-of-00002", num_examples=3)(infos)
+    change("train-00001-of-00002", num_examples=6)(infos)
+
+
+def foreign(infos: dict[str, ShardInfo]) -> None:
+    shard = infos["train-00000-of-00002"].shard
+    infos["x"] = ShardInfo(shard=shard._replace(number=2, num_shards=3, total=0))
+
+
+def twice(infos: dict[str, ShardInfo]) -> None:
+    infos["again"] = dataclasses.replace(infos["train-00000-of-00002"], sha256="0" * 64)
+
+
+FAULTS: dict[str, tuple[Callable[[dict[str, ShardInfo]], Any], str]] = {
+    "a shard is missing": (
+        lambda infos: infos.pop("train-00001-of-00002"),
+        "1 of 5 shards are missing at the end, the first is train-00001-of-00002: the runner lost them",
+    ),
+    "an empty shard is missing": (lambda infos: infos.pop("test-00001-of-00002"), "1 of 5 shards are missing"),
+    "the shard without a split is missing": (
+        lambda infos: infos.pop("none-00000-of-00001"),
+        "1 of 5 shards are missing",
+    ),
+    "all are missing": (lambda infos: infos.clear(), "5 of 5 shards are missing"),
+    "a shard too many": (foreign, "shard train-00002-of-00003 is not in the plan"),
+    "a shard twice, not the same": (twice, "shard train-00000-of-00002 was written twice, with different content"),
+    "a record is lost": (
+        change("train-00000-of-00002", num_examples=3),
+        "split train: 10 images were matched, but 8 written and 1 rejected: the runner lost or repeated some",
+    ),
+    "a record too many": (
+        change("test-00001-of-00002", num_examples=1),
+        "4 images were matched, but 5 written and 0 rej",
+    ),
+    "a reject is lost": (
+        change("none-00000-of-00001", rejected={}),
+        "split none: 2 images were matched, but 0 written",
+    ),
+    "a record lost here, one too many there": (
+        mixed_up,
+        "shard train-00000-of-00002: 5 images were planned, but 3 written and 1 rejected: the runner mixed some up",
+    ),
+    "a shard of another plan": (
+        change("train-00000-of-00002", shard=Shard("train", 0, 2, 5, "other")),
+        "shard train-00000-of-00002 belongs to another plan",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_of_a_runner_is_told(fault: str) -> None:
+    plan = make_plan()
+    infos = make_infos(plan)
+    apply, message = FAULTS[fault]
+    apply(infos)
+    with pytest.raises(RunError, match=message) as told:
+        balance(plan, infos)
+    assert "othing is published" in str(told.value)
+
+
+def test_too_many_rejects_are_told_with_the_reasons_that_led() -> None:
+    plan = make_plan()
+    infos = make_infos(plan)
+    for allowed in (3, 4, 1.0, 0.1875):
+        balance(plan, infos, allowed)
+    for allowed, shown in ((2, 2), (0, 0), (0.18, 2), (0.0, 0)):
+        with pytest.raises(DataError) as told:
+            balance(plan, infos, allowed)
+        assert str(told.value).startswith(
+            "3 of 16 images were rejected (layout-mismatch 2, damaged-image 1), "
+            f"--max_rejects {allowed} allows {shown}: nothing is published."
+        )
+
+
+@given(images=st.integers(1, 10_000), hundredths=st.integers(0, 100), data=st.data())
+def test_a_share_of_rejects_is_what_was_written_not_what_floats_make_of_it(
+    images: int, hundredths: int, data: st.DataObject
+) -> None:
+    allowed = hundredths * images // 100
+    rejected = data.draw(st.sampled_from([allowed, min(allowed + 1, images)]))
+    plan = make_plan(
+        labels=None,
+        splits={NO_SPLIT: SplitPlan(matched=images, num_shards=1, cuts=[], class_counts={})},
+    )
+    info = info_of(plan, NO_SPLIT, 0, images, images - rejected)
+    if rejected > allowed:
+        with pytest.raises(DataError, match=f"allows {allowed}: nothing"):
+            books.balance(plan, [info], float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
+    else:
+        books.balance(plan, [info], float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
+
+
+def test_a_lost_split_and_a_lost_class_are_failures() -> None:
+    plan = make_plan()
+    infos = make_infos(plan)
+    change("test-00000-of-00002", num_examples=0, rejected={"not-found": 4}, class_counts={})(infos)
+    with pytest.raises(DataError, match="split test would be empty: all its 4 images were rejected"):
+        balance(plan, infos, 1.0)
+    infos = make_infos(plan)
+    change("test-00000-of-00002", num_examples=2, rejected={"not-found": 2}, class_counts={0: 2})(infos)
+    with pytest.raises(DataError, match="class shoes would be lost from split test: all its images were rejected"):
+        balance(plan, infos, 1.0)
+    unused = make_plan(labels=[*LABELS, "unused"])
+    balance(unused, make_infos(unused))
+
+
+# Statistics
+
+
+@given(st.lists(st.lists(st.lists(st.integers(0, 255), min_size=3, max_size=3), min_size=1, max_size=6), max_size=5))
+def test_statistics_are_those_of_numpy_over_all_pixels(shards: list[list[list[int]]]) -> None:
+    plan = make_plan()
+    infos = [ShardInfo(shard=Shard("train", 9, 10, 0, plan.digest))]
+    for number, pixels in enumerate(shards):
+        columns = list(zip(*pixels, strict=True))
+        infos.append(
+            ShardInfo(
+                shard=Shard("train", number, 10, 1, plan.digest),
+                pixels=len(pixels),
+                channel_sums=[sum(column) for column in columns],
+                channel_squares=[sum(value * value for value in column) for column in columns],
+                source_sizes={1 << number: 1},
+            )
+        )
+    found = books.statistics(infos)
+    assert found == books.statistics(iter(infos[::-1]))
+    everything = np.array([pixel for shard in shards for pixel in shard], dtype=np.float64)
+    assert found["pixels"] == len(everything)
+    if shards:
+        assert found["channel_mean"] == pytest.approx(everything.mean(0), abs=1e-6)
+        assert found["channel_std"] == pytest.approx(everything.std(0), abs=2e-6)
+    else:
+        assert (found["channel_mean"], found["channel_std"], found["source_sizes"]) == ([], [], {})
+
+
+def test_statistics_of_very_many_equal_pixels_have_no_deviation() -> None:
+    pixels = 10**15 + 7
+    shard = Shard("train", 0, 1, 1, "p")
+    info = ShardInfo(shard=shard, pixels=pixels, channel_sums=[255 * pixels], channel_squares=[255**2 * pixels])
+    assert books.statistics([info])["channel_mean"] == [255.0]
+    assert books.statistics([info])["channel_std"] == [0.0]
+
+
+# Publishing
+
+
+def rejects_of(name: str) -> Iterator[bytes]:
+    reasons = {"none-00000-of-00001": ["layout-mismatch"] * 2, "train-00000-of-00002": ["damaged-image"]}
+    for number, reason in enumerate(reasons[name]):
+        yield Reject(f"{name}/{number}", f"/{name}/{number}", "MatchImages", reason, "x").to_json().encode() + b"\n"
+
+
+def publish(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> manifest.Manifest:
+    (folder / ".beam_tfr").mkdir(parents=True, exist_ok=True)
+    return books.publish(str(folder), plan, balance(plan, infos, 1.0), rejects_of)
+
+
+def test_what_is_published_is_read_back_and_publishing_again_changes_nothing(tmp_path: Path) -> None:
+    plan = make_plan()
+    infos = make_infos(plan)
+    assert books.find_published(str(tmp_path), plan, balance(plan, infos)) is None
+    published = publish(tmp_path, plan, infos)
+    assert published.counts == {
+        "matched": 16,
+        "written": 13,
+        "rejected": {"damaged-image": 1, "layout-mismatch": 2},
+    }
+    assert published.splits["train"].class_counts == {"hat": 5, "shoes": 4}
+    assert (published.splits["none"].rejected, published.splits["none"].shards) == (2, ())
+    assert [shard.num_examples for shard in published.splits["test"].shards] == [4, 0]
+    assert (tmp_path / "labels.txt").read_text() == "hat\nshoes\n"
+    lines = (tmp_path / "rejects.jsonl").read_bytes()
+    assert [json.loads(line)["reason"] for line in lines.splitlines()] == [
+        "layout-mismatch",
+        "layout-mismatch",
+        "damaged-image",
+    ]
+    assert published.fields["rejects"] == {"count": 3, "sha256": sha256_hex(lines)}
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert publish(tmp_path, plan, infos) == published == manifest.read(str(tmp_path))
+    assert books.find_published(str(tmp_path), plan, balance(plan, infos)) == published
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+    assert not list((tmp_path / ".beam_tfr").iterdir())
+
+
+def test_a_different_dataset_that_came_first_is_not_replaced(tmp_path: Path) -> None:
+    plan = make_plan()
+    publish(tmp_path, plan, make_infos(plan))
+    before = (tmp_path / "manifest.json").read_bytes()
+    infos = make_infos(plan)
+    change("train-00001-of-00002", sha256="0" * 64)(infos)
+    for attempt in (publish, lambda *_: books.find_published(str(tmp_path), plan, balance(plan, infos))):
+        with pytest.raises(RunError, match="another run has published a different dataset into"):
+            attempt(tmp_path, plan, infos)
+    assert (tmp_path / "manifest.json").read_bytes() == before
+
+
+def test_the_manifest_comes_last(tmp_path: Path) -> None:
+    def broken(name: str) -> Iterator[bytes]:
+        raise RunError("the sidecar is gone")
+
+    plan = make_plan()
+    (tmp_path / ".beam_tfr").mkdir()
+    with pytest.raises(RunError, match="the sidecar is gone"):
+        books.publish(str(tmp_path), plan, balance(plan, make_infos(plan)), broken)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".beam_tfr", "labels.txt"]
+    assert not list((tmp_path / ".beam_tfr").iterdir())
+
+
+def fields_of(plan: Plan, infos: dict[str, ShardInfo], rejects_sha256: str = "0" * 64) -> dict[str, Any]:
+    return books.build(plan, balance(plan, infos, 1.0), rejects_sha256=rejects_sha256)
+
+
+COVERED: dict[str, Callable[[dict[str, ShardInfo]], None]] = {
+    "a record": change("train-00001-of-00002", records_sha256="0" * 64),
+    "the classes": change("train-00001-of-00002", class_counts={0: 2, 1: 3}),
+    "the pixels": change("train-00001-of-00002", channel_sums=[51, 100, 200]),
+    "the size of the sources": change("train-00001-of-00002", source_sizes={256: 5}),
+    "a reason": change("none-00000-of-00001", rejected={"layout-mismatch": 1, "unknown-class": 1}),
+    "a reject more": change("train-00001-of-00002", num_examples=4, rejected={"not-found": 1}),
+}
+NOT_COVERED: dict[str, Callable[[dict[str, ShardInfo]], None]] = {
+    "the bytes of a file": change("train-00001-of-00002", sha256="0" * 64),
+    "their number": change("train-00001-of-00002", num_bytes=7),
+    "the name of a file": change("train-00001-of-00002", file="e-train-00001-of-00002.tfrecord.gz"),
+}
+
+
+def test_the_dataset_digest_changes_with_what_it_covers_and_with_nothing_else() -> None:
+    plan = make_plan()
+    original = fields_of(plan, make_infos(plan))
+    seen = {original["dataset_digest"]}
+    for name, apply in COVERED.items():
+        infos = make_infos(plan)
+        apply(infos)
+        digest = fields_of(plan, infos)["dataset_digest"]
+        assert digest not in seen, name
+        seen.add(digest)
+    for labels in (["shoes", "hat"], [*LABELS, "unused"], None):
+        other = make_plan(labels=labels)
+        digest = fields_of(other, make_infos(other))["dataset_digest"]
+        assert digest not in seen, labels
+        seen.add(digest)
+    for name, apply in NOT_COVERED.items():
+        infos = make_infos(plan)
+        apply(infos)
+        fields = fields_of(plan, infos)
+        assert fields["dataset_digest"] == original["dataset_digest"], name
+        assert fields["manifest_digest"] != original["manifest_digest"], name
+    for changes in (
+        {"name": "e"},
+        {"options": {"compression": "none"}},
+        {"input_digest": "0" * 64},
+        {"codecs": {"pillow": "99"}},
+    ):
+        other = make_plan(**changes)
+        assert fields_of(other, make_infos(other))["dataset_digest"] == original["dataset_digest"], changes
+    assert fields_of(plan, make_infos(plan), "1" * 64)["dataset_digest"] == original["dataset_digest"]
+
+
+def test_counts_are_added_in_the_order_of_their_keys() -> None:
+    assert list(books.add_counts([{"b": 1}, {"a": 2, "b": 3}, {}]).items()) == [("a", 2), ("b", 4)]

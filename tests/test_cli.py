@@ -1,0 +1,460 @@
+"""The command line: messages and exit codes for everything that can be wrong, and real processes that are disturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from beam_tfr import __version__, claim, cli
+from tests.conftest import SAMPLE, Run, as_nobody, files_of, wait_for
+
+Command = Callable[..., Run]
+REPOSITORY = Path(cli.__file__).parent.parent
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+
+
+def start(*arguments: object, **settings: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "beam_tfr", *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
+    return subprocess.Popen(command, **{**pipes, **settings})  # type: ignore[call-overload, no-any-return]
+
+
+def finish(process: subprocess.Popen[str]) -> Run:
+    out, err = process.communicate(timeout=120)
+    return Run(process.returncode, out, err)
+
+
+# Calls that are wrong
+
+
+def test_without_arguments_it_says_what_there_is(beam_tfr: Command) -> None:
+    run = beam_tfr()
+    assert run.code == 0
+    for command in cli.COMMANDS:
+        assert command in run.out
+    assert "start with: beam-tfr demo" in run.out
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"beam-tfr {__version__}\n"
+
+
+WRONG_CALLS: list[tuple[list[str], str]] = [
+    (["convrt"], "beam-tfr: convrt: unknown command; did you mean convert?"),
+    (["x"], "beam-tfr: x: unknown command; there are: convert, verify, demo"),
+    (["--foo"], "beam-tfr: unknown: --foo; beam-tfr --help shows what there is"),
+    (["--foo", "convert"], "beam-tfr: --foo: unknown flag; "),
+    (["verify"], "beam-tfr verify: the following arguments are required: DIR; beam-tfr verify --help shows how"),
+    (["verify", "a", "b"], "beam-tfr verify: unknown: b; beam-tfr verify --help shows what there is"),
+    (["verify", "a", "--qick"], "beam-tfr verify: unknown: --qick; beam-tfr verify --help shows what there is"),
+    (["verify", "s3://x"], "beam-tfr verify: DIR s3://x: only local paths and gs:// are supported"),
+    (["demo", "x"], "beam-tfr demo: unknown: x; beam-tfr demo --help shows what there is"),
+    (["convert"], "beam-tfr convert: --input is required: "),
+    (["convert", "--input", "a/*"], "beam-tfr convert: --output is required: "),
+    (["convert", "--input", "--output", "o"], "beam-tfr convert: argument --input: expected at least one argument"),
+    (["convert", "--inptu", "a/*", "--output", "o"], "--inptu: unknown flag; did you mean --input?"),
+    (["convert", "--input", "a/*", "--output", "o", "--qualty=3"], "--qualty: unknown flag; did you mean --quality?"),
+    (["convert", "--input", "a/*", "--output", "o", "--qual", "3"], "--qual: unknown flag; did you mean --quality?"),
+    (["convert", "--input", "a/*", "--output", "o", "--runer=x"], "--runer: unknown flag; did you mean --runner?"),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--image-size=9x9"],
+        "--image-size: unknown flag; did you mean --im",
+    ),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--zzzzzz"],
+        "--zzzzzz: unknown flag; beam-tfr convert --help lists",
+    ),
+    (["convert", "a.jpg", "--input", "a/*", "--output", "o"], "a.jpg: unknown argument; "),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--quality", "500"],
+        "--quality 500: the value must be a whole number",
+    ),
+    (["convert", "--input", "a/*", "--output", "o", "--runner=Foo"], "--runner Foo: "),
+    (["convert", "--input", "a/*", "--output", "o", "--runner=a.b.Foo"], "--runner a.b.Foo: "),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--direct_num_workers=x"],
+        "argument --direct_num_workers: invalid int",
+    ),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--direct_num_workers=-2"],
+        "--direct_num_workers -2: must be 1 or m",
+    ),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--direct_running_mode=x"],
+        "--direct_running_mode: invalid choice: 'x'",
+    ),
+    (["convert", "--input", "a/*", "--output", "o", "--runner=DataflowRunner"], "Missing required option: project"),
+    (["convert", "--input", "a/*", "--output", "o"], "/a/*: matches no file; there is no folder "),
+    (["convert", "--input", "a[/*", "--output", "o"], "/a[/*: [ is not closed; write [[] for the character itself"),
+    (["convert", "--input", "a/*", "gs://b/*", "--output", "o"], "--input: patterns must all be local or all on gs://"),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--layout=x/*"],
+        "--layout x/*: 'x' is not one of {label}, {split}",
+    ),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--classes=c.txt"],
+        "--classes c.txt: cannot be read: No such file",
+    ),
+    (["convert", "--input", "a/*", "--output", "s3://o"], "--output s3://o: only local paths and gs:// are supported"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_CALLS, ids=lambda value: str(value)[:60])
+def test_a_wrong_call_ends_with_2_and_a_sentence(
+    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = beam_tfr(*arguments)
+    assert run.code == 2
+    assert message in run.err
+    assert re.match(r"beam-tfr( convert| verify| demo)?: ", run.err)
+    assert "Traceback" not in run.err
+    assert run.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_class_list_with_duplicates(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    classes = tmp_path / "classes.txt"
+    classes.write_text("hat\nshoes\nhat\n")
+    arguments = ["convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--classes", classes]
+    run = beam_tfr(*arguments)
+    assert (run.code, run.out) == (2, "")
+    assert run.err == (
+        f"beam-tfr convert: --classes {classes}: class 'hat' stands in line 1 and again in line 3; remove one\n"
+    )
+    assert not (tmp_path / "o").exists()
+
+
+def test_an_output_that_cannot_be_written_to(beam_tfr: Command, photos: Path, public_path: Path) -> None:
+    source = public_path / "photos"
+    source.mkdir()
+    for path in (photos / "train" / "hat").iterdir():
+        (source / path.name).write_bytes(path.read_bytes())
+    (public_path / "file").write_text("mine")
+    (public_path / "closed").mkdir()
+    for output, said in (
+        (public_path / "file", "exists|Not a directory"),
+        (public_path / "file" / "out", "Not a directory"),
+        (public_path / "closed" / "out", "Permission denied"),
+        (public_path / "closed", "Permission denied"),
+        (Path("/proc/nowhere"), "No such file or directory"),
+    ):
+        with as_nobody():
+            run = beam_tfr("convert", "--input", f"{source}/*.jpg", "--output", output)
+        assert run.code == 2
+        cure = "name a folder that you may write to"
+        assert re.search(f"--output {output}: cannot be written to: ({said}); {cure}\n", run.err)
+        assert "Traceback" not in run.err
+    assert list((public_path / "closed").iterdir()) == []
+    assert (public_path / "file").read_text() == "mine"
+
+
+def test_an_unreadable_photo_is_a_reject_and_an_unreadable_folder_an_error(
+    beam_tfr: Command, photos: Path, public_path: Path
+) -> None:
+    source, output = public_path / "photos", public_path / "out"
+    (source / "hat").mkdir(parents=True)
+    for path in (photos / "train" / "hat").iterdir():
+        (source / "hat" / path.name).write_bytes(path.read_bytes())
+    (source / "hat" / "secret.jpg").write_bytes(b"x")
+    (source / "hat" / "secret.jpg").chmod(0)
+    output.mkdir()
+    output.chmod(0o777)
+    arguments = ["convert", "--input", f"{source}/**/*.jpg", "--output", output]
+    with as_nobody():
+        run = beam_tfr(*arguments, "--max_rejects", "1")
+    assert run.code == 0
+    (reject,) = map(json.loads, (output / "rejects.jsonl").read_text().splitlines())
+    assert (reject["key"], reject["reason"], reject["detail"]) == ("hat/secret.jpg", "unreadable", "Permission denied")
+    (source / "closed").mkdir(mode=0)
+    with as_nobody():
+        run = beam_tfr(*arguments)
+    assert run.code == 2
+    assert f"cannot be listed: {source}/closed: Permission denied" in run.err
+
+
+def test_verify_tells_file_and_record(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    options = ["--output", output, "--name", "d", "--compression", "none"]
+    assert beam_tfr("convert", "--input", f"{photos}/**/*.jpg", *options).code == 0
+    sound = beam_tfr("verify", output)
+    assert (sound.code, sound.err) == (0, "")
+    assert sound.out.startswith(f"{output}: 18 records in 1 shards, ")
+    assert sound.out.endswith("sound: everything is as the manifest promises\n")
+    shard = output / "d-train-00000-of-00001.tfrecord"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    damaged = beam_tfr("verify", output)
+    assert damaged.code == 1
+    assert re.search(rf"{shard.name}, record \d+", damaged.err)
+    assert re.search(r"\d+ problems\n$", damaged.out)
+    (output / "manifest.json").unlink()
+    for folder, said in ((output, "manifest.json is missing"), (tmp_path / "none", "there is no manifest.json")):
+        run = beam_tfr("verify", folder)
+        assert (run.code, run.out) == (1, "")
+        assert run.err.startswith(f"beam-tfr verify: {folder} is not a complete dataset: ")
+        assert said in run.err
+
+
+RUNNER = """
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+class Options(PipelineOptions):
+    @classmethod
+    def _add_argparse_args(cls, parser):
+        parser.add_argument("--my_address")
+class Runner(FnApiRunner):
+    pass
+"""
+
+
+def test_a_runner_from_elsewhere_brings_its_own_flags(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "my_runner.py").write_text(RUNNER)
+    environment = ENVIRONMENT | {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+    command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--runner=my_runner.Runner"]
+    run = finish(start(*command, "--my_address=x", env=environment))
+    assert (run.code, run.err) == (0, "")
+    run = finish(start(*command, "--my_adress=x", env=environment))
+    assert (run.code, run.err) == (2, "beam-tfr convert: --my_adress: unknown flag; did you mean --my_address?\n")
+
+
+# What is printed
+
+
+def test_json_is_one_object_on_stdout_and_nothing_else(photos: Path, tmp_path: Path) -> None:
+    (photos / "train" / "hat" / "empty.jpg").touch()
+    command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--layout", "{split}/{label}/*"]
+    run = finish(start(*command, "--json", "--max_rejects=1"))
+    assert run.code == 0
+    assert run.out.count("\n") == 1
+    summary = json.loads(run.out)
+    digest = json.loads((tmp_path / "o" / "manifest.json").read_text())["dataset_digest"]
+    assert summary.pop("seconds") > 0
+    assert summary.pop("images_per_second") > 0
+    assert summary.pop("splits").keys() == {"train", "test"}
+    assert summary == {
+        "complete_already": False,
+        "dataset_digest": digest,
+        "matched": 19,
+        "name": "o",
+        "output": str(tmp_path / "o"),
+        "rejected": {"empty-file": 1},
+        "written": 18,
+    }
+    assert "balance: 19 matched = 18 written + 1 rejected" in run.err
+    failed = finish(start(*command, "--json", "--quality=3"))
+    assert (failed.code, failed.out) == (2, "")
+
+
+def test_the_summary_balances_and_names_what_comes_next(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    (photos / "train" / "hat" / "empty.jpg").touch()
+    output = tmp_path / "my out"
+    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--max_rejects", "1")
+    assert (run.code, run.err) == (0, "")
+    lines = run.out.splitlines()
+    assert lines[0].split() == ["train", "all"]
+    assert [line.split() for line in lines[1:4]] == [
+        ["matched", "19", "19"],
+        ["rejected", "1", "1"],
+        ["written", "18", "18"],
+    ]
+    assert "balance: 19 matched = 18 written + 1 rejected" in lines
+    assert "  empty-file: 1" in lines
+    assert lines[-1] == f"next:    beam-tfr verify '{output}'"
+
+
+def test_closed_or_full_pipes_neither_hang_nor_hurt(photos: Path, tmp_path: Path) -> None:
+    def run(output: str, redirection: str) -> subprocess.CompletedProcess[str]:
+        command = (
+            f"'{sys.executable}' -m beam_tfr convert --input '{photos}/**/*.jpg' --output '{output}' {redirection}"
+        )
+        return subprocess.run(
+            ["bash", "-c", command],
+            env=ENVIRONMENT,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    gone = run("a", "2> errors | true; echo ${PIPESTATUS[0]}")
+    assert gone.stdout == "1\n"
+    said = (tmp_path / "errors").read_text()
+    assert said == "beam-tfr convert: standard output cannot be written to: [Errno 32] Broken pipe\n"
+    expected = files_of(tmp_path / "a")
+    assert "manifest.json" in expected
+    closed = run("b", "--name a --json 2>&-")
+    assert (closed.returncode, json.loads(closed.stdout)["written"]) == (0, 18)
+    assert files_of(tmp_path / "b") == expected
+    assert run("c", "--name a >&- 2>&- <&-").returncode == 0
+    assert files_of(tmp_path / "c") == expected
+    wrong = run("c", "--quality x 2>&-")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    if os.path.exists("/dev/full"):
+        full = run("a", "> /dev/full")
+        assert (full.returncode, full.stderr.count("\n")) == (1, 1)
+        assert "No space left on device" in full.stderr
+        assert run("a", "--quality x 2> /dev/full").returncode == 2
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(photos: Path, tmp_path: Path) -> None:
+    (photos / "train" / "hat").rename(photos / "train" / "帽子")
+    output = tmp_path / "ő"
+    environment = ENVIRONMENT | {"PYTHONIOENCODING": "ascii"}
+    command = ["convert", "--input", f"{photos}/train/**/*.jpg", "--output", output]
+    run = finish(start(*command, env=environment))
+    assert (run.code, run.err) == (0, "")
+    assert "\\u5e3d\\u5b50" in run.out
+    assert (output / "labels.txt").read_text(encoding="utf-8").split() == ["shoes", "t-shirt", "帽子"]
+
+
+# Processes that are disturbed
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample, 20 times over, as links: enough for a run of some seconds."""
+    folder = tmp_path_factory.mktemp("many")
+    for path in sorted(SAMPLE.glob("*/*/*.jpg")):
+        target = folder / path.parent.relative_to(SAMPLE)
+        target.mkdir(parents=True, exist_ok=True)
+        for copy in range(20):
+            (target / f"{copy:02d}-{path.name}").symlink_to(path)
+    return folder
+
+
+def arguments(many: Path, output: Path) -> list[str]:
+    more = ["--layout", "{split}/{label}/*", "--name", "d", "--num_shards", "train=24,validation=3,test=3"]
+    return ["convert", "--input", f"{many}/**/*.jpg", "--output", str(output), *more]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(many: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    output = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert finish(start(*arguments(many, output))).code == 0
+    return files_of(output)
+
+
+@pytest.fixture
+def running(many: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run whose first shard is there, and which is not at its end."""
+    process = start(*arguments(many, tmp_path / "out"), cwd=tmp_path)
+
+    def begun() -> bool:
+        assert process.poll() is None, process.communicate()
+        return any((tmp_path / "out").glob("d-*.tfrecord.gz"))
+
+    wait_for(begun)
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def locks(output: Path) -> list[Path]:
+    return list(output.glob(".beam_tfr/lock*"))
+
+
+def complete(many: Path, output: Path, expected: dict[str, bytes]) -> None:
+    """The same command again: the same files as in an undisturbed run and no other, finished shards untouched."""
+    finished = {path: path.stat().st_ino for path in output.glob("d-*.gz")}
+    assert finished
+    assert not (output / "manifest.json").exists()
+    run = finish(start(*arguments(many, output)))
+    assert (run.code, run.err) == (0, "")
+    assert files_of(output) == expected
+    sidecars = {path: inode for path, inode in finished.items() if path.stat().st_ino == inode}
+    assert len(sidecars) >= len(finished) - 2  # a shard may have been without its sidecar yet, one for each thread
+
+
+def test_ctrl_c_and_a_second_run_meanwhile(
+    running: subprocess.Popen[str], many: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    running.send_signal(signal.SIGSTOP)  # so that it does not end meanwhile
+    second = finish(start(*arguments(many, output)))
+    running.send_signal(signal.SIGCONT)
+    assert (second.code, second.out) == (1, "")
+    holder = f"another run holds {output}: process {running.pid} on {socket.gethostname()}, since "
+    assert second.err.startswith(f"beam-tfr convert: {holder}")
+    assert "Wait for it, or stop it and call again" in second.err
+
+    running.send_signal(signal.SIGINT)
+    interrupted = finish(running)
+    assert (interrupted.code, interrupted.out) == (130, "")
+    assert interrupted.err == (
+        "beam-tfr convert: interrupted: nothing is published; the same command goes on with the finished shards\n"
+    )
+    assert not locks(output)
+    complete(many, output, undisturbed)
+
+
+def test_kill_9_and_the_lock_of_the_dead(
+    running: subprocess.Popen[str], many: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    running.send_signal(signal.SIGKILL)
+    assert finish(running).code == -signal.SIGKILL
+    assert locks(tmp_path / "out")
+    complete(many, tmp_path / "out", undisturbed)
+
+
+def test_ctrl_c_before_anything_is_written(many: Path, tmp_path: Path) -> None:
+    process = start(*arguments(many, tmp_path / "out"))
+    wait_for(lambda: locks(tmp_path / "out"))
+    process.send_signal(signal.SIGINT)
+    run = finish(process)
+    assert (run.code, run.out) == (130, "")
+    assert "Traceback" not in run.err
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert not locks(tmp_path / "out")
+
+
+def test_ctrl_c_in_the_moment_of_publishing_does_not_deny_the_dataset(
+    photos: Path, tmp_path: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish_claim = claim.finish
+
+    def finish_late(output: str) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        finish_claim(output)
+
+    monkeypatch.setattr(claim, "finish", finish_late)
+    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o")
+    assert (run.code, run.err) == (0, "")
+    assert (tmp_path / "o" / "manifest.json").exists()
+
+
+def test_sigterm_ends_a_run_like_ctrl_c(running: subprocess.Popen[str], tmp_path: Path) -> None:
+    running.send_signal(signal.SIGTERM)
+    run = finish(running)
+    assert (run.code, run.out) == (130, "")
+    assert "Traceback" not in run.err
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_ctrl_c_with_several_processes_at_work(many: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    engine = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    process = start(*arguments(many, output), *engine, start_new_session=True)
+    wait_for(lambda: process.poll() is not None or any(output.glob("d-*.tfrecord.gz")))
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    run = finish(process)
+    assert (run.code, run.out) == (130, "")
+    assert "Traceback" not in run.err
+    complete(many, output, undisturbed)

@@ -1,0 +1,179 @@
+"""BuildExamples: protobuf alone writes what TensorFlow writes, and neither gets into the other's way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr.examples import build_example, example_class, parse_example
+from beam_tfr.images import convert_image
+from beam_tfr.schema import FEATURES, LABEL_FEATURES, Image, ImageRef
+
+IMAGE = Image(
+    encoded=b"\xff\xd8\xff\xd9",
+    format="jpeg",
+    height=2,
+    width=300,
+    channels=3,
+    colorspace="RGB",
+    source_height=4,
+    source_width=600,
+    source_sha256="ab" * 32,
+    channel_sums=(1, 2, 3),
+    channel_squares=(1, 4, 9),
+)
+REF = ImageRef("train/hat/1.jpg", 99, 7, "train", "hat", 1)
+
+# Written by TensorFlow 2.21.0:
+#   print(tensorflow_example(REF, IMAGE).SerializeToString(deterministic=True).hex())
+GOLDEN = bytes.fromhex(
+    "0ad3020a170a0e696d6167652f6368616e6e656c7312051a030a01030a1a0a11696d6167652f636c6173732f6c6162656c12051a030a0101"
+    "0a1b0a10696d6167652f636c6173732f7465787412070a050a036861740a1b0a10696d6167652f636f6c6f72737061636512070a050a0352"
+    "47420a190a0d696d6167652f656e636f64656412080a060a04ffd8ffd90a250a0e696d6167652f66696c656e616d6512130a110a0f747261"
+    "696e2f6861742f312e6a70670a180a0c696d6167652f666f726d617412080a060a046a7065670a150a0c696d6167652f6865696768741205"
+    "1a030a01020a580a10696d6167652f6b65792f73686132353612440a420a4061626162616261626162616261626162616261626162616261"
+    "6261626162616261626162616261626162616261626162616261626162616261626162616261620a150a0b696d6167652f77696474681206"
+    "1a040a02ac02"
+)
+
+
+def tensorflow_example(ref: ImageRef, image: Image):
+    """The same record, with TensorFlow's own classes."""
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+
+    def of_bytes(*values: bytes) -> object:
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+
+    def of_int(*values: int) -> object:
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+    feature = {
+        "image/encoded": of_bytes(image.encoded),
+        "image/format": of_bytes(image.format.encode()),
+        "image/height": of_int(image.height),
+        "image/width": of_int(image.width),
+        "image/channels": of_int(image.channels),
+        "image/colorspace": of_bytes(image.colorspace.encode()),
+        "image/filename": of_bytes(os.fsencode(ref.key)),
+        "image/key/sha256": of_bytes(image.source_sha256.encode()),
+    }
+    if ref.label_id >= 0:
+        feature["image/class/label"] = of_int(ref.label_id)
+        feature["image/class/text"] = of_bytes(ref.label.encode())
+    return tf.train.Example(features=tf.train.Features(feature=feature))
+
+
+def test_golden_bytes() -> None:
+    assert build_example(REF, IMAGE) == GOLDEN
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        REF,
+        REF._replace(label="", label_id=-1),
+        REF._replace(label="naïve café", label_id=1 << 40),
+        REF._replace(key=os.fsdecode(b"caf\xe9\xff.jpg"), label_id=0),
+    ],
+)
+def test_the_bytes_are_those_of_tensorflow(ref: ImageRef, sample: Path) -> None:
+    photo = convert_image(next(sample.rglob("*.jpg")).read_bytes(), image_size=(20, 30))
+    for image in (IMAGE, photo):
+        assert build_example(ref, image) == tensorflow_example(ref, image).SerializeToString(deterministic=True)
+
+
+def test_tensorflow_parses_a_record(sample: Path) -> None:
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+    image = convert_image(next(sample.rglob("*.jpg")).read_bytes(), image_size=(20, 30), encoding="png")
+    dtypes = {"bytes": tf.string, "int64": tf.int64}
+    spec = {
+        name: tf.io.FixedLenFeature(shape, dtypes[dtype])
+        for name, (dtype, shape) in (FEATURES | LABEL_FEATURES).items()
+    }
+    parsed = tf.io.parse_single_example(build_example(REF, image), spec)
+    assert {name: value.numpy() for name, value in parsed.items()} == {
+        "image/encoded": image.encoded,
+        "image/format": b"png",
+        "image/height": 20,
+        "image/width": 30,
+        "image/channels": 3,
+        "image/colorspace": b"RGB",
+        "image/filename": b"train/hat/1.jpg",
+        "image/key/sha256": image.source_sha256.encode(),
+        "image/class/label": 1,
+        "image/class/text": b"hat",
+    }
+    assert tf.io.decode_png(parsed["image/encoded"]).shape == (20, 30, 3)
+
+
+def test_the_features_are_those_that_the_schema_names() -> None:
+    assert parse_example(GOLDEN).keys() == FEATURES.keys() | LABEL_FEATURES.keys()
+    unlabelled = parse_example(build_example(REF._replace(label_id=-1), IMAGE))
+    assert unlabelled.keys() == FEATURES.keys()
+    kinds = {"bytes": bytes, "int64": int}
+    for name, (dtype, shape) in FEATURES.items():
+        assert shape == ()
+        assert [type(value) for value in unlabelled[name]] == [kinds[dtype]]
+
+
+BOTH = """
+from beam_tfr.examples import example_class, parse_example
+record = bytes.fromhex({record!r})
+def ours():
+    assert len(parse_example(record)) == 10
+    return example_class().FromString(record)
+def theirs():
+    import tensorflow as tf
+    return tf.train.Example.FromString(record)
+messages = [step() for step in ({first}, {second})]
+assert messages[0].SerializeToString(deterministic=True) == messages[1].SerializeToString(deterministic=True) == record
+assert messages[0].DESCRIPTOR.full_name == messages[1].DESCRIPTOR.full_name == "tensorflow.Example"
+assert type(messages[0]) is not type(messages[1])
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [("ours", "theirs"), ("theirs", "ours")])
+def test_ours_and_tensorflows_live_in_one_process_in_either_order(first: str, second: str) -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+    code = BOTH.format(record=GOLDEN.hex(), first=first, second=second)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    assert run.returncode == 0, run.stderr
+
+
+def test_every_kind_of_feature_is_read() -> None:
+    example = example_class()()
+    example.features.feature["f"].float_list.value.extend([0.5, -2.0])
+    example.features.feature["i"].int64_list.value.extend([-1, (1 << 63) - 1])
+    example.features.feature["b"].bytes_list.value.extend([b"", b"\xff"])
+    example.features.feature["none"].SetInParent()
+    assert parse_example(example.SerializeToString()) == {
+        "f": [0.5, -2.0],
+        "i": [-1, (1 << 63) - 1],
+        "b": [b"", b"\xff"],
+        "none": [],
+    }
+    assert parse_example(b"") == {}
+
+
+@given(st.binary(max_size=200) | st.integers(0, len(GOLDEN) - 1).map(lambda end: GOLDEN[:end]))
+def test_garbage_is_a_value_error_or_some_example(data: bytes) -> None:
+    try:
+        features = parse_example(data)
+    except ValueError as error:
+        assert str(error).startswith("not a tf.train.Example")  # noqa: PT017 - both ends are right
+    else:
+        assert all(isinstance(values, list) for values in features.values())
+
+
+def test_a_cut_record_is_no_example() -> None:
+    for end in (1, 100, len(GOLDEN) - 1):
+        with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
+            parse_example(GOLDEN[:end])
+    with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
+        parse_example(b"\x0a\xff\xff\xff\xff\x07")

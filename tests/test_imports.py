@@ -1,0 +1,152 @@
+"""Who imports whom: what stays light, and the borders between the modules."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import beam_tfr
+
+PACKAGE = Path(beam_tfr.__file__).parent
+MODULES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+HEAVY = ("apache_beam", "tensorflow", "keras")
+
+
+def imported_after(program: str, *arguments: str) -> set[str]:
+    """Names in sys.modules after a program in a fresh interpreter."""
+    listed = "import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules, file=sys.stderr))\n"
+    run = subprocess.run(
+        [sys.executable, "-c", listed + program, *arguments],
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return set(run.stderr.rpartition("MODULES ")[2].split())
+
+
+@pytest.mark.parametrize(
+    ("program", "never"),
+    [
+        ("import beam_tfr", (*HEAVY, "numpy", "cv2", "google.cloud.storage", "google.protobuf")),
+        ("import beam_tfr.cli", (*HEAVY, "numpy", "cv2", "google.cloud.storage", "google.protobuf")),
+        ("import beam_tfr.schema, beam_tfr.storage, beam_tfr.options, beam_tfr.records, beam_tfr.manifest", HEAVY),
+        ("import beam_tfr.inputs, beam_tfr.labels, beam_tfr.images, beam_tfr.examples", HEAVY),
+        ("import beam_tfr.planning, beam_tfr.shards, beam_tfr.claim, beam_tfr.books, beam_tfr.verify", HEAVY),
+        ("import beam_tfr.pipeline, beam_tfr.launch", ("tensorflow", "keras")),
+        ("import beam_tfr.reader", ("apache_beam",)),
+        (
+            "from beam_tfr.cli import main; main([])",
+            (*HEAVY, "numpy", "cv2", "google.cloud.storage", "google.protobuf"),
+        ),
+    ],
+)
+def test_imports_are_light(program: str, never: tuple[str, ...]) -> None:
+    if "reader" in program:
+        pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'beam_tfr[reader]'")
+    assert not imported_after(program) & set(never)
+
+
+@pytest.mark.parametrize("command", [["--help"], ["convert", "--help"], ["verify", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(command: list[str]) -> None:
+    program = "import sys; from beam_tfr.cli import main; main(sys.argv[1:])"
+    found = imported_after(program, *command)
+    assert not found & {*HEAVY, "numpy", "cv2", "google.cloud.storage", "google.protobuf", "PIL", "simplejpeg"}
+    assert "beam_tfr.cli" in found
+
+
+def test_a_whole_conversion_and_its_check_never_import_tensorflow(photos: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys; from beam_tfr.cli import main\n"
+        "assert main(['convert', '--input', sys.argv[1], '--output', sys.argv[2]]) == 0\n"
+        "assert main(['verify', sys.argv[2]]) == 0\n"
+    )
+    found = imported_after(program, f"{photos}/**/*.jpg", str(tmp_path / "out"))
+    assert "apache_beam" in found
+    assert not found & {"tensorflow", "keras"}
+
+
+def imports_of(path: Path) -> set[str]:
+    """Full names of all that a module imports, anywhere in it but under `if TYPE_CHECKING`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def ours(name: str) -> set[str]:
+    """The modules of this package that a module imports."""
+    found = set()
+    for imported in imports_of(MODULES[name]):
+        parts = imported.split(".")
+        if parts[0] == "beam_tfr" and len(parts) > 1:
+            # `from beam_tfr import __version__` is of the package itself
+            found |= {parts[1]} if parts[1] in MODULES else set()
+    return found
+
+
+def heavy(name: str) -> set[str]:
+    return {imported.partition(".")[0] for imported in imports_of(MODULES[name])} & set(HEAVY)
+
+
+def test_only_some_modules_import_beam_or_tensorflow() -> None:
+    found = {name: heavy(name) for name in MODULES}
+    assert {name for name in found if "apache_beam" in found[name]} == {"transforms", "pipeline", "launch"}
+    assert {name for name in found if found[name] & {"tensorflow", "keras"}} <= {"reader", "demo"}
+
+
+# module -> what of ours it may import; the drawing of docs/architecture.md
+ALLOWED = {
+    "schema": set(),
+    "interrupt": {"schema"},
+    "storage": {"schema"},
+    "labels": {"schema", "storage"},
+    "images": {"schema", "storage"},
+    "examples": {"schema", "storage"},
+    "planning": {"schema", "storage"},
+    "shards": {"schema", "storage"},
+    "inputs": {"schema", "storage"},
+    "records": {"schema", "storage"},
+    "manifest": {"schema", "storage"},
+    "lock": {"schema", "storage"},
+    "books": {"schema", "storage", "manifest"},
+    "claim": {"schema", "storage", "manifest", "lock"},
+    "options": {"schema", "storage", "labels"},
+    "reader": {"schema", "storage", "manifest"},
+}
+COMMANDS = {"cli", "demo", "verify"}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_modules_import_only_those_below_them(name: str) -> None:
+    assert ours(name) <= ALLOWED[name]
+
+
+def test_no_stage_imports_a_command_and_no_ring_is_closed() -> None:
+    tops = {name.partition(".")[0] for name in MODULES} - {"__init__", "__main__", "beam_tfr"}
+    graph = {name: set().union(*(ours(m) for m in MODULES if m.partition(".")[0] == name)) - {name} for name in tops}
+    for name, imported in graph.items():
+        if name not in COMMANDS:
+            assert not imported & COMMANDS, name
+    while graph:
+        free = {name for name, imported in graph.items() if not imported & graph.keys()}
+        assert free, f"a ring of imports: {graph}"
+        graph = {name: imported for name, imported in graph.items() if name not in free}

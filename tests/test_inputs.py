@@ -1,0 +1,453 @@
+"""Inputs: patterns against real trees, one key and one mention for every file, and reading ahead."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import random
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_tfr import inputs, storage
+from beam_tfr.inputs import ReadAhead, common_root, list_images, order_patterns, read_image, split_pattern, to_regex
+from beam_tfr.schema import RejectError, UsageError
+from tests.conftest import as_nobody
+
+FILES = [
+    "top.jpg",
+    "a/1.jpg",
+    "a/2.png",
+    "a/.hidden.jpg",
+    "a/b/3.jpg",
+    "a/b/c/4.jpg",
+    "ab/5.jpg",
+    ".h/6.jpg",
+    "x[1]/7.jpg",
+    "x1/8.jpg",
+    "x/9{.jpg",
+    "x/10*.jpg",
+    "x/10?.jpg",
+    "x/a,b.jpg",
+    "x/back\\slash.jpg",
+    "x/^.jpg",
+    "x/!.jpg",
+    "x/-.jpg",
+    "x/].jpg",
+    "odd/new\nline.jpg",
+    "odd/with space.jpg",
+    "odd/#hash.jpg",
+    "odd/100%.jpg",
+    "odd/é.jpg",
+    "odd/花.jpg",
+    "odd/raw\udcff.jpg",
+]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("tree")
+    for name in FILES:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode("utf-8", "surrogateescape"))
+    (root / "empty").mkdir()
+    return root
+
+
+def matches(root: Path, *patterns: str) -> list[str]:
+    """What the patterns find, sorted, as paths below the root; a file that comes twice stands twice."""
+    found = [
+        os.path.relpath(entry.path, root)
+        for pattern, before in order_patterns([f"{root}/{pattern}" for pattern in patterns])
+        for entry in list_images(pattern, before)
+    ]
+    return sorted(found)
+
+
+PATTERNS: list[tuple[str, list[str]]] = [
+    ("top.jpg", ["top.jpg"]),
+    ("*.jpg", ["top.jpg"]),
+    ("*", ["top.jpg"]),
+    ("**", FILES),
+    ("**/*", FILES),
+    ("**/*.png", ["a/2.png"]),
+    ("**/1.jpg", ["a/1.jpg"]),
+    ("**/top.jpg", ["top.jpg"]),
+    ("a/*", ["a/1.jpg", "a/2.png", "a/.hidden.jpg"]),
+    ("a/*.jpg", ["a/1.jpg", "a/.hidden.jpg"]),
+    ("a/**/*.jpg", ["a/1.jpg", "a/.hidden.jpg", "a/b/3.jpg", "a/b/c/4.jpg"]),
+    ("a/**/c/*.jpg", ["a/b/c/4.jpg"]),
+    ("a/**/b/**/*.jpg", ["a/b/3.jpg", "a/b/c/4.jpg"]),
+    ("**/b/*.jpg", ["a/b/3.jpg"]),
+    ("*/*/*.jpg", ["a/b/3.jpg"]),
+    ("a*/*.jpg", ["a/1.jpg", "a/.hidden.jpg", "ab/5.jpg"]),
+    ("a**/*.jpg", ["a/1.jpg", "a/.hidden.jpg", "ab/5.jpg"]),
+    ("a?/*", ["ab/5.jpg"]),
+    ("?/1.jpg", ["a/1.jpg"]),
+    ("a?1.jpg", []),
+    ("a[/]1.jpg", []),
+    (".h/*", [".h/6.jpg"]),
+    ("**/.*", ["a/.hidden.jpg"]),
+    ("a/[12].*", ["a/1.jpg", "a/2.png"]),
+    ("a/[!1].*", ["a/2.png"]),
+    ("a/[0-9].*", ["a/1.jpg", "a/2.png"]),
+    ("x[[]1]/*", ["x[1]/7.jpg"]),
+    ("x[1]/*", ["x1/8.jpg"]),
+    ("x/9[{].jpg", ["x/9{.jpg"]),
+    ("x/10[*].jpg", ["x/10*.jpg"]),
+    ("x/10[?].jpg", ["x/10?.jpg"]),
+    ("x/a,b.*", ["x/a,b.jpg"]),
+    ("x/*\\*.jpg", ["x/back\\slash.jpg"]),
+    ("x/[^].jpg", ["x/^.jpg"]),
+    ("x/[]].jpg", ["x/].jpg"]),
+    ("x/[]^].jpg", ["x/^.jpg", "x/].jpg"]),
+    ("x/[!]a].jpg", ["x/^.jpg", "x/!.jpg", "x/-.jpg"]),
+    ("x/[a-].jpg", ["x/-.jpg"]),
+    ("x/[+--].jpg", ["x/-.jpg"]),
+    ("x/[!!].jpg", ["x/^.jpg", "x/-.jpg", "x/].jpg"]),
+    ("{a,ab}/*.jpg", ["a/1.jpg", "a/.hidden.jpg", "ab/5.jpg"]),
+    ("{a/b,ab}/*.jpg", ["a/b/3.jpg", "ab/5.jpg"]),
+    ("a/*.{jpg,png}", ["a/1.jpg", "a/2.png", "a/.hidden.jpg"]),
+    ("a/{1,2}.{jpg,png}", ["a/1.jpg", "a/2.png"]),
+    ("a{,b}/[15].jpg", ["a/1.jpg", "ab/5.jpg"]),
+    ("{a/{b,x}/*,top.jpg}", ["a/b/3.jpg", "top.jpg"]),
+    ("a/{b/**/,}*.jpg", ["a/1.jpg", "a/.hidden.jpg", "a/b/3.jpg", "a/b/c/4.jpg"]),
+    ("odd/*", [name for name in FILES if name.startswith("odd/")]),
+    ("odd/new\nline.jpg", ["odd/new\nline.jpg"]),
+    ("odd/raw\udcff.jpg", ["odd/raw\udcff.jpg"]),
+    ("odd/raw?.jpg", ["odd/raw\udcff.jpg"]),
+    ("odd/100%.*", ["odd/100%.jpg"]),
+    ("odd/[#é]*", ["odd/#hash.jpg", "odd/é.jpg"]),
+]
+
+
+@pytest.mark.parametrize(("pattern", "expected"), PATTERNS)
+def test_patterns_match_as_documented(tree: Path, pattern: str, expected: list[str]) -> None:
+    if expected:
+        assert matches(tree, pattern) == sorted(expected)
+    else:
+        with pytest.raises(UsageError):
+            matches(tree, pattern)
+
+
+def test_every_file_can_be_written_out_or_escaped(tree: Path) -> None:
+    for name in FILES:
+        escaped = re.sub(r"[*?\[{]", lambda match: f"[{match[0]}]", name)
+        assert matches(tree, escaped) == [name]
+
+
+@pytest.mark.parametrize("pattern", ["[", "a/[", "a/[!", "a/[]", "a/[!]", "{a", "a/{b,{c}", "a/[z-a]", "a[/*.jpg"])
+def test_a_pattern_that_is_none_is_told_before_anything_is_listed(pattern: str) -> None:
+    with pytest.raises(UsageError, match=r"(is not closed; write \[.\] for the character itself|is no pattern: )"):
+        order_patterns([f"/{pattern}"])
+
+
+@pytest.mark.filterwarnings("error")
+def test_sets_hold_characters_by_the_letter() -> None:
+    for member in "&|~-^!.\\$()":
+        assert to_regex(f"[+{member}{member}]").fullmatch(member)
+        assert not to_regex(f"[+{member}{member}]").fullmatch("y")
+
+
+def test_the_listing_carries_size_and_time(tree: Path) -> None:
+    (entry,) = list_images(f"{tree}/a/1.jpg", ())
+    status = (tree / "a" / "1.jpg").stat()
+    assert entry == storage.Entry(f"{tree}/a/1.jpg", 7, status.st_mtime_ns)
+    assert list(list_images(f"{tree}/a/1.*", ())) == [entry]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "root"),
+    [
+        (["/data/**/*.jpg"], "/data/"),
+        (["/data/a*/*.jpg"], "/data/"),
+        (["/data/a/x.jpg"], "/data/a/"),
+        (["/x.jpg"], "/"),
+        (["/*.jpg"], "/"),
+        (["/a/*.jpg", "/b/*.jpg"], "/"),
+        (["/data/a/train/*.jpg", "/data/a/test/*.jpg"], "/data/a/"),
+        (["/data/a/*.jpg", "/data/ab/*.jpg"], "/data/"),
+        (["/data/a/*.jpg", "/data/a/b/c/*.jpg"], "/data/a/"),
+        (["/data/a/1.jpg", "/data/a/2.jpg"], "/data/a/"),
+        (["gs://b/**/*.jpg"], "gs://b/"),
+        (["gs://b/x/*.jpg", "gs://b/y/z.jpg"], "gs://b/"),
+        (["gs://b/x/*.jpg", "gs://c/x/*.jpg"], "gs://"),
+        (["gs://b/x/{a,b}/*.jpg"], "gs://b/x/"),
+        (["/data/x[[]1]/*.jpg"], "/data/"),
+    ],
+)
+def test_keys_begin_below_the_folder_that_all_patterns_share(patterns: list[str], root: str) -> None:
+    assert common_root(patterns) == root
+    assert common_root(patterns[::-1]) == root
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("gs://b*/x.jpg", "the bucket must be written out; use gs://BUCKET/PATTERN"),
+        ("gs://b", "names no file; write 'gs://b/**/*.jpg'"),
+        ("gs://b/", "names no file; write 'gs://b/**/*.jpg'"),
+        ("gs://b/photos/", "names no file; write 'gs://b/photos/**/*.jpg'"),
+        ("/", "names no file; write '/**/*.jpg'"),
+    ],
+)
+def test_a_pattern_without_bucket_or_file_is_told(pattern: str, message: str) -> None:
+    with pytest.raises(UsageError, match="^" + re.escape(f"--input {pattern}: {message}")):
+        split_pattern(pattern)
+
+
+def test_local_and_gs_patterns_do_not_mix() -> None:
+    with pytest.raises(UsageError, match=r"^--input: patterns must all be local or all on gs://"):
+        common_root(["/a/*", "gs://b/*"])
+
+
+def test_a_file_that_several_patterns_match_comes_once(tree: Path) -> None:
+    assert matches(tree, "a/1.jpg", "a/*.jpg", "**/*.jpg", "a/1.jpg", "{a,b}/1.jpg") == matches(tree, "**/*.jpg")
+    assert matches(tree, "a/1.jpg", "a/1.jpg") == ["a/1.jpg"]
+
+
+def test_a_pattern_whose_files_all_belong_to_others_is_no_error(tree: Path) -> None:
+    assert matches(tree, "**/*.jpg", "a/b/*.jpg", "top.jpg") == matches(tree, "**/*.jpg")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([p for p, found in PATTERNS if found]), min_size=1, max_size=5), st.randoms())
+def test_any_patterns_in_any_order_give_each_file_once(tree: Path, patterns: list[str], rng: random.Random) -> None:
+    expected = sorted({name for pattern in patterns for name in dict(PATTERNS)[pattern]})
+    assert matches(tree, *patterns) == expected
+    rng.shuffle(patterns)
+    assert matches(tree, *patterns) == expected
+
+
+def test_thousands_of_written_out_paths_cost_linear_time(tmp_path: Path) -> None:
+    (tmp_path / "1.jpg").write_bytes(b"x")
+    number = 20_000  # all with all would be minutes
+    started = time.process_time()
+    paths = [f"{tmp_path}/{'1' if i == 5 else i + 1_000_000}.jpg" for i in range(number)]
+    assert common_root(paths) == f"{tmp_path}/"
+    ordered = order_patterns([*paths, f"{tmp_path}/a/*", f"{tmp_path}/b/*"])
+    assert sum(len(before) for _, before in ordered) == 2 * number + 1
+    for pattern, before in ordered:
+        with contextlib.suppress(UsageError):
+            assert [entry.path for entry in list_images(pattern, before)] == [f"{tmp_path}/1.jpg"]
+    assert time.process_time() - started < 15
+
+
+HINTS = [
+    ("nowhere/*.jpg", "matches no file; there is no folder {root}/nowhere"),
+    ("a/*.gif", "matches no file"),
+    ("a", "matches no file; it is a folder, write '{root}/a/**/*.jpg'"),
+    ("empty/**/*.jpg", "matches no file"),
+    ("x[1]/7.jpg", "matches no file; there is a file of this very name: write [[] for [, [{{] for {{"),
+    ("a/1.jpg/*.jpg", "matches no file; there is no folder {root}/a/1.jpg"),
+    ("a/none.jpg", "matches no file"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "message"), HINTS)
+def test_a_pattern_without_a_match_is_named_with_a_hint(tree: Path, pattern: str, message: str) -> None:
+    expected = f"--input {tree}/{pattern}: {message.format(root=tree)}"
+    with pytest.raises(UsageError) as caught:
+        matches(tree, "*.jpg", pattern)
+    assert str(caught.value).startswith(expected)
+    if ";" not in message:
+        assert str(caught.value) == expected
+
+
+def test_links_are_followed_but_circles_are_not(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "1.jpg").write_bytes(b"x")
+    root = tmp_path / "root"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "a" / "2.jpg").write_bytes(b"x")
+    (root / "folder").symlink_to(tmp_path / "far")
+    (root / "file.jpg").symlink_to(tmp_path / "far" / "1.jpg")
+    (root / "a" / "b" / "up").symlink_to(root)
+    (root / "a" / "self").symlink_to(".")
+    assert matches(root, "**/*.jpg") == ["a/2.jpg", "file.jpg", "folder/1.jpg"]
+    (root / "a" / "side").symlink_to(root / "a" / "b")
+    assert matches(root, "**/*.jpg") == ["a/2.jpg", "file.jpg", "folder/1.jpg"]
+
+
+def test_what_is_no_file_is_listed_and_becomes_a_reject_when_read(tmp_path: Path) -> None:
+    (tmp_path / "dangling.jpg").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "circle.jpg").symlink_to(tmp_path / "circle.jpg")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "folder.jpg").mkdir()
+    (tmp_path / "empty.jpg").touch()
+    found = matches(tmp_path, "*.jpg")
+    assert found == ["circle.jpg", "dangling.jpg", "empty.jpg", "pipe.jpg"]
+    assert matches(tmp_path, *found) == found
+    reasons = {}
+    for name in [*found, "gone.jpg", "folder.jpg"]:
+        with pytest.raises(RejectError) as caught:
+            read_image(str(tmp_path / name))
+        reasons[name] = caught.value.reason
+        assert caught.value.detail
+        assert not caught.value.may_pass
+    assert reasons == {
+        "circle.jpg": "unreadable",
+        "dangling.jpg": "not-found",
+        "empty.jpg": "empty-file",
+        "folder.jpg": "unreadable",
+        "gone.jpg": "not-found",
+        "pipe.jpg": "unreadable",
+    }
+
+
+def test_a_folder_or_file_that_may_not_be_read_is_told(public_path: Path) -> None:
+    (public_path / "open").mkdir()
+    (public_path / "open" / "1.jpg").write_bytes(b"x")
+    closed = public_path / "closed"
+    closed.mkdir()
+    (closed / "2.jpg").write_bytes(b"x")
+    secret = public_path / "open" / "secret.jpg"
+    secret.write_bytes(b"x")
+    secret.chmod(0)
+    closed.chmod(0)
+    with as_nobody():
+        assert matches(public_path, "open/*.jpg") == ["open/1.jpg", "open/secret.jpg"]
+        with pytest.raises(RejectError, match=r"^unreadable: Permission denied$"):
+            read_image(str(secret))
+        for pattern in ("**/*.jpg", "closed/*.jpg"):
+            with pytest.raises(UsageError, match=f"cannot be listed: {closed}: Permission denied$"):
+                matches(public_path, pattern)
+    closed.chmod(0o700)
+
+
+def test_a_tree_deeper_than_pythons_recursion(tmp_path: Path) -> None:
+    depth = 1_200
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("1.jpg", os.O_CREAT, dir_fd=here))
+    os.close(here)
+    try:
+        assert matches(tmp_path, "**/*.jpg") == ["d/" * depth + "1.jpg"]
+    finally:  # pytest could not remove it
+        subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)
+
+
+def test_folders_that_cannot_match_are_not_entered(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: entered.append(os.path.relpath(path, tree)) or scandir(path))
+    assert matches(tree, "a/*/*.jpg") == ["a/b/3.jpg"]
+    assert entered == ["a", "a/b"]
+    entered.clear()
+    assert matches(tree, "a?/*.jpg") == ["ab/5.jpg"]
+    assert sorted(entered) == [".", "ab"]
+
+
+def test_sizes_and_errors_of_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_FILE_BYTES", 10)
+    path = tmp_path / "1.jpg"
+    path.write_bytes(b"0123456789")
+    assert read_image(str(path)) == b"0123456789"
+    path.write_bytes(b"0123456789a")
+    with pytest.raises(RejectError, match=r"^file-too-large: more than 10 bytes$"):
+        read_image(str(path))
+
+
+@pytest.mark.parametrize(
+    ("number", "passes"),
+    [(errno.EIO, True), (errno.ESTALE, True), (errno.EACCES, False), (errno.ELOOP, False), (None, False)],
+)
+def test_only_errors_that_may_pass_are_called_so(number: int | None, passes: bool) -> None:
+    error = OSError("odd") if number is None else OSError(number, "odd")
+    assert storage.may_pass(error) is passes
+
+
+class Store:
+    """Stands for gs://: counts who reads what when."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.begun: list[str] = []
+        self.running = self.most = 0
+        self.lock, self.seconds = threading.Lock(), seconds
+
+    def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
+        with self.lock:
+            self.begun.append(path)
+            self.running += 1
+            self.most = max(self.most, self.running)
+        time.sleep(self.seconds * random.random())
+        with self.lock:
+            self.running -= 1
+        if "missing" in path:
+            raise FileNotFoundError(errno.ENOENT, "no such object", path)
+        return path.encode()
+
+
+@pytest.fixture
+def ahead() -> Iterator[ReadAhead]:
+    reader = ReadAhead(threads=4, images=8)
+    yield reader
+    reader.close()
+
+
+def test_read_ahead_keeps_the_order_and_the_errors_in_their_places(
+    ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(seconds=0.01)
+    monkeypatch.setattr(storage, "read_bytes", store.read)
+    paths = [None if i % 7 == 3 else f"gs://b/{'missing' if i % 5 == 1 else 'image'}-{i}" for i in range(60)]
+    for path, content in zip(paths, ahead.read(paths), strict=True):
+        if path is None:
+            assert content is None
+        elif "missing" in path:
+            assert isinstance(content, RejectError)
+            assert (content.reason, content.detail) == ("not-found", "no such object")
+        else:
+            assert content == path.encode()
+    assert store.most == 4
+
+
+def test_read_ahead_is_bounded(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store()
+    monkeypatch.setattr(storage, "read_bytes", store.read)
+    contents = ahead.read([f"gs://b/{i}" for i in range(100)])
+    assert store.begun == []
+    for i in range(20):
+        assert next(contents) == b"gs://b/%d" % i
+        time.sleep(0.002)
+        assert len(store.begun) <= i + 8
+    contents.close()  # type: ignore[attr-defined]
+
+
+def test_local_files_are_read_one_by_one_in_the_callers_thread(tree: Path, ahead: ReadAhead) -> None:
+    paths: list[str | None] = [f"{tree}/a/1.jpg", None, f"{tree}/a/none.jpg", f"{tree}/a/2.png"]
+    threads = threading.active_count()
+    contents = ahead.read(paths)
+    assert next(contents) == b"a/1.jpg"
+    assert threading.active_count() == threads
+    rest = list(contents)
+    assert rest[0] is None
+    assert isinstance(rest[1], RejectError)
+    assert rest[2] == b"a/2.png"
+
+
+def test_read_ahead_of_nothing(ahead: ReadAhead) -> None:
+    assert list(ahead.read([])) == []
+    assert list(ahead.read([None, None])) == [None, None]
+
+
+def test_read_ahead_serves_one_bundle_after_the_other(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "read_bytes", Store().read)
+    for _ in range(3):
+        assert list(itertools.islice(ahead.read(["gs://b/1", "gs://b/2", "gs://b/3"]), 2)) == [b"gs://b/1", b"gs://b/2"]
+    ahead.close()
+    assert list(ahead.read(["gs://b/4"])) == [b"gs://b/4"]

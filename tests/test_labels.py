@@ -1,0 +1,241 @@
+"""Labels: what a path says of class, split and group, which names can be classes, and splits by hash."""
+
+from __future__ import annotations
+
+import collections
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr import labels
+from beam_tfr.labels import Labeler, choose_split, parse_layout, read_classes
+from beam_tfr.schema import ImageRef, UsageError
+from beam_tfr.storage import Entry
+
+TENTHS = {"train": Fraction(8, 10), "validation": Fraction(1, 10), "test": Fraction(1, 10)}
+BYTE = "\udcff"  # how Python shows a byte of a path that is not UTF-8
+
+
+def ref(key: str, layout: str, classes: frozenset[str] | None = None) -> ImageRef:
+    return Labeler(parse_layout(layout), classes=classes).label(Entry("/photos/" + key, 12, 34), key)
+
+
+@pytest.mark.parametrize(
+    ("layout", "key", "found"),
+    [
+        ("{label}/*", "cat/1.jpg", {"label": "cat"}),
+        ("{label}/*", "deep/er/cat/1.jpg", {"label": "cat"}),
+        ("{split}/{label}/*", "all/test/cat/1.jpg", {"split": "test", "label": "cat"}),
+        ("{label}/{split}/*", "cat/test/1.jpg", {"split": "test", "label": "cat"}),
+        ("{label}/*/*", "cat/2024/1.jpg", {"label": "cat"}),
+        ("{group}/{label}/*/*", "p7/cat/left/1.jpg", {"group": "p7", "label": "cat"}),
+        ("*", "1.jpg", {}),
+        ("*", "a/b/1.jpg", {}),
+        ("{label}/*", "1.jpg", None),
+        ("{split}/{label}/*", "cat/1.jpg", None),
+        ("{label}/*", "/1.jpg", {"label": ""}),
+        ("{label}/*", "a cat #1 100%/x.jpg", {"label": "a cat #1 100%"}),
+        ("{label}/*", "*/x.jpg", {"label": "*"}),
+    ],
+)
+def test_layouts_read_the_last_parts_of_a_key(layout: str, key: str, found: dict[str, str] | None) -> None:
+    assert parse_layout(layout).read(key) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is not one of {label}, {split}, {group}, *"),
+        ("{label}//*", "'' is not one of"),
+        ("label/*", "'label' is not one of"),
+        ("{LABEL}/*", "'{LABEL}' is not one of"),
+        ("{label}/*.jpg", "'*.jpg' is not one of"),
+        ("**/*", "'**' is not one of"),
+        ("{split}/{split}/*", "{split} stands in it twice"),
+        ("{split}/{label}", "the last part is the file and must be *"),
+    ],
+)
+def test_a_layout_that_cannot_be_read_is_told(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match="^" + re.escape(f"--layout {text}: {message}")):
+        parse_layout(text)
+
+
+def test_a_reference_carries_what_was_listed_and_what_the_key_says() -> None:
+    assert ref("test/cat/1.jpg", "{split}/{label}/*") == ImageRef("test/cat/1.jpg", 12, 34, "test", "cat")
+    assert ref("1.jpg", "*") == ImageRef("1.jpg", 12, 34, "train", "")
+
+
+LABELS = ["cat", "a b", "tulipán", "チューリップ", "Ω≈ç", "#1", "100%", "a,b", "'", "😀", "-", "none", "train"]
+NO_LABELS = ["", " cat", "cat ", "a\nb", "a\tb", "a\rb", "a\x85b", "a\u2028b", "a\x1b[2J", f"caf{BYTE}", "\ufeffcat"]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_names_that_can_be_classes(label: str) -> None:
+    found = ref(f"{label}/1.jpg", "{label}/*")
+    assert (found.label, found.split, found.reason) == (label, "train", "")
+    assert ImageRef.decode(found.encode()) == found
+
+
+@pytest.mark.parametrize("label", NO_LABELS)
+def test_names_that_cannot_be_classes_make_a_reject_that_says_why(label: str) -> None:
+    found = ref(f"{label}/1.jpg", "{label}/*")
+    assert (found.label, found.split, found.reason) == ("", "none", "layout-mismatch")
+    rule = "it must be printable UTF-8 text without spaces at its ends"
+    assert found.detail == f"{label!r} cannot be a class: {rule}"
+    assert found.detail.isprintable()
+    assert ImageRef.decode(found.encode()) == found
+
+
+@pytest.mark.parametrize("split", ["", "none", "my split", "té", "a-b", f"x{BYTE}"])
+def test_names_that_cannot_be_splits_make_a_reject(split: str) -> None:
+    found = ref(f"{split}/cat/1.jpg", "{split}/{label}/*")
+    assert (found.split, found.reason) == ("none", "layout-mismatch")
+    assert found.detail == f"{split!r} cannot be a split: letters, digits and _ only, and not none"
+
+
+def test_a_short_key_is_a_reject_that_says_what_was_expected() -> None:
+    found = ref("1.jpg", "{split}/{label}/*")
+    assert (found.split, found.reason) == ("none", "layout-mismatch")
+    assert found.detail == "has fewer parts than {split}/{label}/*"
+
+
+def test_another_class_is_a_reject_in_its_split() -> None:
+    found = ref("test/dog/1.jpg", "{split}/{label}/*", frozenset({"cat"}))
+    assert (found.split, found.label, found.reason) == ("test", "dog", "unknown-class")
+    assert found.detail == "class 'dog' is not in the file of --classes"
+    assert ref("test/cat/1.jpg", "{split}/{label}/*", frozenset({"cat"})).reason == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        (b"cat\ndog\n", ("cat", "dog")),
+        (b"cat\ndog", ("cat", "dog")),
+        (b"\xef\xbb\xbfcat\r\ndog\r\n", ("cat", "dog")),
+        (b"  cat \t\n a dog\n", ("cat", "a dog")),
+        ("tulipán\n花\n".encode(), ("tulipán", "花")),
+        (b"z\na\n", ("z", "a")),
+    ],
+)
+def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> None:
+    path = tmp_path / "classes.txt"
+    path.write_bytes(content)
+    assert read_classes(str(path)) == names
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "line 1 is empty; write one class per line"),
+        (b"cat\n\ndog\n", "line 2 is empty"),
+        (b"cat\n\n", "line 2 is empty"),
+        (b"cat\ndog\ncat\n", "class 'cat' stands in line 1 and again in line 3; remove one"),
+        (b"cat\n cat\r\n", "class 'cat' stands in line 1 and again in line 2"),
+        (b"caf\xe9\n", "is not UTF-8 text: invalid continuation byte at byte 3"),
+        ("cat\n".encode("utf-16"), "is not UTF-8 text: invalid start byte at byte 0"),
+        (b"cat\rdog\r", r"line 1, 'cat\\rdog', cannot be a class: it must be printable UTF-8 text"),
+        (b"cat\0\n", r"line 1, 'cat\\x00', cannot be a class"),
+    ],
+)
+def test_class_files_that_are_wrong(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "classes.txt"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=f"^--classes {path}: {message}"):
+        read_classes(str(path))
+
+
+def test_class_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for path, message in (
+        (tmp_path / "nowhere.txt", "cannot be read: No such file or directory"),
+        (tmp_path, "cannot be read: not a regular file"),
+    ):
+        with pytest.raises(UsageError, match=f"^--classes {path}: {message}"):
+            read_classes(str(path))
+    with pytest.raises(UsageError, match=r"^--classes ftp://x: only local paths and gs:// are supported"):
+        read_classes("ftp://x")
+
+
+def test_a_class_file_is_never_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "MAX_CLASSES_BYTES", 8)
+    path = tmp_path / "classes.txt"
+    path.write_text("cat\ndog\n")
+    assert read_classes(str(path)) == ("cat", "dog")
+    path.write_text("cat\ndog\nx")
+    with pytest.raises(UsageError, match="has more than 8 bytes"):
+        read_classes(str(path))
+
+
+def test_splits_by_hash_stay_what_they_are() -> None:
+    # Datasets that exist stand on these: a new version must put every image where the last one did.
+    assert {key: choose_split(key, TENTHS) for key in GOLDEN} == GOLDEN
+
+
+GOLDEN = {
+    "cat/1.jpg": "train",
+    "cat/2.jpg": "test",
+    "cat/3.jpg": "validation",
+    "cat/4.jpg": "validation",
+    "cat/5.jpg": "train",
+    "cat/15.jpg": "test",
+    "dog/1.jpg": "train",
+    "tulipán/ő.jpg": "validation",
+    f"{BYTE}.jpg": "train",
+    "": "train",
+}
+
+
+@pytest.mark.parametrize(
+    "shares", [TENTHS, {"a": Fraction(1, 2), "b": Fraction(1, 2)}, {"x": Fraction(1, 100), "y": Fraction(99, 100)}]
+)
+def test_shares_are_met_over_many_keys(shares: dict[str, Fraction]) -> None:
+    counts = collections.Counter(choose_split(f"photos/{i}.jpg", shares) for i in range(10_000))
+    for name, share in shares.items():
+        spread = (10_000 * share * (1 - share)) ** 0.5
+        assert abs(counts[name] - 10_000 * share) < 4 * spread
+
+
+def test_a_group_stays_together_and_its_key_alone_decides() -> None:
+    labeler = Labeler(parse_layout("{group}/{label}/*"), TENTHS)
+    splits = collections.defaultdict(set)
+    for group in range(100):
+        for image in range(20):
+            key = f"far/away/g{group}/cat/{image}.jpg"
+            splits[group].add(labeler.label(Entry(key, 1, 1), key).split)
+    assert all(len(found) == 1 for found in splits.values())
+    assert set.union(*splits.values()) == set(TENTHS)
+
+
+@given(st.text(max_size=20), st.lists(st.integers(1, 100), min_size=1, max_size=6))
+def test_every_key_falls_into_exactly_one_split(key: str, weights: list[int]) -> None:
+    shares = {f"s{i}": Fraction(weight, sum(weights)) for i, weight in enumerate(weights)}
+    assert choose_split(key, shares) in shares
+    assert choose_split(key, shares) == choose_split(key, dict(shares))
+    # Two neighbours put together keep all keys of both: the shares cut one line.
+    if len(shares) > 1:
+        joined = {"s0": shares["s0"] + shares["s1"], **{name: shares[name] for name in list(shares)[2:]}}
+        merged = {"s1": "s0"}.get(choose_split(key, shares), choose_split(key, shares))
+        assert choose_split(key, joined) == merged
+
+
+@given(st.text(max_size=20))
+def test_shares_that_miss_one_by_rounding_still_place_every_key(key: str) -> None:
+    assert choose_split(key, dict.fromkeys("abc", Fraction(333_333, 10**6))) in "abc"
+
+
+def _path(data: bytes) -> str:
+    return data.replace(b"\0", b"/").decode("utf-8", "surrogateescape")
+
+
+PATHS = st.binary(max_size=30).map(_path) | st.text(max_size=20).map(lambda s: _path(s.encode("utf-8", "replace")))
+
+
+@given(PATHS, st.sampled_from(["{label}/*", "{split}/{label}/*", "{group}/*", "*"]))
+def test_every_key_has_a_place(key: str, layout: str) -> None:
+    found = Labeler(parse_layout(layout), TENTHS if "{split}" not in layout else None).label(Entry(key, 1, 1), key)
+    assert found.key == key
+    assert bool(found.reason) == (found.split == "none")
+    assert ImageRef.decode(found.encode()) == found

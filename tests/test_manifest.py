@@ -1,0 +1,222 @@
+"""manifest.json: real conversions fit its schema, its figures are those of the pixels, and an edit anywhere shows."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from PIL import Image as PillowImage
+
+from beam_tfr import manifest
+from beam_tfr.examples import parse_example
+from beam_tfr.manifest import Manifest
+from beam_tfr.records import read_records
+from beam_tfr.schema import DataError, canonical_json, sha256_hex
+from tests.conftest import Run
+
+Command = Callable[..., Run]
+SCHEMA = json.loads((Path(manifest.__file__).parent / "manifest.schema.json").read_text())
+
+
+def convert(beam_tfr: Command, photos: Path, output: Path, *more: object) -> dict[str, Any]:
+    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--name", "d", *more)
+    assert run.code == 0, run.err
+    return json.loads((output / "manifest.json").read_text())
+
+
+def check(fields: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(fields, SCHEMA)
+
+
+def lose_some(photos: Path) -> None:
+    """A damaged photo, one that has no split, one whose name is no UTF-8."""
+    (photos / "train" / "hat" / "cut.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    (photos / "loose.jpg").write_bytes(b"")
+    (photos / "train" / "hat" / os.fsdecode(b"\xff\n.jpg")).write_bytes(b"x")
+
+
+def test_a_labelled_dataset_with_rejects_fits_the_schema(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    lose_some(photos)
+    layout = ["--layout", "{split}/{label}/*", "--max_rejects", "3", "--num_shards", "train=20,test=2"]
+    fields = convert(beam_tfr, photos, tmp_path / "o", *layout)
+    check(fields)
+    assert fields["counts"] == {
+        "matched": 21,
+        "written": 18,
+        "rejected": {"damaged-image": 1, "layout-mismatch": 1, "not-an-image": 1},
+    }
+    assert fields["splits"]["none"] == {
+        "matched": 1,
+        "rejected": 1,
+        "num_examples": 0,
+        "num_bytes": 0,
+        "class_counts": {},
+        "shards": [],
+    }
+    assert fields["splits"]["train"]["class_counts"] == {"hat": 4, "shoes": 4, "t-shirt": 4}
+    assert len(fields["splits"]["train"]["shards"]) == 20
+    for split in fields["splits"].values():
+        assert split["matched"] == split["num_examples"] + split["rejected"]
+        assert split["num_bytes"] == sum(shard["num_bytes"] for shard in split["shards"])
+        for shard in split["shards"]:
+            data = (tmp_path / "o" / shard["file"]).read_bytes()
+            assert (shard["num_bytes"], shard["sha256"]) == (len(data), sha256_hex(data))
+    assert fields["rejects"] == {"count": 3, "sha256": sha256_hex((tmp_path / "o" / "rejects.jsonl").read_bytes())}
+    assert fields["labels"]["digest"] == sha256_hex((tmp_path / "o" / "labels.txt").read_bytes())
+
+
+def test_no_place_clock_or_machine_stands_in_it(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    text = json.dumps(convert(beam_tfr, photos, tmp_path / "o", "--layout", "{label}/*"))
+    for word in (str(tmp_path), str(photos), os.uname().nodename, "/"):
+        assert word not in text.replace("image/", "").replace("class/", "").replace("key/", "").replace("{label}/*", "")
+
+
+def test_an_unlabelled_png_dataset_fits_the_schema_and_its_statistics_are_those_of_its_pixels(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
+    flags = ["--layout", "*", "--encoding", "png", "--image_size", "40x30", "--num_shards", "3"]
+    fields = convert(beam_tfr, photos, tmp_path / "o", *flags)
+    check(fields)
+    assert fields["labels"] == {"names": [], "digest": sha256_hex(b"")}
+    assert fields["splits"]["train"]["class_counts"] == {}
+    pixels, sizes = [], {}
+    for shard in fields["splits"]["train"]["shards"]:
+        for record in read_records(str(tmp_path / "o" / shard["file"])):
+            features = parse_example(record)
+            pixels.append(np.asarray(PillowImage.open(io.BytesIO(features["image/encoded"][0]))))
+            with PillowImage.open(photos / features["image/filename"][0].decode()) as source:
+                size = str(1 << math.ceil(math.log2(max(source.size))))
+            sizes[size] = sizes.get(size, 0) + 1
+    every = np.stack(pixels).reshape(-1, 3).astype(np.float64)
+    assert fields["statistics"] == {
+        "pixels": 18 * 40 * 30,
+        "channel_mean": [round(float(value), 6) for value in every.mean(0)],
+        "channel_std": pytest.approx(list(every.std(0)), abs=1e-6),
+        "source_sizes": sizes,
+    }
+
+
+def test_every_field_is_required_and_described(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    fields = convert(beam_tfr, photos, tmp_path / "o")
+    assert sorted(SCHEMA["required"]) == sorted(SCHEMA["properties"]) == sorted(fields)
+    for name in fields:
+        less = {key: value for key, value in fields.items() if key != name}
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(less, SCHEMA)
+        with pytest.raises(DataError, match=f"is not a manifest: '{name}' is missing|manifest_digest does not fit"):
+            manifest.parse(manifest.to_bytes(less), "o")
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**fields, "more": 1}, SCHEMA)
+
+
+@pytest.fixture
+def fields(beam_tfr: Command, photos: Path, tmp_path: Path) -> dict[str, Any]:
+    return convert(beam_tfr, photos, tmp_path / "o", "--num_shards", "2")
+
+
+def signed(fields: dict[str, Any]) -> bytes:
+    """With a digest that fits: somebody who wants to get through can compute it too."""
+    return manifest.to_bytes({**fields, "manifest_digest": manifest.manifest_digest(fields)})
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, one in inner for place in places(one, (*path, key)))]
+
+
+def replaced(fields: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(fields)
+    spot = changed
+    for key in path[:-1]:
+        spot = spot[key]
+    spot[path[-1]] = value
+    return changed
+
+
+def test_an_edit_anywhere_shows(fields: dict[str, Any]) -> None:
+    assert isinstance(manifest.parse(signed(fields), "o"), Manifest)
+    for path in places(fields)[1:]:
+        changed = replaced(fields, path, "edited")
+        with pytest.raises(DataError, match=r"manifest_digest does not fit its content|has format version 'edited'"):
+            manifest.parse(manifest.to_bytes(changed), "o")
+
+
+def test_whatever_stands_in_a_field_it_is_a_manifest_or_a_data_error(fields: dict[str, Any]) -> None:
+    refused = 0
+    for path in places(fields)[1:]:
+        for value in (None, True, -1, 1.5, 10**30, "", "../x", "\ud800", [], [[]], {}, {"": None}, ["a", 1]):
+            try:
+                found = manifest.parse(signed(replaced(fields, path, value)), "o")
+            except DataError:
+                refused += 1
+                continue
+            assert isinstance(found.name, str), path
+            assert isinstance(found.dataset_digest, str), path
+            assert found.compression in ("gzip", "none"), path
+            assert all(isinstance(name, str) for name in found.class_names)
+            for split in found.splits.values():
+                assert all(type(count) is int for count in split.class_counts.values())
+                assert all("/" not in shard.file for shard in split.shards), path
+    assert refused > 500
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"x"',
+        b"\xff",
+        b"[" * 100_000,
+        b'{"format_version": 1e999}',
+        b'{"format_version": 2}',
+    ],
+)
+def test_what_is_no_manifest_is_a_data_error(data: bytes) -> None:
+    with pytest.raises(DataError, match=r"manifest\.json (is not a manifest|has format version)"):
+        manifest.parse(data, "o")
+
+
+def test_canonical_json_is_the_text_of_the_digests(fields: dict[str, Any]) -> None:
+    rest = {name: value for name, value in fields.items() if name != "manifest_digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()
+    assert canonical_json(rest) == text
+    assert fields["manifest_digest"] == manifest.manifest_digest(fields) == sha256_hex(text)
+    assert fields["options_digest"] == sha256_hex(canonical_json(fields["options"]))
+    # The order of the fields in the file means nothing.
+    assert isinstance(manifest.parse(json.dumps(dict(reversed(fields.items()))).encode(), "o"), Manifest)
+
+
+def test_the_file_is_ascii_sorted_and_ends_with_a_line_end(tmp_path: Path) -> None:
+    data = manifest.to_bytes({"b": "ü", "a": [1]})
+    assert data == b'{\n "a": [\n  1\n ],\n "b": "\\u00fc"\n}\n'
+
+
+def test_what_is_there_instead_of_a_manifest_is_said(tmp_path: Path) -> None:
+    for make, message in (
+        (lambda: None, r"there is no manifest\.json, nor any other file"),
+        (lambda: (tmp_path / "a.txt").write_text(""), r"it holds 1 files \(such as a\.txt\), but no manifest\.json"),
+        (lambda: (tmp_path / "d-train-00000-of-00001.tfrecord").write_text(""), "it holds TFRecord files, but"),
+        (
+            lambda: (tmp_path / ".beam_tfr").mkdir() or (tmp_path / ".beam_tfr" / "plan.json").write_text(""),
+            "has not finished",
+        ),
+    ):
+        make()
+        with pytest.raises(DataError, match=message):
+            manifest.read(str(tmp_path))
+    (tmp_path / "manifest.json").mkdir()
+    with pytest.raises(DataError, match="cannot be read"):
+        manifest.read(str(tmp_path))

@@ -1,0 +1,404 @@
+"""Options: what each flag takes, what it refuses and how, and that none of them can be confused with one of Beam's."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr import launch
+from beam_tfr.cli import make_parser
+from beam_tfr.options import ConvertOptions, add_arguments, default_threads, from_arguments
+from beam_tfr.schema import UsageError
+
+FIELDS = {field.name: field for field in dataclasses.fields(ConvertOptions)}
+REQUIRED = ["--input", "/photos/*/*.jpg", "--output", "/data/my-set"]
+
+
+def parse(*flags: str) -> ConvertOptions:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    add_arguments(parser)
+    return from_arguments(parser.parse_args([*REQUIRED, *flags]))
+
+
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    assert dataclasses.asdict(parse()) == {
+        "input": ("/photos/*/*.jpg",),
+        "output": "/data/my-set",
+        "name": "my_set",
+        "layout": "{label}/*",
+        "classes": None,
+        "splits": None,
+        "image_size": (224, 224),
+        "resize": "stretch",
+        "encoding": "jpeg",
+        "quality": 90,
+        "compression": "gzip",
+        "gzip_level": "auto",
+        "num_shards": None,
+        "target_shard_bytes": None,
+        "examples_per_shard": None,
+        "seed": 0,
+        "max_rejects": 0.01,
+        "overwrite": False,
+        "json": False,
+    }
+
+
+VALUES: list[tuple[str, str, Any]] = [
+    ("name", "Set_1", "Set_1"),
+    ("layout", "{split}/{label}/*", "{split}/{label}/*"),
+    ("layout", "/{group}/*/", "{group}/*"),
+    ("classes", "classes.txt", "classes.txt"),
+    (
+        "splits",
+        "train=0.8,validation=0.1,test=0.1",
+        {"train": Fraction(4, 5), "validation": Fraction(1, 10), "test": Fraction(1, 10)},
+    ),
+    ("splits", " a = .5 , b=0.5", {"a": Fraction(1, 2), "b": Fraction(1, 2)}),
+    ("splits", "all=1", {"all": Fraction(1)}),
+    ("splits", "a=0.333333,b=0.333333,c=0.333333", dict.fromkeys("abc", Fraction(333333, 10**6))),
+    ("image_size", "32x48", (32, 48)),
+    ("image_size", "1X8192", (1, 8192)),
+    ("resize", "stretch", "stretch"),
+    ("encoding", "png", "png"),
+    ("quality", "1", 1),
+    ("quality", "+100", 100),
+    ("compression", "none", "none"),
+    ("gzip_level", "auto", "auto"),
+    ("gzip_level", "0", 0),
+    ("num_shards", "99999", 99999),
+    ("num_shards", "train=16,test=2", {"train": 16, "test": 2}),
+    ("target_shard_bytes", "1024", 1024),
+    ("target_shard_bytes", "100MiB", 100 << 20),
+    ("target_shard_bytes", "100mb", 10**8),
+    ("target_shard_bytes", "64 k", 64 << 10),
+    ("target_shard_bytes", "2Gi", 2 << 30),
+    ("examples_per_shard", "1024", 1024),
+    ("seed", "-5", -5),
+    ("max_rejects", "25", 25),
+    ("max_rejects", "0", 0),
+    ("max_rejects", "1.", 1.0),
+    ("max_rejects", ".5", 0.5),
+    ("overwrite", "TRUE", True),
+    ("overwrite", "false", False),
+    ("json", "true", True),
+]
+
+
+@pytest.mark.parametrize(("flag", "text", "value"), VALUES)
+def test_every_flag_takes_its_values(flag: str, text: str, value: Any) -> None:
+    for flags in ([f"--{flag}", text], [f"--{flag}={text}"]):
+        found = getattr(parse(*flags), flag)
+        assert found == value
+        assert type(found) is type(value)
+
+
+def test_every_flag_has_a_value_in_these_tests() -> None:
+    assert FIELDS.keys() - {flag for flag, _, _ in VALUES} == {"input", "output"}
+
+
+def test_a_boolean_alone_means_true_and_does_not_eat_the_next_flag() -> None:
+    options = parse("--overwrite", "--json", "--quality", "5")
+    assert (options.overwrite, options.json, options.quality) == (True, True, 5)
+
+
+@pytest.mark.parametrize("flag", sorted(FIELDS.keys() - {"input", "output"}))
+def test_an_empty_value_means_not_given(flag: str) -> None:
+    assert parse(f"--{flag}=") == parse()
+
+
+@pytest.mark.parametrize("flag", ["input", "output"])
+def test_an_empty_or_missing_required_value_is_named(flag: str) -> None:
+    other = {"input": REQUIRED[2:], "output": REQUIRED[:2]}[flag]
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    for flags in (other, [*other, f"--{flag}="]):
+        with pytest.raises(UsageError, match=f"^--{flag} is required: "):
+            from_arguments(parser.parse_args(flags))
+
+
+def test_inputs_add_up_over_several_flags_and_empty_ones_do_not_count() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    options = from_arguments(parser.parse_args(["--input", "/a/*", "", "/b/*", "--output", "/o", "--input", "/c/*"]))
+    assert options.input == ("/a/*", "/b/*", "/c/*")
+
+
+SIDES = "must be height x width, each from 1 to 8192 pixels, such as 224x224"
+SHARES = "must be NAME=VALUE pairs with commas between, such as train=0.8,validation=0.1,test=0.1"
+WRONG: list[tuple[str, str, str]] = [
+    ("name", "my-set", "may hold letters, digits and _ only, at most 100"),
+    ("name", "a" * 101, "may hold letters, digits and _ only, at most 100"),
+    ("name", "n\n", "may hold letters, digits and _ only, at most 100"),
+    ("layout", "{label}", "the last part is the file and must be *, such as {label}/* or {split}/{label}/*"),
+    ("layout", "{class}/*", "'{class}' is not one of {label}, {split}, {group}, *; write parts with / between"),
+    ("layout", "{label}/{label}/*", "{label} stands in it twice"),
+    ("splits", "train", SHARES),
+    ("splits", "train=", SHARES),
+    ("splits", "train=0.5,", SHARES),
+    ("splits", "a=0.5,a=0.5", "names a twice"),
+    ("splits", "a=half", "the share of a must be a number from 0 to 1, such as train=0.8,validation=0.1,test=0.1"),
+    ("splits", "a=-1,b=2", "the share of a must be a number from 0 to 1"),
+    ("splits", "a=1e-1,b=0.9", "the share of a must be a number from 0 to 1"),
+    ("splits", "a=0." + "1" * 5000, "the share of a must be a number from 0 to 1"),
+    ("splits", "a=1,b=0", "the share of b must be above 0; leave the split out instead"),
+    ("splits", "a=0.5,b=0.6", "the shares must add up to 1, they add up to 1.1"),
+    ("splits", "a=0.5,b=0.499", "the shares must add up to 1, they add up to 0.999"),
+    ("splits", "a b=1", "'a b' is no name of a split; allowed are letters, digits and _, but not none"),
+    ("splits", "none=1", "'none' is no name of a split"),
+    ("image_size", "224", "must be HEIGHTxWIDTH in pixels, such as 224x224"),
+    ("image_size", "-1x5", "must be HEIGHTxWIDTH in pixels, such as 224x224"),
+    ("image_size", "9" * 5000 + "x1", "must be HEIGHTxWIDTH in pixels, such as 224x224"),
+    ("image_size", "0x5", SIDES),
+    ("image_size", "5x8193", SIDES),
+    ("resize", "strech", "must be one of: stretch. Did you mean stretch?"),
+    ("encoding", "pngg", "must be one of: jpeg, png. Did you mean png?"),
+    ("quality", "0", "the value must be a whole number from 1 to 100"),
+    ("quality", "101", "the value must be a whole number from 1 to 100"),
+    ("quality", "9.5", "must be a whole number of at most 20 digits"),
+    ("quality", "9" * 5000, "must be a whole number of at most 20 digits"),
+    ("compression", "zip", "must be one of: gzip, none. Did you mean gzip?"),
+    ("gzip_level", "10", "must be auto or 0 to 9"),
+    ("gzip_level", "-1", "must be auto or 0 to 9"),
+    ("gzip_level", "fast", "must be a whole number of at most 20 digits"),
+    ("num_shards", "0", "the value must be a whole number from 1 to 99999"),
+    ("num_shards", "train=0", "the value of train must be a whole number from 1 to 99999"),
+    ("num_shards", "train=x", "the number of train must be a whole number"),
+    ("num_shards", "x", "must be a whole number of at most 20 digits"),
+    ("num_shards", "train=1,train=2", "names train twice"),
+    ("target_shard_bytes", "1023", "the value must be a whole number from 1024 to 1099511627776"),
+    ("target_shard_bytes", "1.5GiB", "must be a number of bytes, such as 104857600 or 100MiB"),
+    ("target_shard_bytes", "5TB", "must be a number of bytes, such as 104857600 or 100MiB"),
+    ("examples_per_shard", "0", "the value must be a whole number from 1 to 1099511627776"),
+    ("seed", "x", "must be a whole number of at most 20 digits"),
+    ("seed", "99999999999999999999", "the value must be a whole number from -9223372036854775808 to 922"),
+    ("max_rejects", "1.01", "a share must be from 0.0 to 1.0; without a decimal point it is a number"),
+    ("max_rejects", "-1", "must be a share with a decimal point, 0.0 to 1.0, or a whole number of images"),
+    ("max_rejects", "1%", "must be a share with a decimal point, 0.0 to 1.0, or a whole number of images"),
+    ("max_rejects", "1e-3", "must be a share with a decimal point, 0.0 to 1.0, or a whole number of images"),
+    ("overwrite", "yes", "must be true or false; --overwrite alone means true"),
+    ("json", "1", "must be true or false; --json alone means true"),
+]
+
+
+@pytest.mark.parametrize(("flag", "text", "allowed"), WRONG, ids=lambda value: value[:20])
+def test_a_wrong_value_is_told_with_flag_value_and_what_is_allowed(flag: str, text: str, allowed: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(f"--{flag}={text}")
+    message = str(caught.value)
+    assert message.startswith(f"--{flag} ")
+    assert allowed in message
+    assert text in message or flag in ("splits", "num_shards")  # once parsed they are shown in parts
+
+
+def test_every_flag_with_a_closed_set_of_values_has_a_wrong_one_in_these_tests() -> None:
+    free = {"input", "output", "classes"}
+    assert FIELDS.keys() - {flag for flag, _, _ in WRONG} == free
+
+
+EXCLUSIVE = [
+    (["--num_shards=2", "--target_shard_bytes=1MiB"], "--num_shards and --target_shard_bytes exclude each other"),
+    (["--num_shards=2", "--examples_per_shard=5"], "--num_shards and --examples_per_shard exclude each other"),
+    (["--target_shard_bytes=1MiB", "--examples_per_shard=5"], "--target_shard_bytes and --examples_per_shard exclude"),
+    (["--splits=a=1", "--layout={split}/*"], "--splits a=1: not together with {split} in --layout {split}/*; use one"),
+    (["--compression=none", "--gzip_level=5"], "--gzip_level 5: has no effect with --compression none; use one"),
+    (["--classes=c.txt", "--layout=*"], "--classes c.txt: has no effect with --layout *, which names no {label}"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), EXCLUSIVE)
+def test_options_that_exclude_each_other(flags: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match="^" + re.escape(message)):
+        parse(*flags)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("s3://bucket/*.jpg", "s3://bucket/*.jpg: only local paths and gs:// are supported"),
+        ("http://host/a.jpg", "http://host/a.jpg: only local paths and gs:// are supported"),
+        ("gs://", "gs://: names no bucket; write gs://BUCKET/FOLDER"),
+        ("gs:///x", "gs:///x: names no bucket; write gs://BUCKET/FOLDER"),
+    ],
+)
+def test_a_path_of_another_kind_is_told(path: str, message: str) -> None:
+    for flag, change in (("--input", {"input": ("/a/*", path)}), ("--output", {"output": path})):
+        with pytest.raises(UsageError, match="^" + re.escape(f"{flag} {message}")):
+            ConvertOptions(**{"input": ("/a/*",), "output": "/o", **change})  # type: ignore[arg-type]
+
+
+# Types that a flag cannot have, but a call in Python can.
+IN_PYTHON: list[tuple[dict[str, Any], str]] = [
+    ({"input": ()}, "--input: give at least one pattern"),
+    ({"input": ("",)}, "--input: give at least one pattern"),
+    ({"input": "/photos/*.jpg"}, "--input /photos/*.jpg: must be a tuple of patterns"),
+    ({"output": ""}, "--output: give the folder of the dataset"),
+    ({"quality": "90"}, "--quality 90: the value must be a whole number from 1 to 100"),
+    ({"quality": 90.0}, "--quality 90.0: the value must be a whole number from 1 to 100"),
+    ({"quality": True}, "--quality True: the value must be a whole number from 1 to 100"),
+    ({"image_size": (224,)}, "--image_size 224: must be height x width"),
+    ({"image_size": (224, 224, 3)}, "--image_size 224x224x3: must be height x width"),
+    ({"image_size": (224, 22.4)}, "--image_size 224x22.4: must be height x width"),
+    ({"gzip_level": "9"}, "--gzip_level 9: must be auto or 0 to 9"),
+    ({"seed": None}, "--seed None: the value must be a whole number"),
+    ({"max_rejects": float("nan")}, "--max_rejects nan: a share must be from 0.0 to 1.0"),
+    ({"max_rejects": "5"}, "--max_rejects 5: must be a share"),
+    ({"max_rejects": -1}, "--max_rejects -1: must not be negative"),
+    ({"overwrite": "false"}, "--overwrite false: must be true or false"),
+    ({"splits": {"a": "x"}}, "--splits a=x: must be a number from 0 to 1"),
+    ({"splits": {"a": float("nan")}}, "--splits a=nan: must be a number from 0 to 1"),
+    ({"splits": {}}, "--splits : the shares must add up to 1"),
+    ({"num_shards": {"train": 0}}, "--num_shards 0: the value of train must be a whole number from 1"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), IN_PYTHON)
+def test_an_options_object_that_exists_is_valid(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match="^" + re.escape(message)):
+        ConvertOptions(**{"input": ("/a/*",), "output": "/o", **change})
+
+
+@pytest.mark.parametrize(
+    ("output", "name"),
+    [
+        ("/data/flowers", "flowers"),
+        ("/data/flowers/", "flowers"),
+        ("/data/my set-2.0", "my_set_2_0"),
+        ("/data/花", "_"),
+        ("/", "dataset"),
+        ("gs://bucket-1", "bucket_1"),
+        ("gs://bucket/a/b/", "b"),
+        ("/data/" + "x" * 200, "x" * 100),
+    ],
+)
+def test_the_name_comes_from_the_output(output: str, name: str) -> None:
+    assert ConvertOptions(input=("/a/*",), output=output).name == name
+
+
+def test_local_paths_become_absolute(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ConvertOptions(input=("a/**/*.jpg", "gs://b/*.jpg"), output="out")
+    assert options.input == (f"{tmp_path}/a/**/*.jpg", "gs://b/*.jpg")
+    assert options.output == f"{tmp_path}/out"
+
+
+def test_only_what_can_change_data_is_in_the_data_options() -> None:
+    data = parse("--splits=a=0.25,b=0.75", "--image_size=8x9").data_options(["x", "y"])
+    assert data == {
+        "classes": ["x", "y"],
+        "layout": "{label}/*",
+        "splits": {"a": "1/4", "b": "3/4"},
+        "image_size": [8, 9],
+        "resize": "stretch",
+        "encoding": "jpeg",
+        "quality": 90,
+        "compression": "gzip",
+        "gzip_level": "auto",
+        "num_shards": None,
+        "target_shard_bytes": None,
+        "examples_per_shard": None,
+        "seed": 0,
+    }
+    assert FIELDS.keys() - data.keys() == {"input", "output", "name", "max_rejects", "overwrite", "json"}
+
+
+def test_place_and_run_do_not_change_the_data_options() -> None:
+    flags = ["--name=other", "--max_rejects=0.5", "--overwrite", "--json", "--layout=/{label}/*"]
+    assert parse(*flags).data_options(None) == parse().data_options(None)
+
+
+def test_every_flag_stands_in_the_help_with_its_default() -> None:
+    subparsers = next(a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    text = " ".join(subparsers.choices["convert"].format_help().split())
+    for name, field in FIELDS.items():
+        option = field.metadata["option"]
+        assert f"--{name} " in text
+        assert " ".join(option.help.split()) in text
+        if field.default is dataclasses.MISSING:
+            assert f"{option.help} (required)" in text
+    for shown in ("(default: 224x224)", "(default: {label}/*)", "(default: 0.01)", "{jpeg,png}", "(default: auto)"):
+        assert shown in text
+
+
+def _all_subclasses(kind: type) -> Iterator[type]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _all_subclasses(subclass)
+
+
+def beams_flags() -> set[str]:
+    flags = {flag for action in launch.beam_parser()._actions for flag in action.option_strings}
+    for kind in _all_subclasses(PipelineOptions):
+        if "_add_argparse_args" in vars(kind):
+            parser = launch._BeamParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+            kind._add_argparse_args(parser)  # type: ignore[attr-defined]
+            flags |= {flag for action in parser._actions for flag in action.option_strings}
+    return flags
+
+
+def test_no_option_equals_or_abbreviates_one_of_beams() -> None:
+    beams = beams_flags()
+    assert len(beams) > 150
+    ours = {f"--{name}" for name in FIELDS}
+    assert not ours & beams
+    assert not {flag.replace("_", "-") for flag in ours} & {flag.replace("_", "-") for flag in beams}
+    near = {(our, its) for our in ours for its in beams if its.startswith(our) or our.startswith(its)}
+    # This one name the users' documentation fixes; the next test sees to it that nobody confuses the two.
+    assert near == {("--output", "--output_executable_path")}
+
+
+def test_the_one_option_that_begins_like_one_of_beams_is_not_confused_with_it() -> None:
+    flags = ["convert", "--input", "/a/*", "--output_executable_path=/x", "--output", "/o", "--outpu=/y"]
+    parsed, others = make_parser().parse_known_args(flags)
+    assert from_arguments(parsed).output == "/o"
+    assert others == ["--output_executable_path=/x", "--outpu=/y"]
+    with pytest.raises(UsageError, match=r"^--outpu: unknown flag; did you mean --output"):
+        launch.parse_beam_flags(others)
+    assert launch.parse_beam_flags(others[:1]).get_all_options()["output_executable_path"] == "/x"
+
+
+@given(st.integers(1, 8192), st.integers(1, 8192), st.sampled_from("xX"))
+def test_sizes_come_back_as_they_were_written(height: int, width: int, cross: str) -> None:
+    assert parse(f"--image_size={height}{cross}{width}").image_size == (height, width)
+
+
+UNITS = {"": 1, "K": 1 << 10, "KiB": 1 << 10, "kB": 10**3, "MiB": 1 << 20, "mb": 10**6, "G": 1 << 30, "GB": 10**9}
+
+
+@given(st.integers(0, 10**6), st.sampled_from(sorted(UNITS)))
+def test_bytes_are_number_times_unit(number: int, unit: str) -> None:
+    size = number * UNITS[unit]
+    if 1 << 10 <= size <= 1 << 40:
+        assert parse(f"--target_shard_bytes={number}{unit}").target_shard_bytes == size
+    else:
+        with pytest.raises(UsageError, match=f"^--target_shard_bytes {size}: "):
+            parse(f"--target_shard_bytes={number}{unit}")
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=8))
+def test_decimal_shares_are_exact(parts: list[int]) -> None:
+    rest = 10_000 - sum(parts)
+    shares = {f"s{i}": part for i, part in enumerate([*parts, rest])}
+    splits = parse("--splits=" + ",".join(f"{name}={part / 10_000:.4f}" for name, part in shares.items())).splits
+    assert splits == {name: Fraction(part, 10_000) for name, part in shares.items()}
+    assert list(splits) == list(shares)
+
+
+@given(st.sampled_from(sorted(FIELDS.keys() - {"input", "output"})), st.text(max_size=12))
+def test_any_text_is_a_value_or_a_usage_error(flag: str, text: str) -> None:
+    with contextlib.suppress(UsageError):
+        parse(f"--{flag}={text}")
+
+
+def test_threads_are_the_cores_that_this_process_may_use() -> None:
+    assert default_threads() >= 1

@@ -1,0 +1,192 @@
+"""What travels between the steps comes back as it was, and the list of reject reasons is closed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr.schema import (
+    NO_SPLIT,
+    REJECT_REASONS,
+    BeamTfrError,
+    DataError,
+    ImageRef,
+    InterruptedRunError,
+    Plan,
+    Reject,
+    RejectError,
+    RunError,
+    Shard,
+    ShardInfo,
+    SplitPlan,
+    UsageError,
+    canonical_json,
+    shard_name,
+)
+
+COUNTS = st.integers(0, 1 << 62)
+NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+# Every name that a disk can hold: any bytes, those that are no UTF-8 become surrogates.
+KEYS = st.binary(min_size=1, max_size=40).filter(lambda raw: b"\0" not in raw).map(os.fsdecode) | NAMES.filter(bool)
+REFS = st.builds(
+    ImageRef,
+    key=KEYS,
+    size_bytes=COUNTS,
+    generation=st.integers(-(1 << 63), (1 << 63) - 1),
+    split=st.sampled_from(["train", "test", NO_SPLIT]),
+    label=NAMES,
+    label_id=st.integers(-1, 1 << 31),
+    reason=st.sampled_from(["", *REJECT_REASONS]),
+    detail=NAMES,
+)
+INFOS = st.builds(
+    ShardInfo,
+    shard=st.builds(Shard, NAMES, COUNTS, COUNTS, COUNTS, NAMES),
+    file=NAMES,
+    num_examples=COUNTS,
+    num_bytes=COUNTS,
+    sha256=NAMES,
+    records_sha256=NAMES,
+    rejected=st.dictionaries(st.sampled_from(sorted(REJECT_REASONS)), COUNTS),
+    class_counts=st.dictionaries(COUNTS, COUNTS),
+    pixels=COUNTS,
+    channel_sums=st.lists(st.integers(0, 1 << 80), max_size=3),
+    channel_squares=st.lists(st.integers(0, 1 << 90), max_size=3),
+    source_sizes=st.dictionaries(COUNTS, COUNTS),
+)
+
+
+@given(REFS)
+def test_a_reference_comes_back_from_its_bytes(ref: ImageRef) -> None:
+    encoded = ref.encode()
+    assert ImageRef.decode(encoded) == ref
+    assert encoded.count(b"\0") == len(ref) - 1
+
+
+@given(REFS, REFS)
+def test_different_references_have_different_bytes(one: ImageRef, other: ImageRef) -> None:
+    assert (one.encode() == other.encode()) == (one == other)
+
+
+def test_a_name_that_is_no_utf8_keeps_its_bytes() -> None:
+    raw = b"caf\xe9/\xff\n.jpg"
+    ref = ImageRef(os.fsdecode(raw), 1, 2, "train")
+    assert ref.encode().startswith(raw + b"\0")
+    assert os.fsencode(ImageRef.decode(ref.encode()).key) == raw
+
+
+def test_a_reference_is_small() -> None:
+    ref = ImageRef("train/t-shirt/06a00c0f-5f9a-410d-a7da-3881a9df3a71.jpg", 28_000, 1 << 60, "train", "t-shirt", 9)
+    assert len(ref.encode()) <= len(ref.key) + 60
+
+
+@given(INFOS)
+def test_the_books_of_a_shard_come_back_from_json(info: ShardInfo) -> None:
+    text = info.to_json()
+    back = ShardInfo.from_json(text)
+    assert back == info
+    assert isinstance(back.shard, Shard)
+    assert ShardInfo.from_json(text.encode()) == info
+    assert "\n" not in text
+    assert back.to_json() == text
+
+
+@given(st.builds(Reject, KEYS, KEYS, NAMES, NAMES, KEYS))
+def test_a_reject_is_one_ascii_line_whatever_its_name_is(reject: Reject) -> None:
+    line = reject.to_json()
+    assert line.isascii()
+    assert len(line.splitlines()) == 1
+    assert Reject(**json.loads(line)) == reject
+
+
+def test_reasons_are_a_closed_list_in_kebab_case() -> None:
+    assert sorted(REJECT_REASONS) == [
+        "damaged-image",
+        "empty-file",
+        "file-too-large",
+        "layout-mismatch",
+        "not-an-image",
+        "not-found",
+        "too-many-pixels",
+        "unknown-class",
+        "unreadable",
+    ]
+    assert all(REJECT_REASONS.values())
+    with pytest.raises(ValueError, match="unknown reject reason 'broken', known: layout-mismatch, "):
+        RejectError("broken", "no such reason")
+    error = RejectError("unreadable", "EIO", may_pass=True)
+    assert (error.reason, error.detail, error.may_pass, str(error)) == ("unreadable", "EIO", True, "unreadable: EIO")
+
+
+def test_every_error_for_a_person_has_its_exit_code() -> None:
+    codes = {kind: kind("x").exit_code for kind in (UsageError, DataError, RunError, InterruptedRunError)}
+    assert codes == {UsageError: 2, DataError: 1, RunError: 1, InterruptedRunError: 130}
+    assert all(issubclass(kind, BeamTfrError) for kind in codes)
+
+
+def test_canonical_json_is_one_text_for_one_value() -> None:
+    assert canonical_json({"b": [1, 2.5, None, True], "a": "ü\n"}) == b'{"a":"\\u00fc\\n","b":[1,2.5,null,true]}'
+    assert canonical_json(dict(reversed([("x", 1), ("y", {"q": 2, "p": 1})]))) == b'{"x":1,"y":{"p":1,"q":2}}'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json({"a": float("nan")})
+
+
+def test_shards_are_named_as_beam_names_them() -> None:
+    assert shard_name("train", 3, 16) == "train-00003-of-00016"
+    assert shard_name("train", 123_456, 234_567) == "train-123456-of-234567"
+
+
+def plan() -> Plan:
+    return Plan(
+        name="d",
+        suffix=".tfrecord.gz",
+        options={"seed": 0},
+        input_digest="0" * 64,
+        labels=["a", "b"],
+        splits={
+            "train": SplitPlan(matched=5, num_shards=2, cuts=["80"], class_counts={"a": 5}),
+            NO_SPLIT: SplitPlan(matched=1, num_shards=1, cuts=[], class_counts={}),
+        },
+        codecs={"pillow": "12"},
+    )
+
+
+def test_the_digest_of_a_plan_covers_every_field_but_whether_it_is_done() -> None:
+    original = plan().digest
+    changes = {
+        "name": "e",
+        "suffix": ".tfrecord",
+        "options": {"seed": 1},
+        "input_digest": "1" * 64,
+        "labels": ["b", "a"],
+        "splits": {"train": plan().splits["train"]},
+        "codecs": {"pillow": "13"},
+    }
+    for name, value in changes.items():
+        changed = plan()
+        setattr(changed, name, value)
+        assert changed.digest != original, name
+    for name, value in {"matched": 6, "num_shards": 3, "cuts": ["81"], "class_counts": {"a": 4}}.items():
+        changed = plan()
+        setattr(changed.splits["train"], name, value)
+        assert changed.digest != original, name
+    changed = plan()
+    changed.complete = True
+    assert changed.digest == original
+
+
+def test_a_plan_survives_the_way_to_a_worker() -> None:
+    original = plan()
+    assert original.label_ids == {"a": 0, "b": 1}
+    copy = pickle.loads(pickle.dumps(original))
+    assert copy == original
+    assert (copy.digest, copy.matched, copy.shards()) == (
+        original.digest,
+        6,
+        ["none-00000-of-00001", "train-00000-of-00002", "train-00001-of-00002"],
+    )

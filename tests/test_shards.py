@@ -1,0 +1,303 @@
+"""WriteShards' parts: the gzip container, the books and the order of one shard."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import itertools
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_tfr import shards
+from beam_tfr.schema import NO_SPLIT, Image, ImageRef, Item, Record, Reject, RunError, Shard
+from beam_tfr.shards import Books, Sequencer, ShardFile, gzip_level
+
+LEVELS = [None, *range(10)]
+BLOCK = 0xFFFF
+
+
+def written(pieces: Sequence[bytes], level: int | None) -> tuple[bytes, ShardFile]:
+    sink = io.BytesIO()
+    file = ShardFile(sink, level)
+    for piece in pieces:
+        file.write(piece)
+    file.close()
+    return sink.getvalue(), file
+
+
+def chunks(data: bytes, borders: Sequence[int]) -> list[bytes]:
+    places = [0, *sorted(border % (len(data) + 1) for border in borders), len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(places)]
+
+
+def some_bytes(size: int, seed: int = 0) -> bytes:
+    """Bytes that compress by about half."""
+    stream = hashlib.shake_128(b"%d" % seed).digest(size // 2 + 1)
+    return bytes(byte & 0x0F for pair in zip(stream, stream, strict=True) for byte in pair)[:size]
+
+
+# Golden bytes of stored gzip, put together by hand from RFC 1952 and RFC 1951:
+#   header 1f8b 08 (deflate) 00 (no flags) 00000000 (no time) 00 (no extra flags) ff (unknown system)
+#   block 01 (final, stored) LEN NLEN data; trailer CRC-32 and length, little-endian
+GOLDEN = {
+    b"": "1f8b08000000000000ff" + "010000ffff" + "0000000000000000",
+    b"hello": "1f8b08000000000000ff" + "010500faff" + "68656c6c6f" + "86a61036" + "05000000",
+}
+
+
+@pytest.mark.parametrize("data", GOLDEN)
+def test_golden_bytes_of_stored_gzip(data: bytes) -> None:
+    assert written([data], 0)[0].hex() == GOLDEN[data]
+
+
+@pytest.mark.parametrize(
+    ("size", "blocks"),
+    [
+        (0, [(1, 0)]),
+        (1, [(1, 1)]),
+        (BLOCK - 1, [(1, BLOCK - 1)]),
+        (BLOCK, [(1, BLOCK)]),
+        (BLOCK + 1, [(0, BLOCK), (1, 1)]),
+        (2 * BLOCK, [(0, BLOCK), (1, BLOCK)]),
+        (2 * BLOCK + 1, [(0, BLOCK), (0, BLOCK), (1, 1)]),
+    ],
+)
+def test_stored_blocks_are_full_and_only_the_last_is_final(size: int, blocks: list[tuple[int, int]]) -> None:
+    data = some_bytes(size)
+    stored, file = written([data], 0)
+    expected = bytes.fromhex("1f8b08000000000000ff")
+    rest = data
+    for final, length in blocks:
+        expected += bytes([final]) + length.to_bytes(2, "little") + (length ^ BLOCK).to_bytes(2, "little")
+        expected, rest = expected + rest[:length], rest[length:]
+    expected += zlib.crc32(data).to_bytes(4, "little") + size.to_bytes(4, "little")
+    assert stored == expected
+    assert gzip.decompress(stored) == data
+    assert file.num_bytes == len(stored) == size + 18 + 5 * len(blocks)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    size=st.sampled_from([0, 1, 100, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 200_000]) | st.integers(0, 300_000),
+    level=st.sampled_from(LEVELS),
+    borders=st.lists(st.integers(0, 400_000) | st.sampled_from([BLOCK, BLOCK + 1, 2 * BLOCK]), max_size=30),
+)
+def test_a_file_is_the_same_however_its_bytes_arrive(size: int, level: int | None, borders: list[int]) -> None:
+    data = some_bytes(size)
+    whole, file = written([data], level)
+    pieces, again = written(chunks(data, borders), level)
+    assert pieces == whole
+    assert (again.sha256, again.num_bytes) == (file.sha256, file.num_bytes)
+    assert (file.sha256, file.num_bytes) == (hashlib.sha256(whole).hexdigest(), len(whole))
+    assert (whole if level is None else gzip.decompress(whole)) == data
+    if level is not None:
+        inflate = zlib.decompressobj(31)
+        assert inflate.decompress(whole) + inflate.flush() == data
+        assert inflate.eof
+        assert inflate.unused_data == b""
+
+
+def test_byte_by_byte_is_the_same_too() -> None:
+    data = some_bytes(BLOCK + 10)
+    for level in (0, 1, 6):
+        assert written([data[i : i + 1] for i in range(len(data))], level)[0] == written([data], level)[0]
+
+
+def test_each_level_has_an_effect() -> None:
+    data = Path(shards.__file__).read_bytes() * 3
+    sizes = [len(written([data], level)[0]) for level in (None, 0, 1, 6, 9)]
+    assert sizes[0] == len(data)
+    assert sizes[0] < sizes[1] < sizes[0] + 100
+    assert sizes[1] > sizes[2] > sizes[3] >= sizes[4]
+
+
+def test_a_file_without_gzip_is_its_bytes() -> None:
+    assert written([], None)[0] == b""
+    assert written([b"a", b"", b"b"], None)[0] == b"ab"
+
+
+@pytest.mark.parametrize("before", [0xFFFFFFFF, 1 << 32, (5 << 32) - 3])
+def test_beyond_4_gib_the_length_field_wraps(before: int) -> None:
+    sink = io.BytesIO()
+    file = ShardFile(sink, 0)
+    file._length = before  # as if so many bytes had been written
+    file.write(b"hello")
+    file.close()
+    assert sink.getvalue()[-4:] == ((before + 5) % (1 << 32)).to_bytes(4, "little")
+
+
+def test_a_sink_that_fails_is_not_hidden() -> None:
+    class Full:
+        left = 70_000
+
+        def write(self, data: bytes | memoryview) -> None:
+            self.left -= len(data)
+            if self.left < 0:
+                raise OSError(28, "No space left on device")
+
+    file = ShardFile(Full(), 0)
+    with pytest.raises(OSError, match="No space left"):
+        file.write(bytes(200_000))
+
+
+def test_the_level_follows_the_payload() -> None:
+    assert gzip_level("none", "auto", "jpeg") is None
+    assert gzip_level("none", 9, "jpeg") is None
+    assert [gzip_level("gzip", "auto", encoding) for encoding in ("jpeg", "png", "raw")] == [0, 0, 6]
+    assert [gzip_level("gzip", level, "jpeg") for level in (0, 1, "9")] == [0, 1, 9]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_tensorflow_reads_every_level(tmp_path: Path, level: int | None) -> None:
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+    from apache_beam.io.tfrecordio import _TFRecordUtil
+
+    records = [b"", b"a", some_bytes(BLOCK), some_bytes(200_000)]
+    path = tmp_path / "shard"
+    with path.open("wb") as sink:
+        file = ShardFile(sink, level)
+        for record in records:
+            _TFRecordUtil.write_record(file, record)
+        file.close()
+    dataset = tf.data.TFRecordDataset(str(path), compression_type="" if level is None else "GZIP")
+    assert list(dataset.as_numpy_iterator()) == records
+    with path.open("wb") as sink:
+        ShardFile(sink, level).close()
+    assert list(tf.data.TFRecordDataset(str(path), compression_type="" if level is None else "GZIP")) == []
+
+
+# Books
+
+SHARD = Shard("train", 1, 3, 2, "plan")
+REF = ImageRef("a.jpg", 1, 1, "train", "hat", 0)
+
+
+def record(serialized: bytes = b"abc", height: int = 3, width: int = 5, source: tuple[int, int] = (7, 9)) -> Record:
+    pixels = height * width
+    image = Image(b"", "png", height, width, 3, "RGB", *source, "", (pixels, 2, 3), (4, 5, 1 << 70))
+    return Record(serialized, image)
+
+
+def test_books_count_what_was_written() -> None:
+    books = Books(SHARD)
+    books.count_record(record(b"abc"), 4)
+    books.count_record(record(b"", source=(1, 1)), 4)
+    books.count_record(record(b"d", height=10, source=(256, 300)), -1)
+    rejects = [Reject("b.jpg", "/b.jpg", "ReadImages", "not-found", "gone"), Reject("c", "/c", "x", "not-found", "ü")]
+    for reject in rejects:
+        books.count_reject(reject)
+    data, file = written([b"xyz"], 0)
+    info = books.close("d-train-00001-of-00003.tfrecord.gz", file)
+    assert info.shard == SHARD
+    assert (info.num_examples, info.class_counts, info.rejected) == (3, {4: 2}, {"not-found": 2})
+    assert (info.num_bytes, info.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert (info.pixels, info.channel_sums, info.channel_squares) == (80, [80, 6, 9], [12, 15, 3 << 70])
+    assert info.source_sizes == {1: 1, 16: 1, 512: 1}
+    framed = b"\x03" + bytes(7) + b"abc" + bytes(8) + b"\x01" + bytes(7) + b"d"
+    assert info.records_sha256 == hashlib.sha256(framed).hexdigest()
+    assert books.reject_lines == [reject.to_json() for reject in rejects]
+
+
+def test_books_of_records_that_are_cut_otherwise_differ() -> None:
+    digests = set()
+    for pieces in ([b"ab", b"c"], [b"a", b"bc"], [b"abc"], [b"abc", b""]):
+        books = Books(SHARD)
+        for piece in pieces:
+            books.count_record(record(piece), 0)
+        digests.add(books.close("f", written([], 0)[1]).records_sha256)
+    assert len(digests) == 4
+
+
+@pytest.mark.parametrize(("longest", "size"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (512, 512), (513, 1024)])
+def test_source_sizes_are_rounded_up_to_a_power_of_two(longest: int, size: int) -> None:
+    for source in ((longest, 1), (1, longest)):
+        books = Books(SHARD)
+        books.count_record(record(source=source), 0)
+        assert books.close("f", written([], 0)[1]).source_sizes == {size: 1}
+
+
+def test_books_without_a_file_name_none() -> None:
+    info = Books(Shard(NO_SPLIT, 0, 1, 5, "plan")).close("", None)
+    assert (info.file, info.sha256, info.records_sha256, info.num_bytes) == ("", "", "", 0)
+
+
+# Order
+
+A, B, EMPTY = Shard("train", 0, 3, 3, "p"), Shard("train", 1, 3, 1, "p"), Shard("train", 2, 3, 0, "p")
+
+
+def feed(*places: tuple[Shard, int]) -> tuple[list[Shard], list[bool], Sequencer]:
+    begun: list[Shard] = []
+    sequencer = Sequencer()
+    lasts = [sequencer.take(Item(shard, position, "", REF, None), begun.append) for shard, position in places]
+    return begun, lasts, sequencer
+
+
+def test_shards_that_come_whole_one_after_the_other_are_taken() -> None:
+    begun, lasts, sequencer = feed((A, 0), (A, 1), (A, 2), (EMPTY, 0), (B, 0), (A, 0), (A, 1), (A, 2))
+    assert begun == [A, EMPTY, B, A]
+    assert lasts == [False, False, True, True, True, False, False, True]
+    sequencer.check_closed()
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [(A, 1)],
+        [(A, 2)],
+        [(A, 0), (A, 0)],
+        [(A, 0), (A, 2)],
+        [(A, 0), (A, 1), (A, 1)],
+        [(A, 0), (B, 0)],
+        [(A, 0), (EMPTY, 0)],
+        [(A, 0), (B, 1)],
+        [(A, 0), (A._replace(plan_digest="other"), 1)],
+        [(A, 0), (A._replace(total=4), 1)],
+        [(B, 0), (B, 1)],
+        [(EMPTY, 1)],
+        [(A, 0), (A, 1), (A, 2), (A, 3)],
+        [(A, -1)],
+    ],
+)
+def test_any_other_order_raises(places: list[tuple[Shard, int]]) -> None:
+    with pytest.raises(RunError, match="did not keep the images of a shard together"):
+        feed(*places)
+
+
+@settings(max_examples=200)
+@given(st.permutations([(A, 0), (A, 1), (A, 2), (B, 0), (EMPTY, 0)]))
+def test_only_orders_that_keep_shards_whole_are_taken(places: list[tuple[Shard, int]]) -> None:
+    names = [shard for shard, _ in places]
+    start = names.index(A)
+    whole = names[start : start + 3] == [A] * 3 and [p for s, p in places if s == A] == [0, 1, 2]
+    try:
+        feed(*places)[2].check_closed()
+        taken = True
+    except RunError:
+        taken = False
+    assert taken == whole
+
+
+def test_an_end_within_a_shard_raises() -> None:
+    for places in ([(A, 0)], [(A, 0), (A, 1)]):
+        _, _, sequencer = feed(*places)
+        with pytest.raises(RunError, match=f"shard train-00000-of-00003 ended at {len(places)} of 3 images"):
+            sequencer.check_closed()
+    Sequencer().check_closed()
+
+
+def test_a_shard_that_could_not_begin_may_begin_again() -> None:
+    def fail(shard: Shard) -> None:
+        raise OSError(28, "No space left on device")
+
+    sequencer = Sequencer()
+    with pytest.raises(OSError, match="No space"):
+        sequencer.take(Item(A, 0, "", REF, None), fail)
+    sequencer.check_closed()
+    assert sequencer.take(Item(B, 0, "", REF, None), lambda _: None)

@@ -1,0 +1,626 @@
+"""Storage: files that appear whole or not at all, on disk and on gs://, and what is said when they cannot."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import gc
+import hashlib
+import http.server
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pytest
+
+from beam_tfr import inputs, manifest, storage
+from beam_tfr.schema import RejectError, UsageError
+from beam_tfr.storage import AlreadyExistsError, Entry, ListError
+from beam_tfr.verify import verify
+from tests.conftest import SAMPLE, Run, as_nobody, files_of, wait_for
+
+Command = Callable[..., Run]
+
+
+# On a disk
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+def test_a_file_appears_on_commit_and_leaves_nothing_else(tmp_path: Path, scratch: Path) -> None:
+    path = tmp_path / "file"
+    with storage.create(str(path), scratch=str(scratch)) as file:
+        file.write(b"one, ")
+        file.write(memoryview(b"two"))
+        assert not path.exists()
+        assert len(list(scratch.iterdir())) == 1
+        file.commit()
+        assert path.read_bytes() == b"one, two"
+    assert path.read_bytes() == b"one, two"
+    assert list(scratch.iterdir()) == []
+
+
+def test_without_commit_nothing_is_left(tmp_path: Path, scratch: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    with storage.create(str(path), scratch=str(scratch)) as file:
+        file.write(b"x" * (1 << 20))
+    with contextlib.suppress(RuntimeError), storage.create(str(path), scratch=str(scratch)) as file:
+        file.write(b"x")
+        raise RuntimeError
+    pending = storage.create(str(path), scratch=str(scratch))
+    pending.write(b"x")
+    pending.abort()
+    pending.abort()
+    assert path.read_bytes() == b"before"
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_file_that_the_garbage_collector_closes_does_not_appear(tmp_path: Path, scratch: Path) -> None:
+    pending = storage.create(str(tmp_path / "file"), scratch=str(scratch))
+    pending.write(b"x" * (1 << 20))
+    del pending
+    gc.collect()
+    assert not (tmp_path / "file").exists()
+
+
+def test_commit_replaces_only_when_it_may(tmp_path: Path, scratch: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    storage.write_bytes(str(path), b"after", scratch=str(scratch))
+    assert path.read_bytes() == b"after"
+    storage.write_bytes(str(path), b"after", scratch=str(scratch), replace=False)
+    for other in (b"", b"After", b"after all"):
+        with pytest.raises(AlreadyExistsError, match=str(path)):
+            storage.write_bytes(str(path), other, scratch=str(scratch), replace=False)
+    assert path.read_bytes() == b"after"
+    storage.write_bytes(str(tmp_path / "new"), b"new", scratch=str(scratch), replace=False)
+    assert (tmp_path / "new").read_bytes() == b"new"
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_commit_that_fails_leaves_nothing(tmp_path: Path, scratch: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "folder", tmp_path / "nowhere" / "file"):
+        for replace in (True, False):
+            with pytest.raises((OSError, AlreadyExistsError)):
+                storage.write_bytes(str(path), b"x", scratch=str(scratch), replace=replace)
+    assert list(scratch.iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "scratch"]
+
+
+def test_a_file_is_committed_once(tmp_path: Path, scratch: Path) -> None:
+    with storage.create(str(tmp_path / "file"), scratch=str(scratch)) as file:
+        file.commit()
+        with pytest.raises(ValueError, match="is closed already"):
+            file.commit()
+
+
+def test_of_many_that_want_to_be_first_one_is(tmp_path: Path, scratch: Path) -> None:
+    path, barrier, won = tmp_path / "file", threading.Barrier(8), []
+
+    def write(number: int) -> None:
+        barrier.wait()
+        try:
+            storage.write_bytes(str(path), b"%d" % number, scratch=str(scratch), replace=False)
+            won.append(number)
+        except AlreadyExistsError:
+            pass
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [b"%d" % number for number in won] == [path.read_bytes()]
+    assert list(scratch.iterdir()) == []
+
+
+KILLED = """
+import sys, time
+from beam_tfr import storage
+with storage.create(sys.argv[1], scratch=sys.argv[2]) as file:
+    file.write(b"x" * (4 << 20))
+    print("written", flush=True)
+    time.sleep(60)
+    file.commit()
+"""
+
+
+def test_kill_in_the_middle_leaves_no_file(tmp_path: Path, scratch: Path) -> None:
+    path = tmp_path / "file"
+    command = [sys.executable, "-c", KILLED, str(path), str(scratch)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"written\n"
+        process.send_signal(signal.SIGKILL)
+    assert not path.exists()
+    assert [file.name.startswith(".tmp-") for file in scratch.iterdir()] == [True]
+
+
+def test_reading_and_finding(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    assert storage.read_bytes(str(path)) == b"0123456789"
+    assert storage.read_bytes(str(path), max_bytes=10) == b"0123456789"
+    assert storage.read_bytes(str(path), max_bytes=4) == b"01234"
+    assert storage.find(str(path)) == Entry(str(path), 10, path.stat().st_mtime_ns)
+    assert storage.size_bytes(str(path)) == 10
+    assert storage.find(str(tmp_path)) is None
+    assert storage.find(str(tmp_path / "nowhere")) is None
+    assert storage.size_bytes(str(tmp_path / "nowhere")) is None
+    with storage.open_binary(str(path)) as file:
+        assert file.read(3) == b"012"
+        assert storage.file_sha256(file) == hashlib.sha256(b"3456789").hexdigest()
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(OSError, match="not a regular file"):
+            storage.read_bytes(str(path))
+    with pytest.raises(FileNotFoundError):
+        storage.read_bytes(str(tmp_path / "nowhere"))
+    with pytest.raises(OSError, match="not a regular file"):
+        storage.read_bytes("/dev/zero", max_bytes=10)
+
+
+def test_deleting_what_is_gone_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").touch()
+    storage.delete(str(tmp_path / "a" / "b" / "file"))
+    storage.delete(str(tmp_path / "a" / "b" / "file"))
+    storage.delete_folder(str(tmp_path / "a"))
+    storage.delete_folder(str(tmp_path / "a"))
+    assert list(tmp_path.iterdir()) == []
+    assert storage.list_folder(str(tmp_path / "a")) == []
+
+
+def test_listing_a_folder(tmp_path: Path) -> None:
+    for name in ("b", "a", ".c"):
+        (tmp_path / name).touch()
+    (tmp_path / "folder").mkdir()
+    assert storage.list_folder(str(tmp_path)) == [".c", "a", "b"]
+
+
+def test_a_folder_without_permission_is_told(public_path: Path) -> None:
+    (public_path / "out").mkdir()
+    with as_nobody():
+        with pytest.raises(PermissionError):
+            storage.make_folder(str(public_path / "out" / "new"))
+        with pytest.raises(PermissionError):
+            storage.create(str(public_path / "out" / "file"), scratch=str(public_path / "out"))
+
+
+# On gs://: the emulator, which checks no preconditions
+
+
+def test_objects_appear_on_commit(gcs: str, tmp_path: Path) -> None:
+    path = f"{gcs}/a/file"
+    with storage.create(path, scratch="") as file:
+        file.write(b"one, ")
+        file.write(memoryview(b"two"))
+        assert storage.find(path) is None
+        file.commit()
+    assert storage.read_bytes(path) == b"one, two"
+    assert storage.read_bytes(path, max_bytes=3) == b"one,"
+    assert storage.size_bytes(path) == 8
+    with storage.open_binary(path) as opened:
+        assert opened.read() == b"one, two"
+
+
+def test_without_commit_there_is_no_object(gcs: str) -> None:
+    with storage.create(f"{gcs}/file", scratch="") as file:
+        file.write(b"x" * (1 << 20))
+    pending = storage.create(f"{gcs}/file", scratch="")
+    pending.write(b"x" * (1 << 20))
+    del pending
+    gc.collect()
+    with contextlib.suppress(RuntimeError), storage.create(f"{gcs}/file", scratch="") as file:
+        file.write(b"x")
+        raise RuntimeError
+    assert storage.find(f"{gcs}/file") is None
+    assert storage.list_folder(gcs) == []
+
+
+def test_kill_in_the_middle_leaves_no_object(gcs: str) -> None:
+    command = [sys.executable, "-c", KILLED, f"{gcs}/file", ""]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"written\n"
+        process.send_signal(signal.SIGKILL)
+    assert storage.list_folder(gcs) == []
+
+
+def test_folders_of_objects(gcs: str) -> None:
+    for name in ("b", "a", "sub/c", "sub/d é.jpg", "subway"):
+        storage.write_bytes(f"{gcs}/{name}", name.encode(), scratch="")
+    assert storage.list_folder(gcs) == ["a", "b", "subway"]
+    assert storage.list_folder(f"{gcs}/sub") == storage.list_folder(f"{gcs}/sub/") == ["c", "d é.jpg"]
+    assert storage.list_folder(f"{gcs}/none") == []
+    listed = {entry.path: entry.size_bytes for entry in storage.walk(gcs, lambda _: True)}
+    assert listed == {f"{gcs}/{name}": len(name.encode()) for name in ("a", "b", "sub/c", "sub/d é.jpg", "subway")}
+    storage.delete_folder(f"{gcs}/sub")
+    storage.delete(f"{gcs}/a")
+    storage.delete(f"{gcs}/a")
+    assert [entry.path for entry in storage.walk(gcs, lambda _: True)] == [f"{gcs}/b", f"{gcs}/subway"]
+
+
+def test_a_missing_object_or_bucket_is_told_without_a_request(gcs: str) -> None:
+    said = re.escape("no such bucket or object (HTTP 404)") + "(?!.*http://)"
+    for path in (f"{gcs}/none", "gs://no-bucket/none"):
+        with pytest.raises(FileNotFoundError, match=said):
+            storage.read_bytes(path)
+        assert storage.find(path) is None
+    with pytest.raises(ListError, match=said):
+        list(storage.walk("gs://no-bucket/x", lambda _: True))
+    with pytest.raises(FileNotFoundError, match=said):
+        storage.write_bytes("gs://no-bucket/x", b"x", scratch="")
+    assert storage.find("gs://photos") is storage.find("gs://photos/") is None
+
+
+def test_reading_ahead_reads_objects_in_order(gcs: str) -> None:
+    for i in range(0, 20, 2):
+        storage.write_bytes(f"{gcs}/{i}", b"%d" % i, scratch="")
+    storage.write_bytes(f"{gcs}/7", b"", scratch="")
+    ahead = inputs.ReadAhead(threads=4, images=6)
+    found = list(ahead.read([f"{gcs}/{i}" for i in range(20)]))
+    ahead.close()
+    for i, content in enumerate(found):
+        if i % 2 == 0:
+            assert content == b"%d" % i
+        else:
+            assert isinstance(content, RejectError)
+            assert content.reason == ("empty-file" if i == 7 else "not-found")
+
+
+def test_one_client_for_threads_that_begin_together(gcs: str) -> None:
+    clients: list[object] = []
+    threads = [threading.Thread(target=lambda: clients.append(storage._client())) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(clients) == 16
+    assert len(set(map(id, clients))) == 1
+
+
+# Conversions from gs:// to gs://
+
+
+@pytest.fixture
+def some_photos(tmp_path: Path) -> Path:
+    """23 files: 20 photos of the sample in two splits, one empty, one that is text, one that fits no split."""
+    folder = tmp_path / "photos"
+    for split, each in (("train", 3), ("test", 1)):
+        for label in ("dress", "hat", "pants", "shirt", "shoes"):
+            (folder / split / label).mkdir(parents=True)
+            for file in sorted((SAMPLE / "train" / label).iterdir())[:each]:
+                (folder / split / label / file.name).write_bytes(file.read_bytes())
+    (folder / "train" / "hat" / "empty.jpg").touch()
+    (folder / "test" / "hat" / "text file é.jpg").write_text("no image")
+    (folder / "loose.jpg").write_bytes(b"x")
+    return folder
+
+
+def upload(folder: Path, to: str) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            storage.write_bytes(f"{to}/{path.relative_to(folder)}", path.read_bytes(), scratch="")
+
+
+def objects_of(folder: str) -> dict[str, bytes]:
+    entries = storage.walk(folder, lambda _: True)
+    return {entry.path[len(folder) + 1 :]: storage.read_bytes(entry.path) for entry in entries}
+
+
+def without_uris(files: dict[str, bytes]) -> dict[str, Any]:
+    lines = [json.loads(line) for line in files["rejects.jsonl"].splitlines()]
+    fields = json.loads(files["manifest.json"])
+    assert fields["rejects"].pop("sha256")
+    assert fields.pop("manifest_digest")
+    return files | {"rejects.jsonl": [{**line, "uri": ""} for line in lines], "manifest.json": fields}
+
+
+def test_a_dataset_on_gs_is_that_on_disk(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: Command) -> None:
+    upload(some_photos, f"{gcs}/photos")
+    options = ["--layout", "{split}/{label}/*", "--name", "d", "--max_rejects", "3", "--num_shards", "train=3,test=2"]
+    local = beam_tfr("convert", "--input", f"{some_photos}/**/*.jpg", "--output", tmp_path / "out", *options)
+    assert local.code == 0
+    command = ["convert", "--input", f"{gcs}/photos/**/*.jpg", "--output", f"{gcs}/out", *options, "--json"]
+    run = beam_tfr(*command)
+    assert run.code == 0
+    assert (run.json["matched"], run.json["written"]) == (23, 20)
+    assert run.json["rejected"] == {"empty-file": 1, "layout-mismatch": 1, "not-an-image": 1}
+    found = objects_of(f"{gcs}/out")
+    assert found.keys() == files_of(tmp_path / "out").keys()
+    assert without_uris(found) == without_uris(files_of(tmp_path / "out"))
+    uris = {json.loads(line)["uri"] for line in found["rejects.jsonl"].splitlines()}
+    assert uris == {f"{gcs}/photos/{key}" for key in ("loose.jpg", "train/hat/empty.jpg", "test/hat/text file é.jpg")}
+    assert manifest.read(f"{gcs}/out").dataset_digest == manifest.read(str(tmp_path / "out")).dataset_digest
+
+    report = verify(f"{gcs}/out")
+    assert (report.ok, report.examples) == (True, 20)
+    verified = beam_tfr("verify", f"{gcs}/out")
+    assert (verified.code, "sound" in verified.out) == (0, True)
+
+    again = beam_tfr(*command)
+    assert (again.code, again.json["complete_already"]) == (0, True)
+    other = beam_tfr(*command, "--quality", "50")
+    assert other.code == 2
+    assert "options.quality: 90 there, 50 now" in other.err
+    assert objects_of(f"{gcs}/out") == found
+
+    name = "d-train-00001-of-00003.tfrecord.gz"
+    storage.write_bytes(f"{gcs}/out/{name}", found[name][:-9] + b"?" + found[name][-8:], scratch="")
+    damaged = beam_tfr("verify", f"{gcs}/out")
+    assert damaged.code == 1
+    assert name in damaged.err
+
+
+def test_what_is_wrong_on_gs_is_told(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: Command) -> None:
+    upload(some_photos / "train", f"{gcs}/photos")
+    photos = f"{gcs}/photos/*/*.jpg"
+    missing = "no such bucket or object (HTTP 404)"
+    for source, output, code, message in [
+        (
+            "gs://no-bucket/**/*.jpg",
+            f"{gcs}/o",
+            2,
+            f"--input gs://no-bucket/**/*.jpg: cannot be listed: gs://no-bucket: {missing}",
+        ),
+        (f"{gcs}/none/**/*.jpg", f"{gcs}/o", 2, f"--input {gcs}/none/**/*.jpg: matches no file"),
+        (f"{gcs}/photos/hat", f"{gcs}/o", 2, f"matches no file; it is a folder, write '{gcs}/photos/hat/**/*.jpg'"),
+        (f"{gcs}/photos/", f"{gcs}/o", 2, f"names no file; write '{gcs}/photos/**/*.jpg'"),
+        (photos, "gs://no-bucket/o", 2, f"--output gs://no-bucket/o: cannot be written to: {missing}"),
+        (photos, "gs://", 2, "--output gs://: names no bucket; write gs://BUCKET/FOLDER"),
+    ]:
+        run = beam_tfr("convert", "--input", source, "--output", output)
+        assert run.code == code
+        assert message in run.err
+        assert "Traceback" not in run.err
+        assert "http://" not in run.err
+        assert run.out == ""
+    assert storage.list_folder(f"{gcs}/o") == storage.list_folder(f"{gcs}/o/.beam_tfr") == []
+    for folder, message in (
+        ("gs://no-bucket/o", missing),
+        (f"{gcs}/photos", "there is no manifest.json, nor any other file"),
+        ("gs://", "DIR gs://: names no bucket"),
+    ):
+        run = beam_tfr("verify", folder)
+        assert run.code == (2 if folder == "gs://" else 1)
+        assert message in run.err
+        assert "Traceback" not in run.err
+
+
+def test_without_credentials_it_is_told_soon(tmp_path: Path) -> None:
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS")
+    }
+    environment |= {"NO_GCE_CHECK": "true", "HOME": str(tmp_path), "CLOUDSDK_CONFIG": str(tmp_path)}
+    command = [sys.executable, "-m", "beam_tfr", "verify", "gs://bucket/folder"]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=False)
+    assert run.returncode == 1
+    assert "Your default credentials were not found" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+# What the emulator cannot do: a server of a page, with preconditions, statuses and damage
+
+
+class FakeGcs(http.server.ThreadingHTTPServer):
+    """One bucket. `failures`: name of an object -> statuses of the next requests for it; `damaged`: served wrong."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("localhost", 0), FakeGcsHandler)
+        self.objects: dict[str, bytes] = {}
+        self.failures: dict[str, list[int]] = {}
+        self.damaged: set[str] = set()
+        self.log: list[str] = []
+        self.sent_bytes = 0
+
+    def handle_error(self, *_: object) -> None:
+        """A client that goes away in the middle is part of the tests."""
+
+    def metadata(self, name: str) -> dict[str, str]:
+        data = self.objects[name]
+        return {"name": name, "bucket": "b", "size": str(len(data)), "generation": "1", "crc32c": crc32c(data)}
+
+
+def crc32c(data: bytes) -> str:
+    return base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+
+
+class FakeGcsHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: FakeGcs
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        try:
+            self.wfile.write(body)
+            self.server.sent_bytes += len(body)
+        except ConnectionError:
+            self.close_connection = True
+
+    def fails(self, name: str) -> bool:
+        self.server.log.append(f"{self.command} {name}")
+        if not self.server.failures.get(name):
+            return False
+        status = self.server.failures[name].pop(0)
+        self.reply(status, json.dumps({"error": {"code": status, "message": f"said {status}"}}).encode())
+        return True
+
+    def do_GET(self) -> None:
+        url = urllib.parse.urlsplit(self.path)
+        name = urllib.parse.unquote(url.path.partition("/o/")[2])
+        query = urllib.parse.parse_qs(url.query)
+        if url.path.endswith("/b/b"):  # the client asks in the background where the bucket lies
+            return self.reply(404)
+        if not name:
+            return self.list_objects(query)
+        if self.fails(name):
+            return None
+        if name not in self.server.objects:
+            return self.reply(404, b"No such object: b/x")
+        data = self.server.objects[name]
+        if query.get("alt") != ["media"]:
+            return self.reply(200, json.dumps(self.server.metadata(name)).encode(), Content_Type="application/json")
+        hashes = {"X_Goog_Hash": f"crc32c={crc32c(data)}"}
+        if name in self.server.damaged:
+            data = data[:-1] + b"?"
+        if self.headers.get("Range"):
+            first, last = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers["Range"]).groups()  # type: ignore[union-attr]
+            if int(first) >= len(data):
+                return self.reply(416, b"", Content_Range=f"bytes */{len(data)}")
+            return self.reply(206, data[int(first) : int(last or len(data)) + 1])
+        return self.reply(200, data, **hashes)
+
+    def list_objects(self, query: dict[str, list[str]]) -> None:
+        """Two objects a page."""
+        if self.fails(""):
+            return
+        names = sorted(name for name in self.server.objects if name.startswith(query.get("prefix", [""])[0]))
+        start = int(query.get("pageToken", ["0"])[0])
+        answer: dict[str, Any] = {"items": [self.server.metadata(name) for name in names[start : start + 2]]}
+        if start + 2 < len(names):
+            answer["nextPageToken"] = str(start + 2)
+        self.reply(200, json.dumps(answer).encode(), Content_Type="application/json")
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+        name = json.loads(body)["name"]
+        if self.fails(name):
+            return
+        if query.get("ifGenerationMatch") == ["0"] and name in self.server.objects:
+            self.reply(412, json.dumps({"error": {"code": 412, "message": "At least one pre-condition"}}).encode())
+            return
+        host, quoted = self.headers["Host"], urllib.parse.quote(name, safe="")
+        self.reply(200, b"{}", Location=f"http://{host}/resumable/{quoted}")
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        name = urllib.parse.unquote(self.path.rpartition("/")[2])
+        self.server.objects[name] = body
+        self.reply(200, json.dumps(self.server.metadata(name)).encode(), Content_Type="application/json")
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGcs]:
+    with FakeGcs() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://localhost:{server.server_address[1]}")
+        storage._make_client.cache_clear()
+        yield server
+        storage._make_client.cache_clear()
+        server.shutdown()
+
+
+def test_an_object_that_must_not_exist(fake: FakeGcs) -> None:
+    storage.write_bytes("gs://b/manifest", b"one", scratch="", replace=False)
+    storage.write_bytes("gs://b/manifest", b"one", scratch="", replace=False)  # our own, of a try whose answer was lost
+    with pytest.raises(AlreadyExistsError, match="gs://b/manifest"):
+        storage.write_bytes("gs://b/manifest", b"two", scratch="", replace=False)
+    assert fake.objects == {"manifest": b"one"}
+    storage.write_bytes("gs://b/manifest", b"two", scratch="")
+    assert fake.objects == {"manifest": b"two"}
+
+
+def test_an_object_is_read_with_one_request_and_its_checksum_compared(fake: FakeGcs) -> None:
+    fake.objects |= {"good": b"0123456789", "bad": b"0123456789", "empty": b""}
+    fake.damaged.add("bad")
+    assert storage.read_bytes("gs://b/good", max_bytes=100) == b"0123456789"
+    assert fake.log == ["GET good"]
+    assert storage.read_bytes("gs://b/empty", max_bytes=100) == b""
+    with pytest.raises(RejectError, match=r"^empty-file: 0 bytes$"):
+        inputs.read_image("gs://b/empty")
+    for read in (inputs.read_image, storage.read_bytes, storage.open_binary):
+        with pytest.raises((RejectError, OSError), match=r"Checksum mismatch") as caught:
+            read("gs://b/bad")  # type: ignore[operator]
+        passes = caught.value.may_pass if isinstance(caught.value, RejectError) else storage.may_pass(caught.value)
+        assert passes
+
+
+def test_an_object_that_is_too_large_is_not_fetched_to_its_end(fake: FakeGcs) -> None:
+    fake.objects["large"] = bytes(64 << 20)
+    assert storage.read_bytes("gs://b/large", max_bytes=1000) == bytes(1001)
+    wait_for(lambda: fake.log == ["GET large"])
+    assert fake.sent_bytes < 32 << 20
+
+
+def test_an_object_without_permission_is_told_and_not_asked_for_again(fake: FakeGcs) -> None:
+    fake.objects["secret"] = b"x"
+    fake.failures["secret"] = [403]
+    with pytest.raises(PermissionError, match=r"no permission \(HTTP 403\)"):
+        storage.read_bytes("gs://b/secret")
+    fake.failures["secret"] = [403]
+    with pytest.raises(RejectError, match=r"^unreadable: no permission \(HTTP 403\)") as caught:
+        inputs.read_image("gs://b/secret")
+    assert not caught.value.may_pass
+    fake.failures[""] = [403]
+    with pytest.raises(
+        UsageError, match=r"^--input gs://b/\*: cannot be listed: gs://b: no permission \(HTTP 403\): said 403$"
+    ):
+        list(inputs.list_images("gs://b/*", ()))
+    fake.failures["secret"] = [403]
+    with pytest.raises(
+        UsageError, match=r"^--input gs://b/secret: cannot be listed: no permission \(HTTP 403\): said 403"
+    ):
+        list(inputs.list_images("gs://b/secret", ()))
+    fake.failures["new"] = [403]
+    with pytest.raises(PermissionError, match=r"no permission \(HTTP 403\)"):
+        storage.write_bytes("gs://b/new", b"x", scratch="")
+    assert fake.log.count("POST new") == 1
+
+
+def test_errors_of_the_service_that_pass_are_waited_for(fake: FakeGcs) -> None:
+    fake.objects["busy"] = b"x"
+    fake.failures |= {"busy": [503], "new": [429], "": [500]}
+    assert storage.read_bytes("gs://b/busy") == b"x"
+    storage.write_bytes("gs://b/new", b"y", scratch="")
+    assert [entry.path for entry in storage.walk("gs://b", lambda _: True)] == ["gs://b/busy", "gs://b/new"]
+
+
+def test_listings_of_several_pages_and_odd_names(fake: FakeGcs) -> None:
+    names = ["a#1", "b?2", "c 3%20", "d\n4", "é", "f/../g", "h//i", "folder/", "j[1]"]
+    fake.objects |= {name: b"" if name == "folder/" else b"x" for name in names}
+    expected = {f"gs://b/{name}" for name in names} - {"gs://b/folder/"}
+    found = list(inputs.list_images("gs://b/**", ()))
+    assert {entry.path for entry in found} == expected
+    assert len(found) == len(expected)
+    for path in expected:
+        assert inputs.read_image(path) == b"x"
+        (entry,) = inputs.list_images(re.sub(r"[*?\[{]", lambda match: f"[{match[0]}]", path), ())
+        assert entry == Entry(path, 1, 1)
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EIO])
+def test_broken_connections_may_pass(number: int) -> None:
+    assert storage.may_pass(OSError(number, "x"))

@@ -1,0 +1,396 @@
+"""Every PTransform alone on a real runner, and all of them on one that retries: the same bytes, nothing left over."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from beam_tfr import claim, manifest, transforms
+from beam_tfr.examples import parse_example
+from beam_tfr.images import convert_image
+from beam_tfr.labels import Labeler, parse_layout
+from beam_tfr.launch import translate
+from beam_tfr.options import ConvertOptions
+from beam_tfr.pipeline import Convert
+from beam_tfr.records import read_records
+from beam_tfr.schema import (
+    NO_SPLIT,
+    Image,
+    ImageRef,
+    Item,
+    Plan,
+    Record,
+    Reject,
+    RejectError,
+    RunError,
+    Shard,
+    ShardInfo,
+    ShardWork,
+    SplitPlan,
+)
+from beam_tfr.verify import verify
+from tests.conftest import Run, files_of
+from tests.retries import every_bundle_twice
+
+Command = Callable[..., Run]
+COLLECTED: dict[str, list[Any]] = {}
+
+
+def collect(element: Any, key: str) -> None:
+    COLLECTED[key].append(element)
+
+
+def run(build: Callable[[beam.Pipeline], beam.PCollection[Any]]) -> list[Any]:
+    """The elements that come out, from Beam's engine in this process."""
+    key = uuid.uuid4().hex
+    COLLECTED[key] = []
+    try:
+        with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+            build(p) | "Collect" >> beam.Map(collect, key=key)
+    except Exception as error:
+        raise translate(error) from error
+    return COLLECTED.pop(key)
+
+
+def shard_of(total: int, split: str = "train", number: int = 0) -> Shard:
+    return Shard(split, number, 2, total, "plan")
+
+
+def refs_of(photos: Path) -> list[ImageRef]:
+    paths = sorted((photos / "train").rglob("*.jpg"))
+    return [
+        ImageRef(
+            str(path.relative_to(photos)), path.stat().st_size, path.stat().st_mtime_ns, "train", path.parent.name, 0
+        )
+        for path in paths
+    ]
+
+
+# Each step alone
+
+
+def test_match_images_gives_each_file_once_with_its_label_and_split(photos: Path) -> None:
+    step = transforms.MatchImages(
+        [f"{photos}/train/**/*.jpg", f"{photos}/*/*/*.jpg", f"{photos}/train/hat/*"],
+        Labeler(parse_layout("{split}/{label}/*")),
+    )
+    found = [ImageRef.decode(ref) for ref in run(lambda p: p | step)]
+    expected = {str(path.relative_to(photos)): path for path in photos.rglob("*.jpg")}
+    assert sorted(ref.key for ref in found) == sorted(expected)
+    for ref in found:
+        split, label, _ = ref.key.split("/")
+        info = expected[ref.key].stat()
+        assert ref == ImageRef(ref.key, info.st_size, info.st_mtime_ns, split, label)
+
+
+def make_plan(split: str, matched: int, num_shards: int, cuts: list[str]) -> Plan:
+    splits = {split: SplitPlan(matched=matched, num_shards=num_shards, cuts=cuts, class_counts={"hat": matched})}
+    return Plan(
+        name="d",
+        suffix=".tfrecord",
+        options={"seed": 0},
+        input_digest="0" * 64,
+        labels=["hat"],
+        splits=splits,
+        codecs={},
+    )
+
+
+def drafted(survey: Any, record_bytes: float) -> Plan:
+    assert record_bytes == 10.0
+    return make_plan("train", sum(survey.counts.values()), 3, [])
+
+
+def measure(refs: Iterable[ImageRef]) -> float:
+    assert list(refs)
+    return 10.0
+
+
+def test_plan_shards_gives_the_plan_and_every_shard_with_its_references_in_order(tmp_path: Path) -> None:
+    refs = [ImageRef(f"{number}.jpg", number, 1, "train", "hat") for number in range(20)]
+
+    def build(p: beam.Pipeline) -> beam.PCollection[Any]:
+        plan, work = (
+            p
+            | beam.Create([ref.encode() for ref in refs])
+            | transforms.PlanShards(
+                str(tmp_path), draft=drafted, measure=measure, seed=0, run_id="mine", overwrite=False
+            )
+        )
+        return (plan, work) | beam.Flatten()
+
+    first, again = run(build), run(build)
+    plans = [element for element in first if isinstance(element, Plan)]
+    work = sorted(element for element in first if isinstance(element, ShardWork))
+    assert len(plans) == 1
+    assert [one.shard.total for one in work] == [6, 7, 7]
+    assert all(one.shard.plan_digest == plans[0].digest and one.finished is None for one in work)
+    placed = [ImageRef.decode(ref) for one in work for ref in one.refs]
+    assert sorted(placed) == sorted(ref._replace(label_id=0) for ref in refs)
+    assert sorted(element for element in again if isinstance(element, ShardWork)) == work
+    assert (tmp_path / ".beam_tfr" / "plan.json").exists()
+
+
+def test_read_images_gives_an_item_for_every_reference_in_its_place(photos: Path) -> None:
+    refs = refs_of(photos)[:3]
+    gone = refs[0]._replace(key="train/hat/gone.jpg")
+    odd = refs[0]._replace(key="odd.jpg", reason="unknown-class", detail="class 'x'")
+    shard = shard_of(5)
+    finished = ShardInfo(shard=shard_of(9, number=1))
+    empty = Shard("test", 0, 1, 0, "plan")
+    work = [
+        ShardWork(shard, [ref.encode() for ref in (refs[0], gone, refs[1], odd, refs[2])]),
+        ShardWork(finished.shard, [refs[0].encode()] * 9, finished),
+        ShardWork(empty, []),
+    ]
+    items = run(lambda p: p | beam.Create(work, reshuffle=False) | transforms.ReadImages(f"{photos}/"))
+    mine = [item for item in items if item.shard == shard]
+    assert [item.position for item in mine] == [0, 1, 2, 3, 4]
+    assert [item.uri for item in mine] == [f"{photos}/{ref.key}" for ref in (refs[0], gone, refs[1], odd, refs[2])]
+    contents = [(photos / ref.key).read_bytes() for ref in refs]
+    assert [mine[i].value for i in (0, 2, 4)] == contents
+    assert mine[1].value == Reject(gone.key, f"{photos}/{gone.key}", "ReadImages", "not-found", mine[1].value.detail)
+    assert mine[3].value == Reject("odd.jpg", f"{photos}/odd.jpg", "MatchImages", "unknown-class", "class 'x'")
+    assert [item for item in items if item.shard != shard and item.value] == [
+        Item(finished.shard, 0, "", None, finished)
+    ]
+    assert [item for item in items if item.shard == empty] == [Item(empty, 0, "", None, None)]
+
+
+def items_of(photos: Path, *values: Any, total: int | None = None) -> list[Item]:
+    refs = refs_of(photos)
+    shard = shard_of(len(values) if total is None else total)
+    return [Item(shard, i, f"/{i}", refs[i], value) for i, value in enumerate(values)]
+
+
+def test_resize_images_and_build_examples_are_their_functions_and_pass_the_rest_on(photos: Path) -> None:
+    refs = refs_of(photos)
+    data = (photos / refs[0].key).read_bytes()
+    reject = Reject("k", "/1", "ReadImages", "not-found", "gone")
+    finished = Item(shard_of(3, number=1), 0, "", None, ShardInfo(shard=shard_of(3, number=1)))
+    empty = Item(Shard("test", 0, 1, 0, "plan"), 0, "", None, None)
+    given = [*items_of(photos, data, reject, b"no image"), finished, empty]
+    resized = run(lambda p: p | beam.Create(given, reshuffle=False) | transforms.ResizeImages(image_size=(20, 30)))
+    image = convert_image(data, image_size=(20, 30))
+    broken = Reject(refs[2].key, "/2", "ResizeImages", "not-an-image", "begins with b'no image'")
+    assert resized == [*items_of(photos, image, reject, broken), finished, empty]
+    built = run(lambda p: p | beam.Create(resized, reshuffle=False) | transforms.BuildExamples())
+    record = built[0].value
+    assert isinstance(record, Record)
+    assert record.image == image
+    assert parse_example(record.serialized)["image/encoded"] == [image.encoded]
+    assert built == [*items_of(photos, record, reject, broken), finished, empty]
+
+
+def double(value: int, ref: ImageRef) -> int:
+    if value == 13:
+        raise RejectError("unreadable", f"unlucky {ref.label}")
+    return 2 * value
+
+
+def test_map_images_applies_a_function_and_passes_rejects_on(photos: Path) -> None:
+    reject = Reject("k", "/1", "ReadImages", "not-found", "gone")
+    given = items_of(photos, 1, reject, 13, ShardInfo(shard=shard_of(1)))
+    step = "Double" >> transforms.MapImages(double, stage="Doubling")
+    mapped = run(lambda p: p | beam.Create(given, reshuffle=False) | step)
+    unlucky = Reject(given[2].ref.key, "/2", "Doubling", "unreadable", f"unlucky {given[2].ref.label}")
+    assert mapped == items_of(photos, 2, reject, unlucky, given[3].value)
+
+
+def test_an_error_in_a_function_of_ones_own_is_not_a_reject(photos: Path) -> None:
+    given = items_of(photos, "text")
+    with pytest.raises(RunError, match=r"'>' not supported|TypeError"):
+        run(lambda p: p | beam.Create(given, reshuffle=False) | transforms.MapImages(lambda value, _: value > 1))
+
+
+def write(output: Path, items: list[Item], level: int | None = 0) -> list[ShardInfo]:
+    (output / ".beam_tfr").mkdir(parents=True, exist_ok=True)
+    suffix = ".tfrecord" if level is None else ".tfrecord.gz"
+    step = transforms.WriteShards(str(output), name="d", suffix=suffix, level=level)
+    return run(lambda p: p | beam.Create(items, reshuffle=False) | step)
+
+
+IMAGE = Image(b"x", "png", 1, 2, 3, "RGB", 3, 4, "", (1, 2, 3), (4, 5, 6))
+
+
+@pytest.mark.parametrize("level", [None, 0, 6])
+def test_write_shards_writes_what_beam_reads(photos: Path, tmp_path: Path, level: int | None) -> None:
+    output = tmp_path / "out"
+    records = [os.urandom(n) for n in (0, 1, 70_000)]
+    reject = Reject("k", "/1", "ReadImages", "not-found", "gone")
+    items = items_of(photos, *(Record(record, IMAGE) for record in records), reject)
+    other = Shard("none", 0, 1, 1, "plan")
+    empty = Shard("test", 0, 1, 0, "plan")
+    finished = ShardInfo(shard=shard_of(7, number=1))
+    items += [
+        Item(finished.shard, 0, "", None, finished),
+        Item(empty, 0, "", None, None),
+        Item(other, 0, "/x", refs_of(photos)[0], reject),
+    ]
+    infos = {info.shard: info for info in write(output, items, level)}
+    assert len(infos) == 4
+    assert infos[finished.shard] == finished
+    info = infos[items[0].shard]
+    suffix = ".tfrecord" if level is None else ".tfrecord.gz"
+    assert info.file == f"d-train-00000-of-00002{suffix}"
+    assert (info.num_examples, info.rejected, info.class_counts) == (3, {"not-found": 1}, {0: 3})
+    assert infos[other] == ShardInfo(shard=other, rejected={"not-found": 1})
+    assert sorted(path.name for path in output.iterdir()) == [
+        ".beam_tfr",
+        f"d-test-00000-of-00001{suffix}",
+        info.file,
+    ]
+    data = (output / info.file).read_bytes()
+    assert (info.num_bytes, list(read_records(str(output / info.file)))) == (len(data), records)
+    assert run(lambda p: p | beam.io.ReadFromTFRecord(str(output / info.file))) == records
+    test = (output / f"d-test-00000-of-00001{suffix}").read_bytes()
+    assert (test if level is None else gzip.decompress(test)) == b""
+    for one in infos.values():
+        kept = claim.read_finished(str(output), one.shard)
+        assert kept == (None if one == finished else one)
+    assert not list((output / ".beam_tfr").glob(".tmp-*"))
+
+
+@pytest.mark.parametrize("num_shards", [1, 3])
+def test_files_are_named_and_framed_as_beams_own_sink_does(photos: Path, tmp_path: Path, num_shards: int) -> None:
+    records = [b"%d" % number for number in range(6)]
+    for folder, options in (("gz", {"file_name_suffix": ".tfrecord.gz"}), ("plain", {"file_name_suffix": ".tfrecord"})):
+        theirs, ours = tmp_path / f"theirs {folder}", tmp_path / f"ours {folder}"
+        sink = beam.io.WriteToTFRecord(f"{theirs}/d-train", num_shards=num_shards, **options)
+        run(lambda p, sink=sink: p | beam.Create(records) | sink)
+        items = []
+        for number in range(num_shards):
+            mine = records[number::num_shards]
+            shard = Shard("train", number, num_shards, len(mine), "plan")
+            items += [Item(shard, i, "", refs_of(photos)[0], Record(one, IMAGE)) for i, one in enumerate(mine)]
+        write(ours, items, 0 if folder == "gz" else None)
+        names = sorted(path.name for path in theirs.iterdir())
+        assert [name for name in files_of(ours) if "/" not in name] == names
+        everything = [
+            record
+            for name in names
+            for record in run(lambda p, path=theirs / name: p | beam.io.ReadFromTFRecord(str(path)))
+        ]
+        read = [record for name in names for record in read_records(str(ours / name))]
+        assert sorted(everything) == sorted(read) == sorted(records)
+        if num_shards == 1:  # one frame after the other: the order is the only difference
+            assert len((ours / names[0]).read_bytes()) == sum(map(len, records)) + 16 * len(records) + 23 * (
+                folder == "gz"
+            )
+
+
+def test_items_that_hold_no_record_are_not_dropped_in_silence(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="/0: WriteShards takes a Record or a Reject, got bytes"):
+        write(tmp_path, items_of(photos, b"forgot BuildExamples"))
+    with pytest.raises(RunError, match="got NoneType"):
+        write(tmp_path, items_of(photos, None))
+    assert not list(tmp_path.glob("d-*"))
+
+
+def test_a_bundle_that_ends_within_a_shard_fails_and_writes_nothing(photos: Path, tmp_path: Path) -> None:
+    records = [Record(b"a", IMAGE), Record(b"b", IMAGE)]
+    with pytest.raises(RunError, match="shard train-00000-of-00002 ended at 2 of 3 images"):
+        write(tmp_path, items_of(photos, *records, total=3))
+    assert not list(tmp_path.glob("d-*"))
+
+
+# All of them
+
+
+def arguments(photos: Path, output: Path, *more: object) -> list[object]:
+    flags = ["--name", "d", "--layout", "{split}/{label}/*", "--image_size", "32x32", "--max_rejects", "4", *more]
+    engine = ["--direct_running_mode=in_memory", "--direct_num_workers=1"]
+    return ["convert", "--input", f"{photos}/**/*.jpg", "--output", output, *flags, *engine]
+
+
+def spoil(photos: Path) -> None:
+    (photos / "train" / "hat" / "cut.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    (photos / "train" / "shoes" / "text.jpg").write_text("text")
+    (photos / "loose.jpg").write_bytes(b"x")
+    (photos / "train" / "shoes" / "gone.jpg").symlink_to(photos / "nowhere")
+
+
+def test_the_pipeline_reads_like_the_drawing(photos: Path, tmp_path: Path) -> None:
+    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    options = ConvertOptions(input=(f"{photos}/**/*.jpg",), output=str(tmp_path / "o"), name="d")
+    p | "Convert" >> Convert(options, run_id="r")
+    step = p.transforms_stack[0].parts[0]
+    assert [part.full_label for part in step.parts] == [
+        f"Convert/{name}"
+        for name in (
+            "MatchImages",
+            "PlanShards",
+            "ReadImages",
+            "ResizeImages",
+            "BuildExamples",
+            "WriteShards",
+            "WriteManifest",
+        )
+    ]
+    exported = {
+        value.__name__
+        for value in vars(transforms).values()
+        if isinstance(value, type) and issubclass(value, beam.PTransform) and not value.__name__.startswith("_")
+    }
+    assert exported == {part.full_label.split("/")[1] for part in step.parts} | {"MapImages"}
+
+
+def test_every_bundle_run_twice_gives_the_same_bytes(
+    beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(photos)
+    shards = ["--num_shards", "train=3,test=2"]
+    assert beam_tfr(*arguments(photos, tmp_path / "calm", *shards)).code == 0
+    expected = files_of(tmp_path / "calm")
+    assert len(expected) == 8
+    with every_bundle_twice(monkeypatch, None) as attempts:
+        assert beam_tfr(*arguments(photos, tmp_path / "twice", *shards)).code == 0
+        assert beam_tfr(*arguments(photos, tmp_path / "twice", *shards, "--overwrite")).code == 0
+    assert attempts.done > 10
+    assert files_of(tmp_path / "twice") == expected
+
+
+def test_bundles_that_fail_anywhere_and_are_run_again_give_the_same_bytes(
+    beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(photos)
+    shards = ["--num_shards", "train=3,test=2"]
+    assert beam_tfr(*arguments(photos, tmp_path / "calm", *shards)).code == 0
+    expected = files_of(tmp_path / "calm")
+    places: set[str] = set()
+    for seed in range(12):
+        output = tmp_path / f"shaken {seed}"
+        with every_bundle_twice(monkeypatch, random.Random(seed)) as attempts:
+            assert beam_tfr(*arguments(photos, output, *shards, *(["--overwrite"] if seed % 2 else []))).code == 0
+        assert attempts.failed
+        places |= set(attempts.failed)
+        assert files_of(output) == expected, attempts.failed
+    assert {"after commit", "before write_sidecar"} & places
+    assert len(places) > 8, places
+    assert verify(str(output)).ok
+
+
+def test_a_run_that_was_killed_after_its_manifest_is_tidied_by_the_next(
+    beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "o"
+    with monkeypatch.context() as patch:
+        patch.setattr(claim, "finish", lambda _: None)
+        assert beam_tfr(*arguments(photos, output)).code == 0
+    assert (output / ".beam_tfr" / "plan.json").exists()
+    assert manifest.read(str(output)).counts["written"] == 18
+    again = beam_tfr(*arguments(photos, output))
+    assert again.code == 0
+    assert "already holds this dataset" in again.out
+    assert not (output / ".beam_tfr").exists()
+    assert NO_SPLIT not in manifest.read(str(output)).splits
