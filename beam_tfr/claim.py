@@ -14,7 +14,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_tfr import lock, manifest, storage
 from beam_tfr.lock import LOCK_FILE
@@ -28,6 +28,7 @@ from beam_tfr.schema import (
     RunError,
     Shard,
     ShardInfo,
+    SplitPlan,
     UsageError,
     canonical_json,
     sha256_hex,
@@ -35,6 +36,7 @@ from beam_tfr.schema import (
 from beam_tfr.storage import work_path
 
 PLAN_FILE = "plan.json"
+_SIDECAR = re.compile(r"([A-Za-z0-9_]+)-[0-9]{5,}-of-[0-9]{5,}\.json")
 _SHARD_FILE = re.compile(r"([A-Za-z0-9_]+)-[A-Za-z0-9_]+-[0-9]{5,}-of-[0-9]{5,}\.tfrecord(\.gz)?")
 
 
@@ -125,6 +127,31 @@ def _remove_dataset(output: str) -> None:
     storage.delete(storage.join(output, MANIFEST_FILE))
     for name in [*_shard_files(output), LABELS_FILE, REJECTS_FILE]:
         storage.delete(storage.join(output, name))
+
+
+class Progress(NamedTuple):
+    """How far a plan is: committed shards, and their images, rejects included."""
+
+    finished_shards: int
+    num_shards: int
+    finished_images: int
+    matched: int
+
+
+def read_progress(output: str) -> Progress | None:
+    """What of the plan in the folder is finished; None where no plan is."""
+    begun = _read_plan(output)
+    if begun is None:
+        return None
+    splits = {name: SplitPlan(**fields) for name, fields in begun["plan"]["splits"].items()}
+    found = [match[1] for name in storage.list_folder(work_path(output, "")) if (match := _SIDECAR.fullmatch(name))]
+    finished = {split: found.count(split) for split in splits}
+    return Progress(
+        sum(finished.values()),
+        sum(of.num_shards for of in splits.values()),
+        sum(of.matched * finished[split] // of.num_shards for split, of in splits.items()),  # they are even
+        sum(of.matched for of in splits.values()),
+    )
 
 
 def finish(output: str) -> None:

@@ -13,13 +13,14 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from beam_tfr import __version__, storage
 from beam_tfr.options import add_arguments, from_arguments
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError
 
 if TYPE_CHECKING:
+    from beam_tfr.claim import Progress
     from beam_tfr.launch import Result
     from beam_tfr.manifest import Manifest, Split
 
@@ -191,7 +192,8 @@ def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         raise
     from beam_tfr import launch  # Beam: not before the options are known to be sound
 
-    result = launch.convert(options, others)
+    with _own_stderr() as stream:
+        result = launch.convert(options, others, progress=_Account(stream).tell)
     with _output():
         if options.json:
             print(json.dumps(summary(result), sort_keys=True))
@@ -201,6 +203,41 @@ def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         with contextlib.suppress(OSError):
             print_summary(result, to=sys.stderr)
     return 0
+
+
+@contextlib.contextmanager
+def _own_stderr() -> Iterator[IO[str]]:
+    """Standard error under a number of its own: while a local engine runs, the usual one leads nowhere."""
+    try:
+        number = os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):
+        yield sys.stderr
+        return
+    with os.fdopen(number, "w", errors="backslashreplace") as stream:
+        yield stream
+
+
+class _Account:
+    """Tells the progress of a conversion, with a rate and what is left; the first call is its start."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream, self._started, self._before = stream, time.monotonic(), -1
+
+    def tell(self, progress: Progress) -> None:
+        done, of = f"{progress.finished_shards:,} of {progress.num_shards:,} shards", progress.matched
+        seconds, images = time.monotonic() - self._started, progress.finished_images
+        if self._before < 0:
+            self._before = images
+            if images:
+                self._write(f"an earlier run has finished {done}")
+                return
+        rate = (images - self._before) / max(seconds, 1e-3)
+        left = f", {(of - images) / rate:,.0f} s left" if rate else ""
+        self._write(f"{images:,} of {of:,} images, {done}, {rate:,.0f} images/s{left}")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            print(f"convert: {text}", file=self._stream, flush=True)
 
 
 def summary(result: Result) -> dict[str, Any]:
@@ -263,7 +300,10 @@ def _table(dataset: Manifest, splits: Sequence[Split]) -> list[tuple[str, list[i
         ("bytes", [split.num_bytes for split in splits]),
     ]
     if len(dataset.class_names) <= 30:
-        rows += [(f"  {name}", [split.class_counts.get(name, 0) for split in splits]) for name in dataset.class_names]
+        rows += [
+            (f"  {name if name.isprintable() else ascii(name)}", [split.class_counts.get(name, 0) for split in splits])
+            for name in dataset.class_names
+        ]
     return rows
 
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from beam_tfr import storage
-from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError
+from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 
 PARTS = ("{label}", "{split}", "{group}", "*")
 DEFAULT_SPLIT = "train"
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 MAX_CLASSES_BYTES = 64 << 20  # 64 MiB
-_LABEL_RULE = "it must be printable UTF-8 text without spaces at its ends"
+_LABEL_RULE = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +79,7 @@ def read_classes(path: str) -> tuple[str, ...]:
     for number, name in enumerate(names, start=1):
         if not name:
             raise UsageError(f"{flag}: line {number} is empty; write one class per line")
-        if not _is_label(name):
+        if not is_class_name(name):
             raise UsageError(f"{flag}: line {number}, {name!r}, cannot be a class: {_LABEL_RULE}")
         if name in seen:
             raise UsageError(
@@ -118,18 +118,13 @@ class Labeler:
         else:
             split = choose_split(found.get("group", key), self.splits) if self.splits else DEFAULT_SPLIT
         label = found.get("label", "")
-        if self.layout.has_labels and not _is_label(label):
+        if self.layout.has_labels and not is_class_name(label):
             detail = f"{label!r} cannot be a class: {_LABEL_RULE}"
             return ref._replace(reason="layout-mismatch", detail=detail)
         ref = ref._replace(split=split, label=label)
         if self.classes is not None and self.layout.has_labels and label not in self.classes:
             return ref._replace(reason="unknown-class", detail=f"class {label!r} is not in the file of --classes")
         return ref
-
-
-def _is_label(label: str) -> bool:
-    # A line of labels.txt that comes back as it was.
-    return bool(label) and label == label.strip() and label.isprintable() and label.splitlines() == [label]
 
 
 def choose_split(text: str, splits: Mapping[str, Fraction]) -> str:

@@ -33,7 +33,8 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
-from beam_tfr import interrupt, lock, manifest, schema
+from beam_tfr import claim, interrupt, lock, manifest, schema
+from beam_tfr.claim import Progress
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, DataError, InterruptedRunError, RunError, UsageError
@@ -41,6 +42,7 @@ from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, DataError, Interru
 OWN_FLAGS = [f"--{field.name}" for field in dataclasses.fields(ConvertOptions)]
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 INTERRUPT_WAIT_S = 2.0
+PROGRESS_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,12 +125,15 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(info))
 
 
-def convert(options: ConvertOptions, beam_flags: Sequence[str] = ()) -> Result:
+def convert(
+    options: ConvertOptions, beam_flags: Sequence[str] = (), *, progress: Callable[[Progress], object] | None = None
+) -> Result:
     """Converts, and returns when the dataset is complete.
 
     Args:
         options: checked.
         beam_flags: Beam's own options, as on a command line.
+        progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds.
 
     Raises:
         UsageError: the call is wrong.
@@ -150,9 +155,11 @@ def convert(options: ConvertOptions, beam_flags: Sequence[str] = ()) -> Result:
         pipeline | "Convert" >> step
         local = isinstance(runner, fn_runner.FnApiRunner)
         processes = local and beam_options.view_as(DirectOptions).direct_running_mode == "multi_processing"
+        reporter = _Reporter(options.output, progress)
+        reporter.report()
         with _quiet(local=local, processes=processes):
             try:
-                _run(pipeline, local=local)
+                _run(pipeline, local=local, tick=reporter.tick)
             except InterruptedRunError:
                 if _manifest_bytes(options.output) in (None, before):
                     raise
@@ -194,12 +201,32 @@ def _quiet(*, local: bool, processes: bool) -> Iterator[None]:
         yield
 
 
-def _run(pipeline: beam.Pipeline, *, local: bool) -> None:
+class _Reporter:
+    """Tells from time to time how far a run is: from what was committed, so that it works on every runner."""
+
+    def __init__(self, output: str, progress: Callable[[Progress], object] | None) -> None:
+        self._output, self._progress, self._last = output, progress, time.monotonic()
+
+    def tick(self) -> None:
+        if time.monotonic() - self._last >= PROGRESS_S:
+            self.report()
+
+    def report(self) -> None:
+        self._last = time.monotonic()
+        if self._progress is not None:
+            with contextlib.suppress(OSError):
+                found = claim.read_progress(self._output)
+                if found is not None:
+                    self._progress(found)
+
+
+def _run(pipeline: beam.Pipeline, *, local: bool, tick: Callable[[], None]) -> None:
     """Runs a pipeline; waits in a thread of its own, so that Ctrl-C reaches this one at once.
 
     Args:
         pipeline: to run.
         local: `run()` returns only at the end; other runners return at once, and some want the main thread for it.
+        tick: called often while it runs.
 
     Raises:
         BeamTfrError: of whatever kind the failing step raised; `RunError` for anything else.
@@ -226,6 +253,7 @@ def _run(pipeline: beam.Pipeline, *, local: bool) -> None:
         thread.start()
         while thread.is_alive():
             thread.join(0.2)
+            tick()
             if interrupted.is_set():
                 _stop(thread, results)
                 raise InterruptedRunError(

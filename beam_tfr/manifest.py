@@ -22,6 +22,7 @@ from beam_tfr.schema import (
     WORK_FOLDER,
     DataError,
     canonical_json,
+    is_class_name,
     sha256_hex,
 )
 
@@ -191,8 +192,7 @@ def _check_types(fields: dict[str, Any]) -> None:
         _require(len(feature["shape"]) <= MAX_RANK and _is_counts(feature["shape"]), f"feature {name}", feature)
     _require(isinstance(labels, list), "labels.names", labels)
     for name in labels:
-        # A line end makes two classes of one, a lone surrogate cannot be written.
-        _require(isinstance(name, str) and "\n" not in name and name.isprintable(), "a class name", name)
+        _require(is_class_name(name), "a class name", name)
     labelled = LABEL_FEATURES if labels or LABEL_FEATURES.keys() & features.keys() else {}
     for name, (dtype, shape) in (FEATURES | labelled).items():
         _require(features.get(name) == {"dtype": dtype, "shape": list(shape)}, f"feature {name}", features.get(name))

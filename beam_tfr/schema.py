@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import unicodedata
 from typing import Any, NamedTuple
 
 FORMAT_VERSION = 1  # of manifest.json and of everything under .beam_tfr/
@@ -347,6 +348,19 @@ class ShardInfo:
 def shard_name(split: str, number: int, num_shards: int) -> str:
     """`train-00003-of-00016`: Beam's own naming, behind the split."""
     return f"{split}-{number:05d}-of-{num_shards:05d}"
+
+
+def is_class_name(text: object) -> bool:
+    """Whether a text can be a line of labels.txt and come back as it was: no control characters, no line ends, no
+    spaces at its ends, no lone surrogates.
+    """
+    return (
+        isinstance(text, str)
+        and text.splitlines() == [text]
+        and text == text.strip()
+        and not text.startswith("\ufeff")  # a byte order mark, which readers of text files drop
+        and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
+    )
 
 
 def sha256_hex(data: bytes) -> str:

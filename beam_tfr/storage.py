@@ -390,11 +390,11 @@ class DiskPendingFile(PendingFile):
             os.replace(self._temporary, self._path)
         else:
             try:
-                os.link(self._temporary, self._path)  # fails where a file is, rename would not
+                _rename_new(self._temporary, self._path)
             except FileExistsError:
                 if not filecmp.cmp(self._temporary, self._path, shallow=False):
                     raise AlreadyExistsError(self._path) from None
-            os.remove(self._temporary)
+                os.remove(self._temporary)
         self._temporary = None
         self._file.close()
         folder = os.open(os.path.dirname(self._path), os.O_RDONLY)
@@ -409,6 +409,20 @@ class DiskPendingFile(PendingFile):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(self._temporary)
             self._temporary = None
+
+
+def _rename_new(source: str, target: str) -> None:
+    """Renames; where a file is already raises FileExistsError, which os.rename would not."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # A mount without links: the name is taken by an empty file first.
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.replace(source, target)
+    else:
+        os.remove(source)
 
 
 class GcsPendingFile(PendingFile):

@@ -522,3 +522,13 @@ def test_what_differs_is_told_in_lines_of_bearable_length() -> None:
 
 def test_errors_are_for_a_person() -> None:
     assert issubclass(RunError, BeamTfrError)
+
+
+def test_progress_is_what_was_committed(tmp_path: Path) -> None:
+    assert claim.read_progress(str(tmp_path)) is None
+    plan = begin(tmp_path)
+    total = sum(of.num_shards for of in plan.splits.values())
+    assert claim.read_progress(str(tmp_path)) == (0, total, 0, plan.matched)
+    finish_shard(tmp_path, plan)
+    images = plan.splits["train"].matched // plan.splits["train"].num_shards
+    assert claim.read_progress(str(tmp_path)) == (1, total, images, plan.matched)

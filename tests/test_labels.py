@@ -84,7 +84,7 @@ def test_names_that_can_be_classes(label: str) -> None:
 def test_names_that_cannot_be_classes_make_a_reject_that_says_why(label: str) -> None:
     found = ref(f"{label}/1.jpg", "{label}/*")
     assert (found.label, found.split, found.reason) == ("", "none", "layout-mismatch")
-    rule = "it must be printable UTF-8 text without spaces at its ends"
+    rule = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
     assert found.detail == f"{label!r} cannot be a class: {rule}"
     assert found.detail.isprintable()
     assert ImageRef.decode(found.encode()) == found
@@ -137,7 +137,7 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
         (b"cat\n cat\r\n", "class 'cat' stands in line 1 and again in line 2"),
         (b"caf\xe9\n", "is not UTF-8 text: invalid continuation byte at byte 3"),
         ("cat\n".encode("utf-16"), "is not UTF-8 text: invalid start byte at byte 0"),
-        (b"cat\rdog\r", r"line 1, 'cat\\rdog', cannot be a class: it must be printable UTF-8 text"),
+        (b"cat\rdog\r", r"line 1, 'cat\\rdog', cannot be a class: it must be UTF-8 text in one line"),
         (b"cat\0\n", r"line 1, 'cat\\x00', cannot be a class"),
     ],
 )

@@ -26,6 +26,7 @@ from beam_tfr.schema import (
     SplitPlan,
     UsageError,
     canonical_json,
+    is_class_name,
     shard_name,
 )
 
@@ -190,3 +191,17 @@ def test_a_plan_survives_the_way_to_a_worker() -> None:
         6,
         ["none-00000-of-00001", "train-00000-of-00002", "train-00001-of-00002"],
     )
+
+
+NAMES = ["hat", "t-shirt", "a b", "\u00e9t\u00e9", "x\u00a0y", "\u0645\u06cc\u200c\u062e", "\U0001f469\u200d\U0001f33e"]
+NO_NAMES = ["", " x", "x ", "a\nb", "a\u2028b", "a\x85b", "\x1b[2J", "\ud800", "\ufeffa", "a\x00", None, 3]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_class_names_of_all_scripts(name: str) -> None:
+    assert is_class_name(name)
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_what_cannot_be_a_class_name(name: object) -> None:
+    assert not is_class_name(name)

@@ -624,3 +624,23 @@ def test_listings_of_several_pages_and_odd_names(fake: FakeGcs) -> None:
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.EIO])
 def test_broken_connections_may_pass(number: int) -> None:
     assert storage.may_pass(OSError(number, "x"))
+
+
+@pytest.mark.parametrize("there", [None, b"same", b"other"])
+def test_a_mount_without_links_replaces_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bytes | None
+) -> None:
+    def no_links(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    target = tmp_path / "target"
+    if there is not None:
+        target.write_bytes(there)
+    if there == b"other":
+        with pytest.raises(storage.AlreadyExistsError):
+            storage.write_bytes(str(target), b"same", scratch=str(tmp_path), replace=False)
+    else:
+        storage.write_bytes(str(target), b"same", scratch=str(tmp_path), replace=False)
+    assert target.read_bytes() == (there or b"same")
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
