@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import simplejpeg
 import tensorflow as tf
-from reader_fixtures import encode, photo, write_dataset
 
 from beam_tfr import reader
 from beam_tfr.manifest import manifest_digest, to_bytes
 from beam_tfr.reader import load
 from beam_tfr.schema import MANIFEST_FILE, DataError, UsageError
+from tests.reader_fixtures import encode, photo, write_dataset
 
 
 @pytest.fixture(scope="module")
