@@ -8,21 +8,15 @@ import difflib
 import io
 import json
 import os
-import shlex
 import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, NoReturn
 
 from beam_tfr import __version__, storage
 from beam_tfr.options import add_arguments, from_arguments
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError
-
-if TYPE_CHECKING:
-    from beam_tfr.claim import Progress
-    from beam_tfr.launch import Result
-    from beam_tfr.manifest import Manifest, Split
 
 CONVERT_EXAMPLES = """examples:
   beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos
@@ -38,7 +32,6 @@ The same command goes on with what an interrupted one has finished.
 
 
 PROGRESS_S = 10.0
-SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
 
 
 COMMANDS = ("convert", "verify", "demo")
@@ -191,9 +184,10 @@ def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             launch.parse_beam_flags(others)
         raise
     from beam_tfr import launch  # Beam: not before the options are known to be sound
+    from beam_tfr.summary import ProgressLines, print_summary, summary
 
     with _own_stderr() as stream:
-        result = launch.convert(options, others, progress=_Account(stream).tell)
+        result = launch.convert(options, others, progress=ProgressLines(stream).tell)
     with _output():
         if options.json:
             print(json.dumps(summary(result), sort_keys=True))
@@ -215,96 +209,6 @@ def _own_stderr() -> Iterator[IO[str]]:
         return
     with os.fdopen(number, "w", errors="backslashreplace") as stream:
         yield stream
-
-
-class _Account:
-    """Tells the progress of a conversion, with a rate and what is left; the first call is its start."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream, self._started, self._before = stream, time.monotonic(), -1
-
-    def tell(self, progress: Progress) -> None:
-        done, of = f"{progress.finished_shards:,} of {progress.num_shards:,} shards", progress.matched
-        seconds, images = time.monotonic() - self._started, progress.finished_images
-        if self._before < 0:
-            self._before = images
-            if images:
-                self._write(f"an earlier run has finished {done}")
-                return
-        rate = (images - self._before) / max(seconds, 1e-3)
-        left = f", {(of - images) / rate:,.0f} s left" if rate else ""
-        self._write(f"{images:,} of {of:,} images, {done}, {rate:,.0f} images/s{left}")
-
-    def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            print(f"convert: {text}", file=self._stream, flush=True)
-
-
-def summary(result: Result) -> dict[str, Any]:
-    """What a conversion did, as JSON values."""
-    dataset = result.manifest
-    seconds = round(result.seconds, 3)
-    return {
-        "output": dataset.folder,
-        "name": dataset.name,
-        "complete_already": not result.fresh,
-        **dataset.counts,
-        "splits": {
-            name: {
-                "matched": split.matched,
-                "rejected": split.rejected,
-                "num_examples": split.num_examples,
-                "num_bytes": split.num_bytes,
-                "num_shards": len(split.shards),
-                "class_counts": dict(split.class_counts),
-            }
-            for name, split in dataset.splits.items()
-        },
-        "dataset_digest": dataset.dataset_digest,
-        "seconds": seconds,
-        "images_per_second": round(dataset.counts["matched"] / max(seconds, 1e-3), 1),
-    }
-
-
-def print_summary(result: Result, *, to: Any) -> None:
-    dataset, facts = result.manifest, summary(result)
-
-    def line(text: str = "") -> None:
-        print(text, file=to)
-
-    if not result.fresh:
-        line(f"{dataset.folder} already holds this dataset, complete; nothing was written.")
-    names = sorted(dataset.splits, key=lambda name: (SPLIT_ORDER.index(name) if name in SPLIT_ORDER else 3, name))
-    line(f"{'':24}{''.join(f'{name:>12}' for name in names)}{'all':>12}")
-    for title, values in _table(dataset, [dataset.splits[name] for name in names]):
-        line(f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}")
-    counts = dataset.counts
-    rejected = sum(counts["rejected"].values())
-    line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
-    for reason, number in counts["rejected"].items():
-        line(f"  {reason}: {number:,}")
-    if rejected:
-        line(f"  each with its reason in {dataset.folder}/rejects.jsonl")
-    line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")
-    if result.fresh:
-        line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} images/s")
-    line(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}")
-
-
-def _table(dataset: Manifest, splits: Sequence[Split]) -> list[tuple[str, list[int]]]:
-    rows = [
-        ("matched", [split.matched for split in splits]),
-        ("rejected", [split.rejected for split in splits]),
-        ("written", [split.num_examples for split in splits]),
-        ("shards", [len(split.shards) for split in splits]),
-        ("bytes", [split.num_bytes for split in splits]),
-    ]
-    if len(dataset.class_names) <= 30:
-        rows += [
-            (f"  {name if name.isprintable() else ascii(name)}", [split.class_counts.get(name, 0) for split in splits])
-            for name in dataset.class_names
-        ]
-    return rows
 
 
 def run_verify(folder: str) -> int:

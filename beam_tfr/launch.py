@@ -133,7 +133,8 @@ def convert(
     Args:
         options: checked.
         beam_flags: Beam's own options, as on a command line.
-        progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds.
+        progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds; all zero
+            before there is a plan.
 
     Raises:
         UsageError: the call is wrong.
@@ -215,9 +216,7 @@ class _Reporter:
         self._last = time.monotonic()
         if self._progress is not None:
             with contextlib.suppress(OSError):
-                found = claim.read_progress(self._output)
-                if found is not None:
-                    self._progress(found)
+                self._progress(claim.read_progress(self._output) or Progress(0, 0, 0, 0))
 
 
 def _run(pipeline: beam.Pipeline, *, local: bool, tick: Callable[[], None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -17,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from beam_tfr import __version__, claim, cli
-from beam_tfr.claim import Progress
 from tests.conftest import SAMPLE, Run, as_nobody, files_of, wait_for
 
 Command = Callable[..., Run]
@@ -460,20 +458,6 @@ def test_ctrl_c_with_several_processes_at_work(many: Path, undisturbed: dict[str
     assert (run.code, run.out) == (130, "")
     assert "Traceback" not in run.err
     complete(many, output, undisturbed)
-
-
-def test_progress_has_a_rate_and_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(cli.time, "monotonic", lambda: now[0])
-    stream = io.StringIO()
-    account = cli._Account(stream)
-    account.tell(Progress(2, 10, 2_000, 10_000))
-    now[0] = 110.0
-    account.tell(Progress(7, 10, 7_000, 10_000))
-    assert stream.getvalue().splitlines() == [
-        "convert: an earlier run has finished 2 of 10 shards",
-        "convert: 7,000 of 10,000 images, 7 of 10 shards, 500 images/s, 6 s left",
-    ]
 
 
 def test_a_run_that_goes_on_says_what_is_finished(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+"""What a conversion says: lines while it runs, a table or a JSON object at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Sequence
+from typing import IO, Any
+
+from beam_tfr.claim import Progress
+from beam_tfr.launch import Result
+from beam_tfr.manifest import Manifest, Split
+
+SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
+MAX_CLASSES_SHOWN = 30
+
+
+class ProgressLines:
+    """Tells the progress of a conversion, with a rate and what is left; the first call is its start."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream, self._started, self._before = stream, time.monotonic(), -1
+
+    def tell(self, progress: Progress) -> None:
+        done, of = f"{progress.finished_shards:,} of {progress.num_shards:,} shards", progress.matched
+        seconds, images = time.monotonic() - self._started, progress.finished_images
+        if self._before < 0:
+            self._before = images
+            if images:
+                self._write(f"an earlier run has finished {done}")
+            return
+        if not of:  # still listing
+            return
+        rate = (images - self._before) / max(seconds, 1e-3)
+        left = f", {(of - images) / rate:,.0f} s left" if rate else ""
+        self._write(f"{images:,} of {of:,} images, {done}, {rate:,.0f} images/s{left}")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            print(f"convert: {text}", file=self._stream, flush=True)
+
+
+def summary(result: Result) -> dict[str, Any]:
+    """What a conversion did, as JSON values."""
+    dataset = result.manifest
+    seconds = round(result.seconds, 3)
+    return {
+        "output": dataset.folder,
+        "name": dataset.name,
+        "complete_already": not result.fresh,
+        **dataset.counts,
+        "splits": {
+            name: {
+                "matched": split.matched,
+                "rejected": split.rejected,
+                "num_examples": split.num_examples,
+                "num_bytes": split.num_bytes,
+                "num_shards": len(split.shards),
+                "class_counts": dict(split.class_counts),
+            }
+            for name, split in dataset.splits.items()
+        },
+        "dataset_digest": dataset.dataset_digest,
+        "seconds": seconds,
+        "images_per_second": round(dataset.counts["matched"] / max(seconds, 1e-3), 1),
+    }
+
+
+def print_summary(result: Result, *, to: IO[str]) -> None:
+    """The same as a table for a person."""
+    dataset, facts = result.manifest, summary(result)
+
+    def line(text: str = "") -> None:
+        print(text, file=to)
+
+    if not result.fresh:
+        line(f"{dataset.folder} already holds this dataset, complete; nothing was written.")
+    names = sorted(dataset.splits, key=lambda name: (SPLIT_ORDER.index(name) if name in SPLIT_ORDER else 3, name))
+    line(f"{'':24}{''.join(f'{name:>12}' for name in names)}{'all':>12}")
+    for title, values in _table(dataset, [dataset.splits[name] for name in names]):
+        line(f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}")
+    counts = dataset.counts
+    rejected = sum(counts["rejected"].values())
+    line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
+    for reason, number in counts["rejected"].items():
+        line(f"  {reason}: {number:,}")
+    if rejected:
+        line(f"  each with its reason in {dataset.folder}/rejects.jsonl")
+    line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")
+    if result.fresh:
+        line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} images/s")
+    line(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}")
+
+
+def _table(dataset: Manifest, splits: Sequence[Split]) -> list[tuple[str, list[int]]]:
+    rows = [
+        ("matched", [split.matched for split in splits]),
+        ("rejected", [split.rejected for split in splits]),
+        ("written", [split.num_examples for split in splits]),
+        ("shards", [len(split.shards) for split in splits]),
+        ("bytes", [split.num_bytes for split in splits]),
+    ]
+    if len(dataset.class_names) <= MAX_CLASSES_SHOWN:
+        rows += [
+            (f"  {name if name.isprintable() else ascii(name)}", [split.class_counts.get(name, 0) for split in splits])
+            for name in dataset.class_names
+        ]
+    return rows
