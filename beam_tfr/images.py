@@ -9,6 +9,7 @@ Pillow's. Resizing is OpenCV's, antialiased, only with kernels that give the sam
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import io
@@ -62,6 +63,7 @@ warnings.filterwarnings("ignore", module=r"PIL\..*")  # odd metadata of single f
 Pixels = NDArray[np.uint8]
 
 
+@functools.cache
 def codec_versions() -> dict[str, str]:
     """Library -> version: whatever can change a byte of a record."""
     libraries = ("simplejpeg", "opencv-python-headless", "pillow", "numpy")

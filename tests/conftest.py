@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 from apache_beam.internal.gcp import auth
 
-from beam_tfr import cli, storage
+from beam_tfr import cli, images, storage
 
 SAMPLE = Path(cli.__file__).parent / "sample"
 
@@ -97,6 +98,8 @@ def as_nobody() -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
+    importlib.import_module("beam_tfr.summary")  # all that a conversion imports: the environment may be root's alone
+    images.codec_versions()
     os.seteuid(65534)
     try:
         yield
