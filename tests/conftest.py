@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import functools
 import json
 import os
 import shutil
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 from apache_beam.internal.gcp import auth
 
-from beam_tfr import cli, images, storage
+from beam_tfr import cli, storage
 
 SAMPLE = Path(cli.__file__).parent / "sample"
 
@@ -92,14 +92,21 @@ def public_path() -> Iterator[Path]:
         yield Path(folder)
 
 
+@functools.cache
+def _load_everything() -> None:
+    """Imports, by a small conversion, what engines import late: the environment may be root's alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        pattern = f"{SAMPLE}/test/hat/*.jpg"
+        assert cli.main(["convert", "--input", pattern, "--output", f"{folder}/o", "--layout", "*"]) == 0
+
+
 @contextlib.contextmanager
 def as_nobody() -> Iterator[None]:
     """Takes root's right to read and write everything away, where the tests run as root."""
     if os.geteuid() != 0:
         yield
         return
-    importlib.import_module("beam_tfr.summary")  # all that a conversion imports: the environment may be root's alone
-    images.codec_versions()
+    _load_everything()
     os.seteuid(65534)
     try:
         yield
