@@ -148,7 +148,8 @@ def convert(
     runner = choose_runner(beam_options, beam_flags)
     before = _manifest_bytes(options.output)
     started = time.monotonic()
-    with lock.held(options.output, run_id):
+    # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
+    with _on_interrupt() as interrupted, lock.held(options.output, run_id):
         try:
             pipeline = beam.Pipeline(runner=runner, options=beam_options)
         except ValueError as error:  # Beam's check of its own options
@@ -160,7 +161,7 @@ def convert(
         reporter.report()
         with _quiet(local=local, processes=processes):
             try:
-                _run(pipeline, local=local, tick=reporter.tick)
+                _run(pipeline, local=local, interrupted=interrupted, tick=reporter.tick)
             except InterruptedRunError:
                 if _manifest_bytes(options.output) in (None, before):
                     raise
@@ -219,12 +220,13 @@ class _Reporter:
                 self._progress(claim.read_progress(self._output) or Progress(0, 0, 0, 0))
 
 
-def _run(pipeline: beam.Pipeline, *, local: bool, tick: Callable[[], None]) -> None:
+def _run(pipeline: beam.Pipeline, *, local: bool, interrupted: threading.Event, tick: Callable[[], None]) -> None:
     """Runs a pipeline; waits in a thread of its own, so that Ctrl-C reaches this one at once.
 
     Args:
         pipeline: to run.
         local: `run()` returns only at the end; other runners return at once, and some want the main thread for it.
+        interrupted: set when it is to stop.
         tick: called often while it runs.
 
     Raises:
@@ -241,23 +243,21 @@ def _run(pipeline: beam.Pipeline, *, local: bool, tick: Callable[[], None]) -> N
         except BaseException as error:  # noqa: BLE001 - handed to the main thread
             failure.append(error)
 
-    interrupt.clear()
     if not local:
         try:
             results.append(pipeline.run())
         except Exception as error:
             raise translate(error) from error
     thread = threading.Thread(target=run, name="beam_tfr-pipeline", daemon=True)
-    with _on_interrupt(interrupt.request) as interrupted:
-        thread.start()
-        while thread.is_alive():
-            thread.join(0.2)
-            tick()
-            if interrupted.is_set():
-                _stop(thread, results)
-                raise InterruptedRunError(
-                    "interrupted: nothing is published; the same command goes on with the finished shards"
-                )
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.2)
+        tick()
+        if interrupted.is_set():
+            _stop(thread, results)
+            raise InterruptedRunError(
+                "interrupted: nothing is published; the same command goes on with the finished shards"
+            )
     if failure:
         raise translate(failure[0]) from failure[0]
 
@@ -271,13 +271,14 @@ def _stop(thread: threading.Thread, results: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def _on_interrupt(request: Callable[[], None]) -> Iterator[threading.Event]:
-    """Within the block Ctrl-C and SIGTERM set the event and call `request`, when this is the main thread."""
+def _on_interrupt() -> Iterator[threading.Event]:
+    """Within the block Ctrl-C and SIGTERM set the event and ask the stages to stop, when this is the main thread."""
     interrupted = threading.Event()
+    interrupt.clear()
 
     def handle(*_: object) -> None:
         interrupted.set()
-        request()
+        interrupt.request()
 
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
