@@ -58,6 +58,7 @@ class Survey:
         counts: (split, class) -> images.
         buckets: (split, bucket of the order) -> images.
         digest: sum of a hash of each (key, size), modulo 2^256: the same for every order of the references.
+        generations: the same sum with the generation of each.
         sample: the usable references with the smallest sample hashes, as (hash, encoded reference), a heap by largest.
     """
 
@@ -65,6 +66,7 @@ class Survey:
     counts: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
     buckets: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
     digest: int = 0
+    generations: int = 0
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def add(self, encoded: bytes) -> None:
@@ -76,6 +78,8 @@ class Survey:
         self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
         identity = hashlib.sha256(f"{ref.key}\0{ref.size_bytes}".encode("utf-8", "surrogateescape")).digest()
         self.digest = (self.digest + int.from_bytes(identity, "big")) % (1 << 256)
+        listed = hashlib.sha256(identity + str(ref.generation).encode()).digest()
+        self.generations = (self.generations + int.from_bytes(listed, "big")) % (1 << 256)
         if not ref.reason:
             self._offer((-int.from_bytes(identity[:8], "big"), encoded))
 
@@ -91,6 +95,7 @@ class Survey:
         for bucket, n in other.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + n
         self.digest = (self.digest + other.digest) % (1 << 256)
+        self.generations = (self.generations + other.generations) % (1 << 256)
         for one in other.sample:
             self._offer(one)
 
@@ -179,6 +184,7 @@ def draft_plan(
             for split, images in counts.items()
         },
         codecs=dict(codecs),
+        generations=f"{survey.generations:064x}",
     )
 
 

@@ -198,6 +198,7 @@ class Plan:
         labels: class names, in the order of their ids; None in a dataset without labels.
         splits: split name -> its plan.
         codecs: library -> version: whatever can change a byte of a record.
+        generations: over keys, sizes and generations (or times): an input that changed while a run was dead shows.
         complete: the output already holds the dataset of this plan; not part of the digest.
     """
 
@@ -208,6 +209,7 @@ class Plan:
     labels: list[str] | None
     splits: dict[str, SplitPlan]
     codecs: dict[str, str]
+    generations: str = ""
     complete: bool = False
 
     @property

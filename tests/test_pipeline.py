@@ -462,3 +462,17 @@ def test_a_step_of_ones_own_may_reject(photos: Path, tmp_path: Path) -> None:
     assert sorted((line["key"], line["stage"], line["detail"]) for line in lines) == [
         (key, "SomeHats", "224 wide") for key in rejected
     ]
+
+
+def test_photos_that_changed_while_a_run_was_dead_are_not_mixed_in(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
+    (photos / "train" / "hat" / "text.jpg").write_text("no image")
+    command = arguments(photos, tmp_path / "o")
+    assert beam_tfr(*command, "--max_rejects", "0").code == 1
+    changed = next((photos / "train" / "shoes").iterdir())
+    os.utime(changed, ns=(1, 1))
+    refused = beam_tfr(*command, "--max_rejects", "1")
+    assert refused.code == 2
+    assert "generations: " in refused.err
+    assert beam_tfr(*command, "--max_rejects", "1", "--overwrite").code == 0
