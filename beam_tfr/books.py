@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr import __version__, storage
-from beam_tfr.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, read, to_bytes
+from beam_tfr.manifest import Manifest, dataset_digest, find, labels_text, manifest_digest, parse, to_bytes
 from beam_tfr.schema import (
     FEATURES,
     FORMAT_VERSION,
@@ -18,7 +18,6 @@ from beam_tfr.schema import (
     MANIFEST_FILE,
     NO_SPLIT,
     REJECTS_FILE,
-    WORK_FOLDER,
     DataError,
     Plan,
     RunError,
@@ -183,9 +182,9 @@ def find_published(folder: str, plan: Plan, books: Mapping[str, list[ShardInfo]]
     Raises:
         RunError: the folder holds a different dataset.
     """
-    if storage.size_bytes(storage.join(folder, MANIFEST_FILE)) is None:
+    found = find(folder)
+    if found is None:
         return None
-    found = read(folder)
     fields = build(plan, books, rejects_sha256=found.fields["rejects"]["sha256"])
     if found.fields["manifest_digest"] != fields["manifest_digest"]:
         raise RunError(f"another run has published a different dataset into {folder} meanwhile")
@@ -208,7 +207,7 @@ def publish(
     Raises:
         RunError: another run has published a different dataset into the folder.
     """
-    scratch = storage.join(folder, WORK_FOLDER)
+    scratch = storage.work_path(folder, "")
     if plan.labels is not None:
         storage.write_bytes(storage.join(folder, LABELS_FILE), labels_text(plan.labels), scratch=scratch)
     digest = hashlib.sha256()

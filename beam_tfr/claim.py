@@ -55,12 +55,6 @@ def _read_plan(output: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and isinstance(found.get("plan"), dict) else None
 
 
-def _read_manifest(output: str) -> manifest.Manifest | None:
-    if storage.size_bytes(storage.join(output, MANIFEST_FILE)) is None:
-        return None
-    return manifest.read(output)
-
-
 def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
     """Makes the folder this plan's: refuses another dataset in it, or, with `overwrite`, removes it first.
 
@@ -74,7 +68,7 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
     lock.acquire(output, run_id)
     cure = "Choose another --output, or give --overwrite to replace it"
     try:
-        there = _read_manifest(output)
+        there = manifest.find(output)
     except DataError as error:
         if not overwrite:
             raise UsageError(f"--output {output}: {error}. {cure}") from None

@@ -13,7 +13,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from beam_tfr import storage
@@ -237,10 +237,10 @@ class ReadAhead:
             self._pool = None
 
 
-def _read_or_reject(path: str | None, read: Callable[[str], bytes] = read_image) -> bytes | RejectError | None:
+def _read_or_reject(path: str | None) -> bytes | RejectError | None:
     if path is None:
         return None
     try:
-        return read(path)
+        return read_image(path)
     except RejectError as error:
         return error

@@ -106,6 +106,12 @@ def read(folder: str) -> Manifest:
     return parse(data, folder)
 
 
+def find(folder: str) -> Manifest | None:
+    """The manifest of a folder, or None where there is none. Raises what `read` does of one that is wrong."""
+    there = storage.size_bytes(storage.join(folder, MANIFEST_FILE)) is not None
+    return read(folder) if there else None
+
+
 def _what_is_there(folder: str) -> str:
     try:
         names = storage.list_folder(folder)

@@ -203,10 +203,10 @@ class CutBuckets:
 
 
 def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
-    """Where the first image of each shard but the first lies: image i * matched // num_shards of the order."""
+    """Where the first image of each shard but the first lies."""
     ranks: dict[tuple[str, int], list[int]] = {}
     for split, of in plan.splits.items():
-        wanted = [i * of.matched // of.num_shards for i in range(1, of.num_shards)]
+        wanted = [_first_rank(of, i) for i in range(1, of.num_shards)]
         passed = 0
         buckets = iter(sorted((bucket, n) for (name, bucket), n in survey.buckets.items() if name == split))
         bucket, n = next(buckets)
@@ -276,4 +276,9 @@ def order(values: Iterable[bytes]) -> tuple[Shard, list[bytes]]:
 
 def planned_total(of: SplitPlan, index: int) -> int:
     """Images of the `index`-th shard of a split."""
-    return (index + 1) * of.matched // of.num_shards - index * of.matched // of.num_shards
+    return _first_rank(of, index + 1) - _first_rank(of, index)
+
+
+def _first_rank(of: SplitPlan, index: int) -> int:
+    """Place in the order of its split of the first image of the `index`-th shard."""
+    return index * of.matched // of.num_shards

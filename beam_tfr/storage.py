@@ -97,9 +97,9 @@ def _make_client() -> Client:
     return storage.Client()
 
 
-def _blob(path: str, generation: int | None = None) -> Blob:
+def _blob(path: str) -> Blob:
     bucket, _, name = path[len(GCS) :].partition("/")
-    return _client().bucket(bucket).blob(name, generation=generation)
+    return _client().bucket(bucket).blob(name)
 
 
 def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
