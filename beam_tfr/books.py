@@ -11,9 +11,7 @@ from typing import Any
 from beam_tfr import __version__, storage
 from beam_tfr.manifest import Manifest, dataset_digest, find, labels_text, manifest_digest, parse, to_bytes
 from beam_tfr.schema import (
-    FEATURES,
     FORMAT_VERSION,
-    LABEL_FEATURES,
     LABELS_FILE,
     MANIFEST_FILE,
     NO_SPLIT,
@@ -22,6 +20,7 @@ from beam_tfr.schema import (
     Plan,
     RunError,
     ShardInfo,
+    features_of,
     sha256_hex,
 )
 
@@ -129,7 +128,7 @@ def statistics(infos: Iterable[ShardInfo]) -> dict[str, Any]:
 def build(plan: Plan, books: Mapping[str, list[ShardInfo]], *, rejects_sha256: str) -> dict[str, Any]:
     """The fields of manifest.json, from books that balance."""
     labels = plan.labels or []
-    features = FEATURES | (LABEL_FEATURES if plan.labels is not None else {})
+    features = features_of(plan.options["encoding"], labelled=plan.labels is not None)
     reasons = add_counts(info.rejected for shards in books.values() for info in shards)
     splits = {}
     for name, shards in books.items():
@@ -164,6 +163,7 @@ def build(plan: Plan, books: Mapping[str, list[ShardInfo]], *, rejects_sha256: s
             "matched": plan.matched,
             "written": sum(info.num_examples for shards in books.values() for info in shards),
             "rejected": reasons,
+            "adjusted": add_counts(info.adjusted for shards in books.values() for info in shards),
         },
         "rejects": {"count": sum(reasons.values()), "sha256": rejects_sha256},
         "splits": splits,

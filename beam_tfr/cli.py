@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, NoReturn
 
 from beam_tfr import __version__, storage
-from beam_tfr.options import add_arguments, from_arguments
+from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError
 
 CONVERT_EXAMPLES = """examples:
@@ -62,7 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add_arguments(convert)
+    add_arguments(convert, ConvertOptions)
     verify = commands.add_parser(
         "verify",
         help="re-read a dataset and check everything that its manifest promises",
@@ -176,7 +176,7 @@ def say(text: str) -> None:
 
 def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     try:
-        options = from_arguments(parsed)
+        options = from_arguments(parsed, ConvertOptions)
     except UsageError:
         if others:  # a misspelled flag may be why one is missing: that is told first
             from beam_tfr import launch

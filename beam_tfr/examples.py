@@ -20,7 +20,11 @@ from beam_tfr.schema import (
     FORMAT,
     HEIGHT,
     LABEL,
+    RAW,
     SHA256,
+    SOURCE_FORMAT,
+    SOURCE_HEIGHT,
+    SOURCE_WIDTH,
     TEXT,
     WIDTH,
     Image,
@@ -73,7 +77,7 @@ def build_example(ref: ImageRef, image: Image) -> bytes:
     """
     example = example_class()()
     feature = example.features.feature
-    feature[ENCODED].bytes_list.value.append(image.encoded)
+    feature[RAW if image.format == "raw" else ENCODED].bytes_list.value.append(image.encoded)
     feature[FORMAT].bytes_list.value.append(image.format.encode())
     feature[HEIGHT].int64_list.value.append(image.height)
     feature[WIDTH].int64_list.value.append(image.width)
@@ -81,6 +85,9 @@ def build_example(ref: ImageRef, image: Image) -> bytes:
     feature[COLORSPACE].bytes_list.value.append(image.colorspace.encode())
     feature[FILENAME].bytes_list.value.append(ref.key.encode("utf-8", "surrogateescape"))
     feature[SHA256].bytes_list.value.append(image.source_sha256.encode())
+    feature[SOURCE_HEIGHT].int64_list.value.append(image.source_height)
+    feature[SOURCE_WIDTH].int64_list.value.append(image.source_width)
+    feature[SOURCE_FORMAT].bytes_list.value.append(image.source_format.encode())
     if ref.label_id >= 0:
         feature[LABEL].int64_list.value.append(ref.label_id)
         feature[TEXT].bytes_list.value.append(ref.label.encode())

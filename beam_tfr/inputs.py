@@ -185,22 +185,22 @@ def _hint(pattern: str) -> str:
     return ""
 
 
-def read_image(path: str) -> bytes:
+def read_image(path: str, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """The bytes of one source file.
 
     Raises:
         RejectError: `not-found`, `unreadable`, `empty-file` or `file-too-large`.
     """
     try:
-        data = storage.read_bytes(path, max_bytes=MAX_FILE_BYTES)
+        data = storage.read_bytes(path, max_bytes=max_bytes)
     except FileNotFoundError as error:
         raise RejectError("not-found", error.strerror or str(error)) from error
     except OSError as error:
         raise RejectError("unreadable", error.strerror or str(error), may_pass=storage.may_pass(error)) from error
     if not data:
         raise RejectError("empty-file", "0 bytes")
-    if len(data) > MAX_FILE_BYTES:
-        raise RejectError("file-too-large", f"more than {MAX_FILE_BYTES} bytes")
+    if len(data) > max_bytes:
+        raise RejectError("file-too-large", f"more than {max_bytes} bytes")
     return data
 
 
@@ -212,6 +212,7 @@ class ReadAhead:
     hand-over between threads costs more than it hides.
     """
 
+    max_bytes: int = MAX_FILE_BYTES
     threads: int = READ_AHEAD_THREADS
     images: int = READ_AHEAD_IMAGES
     _pool: ThreadPoolExecutor | None = None
@@ -219,13 +220,13 @@ class ReadAhead:
     def read(self, paths: Sequence[str | None]) -> Iterator[bytes | RejectError | None]:
         """What each path holds, in order, or why it cannot be read; None for None."""
         if not any(path and storage.is_gcs(path) for path in paths):
-            yield from map(_read_or_reject, paths)
+            yield from map(self._read_one, paths)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="beam_tfr-read")
         pending: collections.deque[Future[bytes | RejectError | None]] = collections.deque()
         for path in paths:
-            pending.append(self._pool.submit(_read_or_reject, path))
+            pending.append(self._pool.submit(self._read_one, path))
             if len(pending) >= self.images:
                 yield pending.popleft().result()
         while pending:
@@ -236,11 +237,10 @@ class ReadAhead:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
 
-
-def _read_or_reject(path: str | None) -> bytes | RejectError | None:
-    if path is None:
-        return None
-    try:
-        return read_image(path)
-    except RejectError as error:
-        return error
+    def _read_one(self, path: str | None) -> bytes | RejectError | None:
+        if path is None:
+            return None
+        try:
+            return read_image(path, max_bytes=self.max_bytes)
+        except RejectError as error:
+            return error

@@ -15,7 +15,7 @@ from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr import examples, images, inputs, planning, shards, storage
 from beam_tfr.labels import Labeler, parse_layout, read_classes
-from beam_tfr.options import ConvertOptions
+from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.schema import MANIFEST_FILE, ImageRef, RejectError, RunError, UsageError
 from beam_tfr.transforms import (
     BuildExamples,
@@ -49,12 +49,7 @@ class Convert(beam.PTransform):
         classes = read_classes(options.classes) if options.classes else None
         self._root = inputs.common_root(options.input)
         self._labeler = Labeler(layout, options.splits, None if classes is None else frozenset(classes))
-        self._image_options = {
-            "image_size": options.image_size,
-            "resize": options.resize,
-            "encoding": options.encoding,
-            "quality": options.quality,
-        }
+        self._image_options = options.image_options()
         self._draft = functools.partial(
             planning.draft_plan,
             name=options.name,
@@ -82,8 +77,8 @@ class Convert(beam.PTransform):
         )  # Plan, ShardWork(shard, [ImageRef])
         return (
             work
-            | ReadImages(self._root)  # Item(bytes)
-            | ResizeImages(**self._image_options)  # Item(Image)
+            | ReadImages(self._root, max_file_bytes=options.max_file_bytes)  # Item(bytes)
+            | ResizeImages(self._image_options)  # Item(Image)
             | BuildExamples()  # Item(Record)
             | WriteShards(options.output, name=options.name, suffix=options.suffix, level=level)  # ShardInfo
             | WriteManifest(options.output, plan=plan, run_id=self.run_id, max_rejects=options.max_rejects)
@@ -105,13 +100,13 @@ def _check_apart(options: ConvertOptions) -> None:
             )
 
 
-def mean_record_bytes(refs: Sequence[ImageRef], *, root: str, image_options: dict[str, object]) -> float:
+def mean_record_bytes(refs: Sequence[ImageRef], *, root: str, image_options: ImageOptions) -> float:
     """Mean size of the serialized records of a sample; images that are rejects count nothing.
 
     Raises:
         RunError: an image of the sample cannot be read for a reason that may pass: the plan may not depend on luck.
     """
-    ahead = inputs.ReadAhead()
+    ahead = inputs.ReadAhead(image_options.max_file_bytes)
     sizes = []
     for ref, content in zip(refs, ahead.read([root + ref.key for ref in refs]), strict=True):
         if isinstance(content, RejectError):
@@ -121,7 +116,7 @@ def mean_record_bytes(refs: Sequence[ImageRef], *, root: str, image_options: dic
         if content is None:
             continue
         try:
-            image = images.convert_image(content, **image_options)  # type: ignore[arg-type]
+            image = images.convert_image(content, image_options)
         except RejectError:
             continue
         sizes.append(len(examples.build_example(ref, image)))

@@ -20,17 +20,21 @@ FORMAT_VERSION = 1  # of manifest.json and of everything under .beam_tfr/
 
 # The record: the feature names that TensorFlow's own image models use.
 ENCODED = "image/encoded"  # bytes: the encoded image
-FORMAT = "image/format"  # bytes: "jpeg", "png"
+RAW = "image/raw"  # bytes, in its place with --encoding raw: a serialized TensorProto, uint8 [height, width, channels]
+FORMAT = "image/format"  # bytes: "jpeg", "png", "webp", "raw"; with --encoding keep also "bmp", "gif"
 HEIGHT = "image/height"  # int64, pixels, of what is stored
 WIDTH = "image/width"  # int64, pixels, of what is stored
 CHANNELS = "image/channels"  # int64
-COLORSPACE = "image/colorspace"  # bytes: "RGB"
+COLORSPACE = "image/colorspace"  # bytes: "RGB", "Gray"; with --keep_all also "CMYK"
+SOURCE_HEIGHT = "image/source/height"  # int64, pixels, of the source, upright
+SOURCE_WIDTH = "image/source/width"  # int64, pixels, of the source, upright
+SOURCE_FORMAT = "image/source/format"  # bytes: "jpeg", "heic", …
 FILENAME = "image/filename"  # bytes: the key
 SHA256 = "image/key/sha256"  # bytes: hex digest of the source file
 LABEL = "image/class/label"  # int64, 0-based line number in labels.txt
 TEXT = "image/class/text"  # bytes: the class name
 
-# name -> (dtype, shape) of one record; the two class features are there only in a labelled dataset.
+# name -> (dtype, shape) of one record; `RAW` instead of `ENCODED` with --encoding raw, see `features_of`.
 FEATURES: dict[str, tuple[str, tuple[int, ...]]] = {
     ENCODED: ("bytes", ()),
     FORMAT: ("bytes", ()),
@@ -40,8 +44,18 @@ FEATURES: dict[str, tuple[str, tuple[int, ...]]] = {
     COLORSPACE: ("bytes", ()),
     FILENAME: ("bytes", ()),
     SHA256: ("bytes", ()),
+    SOURCE_HEIGHT: ("int64", ()),
+    SOURCE_WIDTH: ("int64", ()),
+    SOURCE_FORMAT: ("bytes", ()),
 }
 LABEL_FEATURES: dict[str, tuple[str, tuple[int, ...]]] = {LABEL: ("int64", ()), TEXT: ("bytes", ())}
+
+
+def features_of(encoding: str, *, labelled: bool) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """name -> (dtype, shape) of the records of a dataset with this --encoding."""
+    features = {RAW if encoding == "raw" and name == ENCODED else name: about for name, about in FEATURES.items()}
+    return features | LABEL_FEATURES if labelled else features
+
 
 # Files of a dataset beside its shards.
 MANIFEST_FILE = "manifest.json"
@@ -60,8 +74,32 @@ REJECT_REASONS: dict[str, str] = {
     "empty-file": "the file has no bytes",
     "not-an-image": "the content is of no image format that is read",
     "damaged-image": "the content is of an image format and does not decode to the end",
-    "too-many-pixels": "the header promises more pixels than are decoded",
+    "unsupported-image": "an image of a kind that no decoder here reads; the detail names the extra that does",
+    "too-many-pixels": "the header promises more pixels than are decoded, or the result would have too many",
+    "too-many-scans": "a progressive JPEG with so many scans that it would take minutes",
+    "too-few-pixels": "smaller than --min_pixels",
+    "extreme-aspect": "longer and thinner than --max_aspect, or than the encoding can hold",
+    "several-frames": "an animation or a file of several pages, with --frames reject",
+    "decode-timeout": "took longer than --max_decode_s",
+    "crashed-decoder": "ended the guarded process that decoded it",
     "file-too-large": "the file has more bytes than are read",
+}
+
+# What was done to images that did not come as ordinary ones; counted in the manifest, a closed list too.
+ADJUSTMENTS: dict[str, str] = {
+    "wrong-extension": "the name ends like another format than the content is of",
+    "rotated": "turned or mirrored as EXIF says",
+    "first-frame": "the first of several frames or pages was taken",
+    "alpha-composited": "transparent pixels were laid over --background",
+    "depth-scaled": "more than 8 bits a sample were scaled to 8",
+    "cmyk-converted": "CMYK became RGB",
+    "profile-converted": "an embedded colour profile other than sRGB was converted",
+    "profile-ignored": "an embedded colour profile could not be used",
+    "aspect-changed": "stretched by more than 1.2 in one direction",
+    "enlarged": "has more rows or columns than the source",
+    "re-encoded": "with --encoding keep: the file's own bytes could not be kept",
+    "kept-unusual": "with --keep_all: kept though trainers show it turned or in wrong colours",
+    "padding-ignored": "a JPEG with a few stray bytes before its end, sound otherwise",
 }
 
 
@@ -258,12 +296,15 @@ class Image:
 
     Attributes:
         encoded: bytes in `format`.
-        format: "jpeg" or "png".
+        format: "jpeg", "png", "webp", "bmp", "gif"; or "raw": a serialized TensorProto, uint8 [h, w, channels].
         height, width, channels, colorspace: of what is stored.
         source_height, source_width: in pixels, upright.
+        source_format: "jpeg", "png", "heic", …
         source_sha256: hex digest of the source bytes.
-        channel_sums: sum over all stored pixels before encoding, per channel.
+        channel_sums: sum over all stored pixels before encoding, per channel; with --color keep of three channels, a
+            gray image's counting for all of them.
         channel_squares: sum of squares, likewise.
+        adjusted: members of `ADJUSTMENTS`, sorted.
     """
 
     encoded: bytes
@@ -274,9 +315,11 @@ class Image:
     colorspace: str
     source_height: int
     source_width: int
+    source_format: str
     source_sha256: str
     channel_sums: tuple[int, ...]
     channel_squares: tuple[int, ...]
+    adjusted: tuple[str, ...] = ()
 
 
 class Record(NamedTuple):
@@ -317,6 +360,7 @@ class ShardInfo:
         records_sha256: of the records before compression, each preceded by its length as 8 bytes little-endian.
         rejected: reason -> count.
         class_counts: label id -> records; empty in a dataset without labels.
+        adjusted: member of `ADJUSTMENTS` -> records.
         pixels: stored pixels in all.
         channel_sums, channel_squares: integer sums over them, per channel.
         source_sizes: longest source side, rounded up to a power of two -> records.
@@ -330,6 +374,7 @@ class ShardInfo:
     records_sha256: str = ""
     rejected: dict[str, int] = dataclasses.field(default_factory=dict)
     class_counts: dict[int, int] = dataclasses.field(default_factory=dict)
+    adjusted: dict[str, int] = dataclasses.field(default_factory=dict)
     pixels: int = 0
     channel_sums: list[int] = dataclasses.field(default_factory=list)
     channel_squares: list[int] = dataclasses.field(default_factory=list)

@@ -106,6 +106,8 @@ class Books:
         info.num_examples += 1
         if label_id >= 0:
             info.class_counts[label_id] = info.class_counts.get(label_id, 0) + 1
+        for what in image.adjusted:
+            info.adjusted[what] = info.adjusted.get(what, 0) + 1
         info.pixels += image.height * image.width
         info.channel_sums = _add(info.channel_sums, image.channel_sums)
         info.channel_squares = _add(info.channel_squares, image.channel_squares)

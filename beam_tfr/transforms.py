@@ -15,6 +15,7 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beam_tfr import books, claim, examples, images, inputs, interrupt, lock, manifest, planning, shards, storage
 from beam_tfr.labels import Labeler
+from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
     NO_SPLIT,
     Image,
@@ -172,24 +173,25 @@ class ReadImages(beam.PTransform):
 
     Args:
         root: folder that the keys are below, with a slash at its end.
+        max_file_bytes: larger files are rejects.
 
     Output: `Item` with bytes, or a `Reject` for a file that cannot be read.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, max_file_bytes: int = inputs.MAX_FILE_BYTES) -> None:
         super().__init__()
-        self._root = root
+        self._root, self._max_file_bytes = root, max_file_bytes
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
-        return work | "Read" >> beam.ParDo(_Read(self._root))
+        return work | "Read" >> beam.ParDo(_Read(self._root, self._max_file_bytes))
 
 
 class _Read(beam.DoFn):
-    def __init__(self, root: str) -> None:
-        self._root = root
+    def __init__(self, root: str, max_file_bytes: int) -> None:
+        self._root, self._max_file_bytes = root, max_file_bytes
 
     def setup(self) -> None:
-        self._ahead = inputs.ReadAhead()
+        self._ahead = inputs.ReadAhead(self._max_file_bytes)
 
     def process(self, work: ShardWork) -> Iterator[Item]:
         if work.finished is not None or not work.refs:
@@ -248,11 +250,11 @@ class ResizeImages(MapImages):
     """Bytes to `Image`: decodes, orients, resizes, encodes.
 
     Args:
-        options: those of `images.convert_image`.
+        options: how.
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(lambda data, _: images.convert_image(data, **options), stage="ResizeImages")
+    def __init__(self, options: ImageOptions) -> None:
+        super().__init__(lambda data, ref: images.convert_image(data, options, name=ref.key), stage="ResizeImages")
 
 
 class BuildExamples(MapImages):

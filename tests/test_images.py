@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
 from beam_tfr import images
-from beam_tfr.images import convert_image, stretch
+from beam_tfr.images import convert_image
+from beam_tfr.images.geometry import stretch
 from beam_tfr.schema import Image, RejectError
 from tests.conftest import SAMPLE
 
@@ -196,7 +197,7 @@ UNDO = {
 def turned(upright: PillowImage.Image, orientation: int, form: str, **options: Any) -> bytes:
     """The file of a camera that was held so."""
     exif = PillowImage.Exif()
-    exif[images.ORIENTATION_TAG] = orientation
+    exif[0x0112] = orientation
     stored = upright.transpose(UNDO[orientation]) if orientation in UNDO else upright
     return save(stored, form, exif=exif, **options)
 

@@ -26,8 +26,8 @@ REQUIRED = ["--input", "/photos/*/*.jpg", "--output", "/data/my-set"]
 
 def parse(*flags: str) -> ConvertOptions:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    add_arguments(parser)
-    return from_arguments(parser.parse_args([*REQUIRED, *flags]))
+    add_arguments(parser, ConvertOptions)
+    return from_arguments(parser.parse_args([*REQUIRED, *flags]), ConvertOptions)
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:
@@ -121,16 +121,16 @@ def test_an_empty_value_means_not_given(flag: str) -> None:
 def test_an_empty_or_missing_required_value_is_named(flag: str) -> None:
     other = {"input": REQUIRED[2:], "output": REQUIRED[:2]}[flag]
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_arguments(parser, ConvertOptions)
     for flags in (other, [*other, f"--{flag}="]):
         with pytest.raises(UsageError, match=f"^--{flag} is required: "):
-            from_arguments(parser.parse_args(flags))
+            from_arguments(parser.parse_args(flags), ConvertOptions)
 
 
 def test_inputs_add_up_over_several_flags_and_empty_ones_do_not_count() -> None:
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    options = from_arguments(parser.parse_args(["--input", "/a/*", "", "/b/*", "--output", "/o", "--input", "/c/*"]))
+    add_arguments(parser, ConvertOptions)
+    options = from_arguments(parser.parse_args(["--input", "/a/*", "", "/b/*", "--output", "/o", "--input", "/c/*"]), ConvertOptions)
     assert options.input == ("/a/*", "/b/*", "/c/*")
 
 

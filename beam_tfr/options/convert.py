@@ -1,0 +1,224 @@
+"""Every option of `convert`: those of the images, and what is read, written and run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from beam_tfr import storage
+from beam_tfr.labels import parse_layout
+from beam_tfr.options import table
+from beam_tfr.options.image import ImageOptions
+from beam_tfr.options.table import FILES, RUN, WHAT, check_range, is_int, option, refuse
+from beam_tfr.schema import NO_SPLIT, UsageError
+
+NAME = re.compile(r"[A-Za-z0-9_]+")
+MAX_NAME = 100  # characters: a file name has at most 255 bytes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvertOptions(ImageOptions):
+    """The options of one conversion, checked.
+
+    Raises:
+        UsageError: a value that is not allowed, or two options that exclude each other.
+    """
+
+    input: tuple[str, ...] = option(
+        help="patterns of image files, on disk or gs://, quoted: * any name, ** any number of folders, ? one "
+        "character, [abc], {a,b}; a file matched twice counts once",
+        metavar="GLOB",
+        many=True,
+        group=WHAT,
+        changes_data=False,
+    )
+    output: str = option(help="folder of the dataset, on disk or gs://", metavar="DIR", group=WHAT, changes_data=False)
+    name: str = option(
+        "",
+        help="prefix of the shard files: letters, digits, _ (default: last part of --output)",
+        metavar="NAME",
+        group=WHAT,
+        changes_data=False,
+    )
+    layout: str = option(
+        "{label}/*",
+        help="how the last parts of a path are read: {label}, {split}, {group}, *; '*' alone: no labels",
+        metavar="PARTS",
+        group=WHAT,
+    )
+    classes: str | None = option(
+        None,
+        help="file with one class per line, in the order of their ids; images of other classes are rejected "
+        "(default: all classes found, sorted)",
+        metavar="FILE",
+        group=WHAT,
+        changes_data=False,  # its content is: see data_options
+    )
+    splits: dict[str, Fraction] | None = option(
+        None,
+        help="shares by a stable hash of the path, or of {group} where --layout has one: "
+        "train=0.8,validation=0.1,test=0.1 (default: all in train, or {split} of --layout)",
+        metavar="SHARES",
+        parse=table.shares,
+        group=WHAT,
+    )
+    compression: str = option("gzip", help="of the files", choices=("gzip", "none"), group=FILES)
+    gzip_level: int | str = option(
+        "auto",
+        help="0 (stored) to 9; auto stores what is compressed already (JPEG, PNG) and compresses what is not",
+        metavar="N",
+        parse=lambda flag, text: text if text == "auto" else table.integer(flag, text),
+        group=FILES,
+    )
+    num_shards: int | dict[str, int] | None = option(
+        None,
+        help="files per split: a number, or train=16,test=2 (default: from the size)",
+        metavar="N",
+        parse=table.num_shards,
+        group=FILES,
+    )
+    target_shard_bytes: int | None = option(
+        None,
+        help="size of a file, such as 100MiB (the default); small datasets get more and smaller files, so that they "
+        "are written and read in parallel",
+        metavar="BYTES",
+        parse=table.number_of_bytes,
+        group=FILES,
+    )
+    examples_per_shard: int | None = option(
+        None, help="at most so many records in a file", metavar="N", parse=table.integer, group=FILES
+    )
+    seed: int = option(0, help="of the order of the records", metavar="N", parse=table.integer, group=FILES)
+    max_rejects: int | float = option(
+        0.01,
+        help="more unusable images fail the run: a share with a decimal point (0.01), or a number (25)",
+        metavar="N",
+        parse=table.share_or_number,
+        group=RUN,
+        changes_data=False,
+    )
+    overwrite: bool = option(
+        False, help="replace another dataset in the output", parse=table.boolean, group=RUN, changes_data=False
+    )
+    json: bool = option(
+        False,
+        help="the summary as one JSON object on stdout, nothing else",
+        parse=table.boolean,
+        group=RUN,
+        changes_data=False,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.input, str):
+            raise UsageError(f"--input {self.input}: must be a tuple of patterns, such as ({self.input!r},)")
+        self._normalize("input", tuple(storage.check_path(pattern, "--input") for pattern in self.input))
+        if not self.input or not all(self.input):
+            raise UsageError("--input: give at least one pattern, such as --input 'photos/**/*.jpg'")
+        if not self.output:
+            raise UsageError("--output: give the folder of the dataset, such as --output /data/flowers")
+        self._normalize("output", storage.check_path(self.output, "--output"))
+        if not self.name:
+            last = self.output.rstrip("/").rsplit("/", 1)[-1]
+            self._normalize("name", re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")
+        if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
+            refuse("name", self.name, f"may hold letters, digits and _ only, at most {MAX_NAME}")
+        self._normalize("layout", "/".join(parse_layout(self.layout).parts))
+        if self.classes and "{label}" not in self.layout:
+            refuse("classes", self.classes, f"has no effect with --layout {self.layout}, which names no {{label}}")
+        if self.splits is not None:
+            self._normalize("splits", {name: _share(name, share) for name, share in self.splits.items()})
+            self._check_splits(self.splits)
+        if self.gzip_level != "auto":
+            if not is_int(self.gzip_level) or not 0 <= self.gzip_level <= 9:  # type: ignore[operator]
+                refuse("gzip_level", self.gzip_level, "must be auto or 0 to 9")
+            if self.compression == "none":
+                refuse("gzip_level", self.gzip_level, "has no effect with --compression none; use one of them")
+        self._check_shards()
+        check_range("seed", self.seed, -(1 << 63), (1 << 63) - 1)
+        if not isinstance(self.max_rejects, (int, float)) or isinstance(self.max_rejects, bool):
+            refuse("max_rejects", self.max_rejects, "must be a share, 0.0 to 1.0, or a whole number of images")
+        if isinstance(self.max_rejects, float) and not 0.0 <= self.max_rejects <= 1.0:
+            refuse(
+                "max_rejects",
+                self.max_rejects,
+                "a share must be from 0.0 to 1.0; without a decimal point it is a number",
+            )
+        if self.max_rejects < 0:
+            refuse("max_rejects", self.max_rejects, "must not be negative")
+
+    def _check_splits(self, splits: Mapping[str, Fraction]) -> None:
+        text = ",".join(f"{name}={float(share):g}" for name, share in splits.items())
+        if "{split}" in self.layout:
+            refuse("splits", text, f"not together with {{split}} in --layout {self.layout}; use one of them")
+        for name, share in splits.items():
+            check_split_name(name, f"--splits {text}")
+            if share <= 0:
+                refuse("splits", text, f"the share of {name} must be above 0; leave the split out instead")
+        if abs(sum(splits.values(), Fraction(-1))) > Fraction(1, 10**6):
+            refuse("splits", text, f"the shares must add up to 1, they add up to {float(sum(splits.values())):g}")
+
+    def _check_shards(self) -> None:
+        given = [
+            name
+            for name in ("num_shards", "target_shard_bytes", "examples_per_shard")
+            if getattr(self, name) is not None
+        ]
+        if len(given) > 1:
+            raise UsageError(f"--{given[0]} and --{given[1]} exclude each other: give only one of them")
+        if self.num_shards is not None:
+            counts = self.num_shards if isinstance(self.num_shards, dict) else {"": self.num_shards}
+            for split, count in counts.items():
+                check_range("num_shards", count, 1, 99_999, of=f" of {split}" if split else "")
+        if self.target_shard_bytes is not None:
+            check_range("target_shard_bytes", self.target_shard_bytes, 1 << 10, 1 << 40)
+        if self.examples_per_shard is not None:
+            check_range("examples_per_shard", self.examples_per_shard, 1, 1 << 40)
+
+    def data_options(self, classes: Sequence[str] | None) -> dict[str, Any]:
+        """The options that can change a record, a shard or a reject, as JSON values, for digests and the manifest.
+
+        Args:
+            classes: the content of the file that --classes names.
+        """
+        values: dict[str, Any] = {"classes": None if classes is None else list(classes)}
+        for field in dataclasses.fields(self):
+            if field.metadata["option"].changes_data:
+                values[field.name] = getattr(self, field.name)
+        for name in ("image_size", "background"):
+            values[name] = list(values[name])
+        values["splits"] = None if self.splits is None else {name: str(share) for name, share in self.splits.items()}
+        return values
+
+    @property
+    def suffix(self) -> str:
+        return ".tfrecord.gz" if self.compression == "gzip" else ".tfrecord"
+
+
+def _share(name: str, share: object) -> Fraction:
+    try:
+        return Fraction(str(share))
+    except (ValueError, ZeroDivisionError):
+        refuse("splits", f"{name}={share}", "must be a number from 0 to 1")
+
+
+def check_split_name(name: str, where: str) -> None:
+    """
+    Raises:
+        UsageError: a split of this name could not stand in a file name, or is reserved.
+    """
+    if not NAME.fullmatch(name) or name == NO_SPLIT:
+        raise UsageError(
+            f"{where}: {name!r} is no name of a split; allowed are letters, digits and _, but not {NO_SPLIT}"
+        )
+
+
+def default_threads() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
