@@ -19,8 +19,16 @@ CORE = [
     "protobuf>=5.29,<7",
     "simplejpeg>=1.8",
 ]
+FORMATS = ["pillow-heif>=1.0", "pillow-jxl-plugin>=1.3"]  # HEIC and JPEG XL
 READER = ["tensorflow>=2.20,<2.22"]
-TEST = ["gcp-storage-emulator>=2024.8", "hypothesis>=6.100", "jsonschema>=4.20", "pytest>=8", "pytest-timeout>=2.3"]
+TEST = [
+    "gcp-storage-emulator>=2024.8",
+    "hypothesis>=6.100",
+    "jsonschema>=4.20",
+    "pytest>=8",
+    "pytest-timeout>=2.3",
+    "tifffile>=2024.8",
+]
 DEV = ["build>=1.2", "mypy>=1.14", "ruff>=0.9", "uv>=0.5"]
 
 setup(
@@ -34,7 +42,12 @@ setup(
     package_data={"beam_tfr": ["py.typed", "*.json", "sample/ABOUT.md", "sample/LICENSE", "sample/*/*/*.jpg"]},
     python_requires=">=3.10",
     install_requires=CORE,
-    extras_require={"reader": READER, "test": READER + TEST, "dev": READER + TEST + DEV},
+    extras_require={
+        "formats": FORMATS,
+        "reader": READER,
+        "test": FORMATS + READER + TEST,
+        "dev": FORMATS + READER + TEST + DEV,
+    },
     entry_points={"console_scripts": ["beam-tfr = beam_tfr.cli:run"]},
     classifiers=[
         "Programming Language :: Python :: 3",

@@ -25,8 +25,8 @@ from beam_tfr.schema import (
 )
 
 
-def balance(plan: Plan, infos: Iterable[ShardInfo], max_rejects: int | float) -> dict[str, list[ShardInfo]]:
-    """Checks the books of what was committed against the plan.
+def balance(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, list[ShardInfo]]:
+    """Checks that the books of what was committed are those of the plan, and that nothing is missing in them.
 
     Returns:
         split -> its shards' books, in order; every split of the plan.
@@ -34,7 +34,6 @@ def balance(plan: Plan, infos: Iterable[ShardInfo], max_rejects: int | float) ->
     Raises:
         RunError: a shard is missing or there twice with different content, or matched is not written + rejected: the
             runner lost or repeated elements.
-        DataError: more rejects than allowed, a split or class without a record.
     """
     by_name: dict[str, ShardInfo] = {}
     plan_digest = plan.digest
@@ -69,9 +68,20 @@ def balance(plan: Plan, infos: Iterable[ShardInfo], max_rejects: int | float) ->
                     f"shard {info.shard.name}: {info.shard.total} images were planned, but {info.num_examples} written "
                     f"and {sum(info.rejected.values())} rejected: the runner mixed some up. Nothing is published"
                 )
+    return books
+
+
+def check_enough(plan: Plan, books: Mapping[str, list[ShardInfo]], max_rejects: int | float) -> None:
+    """
+    Args:
+        plan, books: from `balance`.
+        max_rejects: a share (float) or a number (int).
+
+    Raises:
+        DataError: more rejects than allowed, or a split or class without a record.
+    """
     _check_rejects(plan, books, max_rejects)
     _check_nothing_empty(plan, books)
-    return books
 
 
 def _check_rejects(plan: Plan, books: Mapping[str, list[ShardInfo]], max_rejects: int | float) -> None:
@@ -93,11 +103,17 @@ def _check_nothing_empty(plan: Plan, books: Mapping[str, list[ShardInfo]]) -> No
         if split == NO_SPLIT:
             continue
         if not any(info.num_examples for info in shards):
-            raise DataError(f"split {split} would be empty: all its {plan.splits[split].matched} images were rejected")
+            raise DataError(
+                f"split {split} would be empty: all its {plan.splits[split].matched} images were rejected. Mend one, or "
+                "leave them out of --input"
+            )
         written = add_counts(info.class_counts for info in shards)
         for label_id, label in enumerate(plan.labels or ()):
             if plan.splits[split].class_counts.get(label) and not written.get(label_id):
-                raise DataError(f"class {label} would be lost from split {split}: all its images were rejected")
+                raise DataError(
+                    f"class {label} would be lost from split {split}: all its {plan.splits[split].class_counts[label]} "
+                    "images there were rejected. Mend one, or leave the class out of --input or --classes"
+                )
 
 
 def add_counts(counts: Iterable[Mapping[Any, int]]) -> dict[Any, int]:
@@ -210,8 +226,21 @@ def publish(
     scratch = storage.work_path(folder, "")
     if plan.labels is not None:
         storage.write_bytes(storage.join(folder, LABELS_FILE), labels_text(plan.labels), scratch=scratch)
+    rejects_sha256 = write_rejects(storage.join(folder, REJECTS_FILE), books, read_rejects, scratch=scratch)
+    data = to_bytes(build(plan, books, rejects_sha256=rejects_sha256))
+    try:
+        storage.write_bytes(storage.join(folder, MANIFEST_FILE), data, scratch=scratch, replace=False)
+    except storage.AlreadyExistsError:
+        raise RunError(f"another run has published a different dataset into {folder} meanwhile") from None
+    return parse(data, folder)
+
+
+def write_rejects(
+    path: str, books: Mapping[str, list[ShardInfo]], read_rejects: Callable[[str], Iterator[bytes]], *, scratch: str
+) -> str:
+    """The rejects of all shards, in order, as one file; its SHA-256."""
     digest = hashlib.sha256()
-    with storage.create(storage.join(folder, REJECTS_FILE), scratch=scratch) as file:
+    with storage.create(path, scratch=scratch) as file:
         for shards in books.values():
             for info in shards:
                 if info.rejected:
@@ -219,9 +248,4 @@ def publish(
                         digest.update(line)
                         file.write(line)
         file.commit()
-    data = to_bytes(build(plan, books, rejects_sha256=digest.hexdigest()))
-    try:
-        storage.write_bytes(storage.join(folder, MANIFEST_FILE), data, scratch=scratch, replace=False)
-    except storage.AlreadyExistsError:
-        raise RunError(f"another run has published a different dataset into {folder} meanwhile") from None
-    return parse(data, folder)
+    return digest.hexdigest()

@@ -71,7 +71,7 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         there = manifest.find(output)
     except DataError as error:
         if not overwrite:
-            raise UsageError(f"--output {output}: {error}. {cure}") from None
+            raise UsageError(f"--output {output}: {error}") from None
         there = None
     if there is not None and not overwrite:
         now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest}
@@ -90,9 +90,9 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         return plan
     if overwrite:
         _remove_dataset(output)
-    elif strays := _shard_files(output):
+    elif strays := _dataset_files(output):
         raise UsageError(
-            f"--output {output} holds {len(strays)} shard files of an unknown dataset (such as {strays[0]}). {cure}"
+            f"--output {output} holds {len(strays)} files of an unknown dataset (such as {strays[0]}). {cure}"
         )
     _clear_work_folder(output)
     storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
@@ -105,8 +105,10 @@ def _refusal(output: str, what: str, differences: Sequence[str], cure: str) -> s
     return f"--output {output} holds {what} of other input or options:{shown}{more}\n{cure}"
 
 
-def _shard_files(output: str) -> list[str]:
-    return [name for name in storage.list_folder(output) if _SHARD_FILE.fullmatch(name)]
+def _dataset_files(output: str) -> list[str]:
+    """What a conversion writes or replaces, but the manifest."""
+    names = storage.list_folder(output)
+    return [name for name in names if _SHARD_FILE.fullmatch(name) or name in (LABELS_FILE, REJECTS_FILE)]
 
 
 def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
@@ -119,7 +121,7 @@ def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
 def _remove_dataset(output: str) -> None:
     """The manifest first: from then on the folder is no dataset, so never a mixture of two."""
     storage.delete(storage.join(output, MANIFEST_FILE))
-    for name in [*_shard_files(output), LABELS_FILE, REJECTS_FILE]:
+    for name in _dataset_files(output):
         storage.delete(storage.join(output, name))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.schema import RunError, UsageError, canonical_json
+from beam_tfr.schema import WORK_FOLDER, RunError, UsageError, canonical_json
 from beam_tfr.storage import work_path
 
 HEARTBEAT_S = 10.0
@@ -102,6 +102,8 @@ def acquire(output: str, run_id: str) -> None:
     """
     try:
         storage.make_folder(work_path(output, ""))
+        if storage.is_link(work_path(output, "")):
+            raise UsageError(f"--output {output}: {WORK_FOLDER} in it is a link, and would be emptied; remove it")
         if _own_lock(output, run_id) is not None:
             return
         locks = _read_locks(output)

@@ -14,21 +14,49 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beam_tfr import __version__, storage
+from beam_tfr.json_check import check_kinds, load_object
+from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
-    FEATURES,
     FORMAT_VERSION,
     LABEL_FEATURES,
     MANIFEST_FILE,
     WORK_FOLDER,
     DataError,
+    UsageError,
     canonical_json,
+    features_of,
     is_class_name,
     sha256_hex,
 )
 
+KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images with --encoding keep
 MAX_RANK = 8  # of a feature
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB: more than 100,000 shards; parsed it takes up to 7 times that
 _FILE_NAME = re.compile(r"[A-Za-z0-9_]+-[A-Za-z0-9_]+-[0-9]{5,}-of-[0-9]{5,}\.tfrecord(\.gz)?")
+_CURE = "copy the dataset again, or convert it again with --overwrite"
+
+# The kind of everything in a manifest, so that nobody behind `parse` has to look at it.
+_KINDS: Mapping[Any, Any] = {
+    "name": str,
+    "options": {"compression": str, "encoding": str, ...: object},
+    "labels": {"names": [str], "digest": str},
+    "features": {...: {"dtype": str, "shape": [int]}},
+    "counts": {"matched": int, "written": int, "rejected": {...: int}, "adjusted": {...: int}},
+    "rejects": {"count": int, "sha256": str},
+    "splits": {
+        ...: {
+            "matched": int,
+            "rejected": int,
+            "num_examples": int,
+            "num_bytes": int,
+            "class_counts": {...: int},
+            "shards": [{"file": str, "num_examples": int, "num_bytes": int, "sha256": str}],
+        }
+    },
+    "statistics": {"pixels": int, "channel_mean": [float], "channel_std": [float], "source_sizes": {...: int}},
+    "dataset_digest": str,
+    ...: object,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,9 +89,10 @@ class Manifest:
         folder: where it was read from (not part of the file).
         name: prefix of the shard files.
         options: what `convert` was told, as far as it can change a record, a shard or a reject.
+        image_options: those among them that say how the images are.
         class_names: index = label id; empty without labels.
         features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record.
-        counts: {"matched": n, "written": n, "rejected": {reason: n}}.
+        counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {member of `schema.ADJUSTMENTS`: n}}.
         splits: name -> `Split`; `none` holds images that fit no split (rejects only).
         statistics: channel mean and standard deviation (0 to 255) of the stored pixels before encoding, source sizes.
         dataset_digest: equal for equal datasets, wherever they lie and whenever they were made.
@@ -73,6 +102,7 @@ class Manifest:
     folder: str
     name: str
     options: Mapping[str, Any]
+    image_options: ImageOptions
     class_names: tuple[str, ...]
     features: Mapping[str, Mapping[str, Any]]
     counts: Mapping[str, Any]
@@ -93,16 +123,19 @@ def read(folder: str) -> Manifest:
         folder: local or gs://.
 
     Raises:
+        UsageError: the name of the folder is empty.
         DataError: no folder, no manifest (the message says what is there instead), one that was edited, or of a
             newer format.
     """
+    if not folder:
+        raise UsageError("the name of the dataset's folder is empty")
     path = storage.join(folder, MANIFEST_FILE)
     try:
         data = storage.read_bytes(path, max_bytes=MAX_MANIFEST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"{folder} is not a complete dataset: {_what_is_there(folder)}") from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     return parse(data, folder)
 
 
@@ -134,46 +167,59 @@ def parse(data: bytes, folder: str) -> Manifest:
         DataError: whatever is wrong.
     """
     path = storage.join(folder, MANIFEST_FILE)
-    if len(data) > MAX_MANIFEST_BYTES:
-        raise DataError(f"{path} has more than {MAX_MANIFEST_BYTES} bytes")
     try:
-        fields = json.loads(data)
-        if not isinstance(fields, dict):
-            raise ValueError("not a JSON object")
+        if len(data) > MAX_MANIFEST_BYTES:
+            raise ValueError(f"it has more than {MAX_MANIFEST_BYTES} bytes")
+        fields = load_object(data)
+        check_kinds(fields, {"format_version": object, "manifest_digest": object, ...: object})
         version = fields["format_version"]
-        if not isinstance(version, int) or version > FORMAT_VERSION:
+        if type(version) is not int or version > FORMAT_VERSION:
             raise DataError(
-                f"{path} has format version {version!r}; this beam_tfr {__version__} reads up to {FORMAT_VERSION}: "
-                "update it"
+                f"{path} has format version {reprlib.repr(version)}; this beam_tfr {__version__} reads up to "
+                f"{FORMAT_VERSION}: update it"
             )
         if fields["manifest_digest"] != manifest_digest(fields):
-            raise DataError(f"{path} was changed after it was written: its manifest_digest does not fit its content")
+            raise DataError(
+                f"{path} was changed after it was written: its manifest_digest does not fit its content; {_CURE}"
+            )
         return _from_fields(fields, folder)
-    except KeyError as error:
-        raise DataError(f"{path} is not a manifest: {reprlib.repr(error.args[0])} is missing") from None
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path} is not a manifest: {str(error)[:200]}") from None
+    except ValueError as error:
+        raise DataError(f"{path} is not a manifest: {_printable(error)}; {_CURE}") from None
+    except UsageError as error:
+        raise DataError(f"{path}: this beam_tfr {__version__} does not know {_printable(error)}; update it") from None
+
+
+def _printable(error: Exception) -> str:
+    return "".join(char if char.isprintable() else "?" for char in str(error)[:300])
 
 
 def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
-    _check_types(fields)
+    """
+    Raises:
+        ValueError: something in it is not what it should be.
+        UsageError: an option is unknown here.
+    """
+    check_kinds(fields, _KINDS)
+    _check_values(fields)
     splits = {}
     for name, split in fields["splits"].items():
         shards = tuple(ShardEntry(**shard) for shard in split["shards"])
         for shard in shards:
-            if not _FILE_NAME.fullmatch(shard.file):
-                raise ValueError(f"shard file {reprlib.repr(shard.file)} is not the name of a shard")
-            _require(_is_counts((shard.num_examples, shard.num_bytes)), shard.file, shard)
-        if split["num_examples"] != sum(shard.num_examples for shard in shards):
-            raise ValueError(f"split {name}: num_examples is not the sum of its shards")
+            _require(bool(_FILE_NAME.fullmatch(shard.file)), f"splits.{name}: the name of a shard", shard.file)
+        total = sum(shard.num_examples for shard in shards)
+        if split["num_examples"] != total:
+            raise ValueError(f"splits.{name}.num_examples is {split['num_examples']}, but its shards have {total}")
         splits[name] = Split(**{**split, "shards": shards})
     files = [shard.file for split in splits.values() for shard in split.shards]
     if len(set(files)) != len(files):
         raise ValueError("a shard file is named twice")
+    options = fields["options"]
+    names = options.keys() & {field.name for field in dataclasses.fields(ImageOptions)}
     return Manifest(
         folder=folder,
         name=fields["name"],
-        options=fields["options"],
+        options=options,
+        image_options=ImageOptions(**{name: options[name] for name in names}),
         class_names=tuple(fields["labels"]["names"]),
         features=fields["features"],
         counts=fields["counts"],
@@ -184,38 +230,22 @@ def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
     )
 
 
-def _check_types(fields: dict[str, Any]) -> None:
-    """Looks at the kind of everything in a manifest, so that nobody behind it has to."""
-    labels, features, counts = fields["labels"]["names"], fields["features"], fields["counts"]
-    for text in ("name", "dataset_digest"):
-        _require(isinstance(fields[text], str), text, fields[text])
-    _require(isinstance(fields["options"], dict), "options", fields["options"])
-    compression = fields["options"]["compression"]
-    _require(compression in ("gzip", "none"), "options.compression", compression)
+def _check_values(fields: dict[str, Any]) -> None:
+    """What else must hold for a `Manifest` to be usable; the rest is for `verify`.
+
+    Raises:
+        ValueError: it does not.
+    """
+    options, labels, features = fields["options"], fields["labels"]["names"], fields["features"]
+    _require(options["compression"] in ("gzip", "none"), "options.compression", options["compression"])
     for name, feature in features.items():
-        _require(isinstance(feature, dict), f"feature {name}", feature)
-        _require(feature["dtype"] in ("bytes", "int64", "float"), f"feature {name}", feature)
-        _require(len(feature["shape"]) <= MAX_RANK and _is_counts(feature["shape"]), f"feature {name}", feature)
-    _require(isinstance(labels, list), "labels.names", labels)
+        known = feature["dtype"] in ("bytes", "int64", "float") and len(feature["shape"]) <= MAX_RANK
+        _require(known, f"feature {name}", feature)
     for name in labels:
         _require(is_class_name(name), "a class name", name)
-    labelled = LABEL_FEATURES if labels or LABEL_FEATURES.keys() & features.keys() else {}
-    for name, (dtype, shape) in (FEATURES | labelled).items():
+    labelled = bool(labels or LABEL_FEATURES.keys() & features.keys())
+    for name, (dtype, shape) in features_of(options["encoding"], labelled=labelled).items():
         _require(features.get(name) == {"dtype": dtype, "shape": list(shape)}, f"feature {name}", features.get(name))
-    _require(_is_counts((counts["matched"], counts["written"])), "counts", counts)
-    _require(_is_counts(counts["rejected"].values()), "counts.rejected", counts["rejected"])
-    _require(isinstance(fields["rejects"], dict), "rejects", fields["rejects"])
-    for name, split in fields["splits"].items():
-        numbers = [split[key] for key in ("matched", "rejected", "num_examples", "num_bytes")]
-        _require(_is_counts([*numbers, *split["class_counts"].values()]), f"split {name}", numbers)
-    statistics = fields["statistics"]
-    _require(_is_counts([statistics["pixels"], *statistics["source_sizes"].values()]), "statistics", statistics)
-    values = [*statistics["channel_mean"], *statistics["channel_std"]]
-    _require(all(type(value) in (int, float) for value in values), "statistics", values)
-
-
-def _is_counts(values: Iterable[Any]) -> bool:
-    return all(type(value) is int and 0 <= value < 1 << 63 for value in values)
 
 
 def _require(holds: bool, what: str, found: Any) -> None:

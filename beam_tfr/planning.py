@@ -18,7 +18,6 @@ from typing import Any
 
 from beam_tfr.schema import (
     NO_SPLIT,
-    DataError,
     ImageRef,
     Plan,
     RunError,
@@ -59,6 +58,7 @@ class Survey:
         buckets: (split, bucket of the order) -> images.
         digest: sum of a hash of each (key, size), modulo 2^256: the same for every order of the references.
         generations: the same sum with the generation of each.
+        misfit: the first key, in their order, that has no split; empty when all have one.
         sample: the usable references with the smallest sample hashes, as (hash, encoded reference), a heap by largest.
     """
 
@@ -67,6 +67,7 @@ class Survey:
     buckets: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
     digest: int = 0
     generations: int = 0
+    misfit: str = ""
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def add(self, encoded: bytes) -> None:
@@ -80,6 +81,8 @@ class Survey:
         self.digest = (self.digest + int.from_bytes(identity, "big")) % (1 << 256)
         listed = hashlib.sha256(identity + str(ref.generation).encode()).digest()
         self.generations = (self.generations + int.from_bytes(listed, "big")) % (1 << 256)
+        if ref.split == NO_SPLIT:
+            self._note_misfit(ref.key)
         if not ref.reason:
             self._offer((-int.from_bytes(identity[:8], "big"), encoded))
 
@@ -89,6 +92,10 @@ class Survey:
         elif one > self.sample[0]:
             heapq.heapreplace(self.sample, one)
 
+    def _note_misfit(self, key: str) -> None:
+        if key:
+            self.misfit = min(self.misfit or key, key)
+
     def merge(self, other: Survey) -> None:
         for group, n in other.counts.items():
             self.counts[group] = self.counts.get(group, 0) + n
@@ -96,6 +103,7 @@ class Survey:
             self.buckets[bucket] = self.buckets.get(bucket, 0) + n
         self.digest = (self.digest + other.digest) % (1 << 256)
         self.generations = (self.generations + other.generations) % (1 << 256)
+        self._note_misfit(other.misfit)
         for one in other.sample:
             self._offer(one)
 
@@ -152,15 +160,21 @@ def draft_plan(
         codecs: `images.codec_versions`.
 
     Raises:
-        UsageError: --num_shards names a split that the data does not have.
-        DataError: no image has a place in any split.
+        UsageError: no file fits --layout, --num_shards names a split that the data does not have, or --splits one
+            that gets no image.
     """
     counts = survey.split_counts()
     usable = [split for split in counts if split != NO_SPLIT]
     if not usable:
-        raise DataError(
-            f"none of the {sum(counts.values())} files fits --layout {options['layout']}: the last parts of a path "
-            "must be as it says"
+        raise UsageError(
+            f"--layout {options['layout']}: none of the {sum(counts.values())} files has such a path below the folder "
+            f"that all patterns share, the first is {survey.misfit!r}; write a layout of as many parts, such as "
+            f"{'/'.join(['{label}'] * min(1, survey.misfit.count('/')) + ['*'])}"
+        )
+    if empty := sorted((options.get("splits") or {}).keys() - set(usable)):
+        raise UsageError(
+            f"--splits: none of the {sum(counts.values())} images falls into {empty[0]}; give it a larger share, or "
+            "leave it out"
         )
     if isinstance(options["num_shards"], dict) and (unknown := sorted(options["num_shards"].keys() - set(usable))):
         raise UsageError(f"--num_shards: there is no split {unknown[0]}; the data has: {', '.join(usable)}")

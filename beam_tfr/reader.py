@@ -9,6 +9,7 @@ the batch size, the machine, the timing of threads, or `tf.random.set_seed`.
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 from collections.abc import Callable
@@ -17,16 +18,24 @@ from typing import Any
 import tensorflow as tf
 
 from beam_tfr import manifest, storage
-from beam_tfr.manifest import Manifest, Split
-from beam_tfr.schema import ENCODED, LABEL, NO_SPLIT, DataError, UsageError
+from beam_tfr.manifest import KEPT_FORMATS, Manifest, Split
+from beam_tfr.options import ImageOptions
+from beam_tfr.options.image import VARIABLE_SIZES
+from beam_tfr.schema import ENCODED, FORMAT, LABEL, NO_SPLIT, RAW, DataError, UsageError
 
 STREAMS = 8  # read side by side; another number is another order
 WINDOW = 256  # records of a stream that are shuffled at a time: together with STREAMS as good as a buffer of 2,048
 
-# INTEGER_ACCURATE gives libjpeg-turbo's own pixels at the same cost; TensorFlow's default differs in most values.
-_DECODERS: dict[str, Callable[[Any], Any]] = {
-    "jpeg": lambda encoded: tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE"),
-    "png": lambda encoded: tf.io.decode_png(encoded, channels=3),
+# Format -> from (bytes, 1 or 3 channels) to uint8 [height, width, channels].
+_DECODERS: dict[str, Callable[[Any, int], Any]] = {
+    # INTEGER_ACCURATE gives libjpeg-turbo's own pixels at the same cost; TensorFlow's default differs in most values.
+    "jpeg": lambda data, channels: tf.io.decode_jpeg(data, channels=channels, dct_method="INTEGER_ACCURATE"),
+    "png": lambda data, channels: tf.io.decode_png(data, channels=channels),
+    # The first frame; without channels=3, which refuses an alpha plane.
+    "webp": lambda data, channels: tf.io.decode_webp(data)[0, :, :, :channels],
+    "bmp": lambda data, channels: tf.io.decode_bmp(data, channels=3)[:, :, :channels],
+    "gif": lambda data, channels: tf.io.decode_gif(data)[0, :, :, :channels],
+    "raw": lambda data, channels: _broadcast(tf.io.parse_tensor(data, tf.uint8), channels),
 }
 _COMPRESSIONS = {"gzip": "GZIP", "none": ""}
 
@@ -47,7 +56,8 @@ def load(
     Args:
         path: the folder that `convert` wrote, local or gs://.
         split: name of one of its splits.
-        batch_size: examples per batch; None gives single examples.
+        batch_size: examples per batch; None gives single examples, the only way for images of different sizes
+            (--resize fit, shortest or none): resize or pad them in `.map`, and `.batch` them then.
         shuffle: whether the order is a random one, that of (`seed`, `epoch`), or a fixed one.
         seed: of the shuffle.
         epoch: number of the first epoch. Without `repeat`, each further iteration over a shuffled dataset takes
@@ -59,11 +69,14 @@ def load(
 
     Returns:
         Pairs (image, label) of a labelled dataset, uint8 [batch, height, width, channels] and int64 [batch]; the image
-        alone of an unlabelled one. The batch dimension is absent without `batch_size`, and static where all batches
-        are equal. The cardinality is known.
+        alone of an unlabelled one. 1 channel after --color gray, else 3: so that all images of a dataset are alike,
+        gray ones have three equal channels after --color keep (of WebP, which knows no gray, up to 1 apart). Height
+        and width are static where all images have one size, else None. The batch dimension is absent without
+        `batch_size`, static where all batches are equal (with remainder="drop", or where `batch_size` divides the
+        number of examples), else None. The cardinality is known.
 
     Raises:
-        UsageError: an argument is wrong.
+        UsageError: an argument is wrong, or asks for batches of images that have different sizes.
         DataError: the folder holds no complete dataset, or a shard is missing or has not the size it should have.
 
     Iterating over it raises tf.errors.InvalidArgumentError that names the file where a shard ends too early, and
@@ -83,6 +96,12 @@ def load(
 
     dataset = manifest.read(folder)
     chosen = _choose_split(dataset, split)
+    if batch_size is not None and dataset.image_options.resize in VARIABLE_SIZES:
+        raise UsageError(
+            f"batch_size {batch_size}: the images of {folder} have different sizes (--resize "
+            f"{dataset.image_options.resize}), and a batch takes equal ones. Leave batch_size out, bring them to one "
+            f"size with .map(...), then .batch({batch_size}); or convert with --resize stretch, crop or pad"
+        )
     _check_shards(dataset, chosen)
     decode = _decoder(dataset, batched=batch_size is not None)
     total, steps = chosen.num_examples, chosen.num_examples
@@ -208,22 +227,41 @@ def _shuffle(values: Any, key: Any) -> Any:
 
 def _decoder(dataset: Manifest, *, batched: bool) -> Callable[[Any], Any]:
     """Serialized records, string [batch] or scalar, to what `load` returns."""
-    encoding = dataset.options["encoding"]
-    if encoding not in _DECODERS or dataset.compression not in _COMPRESSIONS:
-        raise DataError(f"{dataset.folder} holds {encoding} images, {dataset.compression}: update beam_tfr to read it")
-    size = dataset.options["image_size"] if dataset.options["resize"] == "stretch" else (None, None)
+    options = dataset.image_options
     labelled = LABEL in dataset.features
-    spec = {ENCODED: tf.io.FixedLenFeature([], tf.string)}
+    names = _image_features(options)
+    spec = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
     if labelled:
         spec[LABEL] = tf.io.FixedLenFeature([], tf.int64)
+    channels = 1 if options.color == "gray" else 3
+    size = (None, None) if options.resize in VARIABLE_SIZES else options.image_size
 
-    def decode_one(encoded: Any) -> Any:
-        return tf.ensure_shape(_DECODERS[encoding](encoded), [*size, 3])
+    def decode_one(image: Any) -> Any:
+        data, *form = image
+        if form:
+            index = tf.argmax(tf.equal(form[0], KEPT_FORMATS), output_type=tf.int32)
+            decoders = [functools.partial(_DECODERS[name], data, channels) for name in KEPT_FORMATS]
+            pixels = tf.switch_case(index, decoders)
+        else:
+            pixels = _DECODERS[options.encoding](data, channels)
+        return tf.ensure_shape(pixels, [*size, channels])
 
     def decode(records: Any) -> Any:
         features = tf.io.parse_example(records, spec)
-        encoded = features[ENCODED]
+        encoded = tuple(features[name] for name in names)
         image = tf.map_fn(decode_one, encoded, fn_output_signature=tf.uint8) if batched else decode_one(encoded)
         return (image, features[LABEL]) if labelled else image
 
     return decode
+
+
+def _image_features(options: ImageOptions) -> tuple[str, ...]:
+    if options.encoding == "raw":
+        return (RAW,)
+    return (ENCODED, FORMAT) if options.encoding == "keep" else (ENCODED,)
+
+
+def _broadcast(pixels: Any, channels: int) -> Any:
+    """[h, w, 1 or channels] to [h, w, channels]."""
+    pixels = tf.ensure_shape(pixels, [None, None, None])
+    return tf.broadcast_to(pixels, tf.concat([tf.shape(pixels)[:2], [channels]], 0))

@@ -16,8 +16,8 @@ from beam_tfr.schema import Item, Record, Reject, RunError, Shard, ShardInfo
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
-COMPRESSED_ENCODINGS = ("jpeg", "png")
-DEFAULT_GZIP_LEVEL = 6
+COMPRESSED_ENCODINGS = ("jpeg", "png", "webp", "keep")
+DEFAULT_GZIP_LEVEL = 3  # raw photos: 0.67 of their size at 56 MB/s, as with level 6 at 42
 
 
 class Sink(Protocol):

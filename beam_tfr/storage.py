@@ -57,7 +57,8 @@ def check_path(path: str, flag: str) -> str:
     """The path, absolute when local.
 
     Raises:
-        UsageError: a scheme that is not read, or an empty bucket; names `flag`.
+        UsageError: a scheme that is not read, an empty bucket, or a relative path in a folder that is gone; names
+            `flag`.
     """
     if is_gcs(path):
         if not path[len(GCS) :].split("/")[0]:
@@ -65,7 +66,10 @@ def check_path(path: str, flag: str) -> str:
         return path
     if "://" in path:
         raise UsageError(f"{flag} {path}: only local paths and gs:// are supported")
-    return os.path.abspath(path) if path else path
+    try:
+        return os.path.abspath(path) if path else path
+    except FileNotFoundError:
+        raise UsageError(f"{flag} {path}: the current folder is gone; give a path that begins with /") from None
 
 
 def join(folder: str, name: str) -> str:
@@ -208,6 +212,10 @@ def list_folder(folder: str) -> list[str]:
             return sorted(entry.name for entry in entries if entry.is_file())
     except FileNotFoundError:
         return []
+
+
+def is_link(path: str) -> bool:
+    return not is_gcs(path) and os.path.islink(path.rstrip("/"))
 
 
 def make_folder(folder: str) -> None:
@@ -381,11 +389,16 @@ class DiskPendingFile(PendingFile):
         self._temporary: str | None = os.path.join(scratch, f".tmp-{uuid.uuid4().hex}")
         self._file = open(self._temporary, "w+b", buffering=1 << 18)  # noqa: SIM115 - closed by commit or abort
 
+    def write(self, data: bytes | memoryview) -> None:
+        with self._named_errors():
+            self._file.write(data)
+
     def commit(self) -> None:
         if self._temporary is None:
             raise ValueError(f"{self._path} is closed already")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with self._named_errors():
+            self._file.flush()
+            os.fsync(self._file.fileno())
         if self._replace:
             os.replace(self._temporary, self._path)
         else:
@@ -403,8 +416,17 @@ class DiskPendingFile(PendingFile):
         finally:
             os.close(folder)
 
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """A full disk says so without a name."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from error
+
     def abort(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what is still buffered has no place on a full disk
+            self._file.close()
         if self._temporary is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(self._temporary)

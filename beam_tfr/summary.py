@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr.claim import Progress
 from beam_tfr.launch import Result
 from beam_tfr.manifest import Manifest, Split
+from beam_tfr.schema import ADJUSTMENTS
 
+MUCH = 0.1  # a share of the images that deserves a word
 SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
 MAX_CLASSES_SHOWN = 30
 
@@ -41,6 +43,19 @@ class ProgressLines:
             print(f"convert: {text}", file=self._stream, flush=True)
 
 
+def hints(counts: Mapping[str, Any]) -> list[str]:
+    """What the user may not have meant, by the manifest's counts."""
+    found, adjusted, written = [], counts["adjusted"], counts["written"]
+    if (n := adjusted.get("aspect-changed", 0)) > MUCH * written:
+        found.append(
+            f"{n / written:.0%} of the images are stretched by more than 1.2; --resize crop or --resize shortest keep "
+            "their shape"
+        )
+    if n := adjusted.get("kept-unusual", 0):
+        found.append(f"{n:,} JPEGs are kept that trainers show turned or in wrong colours (--keep_all)")
+    return found
+
+
 def summary(result: Result) -> dict[str, Any]:
     """What a conversion did, as JSON values."""
     dataset = result.manifest
@@ -61,6 +76,7 @@ def summary(result: Result) -> dict[str, Any]:
             }
             for name, split in dataset.splits.items()
         },
+        "hints": hints(dataset.counts),
         "dataset_digest": dataset.dataset_digest,
         "seconds": seconds,
         "images_per_second": round(dataset.counts["matched"] / max(seconds, 1e-3), 1),
@@ -87,6 +103,10 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line(f"  {reason}: {number:,}")
     if rejected:
         line(f"  each with its reason in {dataset.folder}/rejects.jsonl")
+    for title, number in counts["adjusted"].items():
+        line(f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})")
+    for hint in hints(counts):
+        line(f"note:    {hint}")
     line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")
     if result.fresh:
         line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} images/s")

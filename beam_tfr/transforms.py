@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from beam_tfr.labels import Labeler
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
     NO_SPLIT,
+    REJECTS_FILE,
+    DataError,
     Image,
     ImageRef,
     Item,
@@ -43,7 +46,8 @@ class MatchImages(beam.PTransform):
 
     def __init__(self, patterns: Sequence[str], labeler: Labeler) -> None:
         super().__init__()
-        self._patterns = inputs.order_patterns(patterns)
+        # As bytes: Beam's text has no place for the names of folders that are not UTF-8.
+        self._patterns = [[*map(os.fsencode, [first, *before])] for first, before in inputs.order_patterns(patterns)]
         self._root = inputs.common_root(patterns)
         self._labeler = labeler
 
@@ -52,13 +56,18 @@ class MatchImages(beam.PTransform):
             begin
             | "Patterns" >> beam.Create(self._patterns)
             | "SpreadPatterns" >> beam.Reshuffle()
-            | "List" >> beam.FlatMapTuple(inputs.list_images)
+            | "List" >> beam.FlatMap(_list)
             | "Label" >> beam.Map(self._reference).with_output_types(bytes)
         )
 
     def _reference(self, entry: storage.Entry) -> bytes:
         interrupt.check()
         return self._labeler.label(entry, entry.path[len(self._root) :]).encode()
+
+
+def _list(patterns: list[bytes]) -> Iterator[storage.Entry]:
+    pattern, *before = map(os.fsdecode, patterns)
+    return inputs.list_images(pattern, before)
 
 
 class _Survey(beam.CombineFn):
@@ -376,10 +385,17 @@ def _publish(plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str
     if plan.complete:
         claim.finish(output)  # what a run that was killed at its end left
         return manifest.read(output).dataset_digest
-    balanced = books.balance(plan, infos, max_rejects)
+    balanced = books.balance(plan, infos)
+    read_rejects = functools.partial(claim.read_rejects, output)
+    try:
+        books.check_enough(plan, balanced, max_rejects)
+    except DataError as error:
+        path = storage.work_path(output, REJECTS_FILE)
+        books.write_rejects(path, balanced, read_rejects, scratch=storage.work_path(output, ""))
+        raise DataError(f"{error}. Each reject with its reason: {path}") from error
     published = books.find_published(output, plan, balanced)  # by this step, run before
     if published is None:
         lock.check_held(output, run_id)
-        published = books.publish(output, plan, balanced, functools.partial(claim.read_rejects, output))
+        published = books.publish(output, plan, balanced, read_rejects)
     claim.finish(output)
     return published.dataset_digest

@@ -1,10 +1,13 @@
-"""Complete datasets for the reader's tests, written without the pipeline."""
+"""Complete datasets for the tests of what reads them: small ones written without the pipeline, and real conversions."""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import io
 import itertools
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,9 +16,11 @@ import PIL.Image
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr import books, manifest
-from beam_tfr.examples import build_example
-from beam_tfr.schema import MANIFEST_FILE, NO_SPLIT, Image, ImageRef, Plan, Shard, ShardInfo, SplitPlan
+from beam_tfr import books, cli, manifest
+from beam_tfr.examples import build_example, parse_example
+from beam_tfr.records import read_records
+from beam_tfr.schema import ENCODED, MANIFEST_FILE, NO_SPLIT, RAW, Image, ImageRef, Plan, Shard, ShardInfo, SplitPlan
+from tests.fixtures import save, smooth
 
 
 def photo(number: int, height: int = 8, width: int = 12) -> np.ndarray:
@@ -64,7 +69,20 @@ def write_dataset(
             with tf.io.TFRecordWriter(str(path), "GZIP" if compression == "gzip" else "") as writer:
                 for number in itertools.islice(numbers, count):
                     encoded = photos[number] if photos else encode(photo(number, *image_size), encoding)
-                    image = Image(encoded, encoding, *image_size, 3, "RGB", *image_size, "0" * 64, (0,) * 3, (0,) * 3)
+                    image = Image(
+                        encoded=encoded,
+                        format=encoding,
+                        height=image_size[0],
+                        width=image_size[1],
+                        channels=3,
+                        colorspace="RGB",
+                        source_height=image_size[0],
+                        source_width=image_size[1],
+                        source_format=encoding,
+                        source_sha256="0" * 64,
+                        channel_sums=(0,) * 3,
+                        channel_squares=(0,) * 3,
+                    )
                     ref = ImageRef(f"{number}.jpg", len(encoded), 0, split, *((names[number], number) if names else ()))
                     writer.write(build_example(ref, image))
             data = path.read_bytes()
@@ -92,3 +110,100 @@ def write_dataset(
     fields = books.build(plan, ledger, rejects_sha256="")
     (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes(fields))
     return folder
+
+
+def _sources() -> dict[str, bytes]:
+    """Name -> file, of every kind that matters to what reads a dataset; none is square, most have other sizes."""
+    photo, wide, tall = smooth(48, 64), smooth(20, 90), smooth(70, 33)
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    half_clear = tall.copy()
+    half_clear.putalpha(PIL.Image.linear_gradient("L").resize(tall.size))
+    return {
+        "photo.jpg": save(photo, "JPEG", quality=90),
+        "wide.jpg": save(wide, "JPEG", quality=90, progressive=True),
+        "gray.jpg": save(tall.convert("L"), "JPEG"),
+        "turned.jpg": save(photo, "JPEG", exif=exif),
+        "cmyk.jpg": save(tall.convert("CMYK"), "JPEG"),
+        "photo.png": save(photo, "PNG"),
+        "gray.png": save(wide.convert("L"), "PNG"),
+        "palette.png": save(photo.quantize(32), "PNG"),
+        "clear.png": save(half_clear, "PNG"),
+        "photo.webp": save(tall, "WEBP", lossless=True),
+        "photo.bmp": save(photo, "BMP"),
+        "gray.bmp": save(photo.convert("L"), "BMP"),
+        "palette.gif": save(photo.quantize(16), "GIF"),
+        "photo.tif": save(wide, "TIFF"),
+    }
+
+
+SOURCES = _sources()
+
+
+@functools.cache
+def _scratch() -> Path:
+    folder = tempfile.TemporaryDirectory(prefix="beam_tfr-test-")
+    atexit.register(folder.cleanup)
+    for name, data in SOURCES.items():
+        path = Path(folder.name) / "sources" / name / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    return Path(folder.name)
+
+
+@functools.cache
+def converted(flags: str) -> Path:
+    """The dataset that a real run makes of `SOURCES`, each a class of its own; nobody may change it.
+
+    Args:
+        flags: of `convert`, separated by spaces.
+    """
+    scratch = _scratch()
+    output = scratch / flags.replace(" ", "_").replace("-", "")
+    command = ["convert", "--input", f"{scratch}/sources/*/*", "--output", str(output), "--layout", "{label}/*"]
+    assert cli.main([*command, "--name", "d", "--image_size", "32x40", *flags.split()]) == 0
+    return output
+
+
+CONVERSIONS = (
+    "--encoding jpeg",
+    "--encoding jpeg --color gray --resize shortest --image_size 32",
+    "--encoding jpeg --color keep --resize pad",
+    "--encoding png --resize fit",
+    "--encoding png --color gray --resize pad --compression none",
+    "--encoding webp --resize crop",
+    "--encoding webp --color gray",
+    "--encoding webp --color keep --resize none",
+    "--encoding raw --resize stretch",
+    "--encoding raw --color gray --resize fit --upscale",
+    "--encoding raw --color keep --resize none",
+    "--encoding keep --resize none",
+    "--encoding keep --resize none --strip_metadata --ignore_orientation",
+    "--encoding keep --color gray --resize fit",
+    "--encoding keep --color keep --resize crop --image_size 48x64",
+    "--encoding keep --resize none --keep_all",
+)
+
+
+def records_of(folder: Path) -> dict[str, dict[str, object]]:
+    """Name of the source -> the features of its record."""
+    records = [
+        parse_example(record) for file in sorted(folder.glob("*.tfrecord*")) for record in read_records(str(file))
+    ]
+    return {
+        features["image/class/text"][0].decode(): {name: values[0] for name, values in features.items()}
+        for features in records
+    }
+
+
+def pixels_of(record: dict[str, object], channels: int) -> np.ndarray:
+    """uint8 [height, width, channels] of a record's image, decoded by other libraries than TensorFlow."""
+    if RAW in record:
+        shape = tuple(int(record[f"image/{side}"]) for side in ("height", "width", "channels"))
+        pixels = np.frombuffer(record[RAW][-int(np.prod(shape)) :], np.uint8).reshape(shape)
+        return np.broadcast_to(pixels, (*shape[:2], channels))
+    data = record[ENCODED]
+    if record["image/format"] == b"jpeg":
+        return simplejpeg.decode_jpeg(data, "GRAY" if channels == 1 else "RGB")
+    with PIL.Image.open(io.BytesIO(data)) as image:
+        return np.asarray(image.convert("RGB"))[..., :channels]

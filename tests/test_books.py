@@ -24,7 +24,7 @@ def make_plan(**changes: Any) -> Plan:
     plan = Plan(
         name="d",
         suffix=".tfrecord.gz",
-        options={"compression": "gzip", "seed": 0},
+        options={"compression": "gzip", "encoding": "jpeg", "seed": 0},
         input_digest="ab" * 32,
         labels=LABELS,
         splits={
@@ -58,7 +58,7 @@ def info_of(plan: Plan, split: str, number: int, total: int, written: int, **cha
 def make_infos(plan: Plan) -> dict[str, ShardInfo]:
     infos = [
         info_of(plan, "train", 0, 5, 4),
-        info_of(plan, "train", 1, 5, 5),
+        info_of(plan, "train", 1, 5, 5, adjusted={"rotated": 5}),
         info_of(plan, "test", 0, 4, 4),
         info_of(plan, "test", 1, 0, 0),
         info_of(plan, NO_SPLIT, 0, 2, 0, rejected={"layout-mismatch": 2}),
@@ -67,13 +67,15 @@ def make_infos(plan: Plan) -> dict[str, ShardInfo]:
 
 
 def balance(plan: Plan, infos: dict[str, ShardInfo], max_rejects: int | float = 3) -> dict[str, list[ShardInfo]]:
-    return books.balance(plan, infos.values(), max_rejects)
+    balanced = books.balance(plan, infos.values())
+    books.check_enough(plan, balanced, max_rejects)
+    return balanced
 
 
 def test_books_that_balance_come_back_by_split_in_order() -> None:
     plan = make_plan()
     infos = make_infos(plan)
-    balanced = books.balance(plan, reversed([*infos.values(), *infos.values()]), 3)
+    balanced = books.balance(plan, reversed([*infos.values(), *infos.values()]))
     assert list(balanced) == ["none", "test", "train"]
     assert {split: [info.shard.number for info in found] for split, found in balanced.items()} == {
         "none": [0],
@@ -177,20 +179,22 @@ def test_a_share_of_rejects_is_what_was_written_not_what_floats_make_of_it(
     info = info_of(plan, NO_SPLIT, 0, images, images - rejected)
     if rejected > allowed:
         with pytest.raises(DataError, match=f"allows {allowed}: nothing"):
-            books.balance(plan, [info], float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
+            balance(plan, {"": info}, float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
     else:
-        books.balance(plan, [info], float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
+        balance(plan, {"": info}, float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
 
 
 def test_a_lost_split_and_a_lost_class_are_failures() -> None:
     plan = make_plan()
     infos = make_infos(plan)
     change("test-00000-of-00002", num_examples=0, rejected={"not-found": 4}, class_counts={})(infos)
-    with pytest.raises(DataError, match="split test would be empty: all its 4 images were rejected"):
+    with pytest.raises(DataError, match=r"split test would be empty: all its 4 images were rejected\. Mend one, or"):
         balance(plan, infos, 1.0)
     infos = make_infos(plan)
     change("test-00000-of-00002", num_examples=2, rejected={"not-found": 2}, class_counts={0: 2})(infos)
-    with pytest.raises(DataError, match="class shoes would be lost from split test: all its images were rejected"):
+    with pytest.raises(
+        DataError, match="class shoes would be lost from split test: all its 2 images there were"
+    ):
         balance(plan, infos, 1.0)
     unused = make_plan(labels=[*LABELS, "unused"])
     balance(unused, make_infos(unused))
@@ -256,6 +260,7 @@ def test_what_is_published_is_read_back_and_publishing_again_changes_nothing(tmp
         "matched": 16,
         "written": 13,
         "rejected": {"damaged-image": 1, "layout-mismatch": 2},
+        "adjusted": {"rotated": 5},
     }
     assert published.splits["train"].class_counts == {"hat": 5, "shoes": 4}
     assert (published.splits["none"].rejected, published.splits["none"].shards) == (2, ())
@@ -307,6 +312,7 @@ COVERED: dict[str, Callable[[dict[str, ShardInfo]], None]] = {
     "a record": change("train-00001-of-00002", records_sha256="0" * 64),
     "the classes": change("train-00001-of-00002", class_counts={0: 2, 1: 3}),
     "the pixels": change("train-00001-of-00002", channel_sums=[51, 100, 200]),
+    "what was adjusted": change("train-00001-of-00002", adjusted={"rotated": 4}),
     "the size of the sources": change("train-00001-of-00002", source_sizes={256: 5}),
     "a reason": change("none-00000-of-00001", rejected={"layout-mismatch": 1, "unknown-class": 1}),
     "a reject more": change("train-00001-of-00002", num_examples=4, rejected={"not-found": 1}),
@@ -341,7 +347,7 @@ def test_the_dataset_digest_changes_with_what_it_covers_and_with_nothing_else() 
         assert fields["manifest_digest"] != original["manifest_digest"], name
     for changes in (
         {"name": "e"},
-        {"options": {"compression": "none"}},
+        {"options": {"compression": "none", "encoding": "jpeg"}},
         {"input_digest": "0" * 64},
         {"codecs": {"pillow": "99"}},
     ):

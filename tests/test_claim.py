@@ -332,11 +332,31 @@ def test_shards_whose_plan_is_lost_are_not_taken_for_ones_own(tmp_path: Path) ->
     finish_shard(tmp_path, plan)
     (tmp_path / ".beam_tfr" / "plan.json").unlink()
     die(tmp_path)
-    with pytest.raises(UsageError, match=rf"holds 1 shard files of an unknown dataset \(such as {DONE}\)"):
+    with pytest.raises(UsageError, match=rf"holds 1 files of an unknown dataset \(such as {DONE}\)"):
         begin(tmp_path, run_id="second")
     assert begin(tmp_path, run_id="second", overwrite=True) == plan
     assert not (tmp_path / DONE).exists()
     assert claim.read_finished(str(tmp_path), shard_of(plan)) is None
+
+
+@pytest.mark.parametrize("name", ["labels.txt", "rejects.jsonl"])
+def test_a_file_of_somebody_else_is_not_replaced(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine\n")
+    with pytest.raises(UsageError, match=rf"holds 1 files of an unknown dataset \(such as {name}\)"):
+        begin(tmp_path)
+    assert (tmp_path / name).read_text() == "mine\n"
+    begin(tmp_path, overwrite=True)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_work_folder_that_is_a_link_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "plan.json").write_text("mine")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".beam_tfr").symlink_to("../elsewhere")
+    with pytest.raises(UsageError, match=r"\.beam_tfr in it is a link, and would be emptied; remove it"):
+        begin(tmp_path / "out", overwrite=True)
+    assert [path.read_text() for path in (tmp_path / "elsewhere").iterdir()] == ["mine"]
 
 
 def test_a_step_that_runs_twice_claims_once(tmp_path: Path) -> None:
@@ -505,7 +525,7 @@ def test_another_run_that_holds_the_folder_keeps_its_files(others: list[Other], 
 
 def test_a_manifest_that_was_edited_is_refused_and_overwritten(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format_version": 1}')
-    with pytest.raises(UsageError, match=r"is missing\. Choose another --output, or give --overwrite"):
+    with pytest.raises(UsageError, match=r"is missing; copy the dataset again, or convert it again with --overwrite"):
         begin(tmp_path)
     assert begin(tmp_path, overwrite=True) == make_plan()
     assert not (tmp_path / "manifest.json").exists()

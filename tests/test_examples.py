@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ IMAGE = Image(
     colorspace="RGB",
     source_height=4,
     source_width=600,
+    source_format="png",
     source_sha256="ab" * 32,
     channel_sums=(1, 2, 3),
     channel_squares=(1, 4, 9),
@@ -33,13 +35,14 @@ REF = ImageRef("train/hat/1.jpg", 99, 7, "train", "hat", 1)
 # Written by TensorFlow 2.21.0:
 #   print(tensorflow_example(REF, IMAGE).SerializeToString(deterministic=True).hex())
 GOLDEN = bytes.fromhex(
-    "0ad3020a170a0e696d6167652f6368616e6e656c7312051a030a01030a1a0a11696d6167652f636c6173732f6c6162656c12051a030a0101"
+    "0aaf030a170a0e696d6167652f6368616e6e656c7312051a030a01030a1a0a11696d6167652f636c6173732f6c6162656c12051a030a0101"
     "0a1b0a10696d6167652f636c6173732f7465787412070a050a036861740a1b0a10696d6167652f636f6c6f72737061636512070a050a0352"
     "47420a190a0d696d6167652f656e636f64656412080a060a04ffd8ffd90a250a0e696d6167652f66696c656e616d6512130a110a0f747261"
     "696e2f6861742f312e6a70670a180a0c696d6167652f666f726d617412080a060a046a7065670a150a0c696d6167652f6865696768741205"
     "1a030a01020a580a10696d6167652f6b65792f73686132353612440a420a4061626162616261626162616261626162616261626162616261"
-    "6261626162616261626162616261626162616261626162616261626162616261626162616261620a150a0b696d6167652f77696474681206"
-    "1a040a02ac02"
+    "6261626162616261626162616261626162616261626162616261626162616261626162616261620a1e0a13696d6167652f736f757263652f"
+    "666f726d617412070a050a03706e670a1c0a13696d6167652f736f757263652f68656967687412051a030a01040a1c0a12696d6167652f73"
+    "6f757263652f776964746812061a040a02d8040a150a0b696d6167652f776964746812061a040a02ac02"
 )
 
 
@@ -54,7 +57,7 @@ def tensorflow_example(ref: ImageRef, image: Image):
         return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
     feature = {
-        "image/encoded": of_bytes(image.encoded),
+        "image/raw" if image.format == "raw" else "image/encoded": of_bytes(image.encoded),
         "image/format": of_bytes(image.format.encode()),
         "image/height": of_int(image.height),
         "image/width": of_int(image.width),
@@ -62,6 +65,9 @@ def tensorflow_example(ref: ImageRef, image: Image):
         "image/colorspace": of_bytes(image.colorspace.encode()),
         "image/filename": of_bytes(os.fsencode(ref.key)),
         "image/key/sha256": of_bytes(image.source_sha256.encode()),
+        "image/source/height": of_int(image.source_height),
+        "image/source/width": of_int(image.source_width),
+        "image/source/format": of_bytes(image.source_format.encode()),
     }
     if ref.label_id >= 0:
         feature["image/class/label"] = of_int(ref.label_id)
@@ -84,7 +90,7 @@ def test_golden_bytes() -> None:
 )
 def test_the_bytes_are_those_of_tensorflow(ref: ImageRef, sample: Path) -> None:
     photo = convert_image(next(sample.rglob("*.jpg")).read_bytes(), image_size=(20, 30))
-    for image in (IMAGE, photo):
+    for image in (IMAGE, photo, dataclasses.replace(IMAGE, format="raw")):
         assert build_example(ref, image) == tensorflow_example(ref, image).SerializeToString(deterministic=True)
 
 
@@ -106,6 +112,9 @@ def test_tensorflow_parses_a_record(sample: Path) -> None:
         "image/colorspace": b"RGB",
         "image/filename": b"train/hat/1.jpg",
         "image/key/sha256": image.source_sha256.encode(),
+        "image/source/height": image.source_height,
+        "image/source/width": image.source_width,
+        "image/source/format": b"jpeg",
         "image/class/label": 1,
         "image/class/text": b"hat",
     }
@@ -126,7 +135,7 @@ BOTH = """
 from beam_tfr.examples import example_class, parse_example
 record = bytes.fromhex({record!r})
 def ours():
-    assert len(parse_example(record)) == 10
+    assert len(parse_example(record)) == 13
     return example_class().FromString(record)
 def theirs():
     import tensorflow as tf

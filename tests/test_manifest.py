@@ -16,14 +16,15 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from beam_tfr import manifest
+from beam_tfr import __version__, manifest
 from beam_tfr.examples import parse_example
 from beam_tfr.manifest import Manifest
 from beam_tfr.records import read_records
-from beam_tfr.schema import DataError, canonical_json, sha256_hex
+from beam_tfr.schema import DataError, UsageError, canonical_json, sha256_hex
 from tests.conftest import Run
 
 Command = Callable[..., Run]
+COUNT = "a whole number from 0 to 2^63 - 1"
 SCHEMA = json.loads((Path(manifest.__file__).parent / "manifest.schema.json").read_text())
 
 
@@ -54,6 +55,7 @@ def test_a_labelled_dataset_with_rejects_fits_the_schema(beam_tfr: Command, phot
         "matched": 21,
         "written": 18,
         "rejected": {"damaged-image": 1, "layout-mismatch": 1, "not-an-image": 1},
+        "adjusted": {"aspect-changed": 18},
     }
     assert fields["splits"]["none"] == {
         "matched": 1,
@@ -77,8 +79,10 @@ def test_a_labelled_dataset_with_rejects_fits_the_schema(beam_tfr: Command, phot
 
 def test_no_place_clock_or_machine_stands_in_it(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     text = json.dumps(convert(beam_tfr, photos, tmp_path / "o", "--layout", "{label}/*"))
+    for known in ("image/", "class/", "key/", "source/", "{label}/*"):
+        text = text.replace(known, "")
     for word in (str(tmp_path), str(photos), os.uname().nodename, "/"):
-        assert word not in text.replace("image/", "").replace("class/", "").replace("key/", "").replace("{label}/*", "")
+        assert word not in text
 
 
 def test_an_unlabelled_png_dataset_fits_the_schema_and_its_statistics_are_those_of_its_pixels(
@@ -113,7 +117,7 @@ def test_every_field_is_required_and_described(beam_tfr: Command, photos: Path, 
         less = {key: value for key, value in fields.items() if key != name}
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(less, SCHEMA)
-        with pytest.raises(DataError, match=f"is not a manifest: '{name}' is missing|manifest_digest does not fit"):
+        with pytest.raises(DataError, match=f"is not a manifest: {name} is missing|manifest_digest does not fit"):
             manifest.parse(manifest.to_bytes(less), "o")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**fields, "more": 1}, SCHEMA)
@@ -170,23 +174,89 @@ def test_whatever_stands_in_a_field_it_is_a_manifest_or_a_data_error(fields: dic
     assert refused > 500
 
 
+CURE = "; copy the dataset again, or convert it again with --overwrite"
+
+
 @pytest.mark.parametrize(
-    "data",
+    ("data", "message"),
     [
-        b"",
-        b"{",
-        b"null",
-        b"[]",
-        b'"x"',
-        b"\xff",
-        b"[" * 100_000,
-        b'{"format_version": 1e999}',
-        b'{"format_version": 2}',
+        (b"", f"is not a manifest: the file is empty{CURE}"),
+        (b'{\n "name"', f"is not a manifest: line 2, column 8 is not JSON{CURE}"),
+        (b"null", f"is not a manifest: the whole is None, expected an object{CURE}"),
+        (b"[]", f"is not a manifest: the whole is [], expected an object{CURE}"),
+        (b'"x"', f"is not a manifest: the whole is 'x', expected an object{CURE}"),
+        (b"{\xff", f"is not a manifest: byte 1 is not UTF-8 text{CURE}"),
+        (b"[" * 100_000, f"is not a manifest: it is nested too deeply{CURE}"),
+        (b"{}", f"is not a manifest: format_version is missing{CURE}"),
+        (b'{"format_version": 1}', f"is not a manifest: manifest_digest is missing{CURE}"),
+        (b'{"a": ' + b"1" * 5000 + b"}", f"is not a manifest: a number in it is too long{CURE}"),
+        (b"\0" * (manifest.MAX_MANIFEST_BYTES + 1), f"is not a manifest: it has more than 33554432 bytes{CURE}"),
+        (
+            b'{"format_version": 1e999, "manifest_digest": ""}',
+            f"has format version inf; this beam_tfr {__version__} reads up to 1: update it",
+        ),
+        (
+            b'{"format_version": 2, "manifest_digest": ""}',
+            f"has format version 2; this beam_tfr {__version__} reads up to 1: update it",
+        ),
+        (
+            b'{"format_version": 1, "manifest_digest": ""}',
+            f"was changed after it was written: its manifest_digest does not fit its content{CURE}",
+        ),
     ],
+    ids=lambda value: repr(value[:30]),
 )
-def test_what_is_no_manifest_is_a_data_error(data: bytes) -> None:
-    with pytest.raises(DataError, match=r"manifest\.json (is not a manifest|has format version)"):
+def test_what_is_no_manifest_is_a_data_error(data: bytes, message: str) -> None:
+    with pytest.raises(DataError) as error:
         manifest.parse(data, "o")
+    assert str(error.value) == f"o/manifest.json {message}"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("labels",), None, "labels is None, expected an object"),
+        (("labels", "names"), {}, "labels.names is {}, expected a list"),
+        (("labels", "names"), ["hat\n"], "a class name is 'hat\\n'"),
+        (("name",), 5, "name is 5, expected a text"),
+        (("counts",), {"matched": 1, "written": 1, "rejected": {}}, "counts.adjusted is missing"),
+        (("counts", "adjusted"), {"rotated": True}, f"counts.adjusted.rotated is True, expected {COUNT}"),
+        (("counts", "written"), -1, f"counts.written is -1, expected {COUNT}"),
+        (
+            ("splits", "train", "shards", 1, "num_bytes"),
+            "5",
+            f"splits.train.shards[1].num_bytes is '5', expected {COUNT}",
+        ),
+        (("splits", "train", "shards", 0, "more"), 5, "splits.train.shards[0].more is too much"),
+        (("splits", "train", "shards", 0, "file"), "../x", "splits.train: the name of a shard is '../x'"),
+        (("splits", "train", "num_examples"), 5, "splits.train.num_examples is 5, but its shards have 18"),
+        (("statistics", "channel_mean"), [1, "2"], "statistics.channel_mean[1] is '2', expected a number"),
+        (("options", "compression"), "zip", "options.compression is 'zip'"),
+        (("options", "encoding"), "raw", "feature image/raw is None"),
+        (
+            ("features", "image/width"),
+            {"dtype": "int64", "shape": [2]},
+            "feature image/width is {'dtype': 'int64', 'shape': [2]}",
+        ),
+        (("features", "\x1b[2J"), 5, "features.?[2J is 5, expected an object"),
+    ],
+    ids=str,
+)
+def test_a_broken_manifest_says_what_is_wrong_in_it(
+    fields: dict[str, Any], path: tuple[Any, ...], value: Any, message: str
+) -> None:
+    with pytest.raises(DataError) as error:
+        manifest.parse(signed(replaced(fields, path, value)), "o")
+    assert str(error.value) == f"o/manifest.json is not a manifest: {message}{CURE}"
+
+
+def test_an_option_of_a_later_version_says_so(fields: dict[str, Any]) -> None:
+    with pytest.raises(DataError) as error:
+        manifest.parse(signed(replaced(fields, ("options", "resize"), "\n")), "o")
+    assert str(error.value) == (
+        f"o/manifest.json: this beam_tfr {__version__} does not know --resize ?: must be one of: stretch, fit, crop, "
+        "pad, shortest, none; update it"
+    )
 
 
 def test_canonical_json_is_the_text_of_the_digests(fields: dict[str, Any]) -> None:
@@ -218,5 +288,7 @@ def test_what_is_there_instead_of_a_manifest_is_said(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             manifest.read(str(tmp_path))
     (tmp_path / "manifest.json").mkdir()
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match=r"manifest\.json cannot be read: (not a regular file|it is a folder)"):
         manifest.read(str(tmp_path))
+    with pytest.raises(UsageError, match="the name of the dataset's folder is empty"):
+        manifest.read("")

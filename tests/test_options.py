@@ -40,8 +40,23 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "splits": None,
         "image_size": (224, 224),
         "resize": "stretch",
+        "upscale": False,
+        "background": (255, 255, 255),
+        "color": "rgb",
+        "icc": "convert",
+        "ignore_orientation": False,
+        "frames": "first",
         "encoding": "jpeg",
         "quality": 90,
+        "chroma": "420",
+        "keep_all": False,
+        "strip_metadata": False,
+        "max_file_bytes": 64 << 20,
+        "max_pixels": 100_000_000,
+        "max_scan_pixels": 1_000_000_000,
+        "min_pixels": 1,
+        "max_aspect": None,
+        "max_decode_s": None,
         "compression": "gzip",
         "gzip_level": "auto",
         "num_shards": None,
@@ -69,8 +84,26 @@ VALUES: list[tuple[str, str, Any]] = [
     ("splits", "a=0.333333,b=0.333333,c=0.333333", dict.fromkeys("abc", Fraction(333333, 10**6))),
     ("image_size", "32x48", (32, 48)),
     ("image_size", "1X8192", (1, 8192)),
+    ("image_size", "256", (256, 256)),
     ("resize", "stretch", "stretch"),
+    ("resize", "none", "none"),
+    ("background", "white", (255, 255, 255)),
+    ("background", "Black", (0, 0, 0)),
+    ("background", "gray", (128, 128, 128)),
+    ("background", "#0aF0fe", (10, 240, 254)),
+    ("color", "gray", "gray"),
+    ("icc", "ignore", "ignore"),
+    ("ignore_orientation", "true", True),
+    ("frames", "reject", "reject"),
     ("encoding", "png", "png"),
+    ("chroma", "444", "444"),
+    ("max_file_bytes", "1MiB", 1 << 20),
+    ("max_pixels", "1073741824", 1 << 30),
+    ("max_scan_pixels", "1", 1),
+    ("min_pixels", "4096", 4096),
+    ("max_aspect", "2.5", 2.5),
+    ("max_aspect", "3", 3.0),
+    ("max_decode_s", ".5", 0.5),
     ("quality", "1", 1),
     ("quality", "+100", 100),
     ("compression", "none", "none"),
@@ -104,7 +137,25 @@ def test_every_flag_takes_its_values(flag: str, text: str, value: Any) -> None:
 
 
 def test_every_flag_has_a_value_in_these_tests() -> None:
-    assert FIELDS.keys() - {flag for flag, _, _ in VALUES} == {"input", "output"}
+    assert FIELDS.keys() - {flag for flag, _, _ in VALUES} == {"input", "output", *WITH_OTHERS}
+
+
+# Flags that act only beside another.
+WITH_OTHERS: dict[str, list[str]] = {
+    "upscale": ["--resize=fit"],
+    "keep_all": ["--encoding=keep", "--resize=none"],
+    "strip_metadata": ["--encoding=keep"],
+}
+
+
+@pytest.mark.parametrize("flag", WITH_OTHERS)
+def test_a_flag_that_acts_only_beside_another_takes_its_value_there(flag: str) -> None:
+    beside = WITH_OTHERS[flag]
+    assert getattr(parse(f"--{flag}", *beside), flag) is True
+    assert parse(f"--{flag}=false") == parse()
+    for left_out in range(len(beside)):
+        with pytest.raises(UsageError, match=f"^--{flag} has no effect with --"):
+            parse(f"--{flag}", *beside[:left_out], *beside[left_out + 1 :])
 
 
 def test_a_boolean_alone_means_true_and_does_not_eat_the_next_flag() -> None:
@@ -130,7 +181,9 @@ def test_an_empty_or_missing_required_value_is_named(flag: str) -> None:
 def test_inputs_add_up_over_several_flags_and_empty_ones_do_not_count() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser, ConvertOptions)
-    options = from_arguments(parser.parse_args(["--input", "/a/*", "", "/b/*", "--output", "/o", "--input", "/c/*"]), ConvertOptions)
+    options = from_arguments(
+        parser.parse_args(["--input", "/a/*", "", "/b/*", "--output", "/o", "--input", "/c/*"]), ConvertOptions
+    )
     assert options.input == ("/a/*", "/b/*", "/c/*")
 
 
@@ -156,31 +209,50 @@ WRONG: list[tuple[str, str, str]] = [
     ("splits", "a=0.5,b=0.499", "the shares must add up to 1, they add up to 0.999"),
     ("splits", "a b=1", "'a b' is no name of a split; allowed are letters, digits and _, but not none"),
     ("splits", "none=1", "'none' is no name of a split"),
-    ("image_size", "224", "must be HEIGHTxWIDTH in pixels, such as 224x224"),
+    ("image_size", "224x", "must be HEIGHTxWIDTH in pixels, such as 224x224, or one number for both"),
     ("image_size", "-1x5", "must be HEIGHTxWIDTH in pixels, such as 224x224"),
     ("image_size", "9" * 5000 + "x1", "must be HEIGHTxWIDTH in pixels, such as 224x224"),
     ("image_size", "0x5", SIDES),
     ("image_size", "5x8193", SIDES),
-    ("resize", "strech", "must be one of: stretch. Did you mean stretch?"),
-    ("encoding", "pngg", "must be one of: jpeg, png. Did you mean png?"),
+    ("resize", "strech", "must be one of: stretch, fit, crop, pad, shortest, none. Did you mean stretch?"),
+    ("encoding", "pngg", "must be one of: jpeg, png, webp, raw, keep. Did you mean png?"),
+    ("upscale", "yes", "must be true or false; --upscale alone means true"),
+    ("background", "red", "must be #RRGGBB, such as #7f7f7f, or one of: white, black, gray"),
+    ("background", "#fff", "must be #RRGGBB, such as #7f7f7f, or one of: white, black, gray"),
+    ("color", "grey", "must be one of: rgb, gray, keep. Did you mean gray?"),
+    ("icc", "srgb", "must be one of: convert, ignore"),
+    ("ignore_orientation", "1", "must be true or false; --ignore_orientation alone means true"),
+    ("frames", "all", "must be one of: first, reject"),
+    ("chroma", "4:2:0", "must be one of: 420, 444"),
+    ("keep_all", "1", "must be true or false; --keep_all alone means true"),
+    ("strip_metadata", "1", "must be true or false; --strip_metadata alone means true"),
+    ("max_file_bytes", "0", "the value must be a whole number from 1 to 2147483648"),
+    ("max_file_bytes", "1TB", "must be a number of bytes, such as 104857600 or 100MiB"),
+    ("max_pixels", "0", "the value must be a whole number from 1 to 1073741824"),
+    ("max_scan_pixels", "0", "the value must be a whole number from 1 to 1125899906842624"),
+    ("min_pixels", "100000001", "the value must be a whole number from 1 to 100000000"),
+    ("max_aspect", "0.5", "must be a number, 1 or more"),
+    ("max_aspect", "wide", "must be a number, such as 2 or 2.5"),
+    ("max_decode_s", "0", "must be a number, 0.001 or more"),
+    ("max_decode_s", "-1", "must be a number, such as 2 or 2.5"),
     ("quality", "0", "the value must be a whole number from 1 to 100"),
     ("quality", "101", "the value must be a whole number from 1 to 100"),
-    ("quality", "9.5", "must be a whole number of at most 20 digits"),
-    ("quality", "9" * 5000, "must be a whole number of at most 20 digits"),
+    ("quality", "9.5", "must be a whole number in digits"),
+    ("quality", "9" * 5000, "must be a whole number in digits"),
     ("compression", "zip", "must be one of: gzip, none. Did you mean gzip?"),
     ("gzip_level", "10", "must be auto or 0 to 9"),
     ("gzip_level", "-1", "must be auto or 0 to 9"),
-    ("gzip_level", "fast", "must be a whole number of at most 20 digits"),
+    ("gzip_level", "fast", "must be a whole number in digits"),
     ("num_shards", "0", "the value must be a whole number from 1 to 99999"),
     ("num_shards", "train=0", "the value of train must be a whole number from 1 to 99999"),
     ("num_shards", "train=x", "the number of train must be a whole number"),
-    ("num_shards", "x", "must be a whole number of at most 20 digits"),
+    ("num_shards", "x", "must be a whole number in digits"),
     ("num_shards", "train=1,train=2", "names train twice"),
     ("target_shard_bytes", "1023", "the value must be a whole number from 1024 to 1099511627776"),
     ("target_shard_bytes", "1.5GiB", "must be a number of bytes, such as 104857600 or 100MiB"),
     ("target_shard_bytes", "5TB", "must be a number of bytes, such as 104857600 or 100MiB"),
     ("examples_per_shard", "0", "the value must be a whole number from 1 to 1099511627776"),
-    ("seed", "x", "must be a whole number of at most 20 digits"),
+    ("seed", "x", "must be a whole number in digits"),
     ("seed", "99999999999999999999", "the value must be a whole number from -9223372036854775808 to 922"),
     ("max_rejects", "1.01", "a share must be from 0.0 to 1.0; without a decimal point it is a number"),
     ("max_rejects", "-1", "must be a share with a decimal point, 0.0 to 1.0, or a whole number of images"),
@@ -212,6 +284,12 @@ EXCLUSIVE = [
     (["--target_shard_bytes=1MiB", "--examples_per_shard=5"], "--target_shard_bytes and --examples_per_shard exclude"),
     (["--splits=a=1", "--layout={split}/*"], "--splits a=1: not together with {split} in --layout {split}/*; use one"),
     (["--compression=none", "--gzip_level=5"], "--gzip_level 5: has no effect with --compression none; use one"),
+    (["--resize=shortest", "--image_size=256x224"], "--image_size 256x224: --resize shortest takes one size"),
+    (["--upscale", "--resize=crop"], "--upscale has no effect with --resize crop: fit and pad are what it is for"),
+    (["--quality=5", "--encoding=png"], "--quality has no effect with --encoding png: it is for jpeg, webp and keep"),
+    (["--chroma=444", "--encoding=webp"], "--chroma has no effect with --encoding webp: it is for jpeg and keep"),
+    (["--chroma=444", "--color=gray"], "--chroma has no effect with --color gray: gray images have no chroma"),
+    (["--keep_all", "--encoding=keep"], "--keep_all has no effect with --resize stretch: use --resize none"),
     (["--classes=c.txt", "--layout=*"], "--classes c.txt: has no effect with --layout *, which names no {label}"),
 ]
 
@@ -249,6 +327,14 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"image_size": (224,)}, "--image_size 224: must be height x width"),
     ({"image_size": (224, 224, 3)}, "--image_size 224x224x3: must be height x width"),
     ({"image_size": (224, 22.4)}, "--image_size 224x22.4: must be height x width"),
+    ({"image_size": 224}, "--image_size 224: must be a tuple of whole numbers"),
+    ({"background": (1, 2)}, "--background (1, 2): must be red, green and blue, each from 0 to 255"),
+    ({"background": (1, 2, 256)}, "--background (1, 2, 256): must be red, green and blue"),
+    ({"background": "white"}, "--background white: must be a tuple of whole numbers"),
+    ({"max_aspect": float("inf")}, "--max_aspect inf: must be a number, 1 or more"),
+    ({"max_aspect": float("nan")}, "--max_aspect nan: must be a number, 1 or more"),
+    ({"max_decode_s": True}, "--max_decode_s True: must be a number"),
+    ({"upscale": 1, "resize": "fit"}, "--upscale 1: must be true or false"),
     ({"gzip_level": "9"}, "--gzip_level 9: must be auto or 0 to 9"),
     ({"seed": None}, "--seed None: the value must be a whole number"),
     ({"max_rejects": float("nan")}, "--max_rejects nan: a share must be from 0.0 to 1.0"),
@@ -293,15 +379,30 @@ def test_local_paths_become_absolute(tmp_path: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_only_what_can_change_data_is_in_the_data_options() -> None:
-    data = parse("--splits=a=0.25,b=0.75", "--image_size=8x9").data_options(["x", "y"])
+    data = parse("--splits=a=0.25,b=0.75", "--image_size=8x9", "--background=black").data_options(["x", "y"])
     assert data == {
         "classes": ["x", "y"],
         "layout": "{label}/*",
         "splits": {"a": "1/4", "b": "3/4"},
         "image_size": [8, 9],
         "resize": "stretch",
+        "upscale": False,
+        "background": [0, 0, 0],
+        "color": "rgb",
+        "icc": "convert",
+        "ignore_orientation": False,
+        "frames": "first",
         "encoding": "jpeg",
         "quality": 90,
+        "chroma": "420",
+        "keep_all": False,
+        "strip_metadata": False,
+        "max_file_bytes": 64 << 20,
+        "max_pixels": 100_000_000,
+        "max_scan_pixels": 1_000_000_000,
+        "min_pixels": 1,
+        "max_aspect": None,
+        "max_decode_s": None,
         "compression": "gzip",
         "gzip_level": "auto",
         "num_shards": None,
@@ -326,7 +427,15 @@ def test_every_flag_stands_in_the_help_with_its_default() -> None:
         assert " ".join(option.help.split()) in text
         if field.default is dataclasses.MISSING:
             assert f"{option.help} (required)" in text
-    for shown in ("(default: 224x224)", "(default: {label}/*)", "(default: 0.01)", "{jpeg,png}", "(default: auto)"):
+    for shown in (
+        "(default: 224x224)",
+        "(default: {label}/*)",
+        "(default: 0.01)",
+        "{jpeg,png,webp,raw,keep}",
+        "(default: white)",
+        "(default: 64MiB)",
+        "(default: auto)",
+    ):
         assert shown in text
 
 
@@ -360,7 +469,7 @@ def test_no_option_equals_or_abbreviates_one_of_beams() -> None:
 def test_the_one_option_that_begins_like_one_of_beams_is_not_confused_with_it() -> None:
     flags = ["convert", "--input", "/a/*", "--output_executable_path=/x", "--output", "/o", "--outpu=/y"]
     parsed, others = make_parser().parse_known_args(flags)
-    assert from_arguments(parsed).output == "/o"
+    assert from_arguments(parsed, ConvertOptions).output == "/o"
     assert others == ["--output_executable_path=/x", "--outpu=/y"]
     with pytest.raises(UsageError, match=r"^--outpu: unknown flag; did you mean --output"):
         launch.parse_beam_flags(others)

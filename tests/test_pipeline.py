@@ -76,6 +76,9 @@ def test_every_photo_is_a_record_with_its_own_content(beam_tfr: Command, photos:
                 "image/colorspace": [b"RGB"],
                 "image/filename": [key.encode()],
                 "image/key/sha256": [converted.source_sha256.encode()],
+                "image/source/height": [converted.source_height],
+                "image/source/width": [converted.source_width],
+                "image/source/format": [b"jpeg"],
                 "image/class/label": [["hat", "shoes", "t-shirt"].index(label)],
                 "image/class/text": [label.encode()],
             }
@@ -270,11 +273,21 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept(
     assert "7 of 25 images were rejected (layout-mismatch 2, " in run.err
     assert "--max_rejects 6 allows 6" in run.err
     assert not (output / "manifest.json").exists()
+    named = Path(run.err.strip().rpartition("Each reject with its reason: ")[2])
+    assert named == output / ".beam_tfr" / "rejects.jsonl"
+    assert len(named.read_text().splitlines()) == 7
     assert beam_tfr(*arguments(photos, output, "--max_rejects", "0.2")).code == 1  # 5 of 25
     times = {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")}
     assert beam_tfr(*arguments(photos, output, "--max_rejects", "0.28")).code == 0
     assert {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")} == times
     assert not (output / ".beam_tfr").exists()
+
+
+def test_a_folder_whose_name_is_no_text_is_read(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(b"%s/caf\xe9\xff" % os.fsencode(tmp_path)))
+    photos.rename(odd)
+    run = beam_tfr("convert", "--input", f"{odd}/**/*.jpg", f"{odd}/train/*/*", "--output", tmp_path / "out", "--json")
+    assert (run.code, run.json["written"]) == (0, 18)
 
 
 def test_a_class_file_freezes_order_and_rejects_others(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
@@ -381,7 +394,7 @@ def run_steps(
             (
                 work
                 | transforms.ReadImages(step._root)
-                | transforms.ResizeImages(**step._image_options)
+                | transforms.ResizeImages(step._image_options)
                 | transforms.BuildExamples()
                 | "Items" >> (items or nothing)
                 | transforms.WriteShards(str(output), name="d", suffix=".tfrecord.gz", level=0)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from beam_tfr import planning
 from beam_tfr.planning import Survey, count_shards, order_key, planned_total
-from beam_tfr.schema import NO_SPLIT, DataError, ImageRef, Plan, RunError, Shard, SplitPlan, UsageError
+from beam_tfr.schema import NO_SPLIT, ImageRef, Plan, RunError, Shard, SplitPlan, UsageError
 
 OPTIONS: dict[str, Any] = {
     "seed": 0,
@@ -92,7 +92,7 @@ def test_a_plan_is_a_partition_in_order_whatever_the_references_are(
 ) -> None:
     splits = {ref.split for ref in refs} - {NO_SPLIT}
     if not splits:
-        with pytest.raises(DataError, match="fits --layout"):
+        with pytest.raises(UsageError, match=r"^--layout .*: none of the "):
             make_plan(refs)
         return
     if isinstance(num_shards, dict):
@@ -142,6 +142,7 @@ def test_surveys_merge_in_any_bundles_and_any_order(
     total = Survey(3)
     total.merge(bundles[0])
     assert (total.counts, total.buckets, total.digest) == (whole.counts, whole.buckets, whole.digest)
+    assert (total.misfit, total.generations) == (whole.misfit, whole.generations)
     assert total.sample_refs() == whole.sample_refs()
     assert total.split_counts() == whole.split_counts()
 
@@ -263,10 +264,12 @@ def test_a_draft_names_what_is_wrong() -> None:
     refs = refs_of(3)
     with pytest.raises(UsageError, match="--num_shards: there is no split test; the data has: train"):
         draft(survey(refs), num_shards={"test": 2})
+    with pytest.raises(UsageError, match="--splits: none of the 3 images falls into test; give it a larger share"):
+        draft(survey(refs), splits={"train": "4/5", "test": "1/5"})
     loose = [ref._replace(split=NO_SPLIT, label="", reason="layout-mismatch") for ref in refs]
     with pytest.raises(UsageError, match="--num_shards: there is no split none"):
         draft(survey(refs + loose[:1]), num_shards={NO_SPLIT: 2})
-    with pytest.raises(DataError, match=r"none of the 3 files fits --layout \{label\}/\*"):
+    with pytest.raises(UsageError, match=r"none of the 3 files .* the first is 'train/0/0.jpg';"):
         draft(survey(loose))
 
 

@@ -13,11 +13,11 @@ import pytest
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr import reader
+from beam_tfr import manifest, reader
 from beam_tfr.manifest import manifest_digest, to_bytes
 from beam_tfr.reader import load
 from beam_tfr.schema import MANIFEST_FILE, DataError, UsageError
-from tests.reader_fixtures import encode, photo, write_dataset
+from tests.reader_fixtures import CONVERSIONS, SOURCES, converted, encode, photo, pixels_of, records_of, write_dataset
 
 
 @pytest.fixture(scope="module")
@@ -216,12 +216,51 @@ def test_png_is_read_exactly(tmp_path: Path, compression: str) -> None:
             np.testing.assert_array_equal(image, photo(int(label)))
 
 
-def test_sizes_that_are_not_the_same_for_all_come_one_by_one(tmp_path: Path) -> None:
-    folder = write_dataset(tmp_path / "d", {"train": [3]})
-    edit_manifest(folder, resize="keep")
+@pytest.mark.parametrize("flags", CONVERSIONS)
+def test_pixels_of_every_encoding_are_those_of_other_decoders(flags: str) -> None:
+    folder = converted(flags)
+    dataset = manifest.read(str(folder))
+    channels = 1 if dataset.options["color"] == "gray" else 3
+    fixed = dataset.options["resize"] in ("stretch", "crop", "pad")
+    size = dataset.options["image_size"] if fixed else [None, None]
     elements = load(folder, split="train")
+    assert elements.element_spec == (tf.TensorSpec([*size, channels], tf.uint8), tf.TensorSpec([], tf.int64))
+    images = {dataset.class_names[label]: image for image, label in elements.as_numpy_iterator()}
+    records = records_of(folder)
+    assert images.keys() == records.keys() == SOURCES.keys()
+    for name, record in records.items():
+        assert images[name].shape == (record["image/height"], record["image/width"], channels)
+        if record["image/channels"] != 4:  # CMYK, which --keep_all keeps: trainers show it in colours of their own
+            np.testing.assert_array_equal(images[name], pixels_of(record, channels), err_msg=name)
+    if fixed:
+        ((batch, labels),) = load(folder, split="train", batch_size=len(images))
+        for image, label in zip(batch.numpy(), labels.numpy(), strict=True):
+            np.testing.assert_array_equal(image, images[dataset.class_names[label]])
+
+
+def test_kept_files_are_read_in_their_own_formats() -> None:
+    formats = {
+        name: record["image/format"] for name, record in records_of(converted("--encoding keep --resize none")).items()
+    }
+    kept = {"photo.jpg": b"jpeg", "photo.png": b"png", "photo.webp": b"webp", "gray.bmp": b"bmp", "palette.gif": b"gif"}
+    assert formats.items() >= kept.items()
+
+
+@pytest.mark.parametrize("resize", ["fit", "shortest", "none"])
+def test_no_batches_of_images_of_different_sizes(tmp_path: Path, resize: str) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [4]}, image_size=(8, 8))
+    edit_manifest(folder, resize=resize)
+    with pytest.raises(UsageError) as error:
+        load(folder, split="train", batch_size=2)
+    assert str(error.value) == (
+        f"batch_size 2: the images of {folder} have different sizes (--resize {resize}), and a batch takes equal ones. "
+        "Leave batch_size out, bring them to one size with .map(...), then .batch(2); or convert with --resize "
+        "stretch, crop or pad"
+    )
+    elements = load(folder, split="train")  # and the first cure works
     assert elements.element_spec[0] == tf.TensorSpec([None, None, 3], tf.uint8)
-    assert sorted(labels(elements)) == [0, 1, 2]
+    batches = elements.map(lambda image, label: (tf.image.resize_with_pad(image, 16, 16), label)).batch(2)
+    assert [images.shape for images, _ in batches] == [(2, 16, 16, 3)] * 2
 
 
 def edit_manifest(folder: Path, **options: Any) -> None:

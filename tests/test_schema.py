@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.schema import (
+    ADJUSTMENTS,
+    FEATURES,
+    LABEL_FEATURES,
     NO_SPLIT,
     REJECT_REASONS,
     BeamTfrError,
@@ -26,6 +30,7 @@ from beam_tfr.schema import (
     SplitPlan,
     UsageError,
     canonical_json,
+    features_of,
     is_class_name,
     shard_name,
 )
@@ -105,19 +110,36 @@ def test_a_reject_is_one_ascii_line_whatever_its_name_is(reject: Reject) -> None
     assert Reject(**json.loads(line)) == reject
 
 
+def test_raw_pixels_stand_under_a_name_of_their_own() -> None:
+    assert features_of("jpeg", labelled=False) == FEATURES
+    raw = features_of("raw", labelled=True)
+    assert raw.keys() == (FEATURES.keys() | LABEL_FEATURES.keys() | {"image/raw"}) - {"image/encoded"}
+    assert raw["image/raw"] == ("bytes", ())
+
+
 def test_reasons_are_a_closed_list_in_kebab_case() -> None:
     assert sorted(REJECT_REASONS) == [
+        "crashed-decoder",
         "damaged-image",
+        "decode-timeout",
         "empty-file",
+        "extreme-aspect",
         "file-too-large",
         "layout-mismatch",
         "not-an-image",
         "not-found",
+        "several-frames",
+        "too-few-pixels",
         "too-many-pixels",
+        "too-many-scans",
         "unknown-class",
         "unreadable",
+        "unsupported-image",
     ]
     assert all(REJECT_REASONS.values())
+    assert all(ADJUSTMENTS.values())
+    assert not REJECT_REASONS.keys() & ADJUSTMENTS.keys()
+    assert all(re.fullmatch("[a-z]+(-[a-z]+)*", name) for name in ADJUSTMENTS)
     with pytest.raises(ValueError, match="unknown reject reason 'broken', known: layout-mismatch, "):
         RejectError("broken", "no such reason")
     error = RejectError("unreadable", "EIO", may_pass=True)

@@ -149,7 +149,8 @@ def test_a_sink_that_fails_is_not_hidden() -> None:
 def test_the_level_follows_the_payload() -> None:
     assert gzip_level("none", "auto", "jpeg") is None
     assert gzip_level("none", 9, "jpeg") is None
-    assert [gzip_level("gzip", "auto", encoding) for encoding in ("jpeg", "png", "raw")] == [0, 0, 6]
+    encodings = ("jpeg", "png", "webp", "keep", "raw")
+    assert [gzip_level("gzip", "auto", encoding) for encoding in encodings] == [0, 0, 0, 0, 3]
     assert [gzip_level("gzip", level, "jpeg") for level in (0, 1, "9")] == [0, 1, 9]
 
 
@@ -178,17 +179,23 @@ SHARD = Shard("train", 1, 3, 2, "plan")
 REF = ImageRef("a.jpg", 1, 1, "train", "hat", 0)
 
 
-def record(serialized: bytes = b"abc", height: int = 3, width: int = 5, source: tuple[int, int] = (7, 9)) -> Record:
+def record(
+    serialized: bytes = b"abc",
+    height: int = 3,
+    width: int = 5,
+    source: tuple[int, int] = (7, 9),
+    adjusted: tuple[str, ...] = (),
+) -> Record:
     pixels = height * width
-    image = Image(b"", "png", height, width, 3, "RGB", *source, "", (pixels, 2, 3), (4, 5, 1 << 70))
+    image = Image(b"", "png", height, width, 3, "RGB", *source, "jpeg", "", (pixels, 2, 3), (4, 5, 1 << 70), adjusted)
     return Record(serialized, image)
 
 
 def test_books_count_what_was_written() -> None:
     books = Books(SHARD)
     books.count_record(record(b"abc"), 4)
-    books.count_record(record(b"", source=(1, 1)), 4)
-    books.count_record(record(b"d", height=10, source=(256, 300)), -1)
+    books.count_record(record(b"", source=(1, 1), adjusted=("rotated",)), 4)
+    books.count_record(record(b"d", height=10, source=(256, 300), adjusted=("cmyk-converted", "rotated")), -1)
     rejects = [Reject("b.jpg", "/b.jpg", "ReadImages", "not-found", "gone"), Reject("c", "/c", "x", "not-found", "ü")]
     for reject in rejects:
         books.count_reject(reject)
@@ -196,6 +203,7 @@ def test_books_count_what_was_written() -> None:
     info = books.close("d-train-00001-of-00003.tfrecord.gz", file)
     assert info.shard == SHARD
     assert (info.num_examples, info.class_counts, info.rejected) == (3, {4: 2}, {"not-found": 2})
+    assert info.adjusted == {"rotated": 2, "cmyk-converted": 1}
     assert (info.num_bytes, info.sha256) == (len(data), hashlib.sha256(data).hexdigest())
     assert (info.pixels, info.channel_sums, info.channel_squares) == (80, [80, 6, 9], [12, 15, 3 << 70])
     assert info.source_sizes == {1: 1, 16: 1, 512: 1}

@@ -42,6 +42,25 @@ def scratch(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_full_disk_is_named() -> None:
+    file = storage.DiskPendingFile.__new__(storage.DiskPendingFile)
+    file._path, file._temporary = "/data/out/shard", None
+    file._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115 - closed by abort
+    with pytest.raises(OSError, match=r"No space left on device: '/data/out/shard'"):
+        file.write(b"x")
+    file.abort()
+
+
+def test_a_relative_path_in_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(UsageError, match="--input a/b: the current folder is gone; give a path that begins with /"):
+        storage.check_path("a/b", "--input")
+    assert storage.check_path("/a/b", "--input") == "/a/b"
+
+
 def test_a_file_appears_on_commit_and_leaves_nothing_else(tmp_path: Path, scratch: Path) -> None:
     path = tmp_path / "file"
     with storage.create(str(path), scratch=str(scratch)) as file:

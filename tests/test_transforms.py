@@ -20,7 +20,7 @@ from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
 from beam_tfr.labels import Labeler, parse_layout
 from beam_tfr.launch import translate
-from beam_tfr.options import ConvertOptions
+from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.records import read_records
 from beam_tfr.schema import (
@@ -180,8 +180,9 @@ def test_resize_images_and_build_examples_are_their_functions_and_pass_the_rest_
     finished = Item(shard_of(3, number=1), 0, "", None, ShardInfo(shard=shard_of(3, number=1)))
     empty = Item(Shard("test", 0, 1, 0, "plan"), 0, "", None, None)
     given = [*items_of(photos, data, reject, b"no image"), finished, empty]
-    resized = run(lambda p: p | beam.Create(given, reshuffle=False) | transforms.ResizeImages(image_size=(20, 30)))
-    image = convert_image(data, image_size=(20, 30))
+    options = ImageOptions(image_size=(20, 30))
+    resized = run(lambda p: p | beam.Create(given, reshuffle=False) | transforms.ResizeImages(options))
+    image = convert_image(data, options)
     broken = Reject(refs[2].key, "/2", "ResizeImages", "not-an-image", "begins with b'no image'")
     assert resized == [*items_of(photos, image, reject, broken), finished, empty]
     built = run(lambda p: p | beam.Create(resized, reshuffle=False) | transforms.BuildExamples())
@@ -220,7 +221,7 @@ def write(output: Path, items: list[Item], level: int | None = 0) -> list[ShardI
     return run(lambda p: p | beam.Create(items, reshuffle=False) | step)
 
 
-IMAGE = Image(b"x", "png", 1, 2, 3, "RGB", 3, 4, "", (1, 2, 3), (4, 5, 6))
+IMAGE = Image(b"x", "png", 1, 2, 3, "RGB", 3, 4, "jpeg", "", (1, 2, 3), (4, 5, 6))
 
 
 @pytest.mark.parametrize("level", [None, 0, 6])

@@ -15,14 +15,23 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
 from beam_tfr import books
 from beam_tfr import manifest as manifests
-from beam_tfr.examples import build_example, example_class
+from beam_tfr.examples import build_example, example_class, parse_example
+from beam_tfr.images.geometry import place
+from beam_tfr.options import ImageOptions
 from beam_tfr.records import masked_crc
 from beam_tfr.schema import NO_SPLIT, DataError, Image, ImageRef, Plan, Reject, Shard, ShardInfo, SplitPlan
-from beam_tfr.verify import Report, verify
+from beam_tfr.verify import MAX_PIXELS, Report, verify
+from beam_tfr.verify.image_check import image_problems, tensor_problems
+from beam_tfr.verify.record_check import option_problems, size_problems
+from tests.fixtures import save
+from tests.reader_fixtures import CONVERSIONS, SOURCES, converted
 
 LABELS = ["daisy", "tulipán"]
 HEIGHT, WIDTH = 12, 16
@@ -36,12 +45,18 @@ def frame(data: bytes) -> bytes:
     return length + struct.pack("<I", masked_crc(length)) + data + struct.pack("<I", masked_crc(data))
 
 
+def encoded(image: PillowImage.Image, encoding: str) -> bytes:
+    if encoding == "raw":
+        return bytes(tf.io.serialize_tensor(np.asarray(image)).numpy())
+    buffer = io.BytesIO()
+    image.save(buffer, encoding, **({"quality": 50} if encoding == "jpeg" else {}))
+    return buffer.getvalue()
+
+
 def picture(seed: int, encoding: str, size: tuple[int, int] = (HEIGHT, WIDTH)) -> Image:
     pixels = np.random.default_rng(seed).integers(0, 256, (*size, 3), dtype=np.uint8)
-    buffer = io.BytesIO()
-    PillowImage.fromarray(pixels).save(buffer, encoding, quality=50)
     return Image(
-        encoded=buffer.getvalue(),
+        encoded=encoded(PillowImage.fromarray(pixels), encoding),
         format=encoding,
         height=size[0],
         width=size[1],
@@ -49,6 +64,7 @@ def picture(seed: int, encoding: str, size: tuple[int, int] = (HEIGHT, WIDTH)) -
         colorspace="RGB",
         source_height=40,
         source_width=30,
+        source_format="png",
         source_sha256=hashlib.sha256(b"%d" % seed).hexdigest(),
         channel_sums=tuple(int(s) for s in pixels.sum((0, 1))),
         channel_squares=tuple(int(s) for s in (pixels.astype(int) ** 2).sum((0, 1))),
@@ -86,7 +102,7 @@ def make_dataset(
         records = []
         for number in range(3):
             seed = 3 * position + number
-            image = picture(seed, encoding)
+            image = picture(seed, "jpeg" if encoding == "keep" else encoding)
             if seed == 1 and change_image:
                 image = change_image(image)
             label = -1 if labels is None else number % len(labels)
@@ -111,7 +127,13 @@ def make_dataset(
     plan = Plan(
         name="tiny",
         suffix=suffix,
-        options={"compression": compression, "resize": "stretch", "image_size": [HEIGHT, WIDTH], **options},
+        options={
+            "compression": compression,
+            "encoding": encoding,
+            "resize": "stretch",
+            "image_size": [HEIGHT, WIDTH],
+            **options,
+        },
         input_digest="",
         labels=labels,
         splits={
@@ -160,6 +182,9 @@ def edit(folder: pathlib.Path, change: Callable[[dict[str, object]], object]) ->
         {},
         {"labels": None},
         {"encoding": "png"},
+        {"encoding": "webp"},
+        {"encoding": "raw"},
+        {"encoding": "keep"},
         {"compression": "none"},
         {"shards": {"all": 1}},
         {"shards": {"train": 7}, "labels": ["one"]},
@@ -320,6 +345,19 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
         (lambda f: f["counts"].update(written=11), "counts.written is 11, expected 9"),
         (lambda f: f["counts"]["rejected"].update({"not-found": 1}), "the sum of counts.rejected is 2, expected 1"),
         (lambda f: f["counts"]["rejected"].update(bored=0), "counts.rejected has the reason 'bored', known are"),
+        (lambda f: f["counts"]["adjusted"].update(bored=1), "counts.adjusted has 'bored', known are wrong-extension, "),
+        (
+            lambda f: f["counts"]["adjusted"].update(rotated=10),
+            "counts.adjusted: 'rotated' is 10, expected 1 to 9, the records",
+        ),
+        (
+            lambda f: f["counts"]["adjusted"].update(rotated=0),
+            "counts.adjusted: 'rotated' is 0, expected 1 to 9, the records",
+        ),
+        (
+            lambda f: f["features"].update(depth={"dtype": "int64", "shape": []}),
+            "features has 'depth', known are image/",
+        ),
         (lambda f: f["rejects"].update(count=0), "rejects.count is 0, expected 1"),
         (lambda f: f["rejects"].update(sha256="0"), "expected '0'"),
         (lambda f: f["options"].update(quality=91), "options_digest is"),
@@ -335,13 +373,21 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
         ),
         (lambda f: f["splits"]["train"]["shards"].reverse(), "split 'train': shard 0 is"),
         (lambda f: f["statistics"].update(pixels=5), "statistics.pixels is 5, but the records have 1728"),
-        (lambda f: f["statistics"].update(channel_std=[300]), "statistics.channel_std is [300]"),
+        (lambda f: f["statistics"].update(channel_std=[300]), "statistics.channel_std is [300], expected 3 numbers"),
+        (
+            lambda f: f["statistics"].update(channel_mean=[1, 2]),
+            "channel_mean is [1, 2], expected 3 numbers from 0 to 255",
+        ),
         (lambda f: f["statistics"]["source_sizes"].update({"64": 1}), "the sum of statistics.source_sizes is 1"),
+        (
+            lambda f: f["statistics"].update(source_sizes={"32": 1, "64": 8}),
+            "statistics.source_sizes is {'32': 1, '64': 8}, but the records have {'64': 9}",
+        ),
         (lambda f: f.update(dataset_digest="0" * 64), "dataset_digest is '000"),
         (lambda f: f["options"].update(image_size=[12, 17]), "the image is 12x16 by its record, expected 12x17"),
         (lambda f: f["options"].update(compression="none"), "shard 0 is"),
         (lambda f: f["splits"]["test"]["shards"][0].update(num_bytes=5), "bytes, expected 5"),
-        (lambda f: f["splits"]["test"]["shards"][0].update(sha256=None), "expected None"),
+        (lambda f: f["splits"]["test"]["shards"][0].update(sha256=""), "expected ''"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_told(
@@ -363,7 +409,7 @@ def test_a_manifest_that_does_not_fit_is_told(
 )
 def test_the_features_of_an_image_are_fixed(dataset: pathlib.Path, name: str, feature: object) -> None:
     edit(dataset, lambda f: f["features"].update({name: feature}))  # type: ignore[attr-defined]
-    with pytest.raises(DataError, match=r"manifest\.json is not a manifest: (a )?feature"):
+    with pytest.raises(DataError, match=r"manifest\.json is not a manifest: feature"):
         verify(str(dataset))
 
 
@@ -414,14 +460,43 @@ def test_hostile_values_are_told_and_harmless(dataset: pathlib.Path, place: str,
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda image: dataclasses.replace(image, height=11), "the image is 11x16 by its record, expected 12x16"),
+        (
+            lambda image: dataclasses.replace(image, height=11),
+            "the image is 11x16 by its record, expected 12x16 as option image_size",
+        ),
+        (lambda image: dataclasses.replace(image, width=17), "image/width is 17, but the image has 16"),
         (lambda image: dataclasses.replace(image, channels=1), "image/channels is 1, but the image has 3"),
+        (
+            lambda image: dataclasses.replace(image, channels=1),
+            "image/channels is 1, expected 3 as option color is rgb",
+        ),
+        (
+            lambda image: dataclasses.replace(image, colorspace="Gray"),
+            "colorspace is 'Gray', expected 'RGB' of 3 channels",
+        ),
+        (lambda image: dataclasses.replace(image, format="gif"), "is 'gif', expected jpeg as option encoding is jpeg"),
+        (
+            lambda image: dataclasses.replace(image, source_height=0),
+            "the source is 0x30 by its record, expected at least",
+        ),
+        (
+            lambda image: dataclasses.replace(image, source_width=-7),
+            "the source is 40x-7 by its record, expected at least",
+        ),
+        (lambda image: dataclasses.replace(image, source_format="exe"), "is 'exe', which is no format that is read"),
         (lambda image: dataclasses.replace(image, format="png"), "image/format is 'png', but the image is a jpeg"),
         (
             lambda image: dataclasses.replace(image, source_sha256="?"),
             "image/key/sha256 is '?', expected 64 hex digits",
         ),
-        (lambda image: dataclasses.replace(image, encoded=b"GIF89a"), "image/encoded begins with 47 49 46 38 39 61"),
+        (
+            lambda image: dataclasses.replace(image, encoded=b"%PDF-1.7"),
+            "image/encoded begins with 25 50 44 46 2d 31 2e 37, expected an image (jpeg, png, webp, bmp, gif)",
+        ),
+        (
+            lambda image: dataclasses.replace(image, encoded=encoded(PillowImage.new("RGB", (16, 12)), "tiff")),
+            "image/encoded begins with 49 49 2a 00 08 00 00 00, expected an image",
+        ),
         (lambda image: dataclasses.replace(image, encoded=b""), "image/encoded begins with nothing"),
         (lambda image: dataclasses.replace(image, encoded=image.encoded[:-40]), "does not decode to the end"),
         (
@@ -489,6 +564,240 @@ def test_a_wrong_record_is_told(tmp_path: pathlib.Path, change: Change, expected
     assert any(expected in message for message in found), report.problems
     assert all(str(problem).isprintable() for problem in report.problems)
     assert report.examples == 3
+
+
+def problems_of(image: Image, **options: object) -> list[str]:
+    """What is told of one record, by its options and its content."""
+    example = parse_example(build_example(ImageRef("a", 1, 0, "train"), image))
+    record = {name: values[0] for name, values in example.items()}
+    checked = ImageOptions(**{"image_size": (HEIGHT, WIDTH), **options})  # type: ignore[arg-type]
+    return [*option_problems(record, checked), *image_problems(record, checked, max_pixels=MAX_PIXELS)]
+
+
+def tensor(pixels: object) -> bytes:
+    return bytes(tf.io.serialize_tensor(pixels).numpy())
+
+
+PIXELS = np.arange(HEIGHT * WIDTH * 3, dtype=np.uint8).reshape(HEIGHT, WIDTH, 3)
+TENSOR = tensor(PIXELS)
+NO_TENSOR = "image/raw is not a TensorProto of dtype, shape and content: "
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (tensor(PIXELS[1:]), "image/raw has the shape 11x16x3, but the record says 12x16x3"),
+        (tensor(PIXELS[..., :1]), "image/raw has the shape 12x16x1, but the record says 12x16x3"),
+        (tensor(PIXELS[..., 0]), f"{NO_TENSOR}found fields [2, 2], expected [2, 2, 2]"),
+        (tensor(PIXELS[None]), f"{NO_TENSOR}found fields [2, 2, 2, 2], expected [2, 2, 2]"),
+        (tensor(PIXELS.astype(np.int8)), "image/raw has the dtype 6, expected 4 (uint8)"),
+        (TENSOR.replace(b"\x08\x04", b"\x08\x01", 1), "image/raw has the dtype 1, expected 4 (uint8)"),
+        (TENSOR[:-1], f"{NO_TENSOR}field 4 is of another kind, or ends too early"),
+        (TENSOR + b"\0", f"{NO_TENSOR}a number in it ends too early"),
+        (TENSOR + b"\x18\x00", f"{NO_TENSOR}found fields [1, 2, 4, 3], expected [1, 2, 4]"),
+        (TENSOR * 100_000, f"{NO_TENSOR}found fields [1, 2, 4, 1], expected [1, 2, 4]"),
+        (TENSOR.replace(b"\xc0\x04", b"\xbf\x04")[:-1], "image/raw has 575 bytes of pixels, expected 576"),
+        (b"\x08\x04\x10\x00\x22\x00", f"{NO_TENSOR}found fields [1, 2, 4], expected [1, 2, 4]"),
+        (b"\xff" * 20, f"{NO_TENSOR}a number in it ends too early"),
+        (b"", f"{NO_TENSOR}found fields [], expected [1, 2, 4]"),
+    ],
+)
+def test_a_wrong_tensor_is_told(data: bytes, expected: str) -> None:
+    sound = dataclasses.replace(picture(1, "raw"), encoded=TENSOR)
+    assert problems_of(sound, encoding="raw") == []
+    assert problems_of(dataclasses.replace(sound, encoded=data), encoding="raw") == [expected]
+
+
+@given(data=st.binary(max_size=200), shape=st.lists(st.integers(1, 20), min_size=3, max_size=3))
+def test_whatever_stands_in_a_tensor_is_told(data: bytes, shape: list[int]) -> None:
+    for start in (b"", b"\x08\x04", TENSOR[:16], TENSOR[:20]):
+        assert list(tensor_problems(start + data, shape))
+
+
+@given(shape=st.tuples(st.integers(1, 300), st.integers(1, 300), st.sampled_from([1, 3])))
+def test_a_tensor_as_tensorflow_writes_it_is_sound(shape: tuple[int, int, int]) -> None:
+    assert list(tensor_problems(tensor(np.zeros(shape, np.uint8)), shape)) == []
+
+
+def stored(form: str, data: bytes, **changes: object) -> Image:
+    about = {"source_height": HEIGHT, "source_width": WIDTH, **changes}
+    return dataclasses.replace(picture(1, "png"), encoded=data, format=form, **about)  # type: ignore[arg-type]
+
+
+def small(mode: str = "RGB") -> PillowImage.Image:
+    return PillowImage.fromarray(PIXELS).convert(mode)
+
+
+def turned() -> bytes:
+    exif = PillowImage.Exif()
+    exif[0x0112] = 6
+    return save(small(), "JPEG", exif=exif)
+
+
+KEEP: dict[str, object] = {"encoding": "keep"}
+KEEP_ALL: dict[str, object] = {"encoding": "keep", "keep_all": True, "resize": "none"}
+BYTES = {form: encoded(small(), form) for form in ("jpeg", "png", "webp", "bmp", "gif")}
+TURNED, GRAY, CMYK = turned(), encoded(small("L"), "jpeg"), encoded(small("CMYK"), "jpeg")
+DEEP = save(PillowImage.fromarray(PIXELS[..., 0].astype(np.uint16) * 257), "PNG")
+CLEAR = save(PillowImage.fromarray(np.dstack([PIXELS, PIXELS[..., 0]])), "PNG")
+MOVING = save(small(), "GIF", save_all=True, append_images=[small().transpose(PillowImage.Transpose.ROTATE_180)])
+SCANS = save(small(), "JPEG", progressive=True)
+NUM_SCANS = SCANS.count(b"\xff\xda")
+
+
+@pytest.mark.parametrize("form", BYTES)
+def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
+    data = BYTES[form]
+    assert problems_of(stored(form, data, source_format=form), **KEEP) == []
+    assert problems_of(stored(form, data[:-12], source_format=form), **KEEP)
+    (message,) = problems_of(stored(form, data[: len(data) * 2 // 3], source_format=form), **KEEP)
+    assert message.startswith("the image does not decode to the end: '")
+
+
+@pytest.mark.parametrize(
+    ("image", "options", "expected"),
+    [
+        (stored("jpeg", BYTES["png"]), KEEP, ["image/format is 'jpeg', but the image is a png"]),
+        (
+            stored("bmp", BYTES["gif"], source_format="bmp"),
+            KEEP,
+            ["image/format is 'bmp', but the image is a gif"],
+        ),
+        (stored("gif", BYTES["gif"]), KEEP, ["image/format is 'gif', but image/source/format is 'png'"]),
+        (
+            stored("tiff", BYTES["png"]),
+            KEEP,
+            [
+                "image/format is 'tiff', expected jpeg or png or webp or bmp or gif as option encoding is keep",
+                "image/format is 'tiff', but the image is a png",
+            ],
+        ),
+        (stored("png", BYTES["png"]), {}, ["image/format is 'png', expected jpeg as option encoding is jpeg"]),
+        (stored("jpeg", TURNED), KEEP, ["the image has the EXIF orientation 6, expected 1 (upright)"]),
+        (stored("jpeg", TURNED), {**KEEP, "ignore_orientation": True}, []),
+        (stored("jpeg", TURNED), KEEP_ALL, []),
+        (stored("jpeg", TURNED, source_height=WIDTH, source_width=HEIGHT), KEEP_ALL, []),
+        (
+            stored("png", BYTES["png"], source_height=WIDTH, source_width=HEIGHT),
+            KEEP_ALL,
+            ["the image is 12x16 by its record, expected 16x12 as its source, with option resize none"],
+        ),
+        (stored("png", CLEAR), KEEP, ["the image has transparent pixels"]),
+        (stored("gif", MOVING, source_format="gif"), KEEP, ["the image has 2 frames"]),
+        (stored("png", DEEP, channels=1, colorspace="Gray"), KEEP, ["the image has 16 bits a sample"]),
+        (
+            stored("bmp", save(small("P"), "BMP"), source_format="bmp"),
+            KEEP,
+            ["the image is of a kind that TensorFlow refuses or misreads"],
+        ),
+        (stored("jpeg", GRAY, channels=1, colorspace="Gray"), KEEP, []),
+        (stored("jpeg", GRAY, channels=1, colorspace="Gray"), {"color": "keep"}, []),
+        (stored("jpeg", GRAY, channels=1, colorspace="Gray"), {"color": "gray"}, []),
+        (
+            stored("jpeg", GRAY, channels=1, colorspace="Gray"),
+            {},
+            ["image/channels is 1, expected 3 as option color is rgb"],
+        ),
+        (stored("jpeg", GRAY), KEEP, ["image/channels is 3, but the image has 1"]),
+        (
+            stored("jpeg", BYTES["jpeg"]),
+            {**KEEP, "color": "gray"},
+            ["image/channels is 3, expected 1 as option color is gray"],
+        ),
+        (
+            stored("webp", BYTES["webp"], channels=1, colorspace="Gray"),
+            {"encoding": "webp", "color": "gray"},
+            ["image/channels is 1, but the image has 3"],
+        ),
+        (
+            stored("webp", encoded(small("L"), "webp"), channels=1, colorspace="Gray"),
+            {"encoding": "webp", "color": "gray"},
+            [],
+        ),
+        (stored("jpeg", CMYK, channels=4, colorspace="CMYK"), KEEP_ALL, []),
+        (
+            stored("jpeg", CMYK, channels=4, colorspace="RGB"),
+            KEEP_ALL,
+            ["image/colorspace is 'RGB', expected 'CMYK' of 4 channels"],
+        ),
+        (
+            stored("jpeg", CMYK, channels=4, colorspace="CMYK"),
+            KEEP,
+            ["image/channels is 4, expected 1 or 3 as option color is rgb"],
+        ),
+        (
+            stored("jpeg", BYTES["jpeg"]),
+            {"max_pixels": 10},
+            [],  # of the sources; the result may have image_size
+        ),
+        (
+            stored("jpeg", SCANS),
+            {**KEEP, "max_scan_pixels": 300},
+            [f"the image has {NUM_SCANS} scans of 12x16 pixels, more than the 300 that are decoded"],
+        ),
+    ],
+)
+def test_what_is_stored_must_fit_its_options(image: Image, options: dict[str, object], expected: list[str]) -> None:
+    assert problems_of(image, **options) == expected
+
+
+SIDES = st.one_of(st.integers(1, 300), st.integers(1, 100_000))
+
+
+@given(
+    source=st.tuples(SIDES, SIDES),
+    image_size=st.tuples(st.integers(1, 600), st.integers(1, 600)),
+    resize=st.sampled_from(["stretch", "fit", "crop", "pad", "shortest", "none"]),
+    upscale=st.booleans(),
+    side=st.integers(0, 1),
+)
+def test_sizes_are_those_of_the_options_and_no_others(
+    source: tuple[int, int], image_size: tuple[int, int], resize: str, upscale: bool, side: int
+) -> None:
+    image_size = image_size[:1] * 2 if resize == "shortest" else image_size
+    upscale = upscale and resize in ("fit", "pad")
+    options = ImageOptions(image_size=image_size, resize=resize, upscale=upscale)
+    size = place(*source, image_size, resize, upscale=upscale).canvas
+    assert list(size_problems(size, source, b"jpeg", options)) == []
+    for more in (2, -2):
+        other = [*size]
+        other[side] += more
+        assert list(size_problems((other[0], other[1]), source, b"jpeg", options))
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "expected"),
+    [
+        ((12, 17), {}, "12x16 as option image_size"),
+        ((12, 17), {"resize": "crop"}, "12x16 as option image_size"),
+        ((12, 17), {"resize": "pad"}, "12x16 as option image_size"),
+        ((12, 12), {"resize": "fit"}, "40x30 fitted into 12x16, with option resize fit"),
+        (
+            (9, 12),
+            {"resize": "shortest", "image_size": (12, 12)},
+            "40x30 with a shorter side of 12, with option resize shortest",
+        ),
+        ((30, 40), {"resize": "none"}, "40x30 as its source, with option resize none"),
+    ],
+)
+def test_a_wrong_size_is_told(size: tuple[int, int], options: dict[str, object], expected: str) -> None:
+    checked = ImageOptions(**{"image_size": (HEIGHT, WIDTH), **options})  # type: ignore[arg-type]
+    found = f"the image is {size[0]}x{size[1]} by its record, expected {expected}"
+    assert list(size_problems(size, (40, 30), b"jpeg", checked)) == [found]
+
+
+@pytest.mark.parametrize("flags", CONVERSIONS)
+def test_real_conversions_are_sound_and_a_flipped_byte_is_found(flags: str, tmp_path: pathlib.Path) -> None:
+    folder = converted(flags)
+    report = verify(str(folder))
+    assert report.problems == ()
+    assert report.examples == len(SOURCES)
+    broken = pathlib.Path(shutil.copytree(folder, tmp_path / "d"))
+    (shard,) = broken.glob("*.tfrecord*")
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    assert any("its data does not fit the checksum" in message for message in told(broken))
 
 
 def test_a_repeated_key_is_told(tmp_path: pathlib.Path) -> None:

@@ -1,52 +1,64 @@
-"""Pixels to the bytes of a record."""
+"""Pixels to the bytes of a record, without any metadata; the same bytes on every processor."""
 
 from __future__ import annotations
 
-import io
+import itertools
 
+import cv2
 import numpy as np
 import simplejpeg
-from PIL import Image as PillowImage
 
 from beam_tfr.images.source import Pixels
+from beam_tfr.schema import RejectError
 
-PNG_LEVEL = 6
-MAX_SIDES = {"jpeg": 65_500, "webp": 16_383}  # pixels; others hold more than --max_pixels lets through
+# zlib's level, with libpng's choice of a filter for each row: as small as Pillow's default, in half the time. On 30
+# photos of 224x224: 4.8 ms, 75.2 kB; level 4: 3.6 ms, 76.4 kB; Pillow's level 6: 8.9 ms, 75.1 kB.
+PNG_LEVEL = 5
+# Pixels that an encoding, or the libraries that read it, can hold; "raw" holds whatever --max_pixels lets through.
+MAX_SIDES = {"jpeg": 65_500, "png": 1_000_000, "webp": 16_383}
 
 
 def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "420") -> bytes:
     """
     Args:
-        pixels: uint8 [h, w, 1 or 3].
-        encoding: "jpeg", "png", "webp" or "raw".
+        pixels: uint8 [h, w, 1 or 3], grey or RGB.
+        encoding: "jpeg", "png", "webp" or "raw". WebP has no grey: it becomes RGB.
         quality: of JPEG and WebP, 1 to 100.
         chroma: of JPEG, "420" or "444".
 
+    Returns:
+        A file; for "raw" a serialized TensorProto, uint8 [h, w, 1 or 3].
+
     Raises:
+        RejectError: `extreme-aspect`: longer than the encoding can hold.
         ValueError: encoding is not known.
     """
-    if encoding == "jpeg":
-        gray = pixels.shape[2] == 1
-        return bytes(
-            simplejpeg.encode_jpeg(
-                np.ascontiguousarray(pixels), quality, "GRAY" if gray else "RGB", "Gray" if gray else chroma
-            )
+    height, width, channels = pixels.shape
+    if max(height, width) > MAX_SIDES.get(encoding, max(height, width)):
+        raise RejectError(
+            "extreme-aspect", f"{width} x {height} pixels, {encoding} holds at most {MAX_SIDES[encoding]} a side"
         )
     if encoding == "raw":
         return _tensor_proto(pixels)
-    if encoding not in ("png", "webp"):
-        raise ValueError(f"unknown encoding {encoding!r}")
-    buffer = io.BytesIO()
-    image = PillowImage.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+    if encoding == "jpeg":
+        kinds = ("GRAY", "Gray") if channels == 1 else ("RGB", chroma)
+        return bytes(simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality, *kinds))
     if encoding == "png":
-        image.save(buffer, "PNG", compress_level=PNG_LEVEL)
+        settings = {
+            cv2.IMWRITE_PNG_COMPRESSION: PNG_LEVEL,
+            cv2.IMWRITE_PNG_STRATEGY: cv2.IMWRITE_PNG_STRATEGY_DEFAULT,
+            cv2.IMWRITE_PNG_FILTER: cv2.IMWRITE_PNG_ALL_FILTERS,
+        }
+    elif encoding == "webp":
+        settings = {cv2.IMWRITE_WEBP_QUALITY: quality}
     else:
-        image.save(buffer, "WEBP", quality=quality)
-    return buffer.getvalue()
+        raise ValueError(f"unknown encoding {encoding!r}")
+    bgr = pixels if channels == 1 else cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+    return cv2.imencode(f".{encoding}", bgr, list(itertools.chain(*settings.items())))[1].tobytes()
 
 
 def _tensor_proto(pixels: Pixels) -> bytes:
-    """A serialized TensorProto, as tf.io.serialize_tensor makes it (tensorflow/core/framework/tensor.proto)."""
+    """As tf.io.serialize_tensor makes it (tensorflow/core/framework/tensor.proto)."""
     dims = b"".join(_field(2, _field(1, side)) for side in pixels.shape)
     return _field(1, 4) + _field(2, dims) + _field(4, pixels.tobytes())  # 4: DT_UINT8
 

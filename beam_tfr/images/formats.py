@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 
-from beam_tfr.images import general, jpeg
+from PIL import features
+
+from beam_tfr.images import bmp, extras, general, gif, jpeg, kinds, png, pnm, tiff, webp
 from beam_tfr.images.source import Source
 from beam_tfr.schema import RejectError
 
@@ -31,56 +34,91 @@ def _begins(*signatures: bytes) -> Callable[[bytes], bool]:
     return lambda data: data.startswith(signatures)
 
 
+def _brands(data: bytes) -> set[bytes]:
+    """What an ISO base media file says it is: major and compatible brands (ISO/IEC 14496-12, ftyp)."""
+    if data[4:8] != b"ftyp":
+        return set()
+    names = data[8 : min(int.from_bytes(data[:4], "big"), 1024)]
+    return {names[:4]} | {names[place : place + 4] for place in range(8, len(names), 4)}
+
+
+_AVIF = {b"avif", b"avis"}
+_HEIC = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
+
+
+def _open_avif(data: bytes) -> Source:
+    if not features.check("avif"):
+        raise RejectError("unsupported-image", "AVIF: this build of Pillow does not read it")
+    depth = re.search(rb"av1C..(.)", data[:65536], re.DOTALL)  # AV1 codec configuration: high_bitdepth, twelve_bit
+    flags = depth[1][0] if depth else 0
+    return general.open_any(data, "AVIF", animated=True, bits=(12 if flags & 0x20 else 10) if flags & 0x40 else 8)
+
+
+def _open_jpeg2000(data: bytes) -> Source:
+    size = re.search(rb"\xff\x4f\xff\x51.{38}(.)", data[:65536], re.DOTALL)  # SIZ, Ssiz: bits less 1, of which sign
+    return general.open_any(data, "JPEG2000", bits=(size[1][0] & 127) + 1 if size else 8)
+
+
 FORMATS: dict[str, Format] = {
     "jpeg": Format(
         is_one=_begins(b"\xff\xd8\xff"),
         extensions=("jpg", "jpeg", "jpe", "jfif", "mpo"),
-        open=lambda data: jpeg.open_jpeg(data) or general.open_any(data, "JPEG"),
+        open=jpeg.open_jpeg,
     ),
     "png": Format(
         is_one=_begins(b"\x89PNG\r\n\x1a\n"),
         extensions=("png", "apng"),
-        open=lambda data: general.open_any(data, "PNG"),
+        open=png.open_png,
         lossless=True,
     ),
     "gif": Format(
         is_one=_begins(b"GIF87a", b"GIF89a"),
         extensions=("gif",),
-        open=lambda data: general.open_any(data, "GIF"),
+        open=gif.open_gif,
         lossless=True,
     ),
     "webp": Format(
         is_one=lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP",
         extensions=("webp",),
-        open=lambda data: general.open_any(data, "WEBP"),
+        open=webp.open_webp,
     ),
     "bmp": Format(
         is_one=lambda data: data[:2] == b"BM" and len(data) >= 26,
         extensions=("bmp", "dib"),
-        open=lambda data: general.open_any(data, "BMP"),
+        open=bmp.open_bmp,
         lossless=True,
     ),
     "tiff": Format(
-        is_one=_begins(b"II*\0", b"MM\0*"),
+        is_one=lambda data: data.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")) and data[8:10] != b"CR",
         extensions=("tif", "tiff"),
-        open=lambda data: general.open_any(data, "TIFF"),
+        open=tiff.open_tiff,
         lossless=True,
     ),
     "ppm": Format(
-        is_one=lambda data: data[:1] == b"P" and data[1:2] in b"123456" and data[2:3].isspace(),
+        is_one=lambda data: re.match(rb"P[1-6][\s#]", data) is not None,
         extensions=("ppm", "pgm", "pbm", "pnm"),
-        open=lambda data: general.open_any(data, "PPM"),
+        open=pnm.open_pnm,
         lossless=True,
     ),
     "jpeg2000": Format(
         is_one=_begins(b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  \r\n\x87\n"),
         extensions=("jp2", "j2k", "jpx", "jpf", "j2c"),
-        open=lambda data: general.open_any(data, "JPEG2000"),
+        open=_open_jpeg2000,
     ),
     "avif": Format(
-        is_one=lambda data: data[4:12] in (b"ftypavif", b"ftypavis"),
+        is_one=lambda data: bool(_AVIF & _brands(data)),
         extensions=("avif",),
-        open=lambda data: general.open_any(data, "AVIF"),
+        open=_open_avif,
+    ),
+    "heic": Format(
+        is_one=lambda data: bool(_HEIC & _brands(data)),
+        extensions=("heic", "heif", "hif"),
+        open=extras.open_heic,
+    ),
+    "jxl": Format(
+        is_one=_begins(b"\xff\x0a", b"\0\0\0\x0cJXL \r\n\x87\n"),
+        extensions=("jxl",),
+        open=extras.open_jxl,
     ),
 }
 _BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
@@ -95,10 +133,15 @@ def identify(data: bytes) -> str:
     for name, form in FORMATS.items():
         if form.is_one(data):
             return name
-    raise RejectError("not-an-image", f"begins with {data[:16]!r}")
+    raise RejectError("not-an-image", kinds.describe(data))
+
+
+def extra_versions() -> dict[str, str]:
+    """Library -> version, of the installed ones of the extra `formats`."""
+    return extras.versions()
 
 
 def is_wrong_extension(name: str, found: str) -> bool:
     """Whether a file's name ends like a format that its content is not of; unknown endings say nothing."""
-    extension = name.rpartition(".")[2].lower() if "." in name.rpartition("/")[2] else ""
-    return _BY_EXTENSION.get(extension, found) != found
+    base, dot, extension = name.rpartition("/")[2].rpartition(".")
+    return bool(base and dot) and _BY_EXTENSION.get(extension.lower(), found) != found

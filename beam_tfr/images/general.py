@@ -3,46 +3,48 @@
 from __future__ import annotations
 
 import io
+import itertools
+import logging
 import warnings
+from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import AvifImagePlugin, ImageFile, PngImagePlugin, UnidentifiedImageError
 from PIL import Image as PillowImage
-from PIL import UnidentifiedImageError
 
+from beam_tfr.images.depth import blocks, opaque_is_none, to_8_bit
 from beam_tfr.images.exif import orientation_of
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
 from beam_tfr.schema import RejectError
 
 PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels holds, before decoding, as a reject
+PngImagePlugin.MAX_TEXT_CHUNK = 16 << 20  # of one text or profile, unpacked: XMP and profiles of some MB are sound
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the runner's threads are the parallelism
+MOST_PIXELS = 1 << 30  # that --max_pixels can allow
 warnings.filterwarnings("ignore", module=r"PIL\..*")  # odd metadata of single files
+logging.getLogger("PIL").setLevel(logging.CRITICAL)
 
 
-def open_any(data: bytes, pillow_format: str) -> Source:
+def open_any(data: bytes, pillow_format: str, *, animated: bool = False, bits: int = 8) -> Source:
     """Reads the header.
 
     Args:
         data: a whole file.
         pillow_format: the only one of Pillow's plugins that may look at it.
+        animated: Pillow knows how many frames there are, by the header.
+        bits: of a sample.
 
     Raises:
         RejectError: `damaged-image`.
     """
-    try:
-        image = PillowImage.open(io.BytesIO(data), formats=(pillow_format,))
-    except UnidentifiedImageError:
-        raise RejectError("damaged-image", f"{pillow_format}: begins with {data[:16]!r}") from None
-    except DECODER_ERRORS as error:
-        raise RejectError("damaged-image", f"{pillow_format}: {detail(error)}") from error
-    try:
-        frames = getattr(image, "n_frames", 1)
-    except DECODER_ERRORS:
-        frames = 1
+    image = open_image(data, pillow_format)
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         with image:
             try:
                 image.load()
-                return _split(image)
+                return split(image, bits)
             except DECODER_ERRORS as error:
                 raise RejectError("damaged-image", f"{pillow_format}: {detail(error)}") from error
 
@@ -51,40 +53,71 @@ def open_any(data: bytes, pillow_format: str) -> Source:
         height=image.height,
         width=image.width,
         orientation=orientation_of(image),
-        frames=frames,
+        frames=min(2, getattr(image, "n_frames", 1)) if animated else 1,
         decode=decode,
     )
 
 
-def _split(image: PillowImage.Image) -> Decoded:
-    """Colours and transparency of a loaded image."""
-    profile = image.info.get("icc_profile") or b""
-    bits = 8
-    if image.mode.startswith(("I", "F")):
-        bits = 16
-        image = PillowImage.fromarray(_scale_deep(image))
-    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        rgba = np.asarray(image.convert("RGBA"))
-        alpha = np.ascontiguousarray(rgba[..., 3])
-        return Decoded(
-            pixels=np.ascontiguousarray(rgba[..., :3]),
-            alpha=None if alpha.min(initial=255) == 255 else alpha,
-            profile=profile,
-            bits=bits,
-        )
-    if image.mode in ("1", "L"):
-        image = image.convert("L")
-    elif image.mode != "CMYK":
-        image = image.convert("RGB")
-    pixels = np.asarray(image)
-    return Decoded(pixels=pixels.reshape(*pixels.shape[:2], -1), profile=profile, bits=bits)
+def open_image(data: bytes, pillow_format: str) -> ImageFile.ImageFile:
+    """
+    Raises:
+        RejectError: `damaged-image`: Pillow cannot read the header.
+    """
+    try:
+        return PillowImage.open(io.BytesIO(data), formats=(pillow_format,))
+    except UnidentifiedImageError:
+        raise RejectError("damaged-image", f"{pillow_format}: the header is broken") from None
+    except DECODER_ERRORS as error:
+        raise RejectError("damaged-image", f"{pillow_format}: {detail(error)}") from error
 
 
-def _scale_deep(image: PillowImage.Image) -> Pixels:
-    """8 bit of 16 (integers, whatever range of it they use) or of floats (0 to 1, else 255, else 65535); NaN is 0."""
-    deep = np.nan_to_num(np.asarray(image, dtype=np.float32))
-    top = 65535.0
-    if image.mode == "F":
-        top = next((top for top in (1.0, 255.0) if deep.max(initial=0) <= top), top)
-    scaled: Pixels = np.clip(deep * np.float32(255.0 / top) + np.float32(0.5), 0, 255).astype(np.uint8)
-    return scaled
+def too_large(name: str, height: int, width: int) -> Source:
+    """A source of more pixels than any --max_pixels allows, which is not opened further."""
+
+    def decode(_: tuple[int, int] | None) -> NoReturn:
+        raise RejectError("too-many-pixels", f"{width} x {height} pixels")
+
+    return Source(format=name, height=height, width=width, decode=decode)
+
+
+def split(image: PillowImage.Image, bits: int = 8) -> Decoded:
+    """Colours and transparency of a loaded image; what is transparent is not premultiplied."""
+    width, height = image.size
+    channels = {"1": 1, "L": 1, "LA": 1, "La": 1, "I;16": 1, "CMYK": 4}.get(image.mode, 3)
+    pixels = np.empty((height, width, channels), np.uint8)
+    alpha = np.empty((height, width), np.uint8) if image.has_transparency_data else None
+    for rows, columns in itertools.product(blocks(height, 4 * width), blocks(width, 1)):  # Pillow fails at long rows
+        colours, opacity = _parts(image.crop((columns.start, rows.start, columns.stop, rows.stop)))
+        pixels[rows, columns] = colours.reshape(*colours.shape[:2], channels)
+        if alpha is not None and opacity is not None:
+            alpha[rows, columns] = opacity
+    return Decoded(
+        pixels=pixels,
+        alpha=opaque_is_none(alpha),
+        profile=image.info.get("icc_profile") or b"",
+        bits=bits,
+        adjusted=("depth-scaled",) if bits > 8 else (),
+    )
+
+
+def _parts(image: PillowImage.Image) -> tuple[Pixels, Pixels | None]:
+    mode, clear = image.mode, image.info.get("transparency")
+    if mode == "RGB" and clear is not None:
+        pixels = np.asarray(image)
+        return pixels, _opaque_where((pixels != np.asarray(clear)).any(-1))
+    if mode in ("1", "L", "I;16"):
+        samples = np.asarray(image.convert("L") if mode == "1" else image)
+        opacity = None if clear is None else _opaque_where(samples != clear)
+        return (to_8_bit(samples, 65535) if mode == "I;16" else samples), opacity
+    if mode in ("LA", "La"):
+        grey = np.asarray(image.convert("LA"))
+        return grey[..., 0], grey[..., 1]
+    if image.has_transparency_data:
+        colour = np.asarray(image.convert("RGBA"))
+        return colour[..., :3], colour[..., 3]
+    return np.asarray(image if mode == "CMYK" else image.convert("RGB")), None
+
+
+def _opaque_where(opaque: NDArray[np.bool_]) -> Pixels:
+    alpha: Pixels = np.where(opaque, np.uint8(255), np.uint8(0))
+    return alpha

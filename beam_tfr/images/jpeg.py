@@ -1,54 +1,141 @@
-"""The fast way for JPEGs: libjpeg-turbo by simplejpeg."""
+"""JPEGs: libjpeg-turbo by simplejpeg, strict: a warning that tells of damage is a reject.
+
+libjpeg shows a damaged image with a warning, and warns of harmless oddities too (jerror.h). simplejpeg tells the last
+warning alone, so a harmless one says nothing of those before: what it warns of is put right in a copy of the bytes,
+which must then decode without any warning.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 
+import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
-from beam_tfr.images.exif import orientation_of
-from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
+from beam_tfr.images import exif, jpeg_header
+from beam_tfr.images.jpeg_header import Header
+from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
 from beam_tfr.schema import RejectError
 
+# Shorter than every segment whose loss could go unnoticed (an Adobe marker has 16 bytes), longer than the padding that
+# cameras leave.
+MAX_STRAY = 15
+MAX_SIDE = 65500  # of libjpeg
+_COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
+_BEFORE_EOI = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
+_HARMLESS = re.compile(
+    r"Unknown Adobe color transform|unknown JFIF revision|bad ICC marker|Invalid SOS parameters for sequential"
+    r"|extraneous bytes before marker"
+)
+_UNSUPPORTED = "Unsupported color conversion"  # lossless YCbCr
+_UNKNOWN_SAMPLING = "Could not determine subsampling level"
 
-def open_jpeg(data: bytes) -> Source | None:
-    """The source of a three-component or grey JPEG; None for what Pillow must look at (CMYK, broken)."""
-    try:
-        height, width, colorspace, _ = simplejpeg.decode_jpeg_header(data)
-    except ValueError:
-        return None
-    if colorspace not in ("YCbCr", "RGB", "Gray"):
-        return None
+
+def open_jpeg(data: bytes) -> Source:
+    """The source of any JPEG; an MPO or other pictures behind the first are not looked at.
+
+    Raises:
+        RejectError: `damaged-image`, `unsupported-image` or `too-many-scans`.
+    """
+    header = jpeg_header.read_header(data)
+    if header.precision != 8:
+        raise RejectError("unsupported-image", header.kind)
+    if len(header.components) not in _COLORSPACES:
+        raise RejectError("unsupported-image", f"JPEG of {len(header.components)} components")
+    if header.stray > MAX_STRAY:
+        raise RejectError("damaged-image", f"JPEG: {header.stray} stray bytes in its header")
 
     def decode(least: tuple[int, int] | None) -> Decoded:
         # A decoder that scales down itself, to at least twice the size wanted, is fast and hardly less exact. Its
-        # factors are eighths, and those from a half up take longer than no scaling.
-        rows, columns = least or (0, 0)
-        try:
-            pixels = simplejpeg.decode_jpeg(
-                data,
-                "GRAY" if colorspace == "Gray" else "RGB",
-                min_height=rows,
-                min_width=columns,
-                min_factor=2 if least else 1,
-                strict=True,
-            )
-        except ValueError as error:
-            raise RejectError("damaged-image", f"JPEG: {detail(error)}") from error
-        eighths = 8
-        if pixels.shape[:2] != (height, width):
-            eighths = next(n for n in range(1, 8) if (-(-height * n // 8), -(-width * n // 8)) == pixels.shape[:2])
-        return Decoded(pixels=pixels, eighths=eighths)
+        # factors are eighths, and those from a half up take longer than no scaling. Below 8 pixels several factors
+        # give the same size.
+        if header.lossless or max(header.height, header.width) < 8:
+            least = None
+        pixels, padded = _decode(data, header, least)
+        if header.adobe >= 0 and len(header.components) == 4:
+            pixels = 255 - pixels
+        eighths, shape = 8, pixels.shape[:2]
+        if shape != (header.height, header.width):
+            eighths = next(n for n in range(1, 8) if (-(-header.height * n // 8), -(-header.width * n // 8)) == shape)
+        profile = jpeg_header.join_profile(header.profile_parts)
+        adjusted = ("padding-ignored",) * padded + ("profile-ignored",) * (profile is None)
+        return Decoded(pixels=pixels, eighths=eighths, profile=profile or b"", adjusted=adjusted)
 
-    return Source(format="jpeg", height=height, width=width, orientation=_orientation(data), decode=decode)
+    return Source(
+        format="jpeg",
+        height=header.height,
+        width=header.width,
+        orientation=exif.orientation_in(header.exif),
+        scans=jpeg_header.count_scans(data, header),
+        decode=decode,
+    )
 
 
-def _orientation(data: bytes) -> int:
-    if b"Exif\0\0" not in data:
-        return 1
+def _decode(data: bytes, header: Header, least: tuple[int, int] | None) -> tuple[Pixels, bool]:
+    """The pixels, and whether stray bytes were left out.
+
+    Raises:
+        RejectError: `damaged-image` or `unsupported-image`.
+    """
+    padded, plain = header.stray > 0, data
     try:
-        with PillowImage.open(io.BytesIO(data), formats=("JPEG",)) as image:
-            return orientation_of(image)
-    except DECODER_ERRORS:  # a header that only the fast way understands
-        return 1
+        return _decode_strictly(plain, header, least), padded
+    except ValueError as error:
+        said = detail(error)
+    if _HARMLESS.search(said):
+        plain = jpeg_header.without_oddities(data, header)
+        try:
+            return _decode_strictly(plain, header, least), padded
+        except ValueError as error:
+            said = detail(error)
+    if (stray := _BEFORE_EOI.search(said)) and int(stray[1]) <= MAX_STRAY:
+        shorter = jpeg_header.without_padding(plain, int(stray[1]))
+        if shorter is not None:
+            try:
+                return _decode_strictly(shorter, header, least), True
+            except ValueError as error:
+                said = detail(error)
+    if _UNKNOWN_SAMPLING in said:
+        return _decode_by_pillow(data, header), padded
+    raise RejectError("unsupported-image" if _UNSUPPORTED in said else "damaged-image", f"JPEG: {said}")
+
+
+def _decode_strictly(data: bytes, header: Header, least: tuple[int, int] | None) -> Pixels:
+    """
+    Raises:
+        ValueError: any error or warning.
+    """
+    rows, columns = least or (0, 0)
+    pixels: Pixels = simplejpeg.decode_jpeg(
+        data,
+        _COLORSPACES[len(header.components)],
+        min_height=rows,
+        min_width=columns,
+        min_factor=2 if least else 1,
+        strict=True,
+    )
+    return pixels
+
+
+def _decode_by_pillow(data: bytes, header: Header) -> Pixels:
+    """A JPEG with samplings that TurboJPEG has no name for; here damage in the midst of it is not seen.
+
+    Raises:
+        RejectError: `damaged-image` or `unsupported-image`.
+    """
+    if max(header.height, header.width) > MAX_SIDE:
+        raise RejectError(
+            "unsupported-image", f"JPEG of {header.width} x {header.height} pixels, at most {MAX_SIDE} a side"
+        )
+    if any(max(factors) % factor for factors in zip(*header.sampling, strict=True) for factor in factors if factor):
+        raise RejectError("unsupported-image", f"JPEG with fractional sampling {header.sampling}")
+    plain = jpeg_header.without_oddities(data, header)  # no metadata for Pillow to read
+    try:
+        with PillowImage.open(io.BytesIO(plain), formats=("JPEG",)) as image:
+            pixels = np.asarray(image)
+    except DECODER_ERRORS as error:
+        raise RejectError("damaged-image", f"JPEG: {detail(error)}") from error
+    pixels = pixels.reshape(header.height, header.width, len(header.components))
+    return 255 - pixels if pixels.shape[2] == 4 else pixels  # Pillow takes any CMYK for Adobe's, which are inverted

@@ -19,68 +19,87 @@ def check(source: Source, options: ImageOptions) -> None:
     """
     pixels, sides = source.height * source.width, f"{source.width} x {source.height} pixels"
     if pixels > options.max_pixels:
-        raise RejectError("too-many-pixels", f"{sides}, at most {options.max_pixels} are decoded")
+        raise RejectError("too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}")
     if source.scans > 1 and source.scans * pixels > options.max_scan_pixels:
         raise RejectError(
-            "too-many-scans", f"{source.scans} scans of {sides}, at most {options.max_scan_pixels} in all are decoded"
+            "too-many-scans", f"{source.scans} scans of {sides}, more than --max_scan_pixels {options.max_scan_pixels}"
         )
     if pixels < options.min_pixels:
-        raise RejectError("too-few-pixels", f"{sides}, at least {options.min_pixels} are asked for")
+        raise RejectError("too-few-pixels", f"{sides}, fewer than --min_pixels {options.min_pixels}")
     longer, shorter = max(source.height, source.width), min(source.height, source.width)
     if options.max_aspect is not None and longer > options.max_aspect * shorter:
-        raise RejectError("extreme-aspect", f"{sides}, at most {options.max_aspect:g} : 1 is asked for")
+        raise RejectError("extreme-aspect", f"{sides}, more than --max_aspect {options.max_aspect:.12g} : 1")
     if source.frames > 1 and options.frames == "reject":
-        raise RejectError("several-frames", f"{source.frames} frames or pages")
+        raise RejectError("several-frames", f"{source.frames} frames or pages, --frames reject is given")
 
 
 def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:
     """
+    Args:
+        canvas: height and width of what would be stored.
+
     Raises:
-        RejectError: `extreme-aspect` or `too-many-pixels`: the result would not fit into the encoding or into memory.
+        RejectError: `extreme-aspect` or `too-many-pixels`: it would not fit into the encoding or into memory.
     """
     height, width = canvas
-    most = MAX_SIDES.get(options.encoding)
-    if most is not None and max(canvas) > most:
-        raise RejectError(
-            "extreme-aspect", f"would become {width} x {height} pixels, {options.encoding} holds at most {most} a side"
-        )
+    check_encoding(canvas, options.encoding)
     if height * width > max(options.max_pixels, options.image_size[0] * options.image_size[1]):
-        raise RejectError(
-            "too-many-pixels", f"would become {width} x {height} pixels, --max_pixels is {options.max_pixels}"
-        )
+        sides = f"would become {width} x {height} pixels"
+        raise RejectError("too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}")
+
+
+def check_encoding(canvas: tuple[int, int], encoding: str) -> None:
+    """
+    Args:
+        canvas: height and width of what would be stored.
+        encoding: of `ImageOptions`, or that in which "keep" encodes again.
+
+    Raises:
+        RejectError: `extreme-aspect`: the encoding has no room for such a side.
+    """
+    most = MAX_SIDES.get(encoding)
+    if most is not None and max(canvas) > most:
+        sides = f"would become {canvas[1]} x {canvas[0]} pixels"
+        raise RejectError("extreme-aspect", f"{sides}, --encoding {encoding} holds at most {most} a side")
 
 
 class PixelBudget:
     """How many pixels are being decoded at once in this process: what bounds its memory, whatever its threads.
 
-    Threads take what they need in the order in which they asked, so that a large image is not overtaken for ever.
+    Threads begin in the order in which they asked, so that a large image is not overtaken for ever.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._held = 0
-        self._waiting: list[object] = []
+        self._asked: dict[object, int] = {}  # pixels of all that decode or wait, in the order in which they asked
 
     @contextlib.contextmanager
     def hold(self, pixels: int, limit: int) -> Iterator[None]:
-        """
+        """Waits until the pixels fit, and counts them until the end of the context.
+
         Args:
-            pixels: of the image, at most `limit`.
+            pixels: of the image; more than `limit` alone are let through when nothing else is decoded.
             limit: of all images together.
         """
         ticket = object()
-        with self._changed:
-            self._waiting.append(ticket)
-            self._changed.wait_for(lambda: self._waiting[0] is ticket and self._held + pixels <= limit)
-            self._waiting.pop(0)
-            self._held += pixels
-            self._changed.notify_all()
         try:
+            with self._changed:
+                self._asked[ticket] = pixels
+                self._changed.wait_for(lambda: self._fits(ticket, limit))
             yield
         finally:
             with self._changed:
-                self._held -= pixels
+                self._asked.pop(ticket, None)
                 self._changed.notify_all()
+
+    def _fits(self, ticket: object, limit: int) -> bool:
+        """Whether a ticket is the first, or fits beside all that asked before it."""
+        before = 0
+        for asked, pixels in self._asked.items():
+            if asked is ticket:
+                return not before or before + pixels <= limit
+            before += pixels
+        raise AssertionError("a ticket that nobody asked for")
 
 
 BUDGET = PixelBudget()

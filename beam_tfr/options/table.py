@@ -91,7 +91,7 @@ def _nearest(value: object, known: Sequence[str]) -> str:
 
 def integer(flag: str, text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
-        refuse(flag, text, "must be a whole number of at most 20 digits")
+        refuse(flag, text, "must be a whole number in digits")
     return int(text)
 
 

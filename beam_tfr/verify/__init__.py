@@ -31,7 +31,7 @@ from beam_tfr.verify.problems import Problem, Problems, Tell, leads_outside, sho
 from beam_tfr.verify.record_check import RecordCheck
 
 MAX_RECORD_BYTES = 64 << 20  # 64 MiB
-MAX_PIXELS = 1 << 26  # of a stored image
+MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 MAX_SHARD_PROBLEMS = 1000  # after that many a shard is not read to its end
 _PROGRESS_S = 0.5
 
@@ -75,17 +75,19 @@ def verify(
 ) -> Report:
     """Reads a dataset and compares it with its manifest.
 
-    Costs 16 bytes of memory per record for the uniqueness of keys (four times that when they are compared at the end)
-    and, per thread, about four times the longest record.
+    Costs 16 bytes of memory per record for the uniqueness of keys (four times that when they are compared at the end),
+    per thread about four times the longest record, and the pixels of one large image.
 
     Args:
         folder: local or gs://.
         threads: that read shards; None for one per usable core.
         progress: called now and then, by the calling thread, with the records read and those promised.
         max_record_bytes: a longer record is a problem, as damage is.
-        max_pixels: a larger image is not decoded, which is a problem too.
+        max_pixels: a larger image, or one larger than the dataset's option max_pixels, is not decoded, which is a
+            problem too.
 
     Raises:
+        UsageError: the name of the folder is empty.
         DataError: there is no manifest, or it was edited, or it is none.
     """
     started = time.monotonic()
@@ -128,6 +130,7 @@ class _ShardCheck:
         keys: 16 bytes for each record.
         labels: class id -> records.
         pixels: stored pixels.
+        source_sizes: as in `schema.ShardInfo`.
         records_sha256: as in `schema.ShardInfo`; empty until the shard was read to its end with every checksum right.
     """
 
@@ -138,6 +141,7 @@ class _ShardCheck:
         self.done = self.num_bytes = self.pixels = 0
         self.keys = bytearray()
         self.labels: collections.Counter[int] = collections.Counter()
+        self.source_sizes: collections.Counter[int] = collections.Counter()
         self.records_sha256 = ""
         self._folder = manifest.folder
         self._check, self._max_record_bytes, self._tell = check, max_record_bytes, tell
@@ -195,6 +199,7 @@ class _ShardCheck:
             self.keys += checked.key_hash or os.urandom(16)
             self.labels[checked.label] += 1
             self.pixels += checked.pixels
+            self.source_sizes[checked.source_size] += 1
             self.done += 1
         if file.record != self.entry.num_examples:
             self._problem(f"it has {file.record} records, expected {self.entry.num_examples}")
@@ -258,6 +263,11 @@ def _check_whole(manifest: Manifest, shards: Sequence[_ShardCheck], tell: Tell) 
                 what = f"split {shown(name)}: the number of records of class {shown(class_name)}"
                 expect(what, labels[name][label], split.class_counts.get(class_name, 0))
     expect("statistics.pixels", sum(shard.pixels for shard in shards), manifest.statistics["pixels"])
+    sizes: collections.Counter[int] = collections.Counter()
+    for shard in shards:
+        sizes.update(shard.source_sizes)
+    found = {str(size): number for size, number in sorted(sizes.items())}
+    expect("statistics.source_sizes", found, manifest.statistics["source_sizes"])
     expect("dataset_digest", manifests.dataset_digest(manifest.fields, records), manifest.dataset_digest)
 
 

@@ -14,6 +14,7 @@ from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest
 from beam_tfr.schema import (
+    ADJUSTMENTS,
     LABEL,
     LABELS_FILE,
     MANIFEST_FILE,
@@ -22,6 +23,7 @@ from beam_tfr.schema import (
     REJECTS_FILE,
     Reject,
     canonical_json,
+    features_of,
     sha256_hex,
     shard_name,
 )
@@ -40,8 +42,16 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
         yield "labels.names: a class is there twice"
     yield from _differs("labels.digest", fields["labels"].get("digest"), sha256_hex(manifests.labels_text(names)))
     yield from _differs("options_digest", fields.get("options_digest"), sha256_hex(canonical_json(manifest.options)))
-    for reason in counts["rejected"].keys() - REJECT_REASONS.keys():
+    known = features_of(manifest.image_options.encoding, labelled=LABEL in manifest.features)
+    for name in sorted(manifest.features.keys() - known.keys()):
+        yield f"features has {shown(name)}, known are {', '.join(known)}"
+    for reason in sorted(counts["rejected"].keys() - REJECT_REASONS.keys()):
         yield f"counts.rejected has the reason {shown(reason)}, known are {', '.join(REJECT_REASONS)}"
+    for name, number in counts["adjusted"].items():
+        if name not in ADJUSTMENTS:
+            yield f"counts.adjusted has {shown(name)}, known are {', '.join(ADJUSTMENTS)}"
+        if not 1 <= number <= written:
+            yield f"counts.adjusted: {shown(name)} is {number}, expected 1 to {written}, the records"
     yield from _differs("counts.matched", counts["matched"], sum(split.matched for split in splits))
     yield from _differs("counts.written", counts["written"], written)
     yield from _differs("the sum of counts.rejected", sum(counts["rejected"].values()), rejected)
@@ -49,10 +59,11 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
     for name in manifest.splits:
         yield from _split_problems(manifest, name)
     yield from _differs("the sum of statistics.source_sizes", sum(statistics["source_sizes"].values()), written)
+    channels = 0 if not written else 1 if manifest.image_options.color == "gray" else 3
     for name in ("channel_mean", "channel_std"):
         values = statistics[name]
-        if not all(0 <= value <= 255 for value in values) or bool(values) != bool(written):
-            yield f"statistics.{name} is {shown(values)}, expected a number from 0 to 255 per channel"
+        if not all(0 <= value <= 255 for value in values) or len(values) != channels:
+            yield f"statistics.{name} is {shown(values)}, expected {channels} numbers from 0 to 255"
 
 
 def _differs(what: str, found: Any, expected: Any) -> Iterator[str]:
@@ -64,7 +75,7 @@ def _split_problems(manifest: Manifest, name: str) -> Iterator[str]:
     split, what = manifest.splits[name], f"split {shown(name)}:"
     yield from _differs(f"{what} matched", split.matched, split.num_examples + split.rejected)
     yield from _differs(f"{what} num_bytes", split.num_bytes, sum(shard.num_bytes for shard in split.shards))
-    suffix = {"gzip": ".tfrecord.gz", "none": ".tfrecord"}.get(str(manifest.options.get("compression")))
+    suffix = {"gzip": ".tfrecord.gz", "none": ".tfrecord"}[manifest.compression]
     for index, shard in enumerate(split.shards):
         expected = f"{manifest.name}-{shard_name(name, index, len(split.shards))}{suffix}"
         yield from _differs(f"{what} shard {index}", shard.file, expected)

@@ -1,41 +1,38 @@
-"""What a record must be: an Example with the manifest's features, and an image in it that decodes to the end."""
+"""What a record must be: an Example with the manifest's features, whose values fit each other and the options."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import math
 import re
-import struct
-import threading
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import simplejpeg
-from PIL import Image
-
 from beam_tfr.examples import parse_example
-from beam_tfr.manifest import Manifest
+from beam_tfr.images import formats
+from beam_tfr.manifest import KEPT_FORMATS, Manifest
+from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
     CHANNELS,
-    ENCODED,
-    FEATURES,
+    COLORSPACE,
     FILENAME,
     FORMAT,
     HEIGHT,
     LABEL,
-    LABEL_FEATURES,
     SHA256,
+    SOURCE_FORMAT,
+    SOURCE_HEIGHT,
+    SOURCE_WIDTH,
     TEXT,
     WIDTH,
+    features_of,
 )
+from beam_tfr.verify.image_check import image_problems
 from beam_tfr.verify.problems import shown
 
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
-_LARGE_PIXELS = 1 << 22
-_one_large_image = threading.Lock()
+_COLORSPACES = {1: b"Gray", 3: b"RGB", 4: b"CMYK"}
 
 
 class Checked(NamedTuple):
@@ -46,12 +43,14 @@ class Checked(NamedTuple):
         key_hash: 16 bytes that stand for the key; empty where there is no key.
         label: class id, -1 where there is no valid one.
         pixels: stored pixels, by the record's own height and width.
+        source_size: longest side of the source, rounded up to a power of two.
     """
 
     problems: list[str]
     key_hash: bytes = b""
     label: int = -1
     pixels: int = 0
+    source_size: int = 0
 
 
 class RecordCheck:
@@ -68,9 +67,10 @@ class RecordCheck:
             for name, feature in manifest.features.items()
         }
         self._class_names = [name.encode("utf-8", "surrogatepass") for name in manifest.class_names]
-        self._max_pixels = max_pixels
-        options = manifest.options
-        self._size = options.get("image_size") if options.get("resize") == "stretch" else None
+        self._options = manifest.image_options
+        self._known = features_of(self._options.encoding, labelled=LABEL in manifest.features)
+        rows, columns = self._options.image_size
+        self._max_pixels = min(max_pixels, max(self._options.max_pixels, rows * columns))
 
     def __call__(self, record: bytes) -> Checked:
         try:
@@ -80,7 +80,7 @@ class RecordCheck:
         problems = list(self._feature_problems(features))
         if problems:
             return Checked(problems)
-        value = {name: values[0] for name, values in features.items() if name in FEATURES or name in LABEL_FEATURES}
+        value = {name: values[0] for name, values in features.items() if name in self._known}
         label = -1
         if LABEL in value:
             label = value[LABEL]
@@ -92,15 +92,11 @@ class RecordCheck:
                 problems.append(f"{TEXT} is {shown(value[TEXT])}, but class {label} is {expected} by the manifest")
         if not _SHA256_HEX.fullmatch(value[SHA256]):
             problems.append(f"{SHA256} is {shown(value[SHA256])}, expected 64 hex digits")
-        size = [value[HEIGHT], value[WIDTH]]
-        if self._size is not None and size != self._size:
-            problems.append(
-                f"the image is {_size(size)} by its record, expected {_size(self._size)} as option image_size"
-            )
-        else:
-            problems.extend(image_problems(value, max_pixels=self._max_pixels))
+        problems.extend(option_problems(value, self._options))
+        problems.extend(image_problems(value, self._options, max_pixels=self._max_pixels))
         key_hash = hashlib.blake2b(value[FILENAME], digest_size=16).digest()
-        return Checked(problems, key_hash, label, size[0] * size[1])
+        source_size = 1 << (max(value[SOURCE_HEIGHT], value[SOURCE_WIDTH]) - 1).bit_length()
+        return Checked(problems, key_hash, label, value[HEIGHT] * value[WIDTH], source_size)
 
     def _feature_problems(self, features: dict[str, list[Any]]) -> Iterator[str]:
         if features.keys() != self._types.keys():
@@ -116,77 +112,74 @@ class RecordCheck:
                 yield f"feature {shown(name)} is {found}, expected {count} of {kind.__name__}"
 
 
-def _size(size: Any) -> str:
-    return "x".join(map(str, size)) if isinstance(size, list) and len(size) == 2 else shown(size)
+def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
+    """Whatever a record says of its image and of the source that its options do not allow."""
+    channels, form, source_format = record[CHANNELS], record[FORMAT], record[SOURCE_FORMAT]
+    allowed = _channels(form, options)
+    if channels not in allowed:
+        yield f"{CHANNELS} is {channels}, expected {_or(allowed)} as option color is {options.color}"
+    elif record[COLORSPACE] != _COLORSPACES[channels]:
+        expected = shown(_COLORSPACES[channels])
+        yield f"{COLORSPACE} is {shown(record[COLORSPACE])}, expected {expected} of {channels} channels"
+    kept = options.encoding == "keep"
+    known = KEPT_FORMATS if kept else (options.encoding,)
+    if form.decode("latin-1") not in known:
+        yield f"{FORMAT} is {shown(form)}, expected {_or(known)} as option encoding is {options.encoding}"
+    elif kept and form not in (source_format, b"jpeg", b"png"):  # these two are what others become
+        yield f"{FORMAT} is {shown(form)}, but {SOURCE_FORMAT} is {shown(source_format)}"
+    if source_format.decode("latin-1") not in formats.FORMATS:
+        yield f"{SOURCE_FORMAT} is {shown(source_format)}, which is no format that is read"
+    source = (record[SOURCE_HEIGHT], record[SOURCE_WIDTH])
+    if min(source) < 1:
+        yield f"the source is {_size(source)} by its record, expected at least 1x1"
+    else:
+        yield from size_problems((record[HEIGHT], record[WIDTH]), source, form, options)
 
 
-class _Codec(NamedTuple):
-    """How files of a format begin, (height, width, channels) of their header, and a full decode."""
-
-    magic: bytes
-    header: Callable[[bytes], tuple[int, int, int]]
-    decode: Callable[[bytes], object]
-
-
-def _jpeg_header(data: bytes) -> tuple[int, int, int]:
-    height, width, colorspace, _ = simplejpeg.decode_jpeg_header(data)
-    return height, width, {"Gray": 1, "CMYK": 4, "YCCK": 4}.get(colorspace, 3)
+def _channels(form: bytes, options: ImageOptions) -> tuple[int, ...]:
+    if options.keep_all and form == b"jpeg":
+        return (1, 3, 4)
+    if options.color == "gray":
+        return (1,)
+    return (1, 3) if options.color == "keep" or options.encoding == "keep" else (3,)
 
 
-def _decode_jpeg(data: bytes) -> None:
-    # At an eighth of the size all coefficients are still read, in less time and memory: of 20,000 damaged JPEGs it
-    # refuses and passes the same as a full decode.
-    simplejpeg.decode_jpeg(data, "RGB", min_height=1, min_width=1, min_factor=8, strict=True)
-
-
-def _png_header(data: bytes) -> tuple[int, int, int]:
-    width, height, _, color_type = struct.unpack_from(">IIBB", data, 16)  # of the IHDR chunk, which comes first
-    return height, width, {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color_type]
-
-
-def _decode_png(data: bytes) -> None:
-    with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
-        image.load()
-
-
-_CODECS = {
-    "jpeg": _Codec(b"\xff\xd8\xff", _jpeg_header, _decode_jpeg),
-    "png": _Codec(b"\x89PNG\r\n\x1a\n", _png_header, _decode_png),
-}
-# What the decoders raise at hostile bytes; Pillow's plugins have no error class of their own.
-_DECODE_ERRORS = (
-    *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, OverflowError, MemoryError),
-    *(struct.error, zlib.error),
-)
-
-
-def image_problems(features: Mapping[str, Any], *, max_pixels: int) -> Iterator[str]:
-    """Whatever is wrong with the encoded image of a record, by its content and by what the record says of it.
+def size_problems(size: tuple[int, int], source: tuple[int, int], form: bytes, options: ImageOptions) -> Iterator[str]:
+    """Whether an image has the size that its options give it.
 
     Args:
-        features: `ENCODED`, `FORMAT` (bytes), `HEIGHT`, `WIDTH`, `CHANNELS` (int).
-        max_pixels: larger images are not decoded, which is a problem too.
+        size: (height, width) of what is stored.
+        source: that of the source, upright, at least (1, 1).
+        form: as in `FORMAT`.
+        options: of the dataset.
     """
-    data = features[ENCODED]
-    name = next((name for name, codec in _CODECS.items() if data.startswith(codec.magic)), None)
-    if name is None:
-        beginning = data[:8].hex(" ") or "nothing"
-        yield f"{ENCODED} begins with {beginning}, expected an image ({', '.join(_CODECS)})"
-        return
-    if features[FORMAT] != name.encode():
-        yield f"{FORMAT} is {shown(features[FORMAT])}, but the image is a {name}"
-    codec = _CODECS[name]
-    try:
-        found = codec.header(data)
-        for feature, size in zip((HEIGHT, WIDTH, CHANNELS), found, strict=True):
-            if features[feature] != size:
-                yield f"{feature} is {features[feature]}, but the image has {size}"
-        if found[0] * found[1] > max_pixels:
-            yield f"the image has {found[0]}x{found[1]} pixels, more than the {max_pixels} that are decoded"
-        elif found[0] * found[1] > _LARGE_PIXELS:
-            with _one_large_image:  # so that hostile images in several threads cost the memory of one
-                codec.decode(data)
-        else:
-            codec.decode(data)
-    except _DECODE_ERRORS as error:
-        yield f"the image does not decode to the end: {type(error).__name__}: {shown(str(error))}"
+    rows, columns = options.image_size
+    found = f"the image is {_size(size)} by its record, expected"
+    if options.resize == "none":
+        turned = options.keep_all and form == b"jpeg" and size == source[::-1]
+        if size != source and not turned:
+            yield f"{found} {_size(source)} as its source, with option resize none"
+    elif options.resize == "fit":
+        scale = min(rows / source[0], columns / source[1])
+        scale = scale if options.upscale else min(scale, 1.0)
+        touches = size == source or size[0] == rows or size[1] == columns
+        if not (size[0] <= rows and size[1] <= columns and touches and _is_scaled(size, source, scale)):
+            yield f"{found} {_size(source)} fitted into {_size((rows, columns))}, with option resize fit"
+    elif options.resize == "shortest":
+        if min(size) != rows or not _is_scaled(size, source, rows / min(source)):
+            yield f"{found} {_size(source)} with a shorter side of {rows}, with option resize shortest"
+    elif size != (rows, columns):
+        yield f"{found} {_size((rows, columns))} as option image_size"
+
+
+def _is_scaled(size: tuple[int, int], source: tuple[int, int], scale: float) -> bool:
+    """Whether the sides are those of a source times a scale, rounded; none is less than 1."""
+    return all(side == 1 or abs(side - whole * scale) < 1 for side, whole in zip(size, source, strict=True))
+
+
+def _size(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
+
+
+def _or(values: Sequence[object]) -> str:
+    return " or ".join(map(str, values))

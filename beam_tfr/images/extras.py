@@ -1,0 +1,170 @@
+"""HEIC and JPEG XL: formats whose decoders come with `pip install 'beam_tfr[formats]'`, loaded when one comes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from beam_tfr.images.depth import decoded_parts
+from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
+from beam_tfr.schema import RejectError
+
+_RATIOS = ((0, 0), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))  # of width to height
+LIBRARIES = ("pillow-heif", "pillow-jxl-plugin")
+
+
+def versions() -> dict[str, str]:
+    """Library -> version, of those that are installed."""
+    found = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _library(module: str, name: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        cure = f"{name} is read with an extra: pip install 'beam_tfr[formats]'"
+        raise RejectError("unsupported-image", cure) from None
+
+
+def open_heic(data: bytes) -> Source:
+    """HEIC (ISO/IEC 23008-12). Its boxes turn the picture (irot, imir), the decoder follows them, and the orientation
+    in EXIF only repeats them: so it is upright.
+
+    Raises:
+        RejectError: `damaged-image`; `unsupported-image` without the extra.
+    """
+    pillow_heif = _library("pillow_heif", "HEIC")
+    pillow_heif.options.DECODE_THREADS = 1  # the runner's threads are the parallelism
+    try:
+        file = pillow_heif.open_heif(data, convert_hdr_to_8bit=False)
+        image = file[file.primary_index]
+    except DECODER_ERRORS as error:
+        raise RejectError("damaged-image", f"HEIC: {detail(error)}") from error
+    width, height = image.size
+
+    def decode(_: tuple[int, int] | None) -> Decoded:
+        try:
+            samples = np.asarray(image)[:, :width]
+            return _decoded(samples, height, width, image.info.get("icc_profile") or b"", image.info["bit_depth"])
+        except DECODER_ERRORS as error:
+            raise RejectError("damaged-image", f"HEIC: {detail(error)}") from error
+
+    return Source(format="heic", height=height, width=width, frames=min(2, len(file)), decode=decode)
+
+
+def open_jxl(data: bytes) -> Source:
+    """JPEG XL (ISO/IEC 18181). The decoder follows the orientation in the codestream: so the picture is upright.
+
+    Raises:
+        RejectError: `damaged-image`; `unsupported-image` without the extra.
+    """
+    pillow_jxl = _library("pillow_jxl", "JPEG XL")
+    try:
+        height, width, animated = _jxl_header(_codestream(data))
+    except (struct.error, IndexError):
+        raise RejectError("damaged-image", "JPEG XL: the header is cut") from None
+
+    def decode(_: tuple[int, int] | None) -> Decoded:
+        try:
+            _, info, packed, profile, _ = pillow_jxl.Decoder(num_threads=0)(_without_jpeg(data))
+            count = info.num_channels + info.has_alpha_channel
+            kind = "f" if info.mode.startswith("F") else "u"
+            sample = np.dtype(f"{kind}{len(packed) // (height * width * count)}")
+            samples = np.frombuffer(packed, sample).reshape(info.height, info.width, count)
+            return _decoded(samples, height, width, profile or b"", 8 * sample.itemsize)
+        except DECODER_ERRORS as error:
+            raise RejectError("damaged-image", f"JPEG XL: {detail(error).splitlines()[0]}") from error
+
+    return Source(format="jxl", height=height, width=width, frames=1 + animated, decode=decode)
+
+
+def _decoded(samples: Any, height: int, width: int, profile: bytes, bits: int) -> Decoded:
+    if samples.shape[:2] != (height, width):
+        raise ValueError(f"{samples.shape[1]} x {samples.shape[0]} pixels, the header says {width} x {height}")
+    pixels, alpha = decoded_parts(samples)
+    adjusted = ("depth-scaled",) if bits > 8 else ()
+    return Decoded(pixels=pixels, alpha=alpha, profile=profile, bits=bits, adjusted=adjusted)
+
+
+def _boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Kind, begin and begin of the content of the boxes of a container (ISO/IEC 18181-2)."""
+    place = 0
+    while place + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, place)
+        content = place + 8
+        if length == 1:
+            (length,) = struct.unpack_from(">Q", data, content)
+            content += 8
+        yield kind, place, content
+        if length < content - place:  # 0: to the end of the file
+            return
+        place += length
+
+
+def _codestream(data: bytes) -> bytes:
+    """Its first bytes.
+
+    Raises:
+        IndexError: it is not there.
+    """
+    if data[:2] == b"\xff\x0a":
+        return data[:64]
+    for kind, _, content in _boxes(data):
+        if kind in (b"jxlc", b"jxlp"):
+            content += 4 if kind == b"jxlp" else 0  # behind its number
+            return data[content : content + 64]
+    raise IndexError
+
+
+def _without_jpeg(data: bytes) -> bytes:
+    """The same file without what would make the decoder give back a JPEG: so it gives pixels."""
+    for kind, place, _ in _boxes(data):
+        if kind == b"jbrd":
+            return data[: place + 4] + b"free" + data[place + 8 :]
+    return data
+
+
+def _jxl_header(codestream: bytes) -> tuple[int, int, bool]:
+    """Height, width and whether it is animated (ISO/IEC 18181-1, SizeHeader and ImageMetadata).
+
+    Raises:
+        IndexError: it is cut.
+    """
+    if len(codestream) < 12:
+        raise IndexError
+    stream, place = int.from_bytes(codestream, "little"), 16
+
+    def take(bits: int) -> int:
+        nonlocal place
+        place += bits
+        return stream >> place - bits & (1 << bits) - 1
+
+    def sizes() -> tuple[int, int]:
+        small = take(1)
+        height = 8 * (take(5) + 1) if small else take((9, 13, 18, 30)[take(2)]) + 1
+        ratio = take(3)
+        if ratio:
+            over, under = _RATIOS[ratio]
+            return height, height * over // under
+        return height, 8 * (take(5) + 1) if small else take((9, 13, 18, 30)[take(2)]) + 1
+
+    height, width = sizes()
+    if take(1) or not take(1):  # all by default, or no extra fields
+        return height, width, False
+    if take(3) >= 4:  # EXIF's orientation less 1: turned by a quarter
+        height, width = width, height
+    if take(1):  # an intrinsic size
+        sizes()
+    preview, animated = take(1), take(1)
+    return height, width, bool(animated and not preview)

@@ -1,0 +1,89 @@
+"""A folder that holds every special and broken file that the tests know: each becomes a record or a named reject."""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import json
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+
+from beam_tfr.examples import parse_example
+from beam_tfr.records import read_records
+from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS
+from tests import fixtures
+from tests.conftest import Run
+from tests.fixtures import Fixture
+
+Command = Callable[..., Run]
+
+
+def _files(topic: str) -> dict[str, Fixture]:
+    return getattr(importlib.import_module(f"tests.fixtures.{topic}"), "FILES", {})
+
+
+TOPICS = sorted(module.name for module in pkgutil.iter_modules(fixtures.__path__))
+ALL: dict[str, Fixture] = {
+    f"{topic}/{number:03d} {name.replace('/', ' of ')[:80]}.{fixture.extension}": fixture
+    for topic in TOPICS
+    for number, (name, fixture) in enumerate(_files(topic).items())
+}
+SHAPE = {"aspect-changed", "enlarged"}  # by the size asked for, not by the file
+
+
+def lay_out(folder: Path) -> Path:
+    for name, fixture in ALL.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(fixture.data)
+    return folder
+
+
+def test_every_file_becomes_what_is_expected_of_it(beam_tfr: Command, tmp_path: Path) -> None:
+    assert len(ALL) > 150
+    folder, output = lay_out(tmp_path / "in"), tmp_path / "out"
+    run = beam_tfr(
+        "convert",
+        "--input",
+        f"{folder}/**",
+        "--output",
+        output,
+        "--layout",
+        "{label}/*",
+        "--max_rejects",
+        "1.0",
+        "--json",
+    )
+    assert run.code == 0, run.err
+    summary = run.json
+
+    rejects = [json.loads(line) for line in (output / "rejects.jsonl").read_text().splitlines()]
+    found = {reject["key"]: reject["reason"] for reject in rejects}
+    assert found == {name: fixture.reason for name, fixture in ALL.items() if fixture.reason}
+    assert all(reject["detail"] and reject["reason"] in REJECT_REASONS for reject in rejects)
+    assert {reject["stage"] for reject in rejects} <= {"ReadImages", "ResizeImages"}
+
+    written = {
+        parse_example(record)["image/filename"][0].decode()
+        for shard in output.glob("*.tfrecord.gz")
+        for record in read_records(shard)
+    }
+    assert written == {name for name, fixture in ALL.items() if not fixture.reason}
+
+    expected = collections.Counter(what for fixture in ALL.values() for what in fixture.adjusted)
+    assert {what: n for what, n in summary["adjusted"].items() if what not in SHAPE} == expected
+    assert summary["matched"] == len(ALL) == summary["written"] + sum(summary["rejected"].values())
+    assert summary["rejected"] == collections.Counter(found.values())
+    assert beam_tfr("verify", output).code == 0
+
+
+def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
+    by_option = {  # tests of the option show these
+        *("too-few-pixels", "extreme-aspect", "several-frames", "decode-timeout", "crashed-decoder"),
+        *("re-encoded", "kept-unusual", *SHAPE),
+    }
+    by_path = {"layout-mismatch", "unknown-class", "not-found", "unreadable", "file-too-large"}
+    reasons = {fixture.reason for fixture in ALL.values()} - {""}
+    adjusted = {what for fixture in ALL.values() for what in fixture.adjusted}
+    assert reasons | adjusted | by_option | by_path == REJECT_REASONS.keys() | ADJUSTMENTS.keys()

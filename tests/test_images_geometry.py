@@ -1,0 +1,412 @@
+"""Sizes of every mode, and resampling: exact sizes, nothing shifted, near to LANCZOS, the same on every processor."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as PillowImage
+
+from beam_tfr.images import convert_image
+from beam_tfr.images.formats import FORMATS
+from beam_tfr.images.geometry import Placement, pad, place, resample
+from beam_tfr.images.resample import stretch
+from benchmarks.resize import parse_size, pillow, zone_plate
+from tests.conftest import SAMPLE
+from tests.fixtures import noise, psnr, save
+
+Array = np.ndarray[Any, Any]
+MODES = ("stretch", "fit", "crop", "pad", "shortest", "none")
+K = PillowImage.Resampling
+SIDES = st.one_of(st.sampled_from([1, 2, 3, 5, 223, 224, 225, 448, 449, 10_000]), st.integers(1, 3000))
+SIZES = st.tuples(st.integers(1, 400), st.integers(1, 400))
+
+
+def near(photo: Array, size: tuple[int, int]) -> float:
+    """dB against LANCZOS."""
+    return psnr(stretch(photo, size), pillow(photo, size, K.LANCZOS))
+
+
+# Sizes
+
+
+@settings(max_examples=400, deadline=None)
+@given(SIDES, SIDES, SIZES, st.sampled_from(MODES), st.booleans())
+def test_every_mode_gives_its_size(height: int, width: int, size: tuple[int, int], mode: str, upscale: bool) -> None:
+    size = (size[0], size[0]) if mode == "shortest" else size
+    placed = place(height, width, size, mode, upscale=upscale)
+    given_scales = (size[0] / height, size[1] / width)
+    assert min(placed.rows, placed.columns, placed.height, placed.width) >= 1
+    assert (2 * placed.top + placed.rows, 2 * placed.left + placed.columns) == (height, width)  # the exact middle
+    assert placed.turned().turned() == placed
+    if mode != "crop":
+        assert (placed.rows, placed.columns) == (height, width)
+    if mode != "pad":
+        assert placed.canvas == (placed.height, placed.width)
+    if mode in ("stretch", "crop", "pad"):
+        assert placed.canvas == size
+    if mode == "none":
+        assert placed.canvas == (height, width)
+    if mode == "crop":  # of the wanted shape within a pixel on either side of the middle, and one side is whole
+        assert placed.rows == height or placed.columns == width
+        scale = max(given_scales)
+        assert abs(placed.rows - max(1, size[0] / scale)) <= 1
+        assert abs(placed.columns - max(1, size[1] / scale)) <= 1
+    if mode == "shortest":
+        assert min(placed.canvas) == size[0]
+        assert abs(max(placed.canvas) - max(height, width) * size[0] / min(height, width)) <= 0.5
+    if mode in ("fit", "pad"):
+        scale = min(given_scales)
+        picture = (placed.height, placed.width)
+        if scale >= 1 and not upscale:
+            assert picture == (height, width)
+        else:
+            limiting = given_scales.index(scale)
+            assert picture[limiting] == size[limiting]
+            slack = 0.5 if mode == "fit" else 1
+            for side, source in zip(picture, (height, width), strict=True):
+                assert abs(side - max(1, source * scale)) <= slack + 1e-9
+        assert placed.height <= size[0]
+        assert placed.width <= size[1]
+
+
+@pytest.mark.parametrize(
+    ("mode", "source", "size", "expected"),
+    [
+        ("stretch", (480, 640), (224, 224), Placement(0, 0, 480, 640, 224, 224, (224, 224))),
+        ("fit", (480, 640), (224, 224), Placement(0, 0, 480, 640, 168, 224, (168, 224))),
+        ("fit", (48, 64), (224, 224), Placement(0, 0, 48, 64, 48, 64, (48, 64))),
+        ("fit", (1, 10_000), (224, 224), Placement(0, 0, 1, 10_000, 1, 224, (1, 224))),
+        ("crop", (480, 640), (224, 224), Placement(0, 80, 480, 480, 224, 224, (224, 224))),
+        ("crop", (10_000, 1), (224, 224), Placement(4999, 0, 2, 1, 224, 224, (224, 224))),
+        ("pad", (480, 640), (224, 224), Placement(0, 0, 480, 640, 168, 224, (224, 224))),
+        ("pad", (48, 64), (224, 224), Placement(0, 0, 48, 64, 48, 64, (224, 224))),
+        ("shortest", (480, 640), (256, 256), Placement(0, 0, 480, 640, 256, 341, (256, 341))),
+        ("shortest", (48, 64), (256, 256), Placement(0, 0, 48, 64, 256, 341, (256, 341))),
+        ("none", (480, 640), (224, 224), Placement(0, 0, 480, 640, 480, 640, (480, 640))),
+    ],
+)
+def test_placements(mode: str, source: tuple[int, int], size: tuple[int, int], expected: Placement) -> None:
+    assert place(*source, size, mode) == expected
+
+
+def test_upscale_lets_fit_and_pad_enlarge() -> None:
+    for mode, canvas in (("fit", (168, 224)), ("pad", (224, 224))):
+        assert place(48, 64, (224, 224), mode, upscale=True) == Placement(0, 0, 48, 64, 168, 224, canvas)
+
+
+def test_a_mode_that_is_not_known_is_an_error_of_the_caller() -> None:
+    with pytest.raises(ValueError, match="unknown resize 'squeeze'"):
+        place(48, 64, (224, 224), "squeeze")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.tuples(SIDES, SIDES).filter(lambda sides: sides[0] * sides[1] <= 1_000_000),
+    SIZES,
+    st.sampled_from(MODES[:-1]),
+    st.sampled_from([1, 3, 4]),
+)
+def test_a_flat_colour_stays_and_nothing_larger_than_source_or_result_is_made(
+    source: tuple[int, int], size: tuple[int, int], mode: str, channels: int
+) -> None:
+    placed = place(*source, size, mode, upscale=True)
+    if placed.height * placed.width > 1_000_000:  # `limits` is for those
+        return
+    colour = (3, 128, 251, 77)[:channels]
+    flat = np.full((*source, channels), colour, np.uint8)
+    tracemalloc.start()
+    result = resample(flat, placed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.array_equal(result, np.full((placed.height, placed.width, channels), colour, np.uint8))
+    # Some whole copies at the most; a crop that enlarged first would hold thousands.
+    assert peak <= 3 * max(flat.nbytes, result.nbytes) + 100_000
+
+
+@pytest.mark.parametrize("source", [(1, 1), (1, 10_000), (10_000, 1), (2, 30_000), (1_000_000, 1)])
+@pytest.mark.parametrize("mode", ["stretch", "fit", "crop", "pad"])
+def test_extreme_shapes_convert(source: tuple[int, int], mode: str) -> None:
+    data = save(PillowImage.new("RGB", source[::-1], (200, 100, 50)), "PNG")
+    for size in ((224, 224), (1, 1), (3, 700)):
+        image = convert_image(data, image_size=size, resize=mode, encoding="png", background=(200, 100, 50))
+        pixels = np.asarray(PillowImage.open(io.BytesIO(image.encoded)))
+        expected = place(*source, size, mode).canvas
+        assert np.array_equal(pixels, np.full((*expected, 3), (200, 100, 50), np.uint8))
+
+
+def test_padding_puts_a_picture_in_the_middle_of_a_background() -> None:
+    picture = np.asarray(noise(6, 9))
+    padded = pad(picture, (10, 20), (1, 2, 3))
+    assert padded.shape == (10, 20, 3)
+    assert np.array_equal(padded[2:8, 5:14], picture)
+    padded[2:8, 5:14] = (1, 2, 3)
+    assert (padded == (1, 2, 3)).all()
+    assert np.array_equal(pad(picture[..., :1], (6, 11), (7,))[:, 1:10], picture[..., :1])
+    assert pad(picture, (6, 9), (0, 0, 0)) is picture
+
+
+# Nothing moves
+
+
+def dot(height: int, width: int, radius: float) -> Array:
+    """uint8 [height, width]: round, soft, in the exact middle."""
+    y, x = (np.arange(side) - (side - 1) / 2 for side in (height, width))
+    return np.rint(255 * np.exp(-(y[:, None] ** 2 + x**2) / (2 * radius**2))).astype(np.uint8)
+
+
+def middle_of(pixels: Array) -> tuple[float, float]:
+    """Centre of mass, from the middle of the image, in pixels."""
+    mass = pixels.astype(float).reshape(pixels.shape[0], pixels.shape[1], -1).sum(2)
+    y, x = (np.arange(side) - (side - 1) / 2 for side in mass.shape)
+    return float((y * mass.sum(1)).sum() / mass.sum()), float((x * mass.sum(0)).sum() / mass.sum())
+
+
+SOURCES = [(97, 140), (401, 601), (533, 400), (896, 1001), (1201, 1799), (1999, 1203)]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("mode", ["stretch", "fit", "crop", "pad", "shortest"])
+@pytest.mark.parametrize("form", ["PNG", "JPEG"])
+def test_a_dot_in_the_middle_stays_in_the_middle(source: tuple[int, int], mode: str, form: str) -> None:
+    data = save(
+        PillowImage.fromarray(dot(*source, min(source) / 8)), form, **({"quality": 97} if form == "JPEG" else {})
+    )
+    for size in ((224, 224), (64, 150), (33, 47), (500, 301)):
+        size = (size[0], size[0]) if mode == "shortest" else size
+        options = {"upscale": True} if mode in ("fit", "pad") else {}
+        image = convert_image(
+            data, image_size=size, resize=mode, encoding="png", color="gray", background=(0, 0, 0), **options
+        )
+        pixels = np.asarray(PillowImage.open(io.BytesIO(image.encoded)))
+        assert np.abs(middle_of(np.where(pixels > 4, pixels, 0))).max() < 0.1, size
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.tuples(st.integers(40, 700), st.integers(40, 700)), st.tuples(st.integers(20, 300), st.integers(20, 300)))
+def test_a_small_dot_stays_in_the_middle_of_every_size(source: tuple[int, int], size: tuple[int, int]) -> None:
+    radius = max(1.5, 1.2 * source[0] / size[0], 1.2 * source[1] / size[1])
+    for mode in ("stretch", "fit", "crop"):
+        placed = place(*source, size, mode, upscale=True)
+        result = resample(dot(*source, radius)[..., None], placed)
+        assert np.abs(middle_of(np.where(result > 4, result, 0))).max() < 0.1, mode
+
+
+@pytest.mark.parametrize("source", [(1203, 905), (1601, 1999), (2007, 3001)])
+@pytest.mark.parametrize("mode", ["stretch", "fit", "crop"])
+def test_a_decoder_that_scales_gives_the_same_picture(source: tuple[int, int], mode: str) -> None:
+    """Also where a side is no multiple of the scale, and where a crop starts within a scaled pixel."""
+    files = sorted(SAMPLE.rglob("*.jpg"))
+    mosaic = PillowImage.new("RGB", source[::-1])
+    for number, (y, x) in enumerate((y, x) for y in range(0, source[0], 300) for x in range(0, source[1], 250)):
+        mosaic.paste(PillowImage.open(files[7 * number % len(files)]).resize((250, 300)), (x, y))
+    data = save(mosaic, "JPEG", quality=92)
+    jpeg = FORMATS["jpeg"].open(data)
+    full = np.asarray(PillowImage.open(io.BytesIO(data)))
+    eighths = set()
+    for size in ((224, 224), (96, 160), (60, 50)):
+        placed = place(*source, size, mode)
+        least = (2 * placed.height * source[0] // placed.rows, 2 * placed.width * source[1] // placed.columns)
+        decoded = jpeg.decode(least)
+        eighths.add(decoded.eighths)
+        result = resample(decoded.pixels, placed, eighths=decoded.eighths)
+        used = full[placed.top : placed.top + placed.rows, placed.left : placed.left + placed.columns]
+        ideal = pillow(np.ascontiguousarray(used), (placed.height, placed.width), K.LANCZOS)
+        assert psnr(result, ideal) > 37
+        assert psnr(resample(full, placed), ideal) > 38
+    assert min(eighths) < 8
+
+
+def test_a_window_may_start_and_end_within_a_pixel() -> None:
+    wave = np.rint(127.5 + 120 * np.sin(np.arange(300) / 9)).astype(np.uint8)
+    for start, length, wanted in ((20.0, 200, 100), (20.25, 199.5, 80), (21.875, 250.625, 60), (3.5, 290, 20)):
+        at = start + (np.arange(wanted) + 0.5) * length / wanted - 0.5
+        ideal = 127.5 + 120 * np.sin(at / 9)
+        rows = stretch(wave[:, None, None], (wanted, 1), rows=(start, length))[:, 0, 0]
+        columns = stretch(wave[None, :, None], (1, wanted), columns=(start, length))[0, :, 0]
+        assert np.abs(rows.astype(int) - columns).max() <= 3
+        droop = 12 if length / wanted > 10 else 4
+        assert np.abs(rows[3:-3] - ideal[3:-3]).max() < droop
+
+
+# Fidelity
+
+
+def test_photos_are_near_to_lanczos() -> None:
+    photos = [np.asarray(PillowImage.open(path).convert("RGB")) for path in sorted(SAMPLE.rglob("*.jpg"))]
+    assert len(photos) > 100
+    for size in ((80, 96), (224, 224), (30, 41)):
+        figures = [near(photo, size) for photo in photos]
+        assert np.mean(figures) >= 42
+        assert min(figures) >= 36
+
+
+FACTORS = [
+    "1.05",
+    "1.1",
+    "1.2",
+    "1.4",
+    "1.6",
+    "1.79",
+    "2",
+    "2.38",
+    "3",
+    "3.5",
+    "4",
+    "4.1",
+    "4.6",
+    "6",
+    "8",
+    "8.1",
+    "12.1",
+]
+UNEQUAL = ["1.79x2.38", "1.05x4", "2x1.2", "4x5.3", "1.3x16", "16x3", "1x2", "0.5x2", "3x0.4"]
+
+
+@pytest.mark.parametrize("factor", [*FACTORS, "16", *UNEQUAL])
+def test_zone_plates_are_nearer_to_lanczos_than_bilinear_is(factor: str) -> None:
+    down, _, right = factor.partition("x")
+    size = (96, 112)
+    for corner in (False, True):
+        plate = zone_plate(round(size[0] * float(down)), round(size[1] * float(right or down)), corner=corner)
+        bilinear = psnr(pillow(plate, size, K.BILINEAR), pillow(plate, size, K.LANCZOS))
+        assert near(plate, size) >= bilinear + 0.3
+        grey = np.ascontiguousarray(plate[..., 0])
+        found = psnr(stretch(grey[..., None], size)[..., 0], pillow(grey, size, K.LANCZOS))
+        assert found >= bilinear + 0.3
+
+
+@pytest.mark.parametrize("factor", [1.2, 1.5, 1.6, 1.8, 2.0, 2.5, 3.3, 4.0, 4.5, 7.7])
+def test_what_is_finer_than_the_result_does_not_come_back_as_a_pattern(factor: float) -> None:
+    side = round(200 * factor)
+    y, x = np.indices((side, side))
+    for fine in (y % 2 * 255, x % 2 * 255, (x + y) % 2 * 255):
+        pixels = fine[..., None].astype(np.uint8)
+        result = stretch(pixels, (200, 200))[10:-10, 10:-10]
+        bilinear = pillow(pixels[..., 0], (200, 200), K.BILINEAR)[10:-10, 10:-10]
+        assert result.mean() == pytest.approx(127.5, abs=2)
+        assert result.std() <= max(bilinear.std(), 7)
+
+
+def test_flat_colours_and_gradients_stay() -> None:
+    for side in (50, 200, 202, 230, 310, 330, 400, 555, 800, 1300, 3333):
+        values = np.rint((np.arange(side) + 0.5) * (255 / side)).astype(np.uint8)
+        ideal = (np.arange(200) + 0.5) * (255 / 200)
+        ramp = np.repeat(values[:, None, None], 60, 1)
+        assert np.abs(stretch(ramp, (200, 40))[3:-3, :, 0] - ideal[3:-3, None]).max() < 3
+        assert np.abs(stretch(ramp.transpose(1, 0, 2), (40, 200))[:, 3:-3, 0] - ideal[3:-3]).max() < 3
+
+
+def test_a_frame_around_a_picture_is_as_strong_on_all_four_sides() -> None:
+    for side in (500, 677, 1121, 1567, 3001):
+        framed = np.full((side, side, 1), 255, np.uint8)
+        framed[[0, -1]] = framed[:, [0, -1]] = 0
+        result = stretch(framed, (224, 224))[..., 0].astype(int)
+        frame = result[0, 100], result[-1, 100], result[100, 0], result[100, -1]
+        assert max(frame) - min(frame) <= 20
+        assert abs(np.mean(frame) - int(pillow(framed[..., 0], (224, 224), K.LANCZOS)[0, 100])) < 35
+
+
+# Arrays
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.tuples(st.integers(1, 90), st.integers(1, 90)), st.tuples(st.integers(1, 60), st.integers(1, 60)))
+def test_channels_and_strides_make_no_difference(source: tuple[int, int], size: tuple[int, int]) -> None:
+    cmyk = np.random.default_rng(source).integers(0, 256, (*source, 4), dtype=np.uint8)
+    cmyk.flags.writeable = False
+    kept = cmyk.copy()
+    result = stretch(cmyk, size)
+    assert result.shape == (*size, 4)
+    assert np.array_equal(stretch(cmyk[..., :3], size), result[..., :3])
+    for channel in range(4):
+        assert np.array_equal(stretch(cmyk[..., channel : channel + 1], size), result[..., channel : channel + 1])
+    turned = np.ascontiguousarray(cmyk.transpose(1, 0, 2)).transpose(1, 0, 2)
+    assert np.array_equal(stretch(turned, size), result)
+    backwards = np.ascontiguousarray(cmyk[::-1, ::-1])[::-1, ::-1]
+    assert np.array_equal(stretch(backwards, size), result)
+    assert np.array_equal(stretch(np.pad(cmyk, ((3, 5), (7, 1), (0, 0)))[3:-5, 7:-1], size), result)
+    assert np.array_equal(cmyk, kept)
+    assert np.array_equal(stretch(cmyk, source), cmyk)
+
+
+def test_the_sizes_of_the_benchmark_are_read() -> None:
+    assert (parse_size("20x30"), parse_size("224")) == ((20, 30), (224, 224))
+
+
+# The same pixels on every processor
+
+PROCESSORS = {
+    "all": {},
+    "IPP disabled": {"OPENCV_IPP": "disabled"},
+    "IPP sse42": {"OPENCV_IPP": "sse42"},
+    "IPP avx2": {"OPENCV_IPP": "avx2"},
+    "IPP avx512": {"OPENCV_IPP": "avx512"},
+    "no AVX512": {"OPENCV_CPU_DISABLE": "AVX512-SKX"},
+    "no AVX2": {"OPENCV_CPU_DISABLE": "AVX2,FMA3,AVX512-SKX"},
+    "baseline": {
+        "OPENCV_CPU_DISABLE": "SSE4.1,SSE4.2,AVX,FP16,FMA3,AVX2,AVX512-SKX",
+        "OPENCV_IPP": "disabled",
+        "JSIMD_FORCENONE": "1",
+    },
+}
+
+CHILD = """
+import hashlib, pathlib, sys
+import cv2, numpy as np
+from beam_tfr.images.geometry import place, resample
+from beam_tfr.images.formats import FORMATS
+from beam_tfr.images.resample import stretch
+
+digest = hashlib.sha256()
+chance = np.random.default_rng(4)
+for number in range(120):  # widths of every rest to a vector, every number of boxes, growing and shrinking
+    height, width, channels = (*chance.integers(1, 700, 2), (1, 3, 4)[number % 3])
+    pixels = chance.integers(0, 256, (height, width, channels), dtype=np.uint8)
+    if number % 2:  # two levels only: most sums end at a half
+        pixels = pixels // 128 * 255
+    digest.update(stretch(pixels, tuple(chance.integers(1, 250, 2))))
+    window = {"rows": (height / 8, height * 0.7), "columns": (width / 16, width * 0.8)}
+    digest.update(stretch(pixels, tuple(chance.integers(1, 90, 2)), **window))
+for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    source = FORMATS["jpeg"].open(path.read_bytes())
+    for mode in ("stretch", "fit", "crop", "pad", "shortest", "none"):
+        decoded = source.decode(None if mode == "none" else (100, 100))
+        placed = place(source.height, source.width, (48, 48), mode)
+        digest.update(np.ascontiguousarray(resample(decoded.pixels, placed, eighths=decoded.eighths)))
+print(cv2.getCPUFeaturesLine())
+print(digest.hexdigest())
+"""
+
+
+def test_the_same_pixels_on_every_processor(tmp_path: Path) -> None:
+    for number, path in enumerate(sorted(SAMPLE.rglob("*.jpg"))[::10]):
+        photo = PillowImage.open(path)
+        large = photo.resize((photo.width * 2 + number, photo.height * 2 + 1))
+        (tmp_path / f"{number:03d}").write_bytes(save(large, "JPEG", quality=90))
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("OPENCV_", "JSIMD_"))}
+    children = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path)],
+            env=clean | variables,
+            cwd=Path(__file__).parents[1],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name, variables in PROCESSORS.items()
+    }
+    found = {name: child.communicate()[0].splitlines() for name, child in children.items()}
+    assert {child.returncode for child in children.values()} == {0}
+    assert len({lines[1] for lines in found.values()}) == 1, found
+    if "AVX2" in found["all"][0]:  # the settings must have done something
+        assert found["all"][0] != found["baseline"][0]
+        assert found["all"][0] != found["no AVX2"][0]

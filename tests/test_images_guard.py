@@ -1,0 +1,490 @@
+"""--max_decode_s: equal results, real time limits, real crashes, and nothing left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import hashlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_tfr.images import convert_image, guard, limits
+from beam_tfr.options import ImageOptions
+from beam_tfr.schema import Image, RejectError, RunError
+from tests.fixtures import save, smooth
+from tests.fixtures.jpeg import many_scans
+from tests.test_images_hostile import all_fixtures, some_options
+
+ROOT = Path(__file__).parents[1]
+PHOTO = save(smooth(300, 400), "JPEG", quality=90)
+SLOW = many_scans(880, 8000)  # takes about 20 seconds
+ENDLESS = ImageOptions(max_scan_pixels=1 << 50, max_decode_s=600)
+
+
+def children() -> dict[int, str]:
+    """Process ids of the children of this process, zombies included, with their states."""
+    found = {}
+    for about in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = about.read_text().rpartition(")")[2].split()[:2]
+        except OSError:  # gone meanwhile
+            continue
+        if int(parent) == os.getpid():
+            found[int(about.parent.name)] = state
+    return found
+
+
+def wait_until(done: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def own_process() -> guard._Process:
+    process: guard._Process = guard._own.process
+    return process
+
+
+@pytest.fixture(autouse=True)
+def no_processes_are_left() -> Iterator[None]:
+    before = children()
+    yield
+    vars(guard._own).clear()
+    assert children().keys() <= before.keys()
+
+
+def test_results_are_equal_to_unguarded_ones() -> None:
+    files = all_fixtures()
+    files = {name: files[name] for name in random.Random(20).sample(sorted(files), 100)}
+    dice = random.Random(20)
+    found: set[str] = set()
+    for name, data in {"photo": PHOTO, **files}.items():
+        for options in (ImageOptions(max_pixels=1_000_000), some_options(dice)):
+            results = [
+                outcome(data, dataclasses.replace(options, max_decode_s=seconds), f"{name}.jpg")
+                for seconds in (None, 300)
+            ]
+            assert results[0] == results[1], name
+            found.add(type(results[0]).__name__)
+    assert found == {"Image", "tuple"}
+
+
+def outcome(data: bytes, options: ImageOptions, name: str) -> Image | tuple[str, str, bool]:
+    try:
+        return convert_image(data, options, name=name)
+    except RejectError as error:
+        return error.reason, error.detail, error.may_pass
+
+
+def test_odd_names_and_all_options_arrive() -> None:
+    options = ImageOptions(
+        image_size=(30, 20), resize="pad", background=(1, 2, 3), max_aspect=7.5, chroma="444", color="keep"
+    )
+    for name in ("a\udcff/ü.png", "", "x" * 100_000 + ".png"):
+        assert outcome(PHOTO, dataclasses.replace(options, max_decode_s=60), name) == outcome(PHOTO, options, name)
+
+
+def test_one_process_serves_all_images_of_a_thread() -> None:
+    convert_image(PHOTO, max_decode_s=60)
+    first = own_process()._process.pid
+    for _ in range(5):
+        convert_image(PHOTO, max_decode_s=50)
+        with pytest.raises(RejectError, match="not-an-image"):
+            convert_image(b"nothing", max_decode_s=60)
+    assert own_process()._process.pid == first
+
+
+def test_a_slow_image_is_ended_and_the_next_one_works() -> None:
+    convert_image(PHOTO, max_decode_s=60)
+    hung = own_process()._process.pid
+    started = time.monotonic()
+    with pytest.raises(RejectError) as error:
+        convert_image(SLOW, ENDLESS, max_decode_s=0.5)
+    assert 0.5 <= time.monotonic() - started < 5
+    assert (error.value.reason, error.value.detail) == ("decode-timeout", "took more than --max_decode_s 0.5")
+    assert not Path(f"/proc/{hung}").exists()
+    assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
+
+
+def test_the_start_of_the_process_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = save(smooth(8, 8), "PNG")
+    expected = convert_image(tiny)
+    monkeypatch.setattr(guard, "_CHILD", f"import time; time.sleep(2); {guard._CHILD}")
+    started = time.monotonic()
+    assert convert_image(tiny, max_decode_s=2) == expected
+    assert time.monotonic() - started > 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+def test_a_crash_is_a_reject_and_the_next_image_works(number: signal.Signals) -> None:
+    convert_image(PHOTO, max_decode_s=60)
+    process = own_process()._process.pid
+
+    def crash() -> None:
+        wait_until(lambda: limits.BUDGET._asked)  # it decodes
+        time.sleep(0.1)
+        os.kill(process, number)
+
+    thread = threading.Thread(target=crash)
+    thread.start()
+    with pytest.raises(RejectError) as error:
+        convert_image(SLOW, ENDLESS)
+    thread.join()
+    assert error.value.reason == "crashed-decoder"
+    assert error.value.detail == f"the guarded process died of {number.name}"
+    assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
+
+
+def test_a_crash_between_images_costs_no_image() -> None:
+    convert_image(PHOTO, max_decode_s=60)
+    os.kill(own_process()._process.pid, signal.SIGKILL)
+    wait_until(lambda: own_process()._process.poll() is not None)
+    assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
+
+
+def test_threads_have_processes_of_their_own_that_end_with_them() -> None:
+    before, seen = children(), set[int]()
+    expected = convert_image(PHOTO)
+    together = threading.Barrier(4)
+
+    def work(_: int) -> Image:
+        together.wait(30)
+        image = convert_image(PHOTO, max_decode_s=60)
+        seen.add(own_process()._process.pid)
+        return image
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [expected] * 4
+        assert len(seen) == 4
+        assert children().keys() >= seen
+    wait_until(lambda: children().keys() <= before.keys())
+
+
+def test_rejects_do_not_keep_the_process_of_a_thread_that_ended() -> None:
+    before = children()
+
+    def work() -> None:
+        with pytest.raises(RejectError):
+            convert_image(b"nothing", max_decode_s=60)
+
+    gc.disable()
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert children().keys() <= before.keys()
+    finally:
+        gc.enable()
+
+
+def test_waiting_for_the_budget_does_not_count() -> None:
+    """One budget for all processes; while another image has it, time stands still."""
+    options = ImageOptions(max_decode_s=0.4, max_pixels=120_000)
+    outcome(PHOTO, dataclasses.replace(options, max_decode_s=60), "")
+    results = list[Any]()
+    thread = threading.Thread(target=lambda: results.append(outcome(PHOTO, options, "")))
+    with limits.BUDGET.hold(60_000, 120_000):
+        thread.start()
+        wait_until(lambda: len(limits.BUDGET._asked) == 2)
+        time.sleep(0.6)
+        assert not results
+    thread.join(20)
+    assert results == [convert_image(PHOTO)]
+    assert not limits.BUDGET._asked
+
+
+def test_a_timeout_gives_the_budget_back() -> None:
+    with pytest.raises(RejectError, match="decode-timeout"):
+        convert_image(SLOW, ENDLESS, max_decode_s=0.3)
+    assert not limits.BUDGET._asked
+
+
+PARENT = """
+import sys, threading
+from beam_tfr.images import convert_image, guard
+from beam_tfr.options import ImageOptions
+from tests import test_images_guard as test
+
+convert_image(test.PHOTO, max_decode_s=60)
+print(guard._own.process._process.pid, flush=True)
+if sys.argv[1] == "busy":
+    convert_image(test.SLOW, test.ENDLESS)
+if sys.argv[1] == "idle":
+    threading.Event().wait()
+"""
+
+
+def start_parent(what: str) -> tuple[subprocess.Popen[str], int]:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, what],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert parent.stdout is not None
+    return parent, int(parent.stdout.readline())
+
+
+@pytest.mark.parametrize("what", ["busy", "idle"])
+def test_it_ends_with_its_parent_and_holds_none_of_its_pipes(what: str) -> None:
+    parent, child = start_parent(what)
+    with parent:
+        time.sleep(0.3)
+        assert is_alive(child)
+        parent.kill()
+        started = time.monotonic()
+        _, errors = parent.communicate(timeout=10)  # until nobody holds its pipes
+        wait_until(lambda: not is_alive(child), 10)
+        assert time.monotonic() - started < 5
+        assert errors == ""
+
+
+def test_it_ends_when_its_parent_ends_by_itself() -> None:
+    parent, child = start_parent("end")
+    with parent:
+        _, errors = parent.communicate(timeout=30)
+        assert (parent.returncode, errors) == (0, "")
+        assert not Path(f"/proc/{child}").exists()
+
+
+def test_ctrl_c_reaches_the_parent_alone() -> None:
+    """As from a terminal: to the whole group of processes."""
+    parent, child = start_parent("busy")
+    with parent:
+        time.sleep(0.3)
+        os.killpg(parent.pid, signal.SIGINT)
+        _, errors = parent.communicate(timeout=10)
+        assert errors.count("Traceback") == 1
+        assert errors.endswith("KeyboardInterrupt\n")
+        assert "guarded_child" not in errors
+        wait_until(lambda: not is_alive(child), 10)
+
+
+def test_ctrl_c_in_a_notebook_ends_the_process_and_the_next_image_gets_its_own_answer() -> None:
+    convert_image(PHOTO, max_decode_s=60)
+    process = own_process()._process.pid
+    thread = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        convert_image(SLOW, ENDLESS)
+    thread.join()
+    assert not Path(f"/proc/{process}").exists()
+    assert not limits.BUDGET._asked
+    assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
+
+
+def test_a_process_that_was_forked_off_has_its_own() -> None:
+    expected = convert_image(PHOTO, max_decode_s=60)
+    mine = own_process()._process.pid
+    forked = os.fork()
+    if not forked:
+        status = 1
+        try:
+            right = convert_image(PHOTO, max_decode_s=60) == expected and own_process()._process.pid != mine
+            own_process()._end()
+            status = 0 if right else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(forked, 0)[1] == 0
+    assert convert_image(PHOTO, max_decode_s=60) == expected
+    assert own_process()._process.pid == mine
+
+
+def test_it_loads_neither_beam_nor_tensorflow() -> None:
+    program = "import sys; from beam_tfr.images import guarded_child; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert "cv2" in loaded
+    assert not loaded & {"apache_beam", "tensorflow", "keras", "google.cloud.storage", "google.protobuf"}
+
+
+def test_the_folder_it_starts_in_is_not_imported_from(tmp_path: Path) -> None:
+    for name in ("json", "socket", "cv2"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the folder of the user')")
+    program = (
+        f"import sys; sys.path[0] = {str(ROOT)!r}\n"
+        "from beam_tfr.images import convert_image\n"
+        "from tests.fixtures import save, smooth\n"
+        "print(convert_image(save(smooth(), 'PNG'), max_decode_s=60).format)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "jpeg\n", "")
+
+
+def test_a_process_that_does_not_start_is_an_error_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(guard, "_CHILD", "import nowhere_to_be_found")
+    with pytest.raises(RunError, match=r"process of --max_decode_s did not start: it ended with status 1$"):
+        convert_image(PHOTO, max_decode_s=60)
+    assert "No module named 'nowhere_to_be_found'" in capfd.readouterr().err
+
+
+def test_a_process_that_hangs_at_its_start_is_an_error_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "_CHILD", "import time; time.sleep(100)")
+    monkeypatch.setattr(guard, "START_S", 0.2)
+    with pytest.raises(RunError, match=r"process of --max_decode_s did not start: it hangs for 0.2 s$"):
+        convert_image(PHOTO, max_decode_s=60)
+
+
+# Processes that a hostile file owns: they answer what they like
+
+OWNED = """
+import json, struct, sys, socket, time
+
+def send(parent, header, body=b""):
+    text = json.dumps(header).encode()
+    parent.sendall(struct.pack(">QQ", len(text), len(body)) + text + body)
+
+def receive(parent):
+    for count in struct.unpack(">QQ", parent.recv(16, socket.MSG_WAITALL)):
+        parent.recv(count, socket.MSG_WAITALL)
+
+parent = socket.socket(fileno=0)
+send(parent, {"is": "ready"})
+"""
+
+
+def owned(monkeypatch: pytest.MonkeyPatch, answer: str) -> RejectError:
+    """The reject after a process answered by this code."""
+    monkeypatch.setattr(guard, "_CHILD", f"{OWNED}\nreceive(parent)\n{answer}\nreceive(parent)")
+    with pytest.raises(RejectError) as error:
+        convert_image(PHOTO, max_decode_s=10)
+    assert not limits.BUDGET._asked
+    assert not own_process().is_usable()
+    return error.value
+
+
+NONSENSE = {
+    "no length": 'parent.sendall(b"\\xff" * 16)',
+    "a header of gigabytes": 'parent.sendall(struct.pack(">QQ", 1 << 40, 0))',
+    "a body of gigabytes": 'parent.sendall(struct.pack(">QQ", 2, 1 << 40) + b"{}")',
+    "no JSON": 'parent.sendall(struct.pack(">QQ", 2, 0) + b"\\xff\\xfe")',
+    "deep JSON": 'parent.sendall(struct.pack(">QQ", 60_000, 0) + b"[" * 60_000)',
+    "a list": 'send(parent, ["image"])',
+    "nothing": "send(parent, {})",
+    "another kind": 'send(parent, {"is": "pickle"}, b"cos\\nsystem\\n(S\'true\'\\ntR.")',
+    "a reason that is not known": 'send(parent, {"is": "reject", "reason": "x", "detail": "", "may_pass": False})',
+    "a reason that is a list": 'send(parent, {"is": "reject", "reason": [], "detail": "", "may_pass": False})',
+    "a detail that is a number": 'send(parent, {"is": "reject", "reason": "not-found", "detail": 1, "may_pass": 0})',
+    "pixels below 0": 'send(parent, {"is": "hold", "pixels": -(1 << 60)})',
+    "more pixels than allowed": 'send(parent, {"is": "hold", "pixels": 100_000_001})',
+    "pixels that are a text": 'send(parent, {"is": "hold", "pixels": "9"})',
+    "pixels twice": 'for _ in range(2): send(parent, {"is": "hold", "pixels": 9}); receive(parent)',
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_nonsense_is_a_crash(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = owned(monkeypatch, NONSENSE[what])
+    assert error.reason == "crashed-decoder"
+    assert error.detail.startswith("the guarded process answered with nonsense: ")
+
+
+def test_a_process_that_says_nothing_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "_CHILD", f"{OWNED}\nparent.sendall(b'1234'); receive(parent); receive(parent)")
+    with pytest.raises(RejectError, match="decode-timeout"):
+        convert_image(PHOTO, max_decode_s=0.2)
+
+
+def test_a_process_that_reads_nothing_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "_CHILD", f"{OWNED}\ntime.sleep(100)")
+    with pytest.raises(RejectError, match="decode-timeout"):
+        convert_image(PHOTO + bytes(10_000_000), max_decode_s=0.2)
+
+
+def test_a_process_that_closes_its_end_and_lives_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = owned(monkeypatch, "parent.close(); time.sleep(100)")
+    assert error.detail == "the guarded process died of SIGKILL"
+
+
+def test_an_error_of_its_own_is_an_error_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without the guard, where it would be no reject either."""
+    broken = "from beam_tfr.images import guarded_child; guarded_child.convert_image = None; guarded_child.main()"
+    monkeypatch.setattr(guard, "_CHILD", f"import sys; sys.path[:] = sys.argv[1:]; {broken}")
+    with pytest.raises(RunError, match="'NoneType' object is not callable"):
+        convert_image(PHOTO, max_decode_s=60)
+
+
+WRONG: list[dict[str, Any]] = [
+    {"format": "png"},
+    {"format": 1},
+    {"height": 0},
+    {"height": True},
+    {"width": "9"},
+    {"channels": 1},
+    {"colorspace": "YCbCr"},
+    {"source_height": 1 << 40},
+    {"source_width": None},
+    {"source_format": "../../etc"},
+    {"source_sha256": hashlib.sha256(b"other").hexdigest()},
+    {"channel_sums": [1, 2]},
+    {"channel_sums": [1, 2, 3.5]},
+    {"channel_squares": [1, 2, -3]},
+    {"channel_squares": 3},
+    {"adjusted": ["enlarged", "aspect-changed"]},
+    {"adjusted": ["unheard-of"]},
+    {"adjusted": "enlarged"},
+    {"another": 1},
+]
+
+
+@pytest.mark.parametrize("change", WRONG, ids=str)
+def test_each_field_of_an_image_is_checked(change: dict[str, Any]) -> None:
+    options = ImageOptions()
+    image = convert_image(PHOTO, options)
+    fields = {"is": "image", **dataclasses.asdict(image)}
+    body = fields.pop("encoded")
+    as_json = json.loads(json.dumps(fields))
+    assert guard._read(as_json, body, PHOTO, options) == image
+    with pytest.raises(ValueError, match=str(next(iter(change)))):
+        guard._read(as_json | change, body, PHOTO, options)
+    missing = {name: value for name, value in as_json.items() if name != next(iter(change))}
+    if missing != as_json:
+        with pytest.raises(ValueError, match="fields"):
+            guard._read(missing, body, PHOTO, options)
+    with pytest.raises(ValueError, match="encoded"):
+        guard._read(as_json, b"", PHOTO, options)
+
+
+def test_messages_arrive_in_pieces() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        body = random.Random(1).randbytes(3_000_000)
+        thread = threading.Thread(target=guard.send, args=(one, {"a": "\udcff"}, body))
+        thread.start()
+        assert guard.receive(other) == ({"a": "\udcff"}, body)
+        thread.join()
+        one.sendall(b"123")
+        with pytest.raises(TimeoutError):
+            guard.receive(other, time.monotonic() + 0.05)
+        with pytest.raises(TimeoutError):
+            guard.send(one, {}, b"", time.monotonic() - 1)
+        one.close()
+        with pytest.raises(EOFError):
+            guard.receive(other)

@@ -1,0 +1,236 @@
+"""Hostile files: what becomes of them, in which time and memory; and broken ones by the thousand."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import pkgutil
+import random
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image as PillowImage
+
+from beam_tfr import cli
+from beam_tfr.images import convert_image
+from beam_tfr.options import ImageOptions
+from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, Image, RejectError
+from tests import fixtures
+from tests.fixtures import Fixture, hostile
+
+ROOT = Path(__file__).parents[1]
+PHOTO = next((Path(cli.__file__).parent / "sample").rglob("*.jpg"))
+LONGEST_S = 10.0
+MOST_MEMORY = 200_000_000  # bytes above that of an ordinary photo
+LEGITIMATE = {"png-10000x10000"}  # needs the memory that its size is allowed
+
+
+def in_another_process(call: str, timeout: float) -> subprocess.CompletedProcess[str]:
+    """Runs a function of this module."""
+    return subprocess.run(
+        [sys.executable, "-c", f"from tests import test_images_hostile as this; this.{call}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def measure_all() -> None:
+    """Prints name -> [reason, adjustments, seconds, bytes above an ordinary photo], each file in its own process."""
+    _measured(Fixture(PHOTO.read_bytes()))  # every process begins with all that is loaded for a photo
+    convert_image(PHOTO.read_bytes())
+    ordinary = _measured(Fixture(PHOTO.read_bytes()))[3]
+    found = {name: _measured(fixture) for name, fixture in hostile.FILES.items()}
+    print(json.dumps({name: [*rest, memory - ordinary] for name, (*rest, memory) in found.items()}))
+
+
+def _measured(fixture: Fixture) -> tuple[str, list[str], float, int]:
+    reader, writer = os.pipe()
+    started = time.perf_counter()
+    process = os.fork()
+    if not process:
+        signal.alarm(60)
+        os.write(writer, json.dumps(_outcome(fixture)).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as answer:
+        text = answer.read()
+    _, status, usage = os.wait4(process, 0)
+    reason, adjusted = json.loads(text) if text else (f"ended with status {status}", [])
+    return reason, adjusted, time.perf_counter() - started, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _outcome(fixture: Fixture) -> tuple[str, list[str]]:
+    try:
+        image = convert_image(fixture.data, name=f"a.{fixture.extension}")
+    except RejectError as error:
+        return error.reason, []
+    except BaseException as error:
+        return repr(error), []
+    check(image, ImageOptions())
+    return "", sorted({*image.adjusted} - {"aspect-changed", "enlarged"})
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, list[Any]]:
+    run = in_another_process("measure_all()", timeout=250)
+    assert run.returncode == 0, run.stderr
+    found: dict[str, list[Any]] = json.loads(run.stdout)
+    assert found.keys() == hostile.FILES.keys()
+    return found
+
+
+def test_every_hostile_file_comes_out_as_expected(measured: dict[str, list[Any]]) -> None:
+    found = {name: (reason, tuple(adjusted)) for name, (reason, adjusted, _, _) in measured.items()}
+    assert found == {name: (fixture.reason, fixture.adjusted) for name, fixture in hostile.FILES.items()}
+
+
+def test_no_hostile_file_takes_long_or_much_memory(measured: dict[str, list[Any]]) -> None:
+    assert not {name: seconds for name, (_, _, seconds, _) in measured.items() if seconds > LONGEST_S}
+    above = {name: memory for name, (_, _, _, memory) in measured.items() if memory > MOST_MEMORY}
+    assert above.keys() == LEGITIMATE, above  # it shows, too, that memory is measured
+
+
+def test_hostile_files_are_small() -> None:
+    assert sum(len(fixture.data) for fixture in hostile.FILES.values()) < 20_000_000
+
+
+def test_the_bombs_are_real() -> None:
+    """Decoders that know no limits inflate them."""
+    assert hostile.zeros(3_000_001) != hostile.zeros(3_000_000)
+    for count in (0, 1, 1 << 20, 3_000_001):
+        assert zlib.decompress(hostile.zeros(count)) == bytes(count)
+    with PillowImage.open(io.BytesIO(hostile.flat_png(3000, 1000))) as image:
+        assert image.size == (3000, 1000)
+        assert image.getextrema() == ((0, 0),) * 3
+
+
+# Broken files by the thousand
+
+
+SEED = 20
+VARIANTS = 2000
+FUZZ_S = 60.0
+LARGEST = 300_000  # bytes of a fixture that is varied
+
+
+def all_fixtures() -> dict[str, bytes]:
+    """Files of all modules of fixtures."""
+    found = {}
+    for module in pkgutil.iter_modules(fixtures.__path__, "tests.fixtures."):
+        files = getattr(importlib.import_module(module.name), "FILES", {})
+        found |= {f"{module.name.rpartition('.')[2]}/{name}": fixture.data for name, fixture in files.items()}
+    return {name: data for name, data in sorted(found.items()) if 0 < len(data) <= LARGEST}
+
+
+def variant(data: bytes, dice: random.Random) -> bytes:
+    """With bytes flipped, cut out, doubled, swapped, or set to what is often special."""
+    broken = bytearray(data)
+    for _ in range(dice.choice((1, 1, 2, 4, 16))):
+        # most of what matters stands at the beginning
+        most = len(broken) if dice.random() < 0.5 else min(len(broken), 600)
+        start = dice.randrange(max(1, most))
+        length = min(dice.choice((1, 1, 2, 4, 8, 64)), len(broken) - start)
+        match dice.randrange(6):
+            case 0 if broken:
+                broken[start] ^= 1 << dice.randrange(8)
+            case 1:
+                broken[start : start + length] = dice.choice((b"\0", b"\xff", b"\x7f", b"\x80")) * length
+            case 2:
+                del broken[start : start + length]
+            case 3:
+                broken[start:start] = broken[start : start + length]
+            case 4:
+                other = dice.randrange(max(1, most))
+                one, two = broken[start : start + length], broken[other : other + length]
+                if len(one) == len(two):
+                    broken[start : start + length], broken[other : other + length] = two, one
+            case 5 if dice.random() < 0.3:
+                del broken[start:]
+    return bytes(broken)
+
+
+def some_options(dice: random.Random) -> ImageOptions:
+    """The defaults, or others; never so many pixels that one variant takes long."""
+    limits = {"max_pixels": 1_000_000, "max_scan_pixels": 20_000_000}
+    if dice.random() < 0.4:
+        return ImageOptions(**limits)
+    encoding = dice.choice(("jpeg", "png", "webp", "raw", "keep"))
+    resize = dice.choice(("stretch", "fit", "crop", "pad", "shortest", "none"))
+    return ImageOptions(
+        **limits,
+        image_size=dice.choice(((32, 32), (224, 224))),
+        resize=resize,
+        upscale=resize in ("fit", "pad") and dice.random() < 0.5,
+        color=dice.choice(("rgb", "gray", "keep")),
+        icc=dice.choice(("convert", "ignore")),
+        frames=dice.choice(("first", "reject")),
+        ignore_orientation=dice.random() < 0.3,
+        encoding=encoding,
+        keep_all=(encoding, resize) == ("keep", "none") and dice.random() < 0.5,
+        strip_metadata=encoding == "keep" and dice.random() < 0.5,
+    )
+
+
+def fuzz(seed: int, variants: int) -> None:
+    """Prints each variant before it is converted."""
+    files = all_fixtures()
+    for number in range(variants):
+        dice = random.Random(f"{seed} {number}")
+        name = dice.choice(sorted(files))
+        data, options = variant(files[name], dice), some_options(dice)
+        print(json.dumps({"seed": seed, "number": number, "name": name}), flush=True)
+        try:
+            image = convert_image(data, options)
+        except RejectError as error:
+            print(json.dumps({"reason": error.reason, "detail": error.detail}))
+        else:
+            check(image, options)
+            print(json.dumps("image"))
+
+
+def check(image: Image, options: ImageOptions) -> None:
+    """That a trainer can decode it, to what the record says."""
+    colorspace = {"L": ("Gray", 1), "RGB": ("RGB", 3), "CMYK": ("CMYK", 4)}
+    pixels = image.height * image.width
+    if image.format == "raw":
+        assert len(image.encoded) > pixels * image.channels
+    else:
+        with PillowImage.open(io.BytesIO(image.encoded)) as decoded:
+            assert decoded.size == (image.width, image.height)
+            if options.encoding != "keep":
+                decoded.load()
+                if image.format != "webp":  # which knows no gray
+                    assert colorspace[decoded.mode] == (image.colorspace, image.channels)
+    assert image.adjusted == tuple(sorted({*image.adjusted} & ADJUSTMENTS.keys()))
+    assert len(image.channel_sums) == len(image.channel_squares) == (1 if options.color == "gray" else 3)
+    for total, squares in zip(image.channel_sums, image.channel_squares, strict=True):
+        assert total * total <= pixels * squares  # Cauchy and Schwarz
+        assert 0 <= squares <= 255 * total <= 255 * 255 * pixels
+
+
+def test_fuzz() -> None:
+    started = time.perf_counter()
+    run = in_another_process(f"fuzz({SEED}, {VARIANTS})", timeout=200)
+    lines = run.stdout.splitlines()
+    assert run.returncode == 0, f"ended with status {run.returncode} at {lines[-1:]}: {run.stderr[-3000:]}"
+    said = [json.loads(line) for line in lines]
+    assert sum("number" in line for line in said) == VARIANTS
+    assert {line["name"].partition("/")[0] for line in said if "name" in line} >= {"hostile"}
+    rejects = [line for line in said if "reason" in line]
+    assert {line["reason"] for line in rejects} <= REJECT_REASONS.keys()
+    assert all(line["detail"] and " at 0x" not in line["detail"] for line in rejects)  # reports can be compared
+    images = said.count("image")
+    assert images + len(rejects) == VARIANTS
+    assert VARIANTS // 20 < images < VARIANTS * 19 // 20  # neither all broken nor all whole
+    assert time.perf_counter() - started < FUZZ_S

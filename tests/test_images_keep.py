@@ -1,0 +1,411 @@
+"""--encoding keep: whose bytes stay, judged by TensorFlow's own decoders, and how metadata is taken out of them."""
+
+import contextlib
+import hashlib
+import io
+import os
+import random
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image as PillowImage
+
+from beam_tfr.images import convert_image, formats
+from beam_tfr.images.keep import MAX_SAMPLES, is_readable
+from beam_tfr.images.source import Source
+from beam_tfr.images.strip import strip_metadata
+from beam_tfr.manifest import KEPT_FORMATS
+from beam_tfr.schema import Image, RejectError
+from tests.fixtures import HEIGHT, WIDTH, noise, save, smooth
+from tests.fixtures import keep as fixtures
+from tests.fixtures.icc import PROFILES, SRGB_PROFILES
+
+NOISE = noise()
+WIDE, USUAL = PROFILES["Display P3"], next(iter(SRGB_PROFILES.values()))
+GRAY = NOISE.convert("L")
+RGBA = NOISE.convert("RGBA")
+HALF_CLEAR = NOISE.convert("RGBA")
+HALF_CLEAR.putalpha(GRAY)
+ANIMATED = {"save_all": True, "append_images": [noise(seed=3)]}
+JPEG = save(NOISE, "JPEG")
+RGB_PNG, GRAY_PNG = save(NOISE, "PNG"), save(GRAY, "PNG")
+GIF = fixtures.GIF
+
+
+def keep(data: bytes, **options: Any) -> Image:
+    return convert_image(data, resize="none", encoding="keep", **options)
+
+
+def shown(data: bytes, **options: Any) -> np.ndarray:
+    """The pixels of --encoding png."""
+    with PillowImage.open(io.BytesIO(convert_image(data, resize="none", encoding="png", **options).encoded)) as image:
+        return np.asarray(image)
+
+
+def by_tensorflow(data: bytes, image_format: str) -> np.ndarray | None:
+    """RGB; None where TensorFlow refuses."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+    decoders = {
+        "jpeg": lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
+        "png": lambda: tf.io.decode_png(data, channels=3),
+        "webp": lambda: tf.io.decode_webp(data, channels=3)[0],
+        "bmp": lambda: tf.io.decode_bmp(data, channels=3),
+        "gif": lambda: tf.io.decode_gif(data)[0],
+    }
+    try:
+        return decoders[image_format]().numpy()
+    except tf.errors.InvalidArgumentError:
+        return None
+
+
+def png_of(bits: int, kind: int, width: int = 21, height: int = 13, *chunks: bytes) -> bytes:
+    """With random samples."""
+    samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[kind]
+    rows = np.random.default_rng(bits).integers(0, 256, (height, -(-width * bits * samples // 8)), dtype=np.uint8)
+    header = fixtures.chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0))
+    pixels = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
+    return RGB_PNG[:8] + header + b"".join(chunks) + fixtures.chunk(b"IDAT", pixels) + RGB_PNG[-12:]
+
+
+def interlaced() -> bytes:
+    pixels, rows = np.asarray(NOISE), b""
+    for top, left, down, right in (
+        *((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4)),
+        *((2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)),
+    ):
+        rows += b"".join(b"\0" + row.tobytes() for row in pixels[top::down, left::right])
+    header = fixtures.chunk(b"IHDR", struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, 2, 0, 0, 1))
+    return RGB_PNG[:8] + header + fixtures.chunk(b"IDAT", zlib.compress(rows)) + RGB_PNG[-12:]
+
+
+# name -> file; the name begins with the format.
+KEPT: dict[str, bytes] = {
+    **{f"jpeg {chroma}": save(NOISE, "JPEG", subsampling=chroma) for chroma in ("4:4:4", "4:2:2", "4:2:0", "4:1:1")},
+    "jpeg progressive": save(NOISE, "JPEG", progressive=True),
+    "jpeg grey": save(GRAY, "JPEG"),
+    "jpeg of RGB components": save(NOISE, "JPEG", keep_rgb=True),
+    "jpeg with restart markers": save(NOISE, "JPEG", restart_marker_blocks=2),
+    "jpeg without JFIF": JPEG[:2] + JPEG[20:],
+    "jpeg with sRGB": save(NOISE, "JPEG", icc_profile=USUAL),
+    "jpeg and another behind it": JPEG + save(smooth(), "JPEG"),
+    "png": RGB_PNG,
+    "png grey": GRAY_PNG,
+    "png palette": fixtures.PALETTE_PNG,
+    "png RGBA, opaque": save(RGBA, "PNG"),
+    "png grey and alpha, opaque": save(NOISE.convert("LA"), "PNG"),
+    **{f"png grey {bits} bit": png_of(bits, 0) for bits in (1, 2, 4)},
+    **{f"png palette {bits} bit": save(NOISE.quantize(1 << bits), "PNG", bits=bits) for bits in (1, 2, 4)},
+    "png with a transparent colour that it does not use": png_of(8, 2, 3, 3, fixtures.chunk(b"tRNS", bytes(6))),
+    "png interlaced": interlaced(),
+    "png with a gamma that TensorFlow ignores": fixtures.png_with(RGB_PNG, fixtures.chunk(b"gAMA", b"\0\0cc")),
+    "png in two parts": fixtures.png_with(
+        RGB_PNG[:33] + b"".join(fixtures.chunk(b"IDAT", part) for part in (b"", fixtures.png_stream(RGB_PNG)))
+        + RGB_PNG[-12:]
+    ),
+    "webp": fixtures.WEBP,
+    "webp lossless": save(NOISE, "WEBP", lossless=True),
+    "webp RGBA, opaque": save(RGBA, "WEBP", lossless=True),
+    "webp extended": fixtures.riff(fixtures.extended(0), fixtures.VP8),
+    "bmp": save(NOISE, "BMP"),
+    "bmp grey": save(GRAY, "BMP"),
+    "bmp 32 bit": save(RGBA, "BMP"),
+    "bmp with a longer header": fixtures.bmp(24, fixtures.ROWS, tail=bytes(16) + b"BGRs" + bytes(64)),
+    "gif": GIF,
+    "gif grey": save(GRAY, "GIF"),
+    "gif interlaced": save(fixtures.COLORS, "GIF", interlace=1),
+    "gif with a transparent colour that it does not use": fixtures.gif_with(GIF, b"!\xf9\4\1\0\0\xff\0"),
+    **{f"{fixture.extension.replace('jpg', 'jpeg')} {name}": fixture.data
+       for name, fixture in fixtures.PLANTED_FILES.items()},
+}  # fmt: skip
+ONE_CHANNEL = (
+    "jpeg grey",
+    "jpeg JPEG with metadata, grey",
+    "png grey",
+    "png grey and alpha, opaque",
+    "bmp grey",
+    *(f"png grey {n} bit" for n in (1, 2, 4)),
+)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_kept_files_are_shown_alike_by_tensorflow(name: str) -> None:
+    data, form = KEPT[name], name.split()[0]
+    image = keep(data)
+    assert image.encoded == data
+    assert image.source_sha256 == hashlib.sha256(data).hexdigest()
+    assert (image.format, image.source_format, image.adjusted) == (form, form, ())
+    pixels = by_tensorflow(data, form)
+    assert pixels is not None
+    np.testing.assert_array_equal(pixels, shown(data))
+    assert (image.height, image.width) == (image.source_height, image.source_width) == pixels.shape[:2]
+    gray = name in ONE_CHANNEL
+    assert (image.channels, image.colorspace) == ((1, "Gray") if gray else (3, "RGB"))
+    assert image.channel_sums == tuple(int(s) for s in pixels.astype(int).sum((0, 1)))
+
+
+def test_every_format_is_tried() -> None:
+    assert {name.split()[0] for name in KEPT} == {*KEPT_FORMATS}
+    for form in formats.FORMATS.keys() - {*KEPT_FORMATS}:
+        assert not is_readable(b"", Source(format=form, height=1, width=1, decode=lambda _: pytest.fail("decoded")))
+
+
+# TensorFlow reads these; they are not worth a closer look.
+HARMLESS = ("APNG of one frame", "GIF without a trailer", "BMP with a profile in a file")
+
+
+@pytest.mark.parametrize("name", fixtures.UNREADABLE)
+def test_what_tensorflow_refuses_or_misreads_is_encoded_again(name: str) -> None:
+    data = fixtures.UNREADABLE[name].data
+    image = keep(data)
+    assert image.format == ("jpeg" if image.source_format == "webp" else "png")
+    assert "re-encoded" in image.adjusted
+    pixels = by_tensorflow(data, image.source_format)
+    assert (pixels is not None and np.array_equal(pixels, shown(data))) == (name in HARMLESS)
+
+
+# name -> (file, format, adjustments)
+AGAIN: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
+    "jpeg on its side": (save(NOISE, "JPEG", exif=fixtures.exif(6)), "jpeg", ("re-encoded", "rotated")),
+    "png on its head": (
+        fixtures.png_with(RGB_PNG, fixtures.chunk(b"eXIf", fixtures.exif(3)[6:])), "png", ("re-encoded", "rotated")
+    ),
+    "jpeg with a wide profile": (
+        save(NOISE, "JPEG", icc_profile=WIDE), "jpeg", ("profile-converted", "re-encoded")
+    ),
+    "png with a wide profile": (save(NOISE, "PNG", icc_profile=WIDE), "png", ("profile-converted", "re-encoded")),
+    "CMYK": (save(NOISE.convert("CMYK"), "JPEG"), "jpeg", ("cmyk-converted", "re-encoded")),
+    "png 16 bit": (png_of(16, 0), "png", ("depth-scaled", "re-encoded")),
+    "png 16 bit RGB": (png_of(16, 2), "png", ("depth-scaled", "re-encoded")),
+    "png half clear": (save(HALF_CLEAR, "PNG"), "png", ("alpha-composited", "re-encoded")),
+    "webp half clear": (save(HALF_CLEAR, "WEBP", lossless=True), "jpeg", ("alpha-composited", "re-encoded")),
+    "gif half clear": (
+        fixtures.gif_with(GIF, b"!\xf9\4\1\0\0" + bytes((fixtures.COLORS.getpixel((0, 0)),)) + b"\0"),
+        "png", ("alpha-composited", "re-encoded"),
+    ),
+    "apng": (save(NOISE, "PNG", **ANIMATED), "png", ("first-frame", "re-encoded")),
+    "animated webp": (save(NOISE, "WEBP", **ANIMATED), "jpeg", ("first-frame", "re-encoded")),
+    "animated gif": (save(fixtures.COLORS, "GIF", **ANIMATED), "png", ("first-frame", "re-encoded")),
+    "tiff": (save(NOISE, "TIFF"), "png", ("re-encoded",)),
+    "ppm": (save(NOISE, "PPM"), "png", ("re-encoded",)),
+    "avif": (save(NOISE, "AVIF"), "jpeg", ("re-encoded",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_what_trainers_show_wrongly_is_encoded_again(name: str) -> None:
+    data, form, adjusted = AGAIN[name]
+    image = keep(data)
+    assert (image.format, image.adjusted) == (form, adjusted)
+    assert image.encoded == convert_image(data, resize="none", encoding=form).encoded
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_file_that_was_cut_is_not_kept(name: str) -> None:
+    data = KEPT[name]
+    if "and another behind it" in name or "metadata" in name:
+        return
+    with pytest.raises(RejectError, match="damaged-image"):
+        keep(data[: len(data) // 2])
+    for missing in (1, 2, 3, 4, 5, 9, 13, 17, 20, 25):
+        with contextlib.suppress(RejectError):  # all pixels may be there
+            assert "re-encoded" in keep(data[:-missing]).adjusted
+
+
+@pytest.mark.parametrize(
+    ("resize", "size", "kept"),
+    [
+        ("stretch", (HEIGHT, WIDTH), True),
+        ("stretch", (HEIGHT, WIDTH - 1), False),
+        ("crop", (HEIGHT, WIDTH), True),
+        ("crop", (HEIGHT, HEIGHT), False),
+        ("crop", (WIDTH, WIDTH), False),
+        ("fit", (100, 100), True),
+        ("fit", (HEIGHT, HEIGHT), False),
+        ("pad", (HEIGHT, WIDTH), True),
+        ("pad", (100, 100), False),
+        ("shortest", (HEIGHT, HEIGHT), True),
+        ("shortest", (HEIGHT + 1, HEIGHT + 1), False),
+    ],
+)
+def test_bytes_are_kept_only_where_the_whole_picture_has_the_size(
+    resize: str, size: tuple[int, int], kept: bool
+) -> None:
+    image = convert_image(RGB_PNG, image_size=size, resize=resize, encoding="keep")
+    assert (image.encoded == RGB_PNG) == kept
+    assert ("re-encoded" in image.adjusted) != kept
+    with PillowImage.open(io.BytesIO(image.encoded)) as stored:
+        assert stored.size == (image.width, image.height)
+
+
+def test_options_decide_what_may_be_kept() -> None:
+    turned, wide = AGAIN["jpeg on its side"][0], AGAIN["jpeg with a wide profile"][0]
+    assert keep(turned, ignore_orientation=True).encoded == turned
+    assert keep(wide, icc="ignore").encoded == wide
+    for data in (RGB_PNG, JPEG, fixtures.WEBP, save(GRAY, "GIF")):
+        assert keep(data, color="gray").adjusted == ("re-encoded",)
+        assert keep(data, color="gray").channels == 1
+        assert keep(data, color="keep").encoded == data
+    for data in (GRAY_PNG, save(GRAY, "JPEG"), save(GRAY, "BMP")):
+        assert keep(data, color="gray").encoded == data
+
+
+def test_what_is_too_large_for_tensorflow_is_not_readable() -> None:
+    def of(height: int, width: int) -> bool:
+        source = Source(format="jpeg", height=height, width=width, decode=lambda _: pytest.fail("decoded"))
+        return is_readable(JPEG, source)
+
+    assert of(MAX_SAMPLES // 3, 1)
+    assert not of(MAX_SAMPLES // 3 + 1, 1)
+
+
+def test_every_sound_jpeg_is_kept_with_keep_all() -> None:
+    cmyk = keep(AGAIN["CMYK"][0], keep_all=True)
+    assert cmyk.encoded == AGAIN["CMYK"][0]
+    assert (cmyk.channels, cmyk.colorspace, cmyk.adjusted) == (4, "CMYK", ("kept-unusual",))
+    assert len(cmyk.channel_sums) == 3
+    turned = keep(AGAIN["jpeg on its side"][0], keep_all=True)
+    assert turned.encoded == AGAIN["jpeg on its side"][0]
+    assert (turned.height, turned.width) == (HEIGHT, WIDTH)
+    assert (turned.source_height, turned.source_width) == (WIDTH, HEIGHT)
+    assert turned.adjusted == ("kept-unusual",)
+    wide = keep(AGAIN["jpeg with a wide profile"][0], keep_all=True)
+    assert (wide.encoded, wide.adjusted) == (AGAIN["jpeg with a wide profile"][0], ("kept-unusual",))
+    assert keep(JPEG, keep_all=True).adjusted == ()
+    assert keep(AGAIN["png 16 bit"][0], keep_all=True).adjusted == ("depth-scaled", "re-encoded")
+    with pytest.raises(RejectError, match="damaged-image"):
+        keep(AGAIN["CMYK"][0][:-200], keep_all=True)
+
+
+# Metadata
+
+
+@pytest.mark.parametrize("name", fixtures.PLANTED_FILES)
+def test_metadata_stays_and_goes_as_the_option_says(name: str) -> None:
+    data = fixtures.PLANTED_FILES[name].data
+    assert keep(data).encoded == data
+    assert data.count(fixtures.PLANTED) >= 1
+    image = keep(data, strip_metadata=True)
+    assert image.encoded.count(fixtures.PLANTED) == 0
+    assert b"Exif" not in image.encoded
+    assert b"eXIf" not in image.encoded
+    assert (image.adjusted, image.source_sha256) == ((), hashlib.sha256(data).hexdigest())
+    np.testing.assert_array_equal(shown(image.encoded), shown(data))
+    np.testing.assert_array_equal(by_tensorflow(image.encoded, image.format), by_tensorflow(data, image.format))
+
+
+def test_all_that_is_planted_is_there() -> None:
+    counts = {name: fixture.data.count(fixtures.PLANTED) for name, fixture in fixtures.PLANTED_FILES.items()}
+    assert counts["JPEG with metadata"] == 12
+    assert counts["JPEG with metadata, progressive"] == 14
+    assert counts["PNG with metadata"] == 9
+    assert counts["WebP with metadata"] == 6
+    assert counts["GIF with metadata"] == 5
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_file_without_metadata_is_hardly_touched(name: str) -> None:
+    data, form = KEPT[name], name.split()[0]
+    once = keep(data, strip_metadata=True).encoded
+    assert keep(once, strip_metadata=True).encoded == once
+    assert len(once) <= len(data)
+    np.testing.assert_array_equal(by_tensorflow(once, form), by_tensorflow(data, form))
+    np.testing.assert_array_equal(shown(once), shown(data))
+
+
+def test_exactly_the_metadata_goes() -> None:
+    assert strip_metadata(fixtures.planted_jpeg(NOISE), "jpeg") == (
+        JPEG[:20] + fixtures.segment(0xEE, b"Adobe\0\x64\0\0\0\0\1") + JPEG[20:]
+    )
+    gamma = fixtures.chunk(b"gAMA", struct.pack(">I", 45455))
+    assert strip_metadata(fixtures.PLANTED_FILES["PNG with metadata"].data, "png") == fixtures.png_with(RGB_PNG, gamma)
+    assert strip_metadata(fixtures.PLANTED_FILES["WebP with metadata"].data, "webp") == KEPT["webp extended"]
+    for name in ("BMP with a gap before its pixels", "BMP with a palette that it does not need"):
+        assert strip_metadata(fixtures.PLANTED_FILES[name].data, "bmp") == fixtures.bmp(24, fixtures.ROWS)
+    assert strip_metadata(fixtures.PLANTED_FILES["GIF with metadata"].data, "gif") == GIF
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_of_a_kept_jpeg_stays_alone(orientation: int) -> None:
+    data = save(NOISE, "JPEG", exif=fixtures.exif(orientation), comment=fixtures.PLANTED)
+    image = keep(data, keep_all=True, strip_metadata=True)
+    assert fixtures.PLANTED not in image.encoded
+    with PillowImage.open(io.BytesIO(image.encoded)) as stored:
+        assert dict(stored.getexif()) == ({0x0112: orientation} if orientation > 1 else {})
+        assert stored.info.get("jfif") == 0x101
+    np.testing.assert_array_equal(shown(image.encoded), shown(data))
+    stored_as_it_is = keep(data, ignore_orientation=True, strip_metadata=True).encoded
+    assert stored_as_it_is == save(NOISE, "JPEG")
+
+
+def test_a_profile_stays_where_it_changes_colours() -> None:
+    wide, usual = AGAIN["jpeg with a wide profile"][0], KEPT["jpeg with sRGB"]
+    assert keep(usual, strip_metadata=True).encoded == JPEG
+    assert keep(wide, keep_all=True, strip_metadata=True).encoded == wide
+    assert keep(wide, icc="ignore", strip_metadata=True).encoded == wide
+    webp = save(NOISE, "WEBP", icc_profile=WIDE, exif=fixtures.exif())
+    kept = keep(webp, icc="ignore", strip_metadata=True).encoded
+    assert kept == save(NOISE, "WEBP", icc_profile=WIDE)
+    assert keep(save(NOISE, "WEBP", icc_profile=USUAL), strip_metadata=True).encoded == KEPT["webp extended"]
+    png = save(NOISE, "PNG", icc_profile=WIDE)
+    assert keep(fixtures.png_with(png, *fixtures.PNG_TEXT), icc="ignore", strip_metadata=True).encoded == png
+
+
+def test_what_cannot_be_taken_apart_is_a_reject() -> None:
+    for form in ("png", "webp", "bmp", "gif"):
+        data = KEPT[form]
+        with pytest.raises(RejectError, match=f"damaged-image: {form}: metadata cannot be taken out: "):
+            strip_metadata(data[: len(data) // 2], form)
+    with pytest.raises(RejectError, match="damaged-image: bmp: metadata cannot be taken out: compressed"):
+        strip_metadata(KEPT["bmp"][:30] + b"\1" + KEPT["bmp"][31:], "bmp")
+
+
+def test_a_webp_that_goes_on_behind_its_chunk_is_not_stripped() -> None:
+    webp = save(NOISE, "WEBP", lossless=True)
+    length = struct.unpack_from("<I", webp, 16)[0]
+    for missing in (2, 4, 40):
+        damaged = webp[:16] + struct.pack("<I", length - missing) + webp[20:]
+        damaged = damaged[:4] + struct.pack("<I", 12 + length - missing + length % 2) + damaged[8:]
+        with contextlib.suppress(RejectError):
+            np.testing.assert_array_equal(shown(damaged), np.asarray(NOISE))
+            assert keep(damaged).encoded == damaged
+            assert "re-encoded" in keep(damaged, strip_metadata=True).adjusted
+
+
+def test_damaged_files_are_rejected_or_encoded_again_or_shown_alike() -> None:
+    chance = random.Random(4)
+    outcomes = {"kept": 0, "again": 0, "rejected": 0}
+    for _ in range(1500):
+        name = chance.choice([*KEPT])
+        data = bytearray(KEPT[name])
+        for _ in range(chance.choice((1, 1, 2, 4))):
+            at = chance.randrange(chance.choice((64, 256, len(data)))) % len(data)
+            if chance.random() < 0.6:
+                data[at] = chance.choice((0, 1, 255, data[at] ^ 1 << chance.randrange(8)))
+            elif chance.random() < 0.5:
+                del data[at : at + chance.choice((1, 4))]
+            else:
+                data[at:at] = chance.randbytes(chance.choice((1, 4)))
+        damaged = bytes(data)
+        try:
+            image = keep(damaged, max_pixels=1_000_000)
+        except RejectError:
+            outcomes["rejected"] += 1
+            continue
+        if "re-encoded" in image.adjusted:
+            outcomes["again"] += 1
+            continue
+        outcomes["kept"] += 1
+        assert image.encoded == damaged
+        expected = shown(damaged)
+        np.testing.assert_array_equal(by_tensorflow(damaged, image.format), expected)
+        stripped = keep(damaged, max_pixels=1_000_000, strip_metadata=True)
+        if "re-encoded" in stripped.adjusted:
+            assert image.format == "webp"
+            continue
+        np.testing.assert_array_equal(shown(stripped.encoded), expected)
+        np.testing.assert_array_equal(by_tensorflow(stripped.encoded, image.format), expected)
+    assert min(outcomes.values()) > 50, outcomes

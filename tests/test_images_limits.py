@@ -1,0 +1,397 @@
+"""Limits: exact, named by their flags, and one budget of pixels for all threads."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as PillowImage
+
+from beam_tfr.images import convert_image, geometry, limits
+from beam_tfr.images.limits import PixelBudget
+from beam_tfr.images.source import Decoded, Source
+from beam_tfr.options import ImageOptions
+from beam_tfr.schema import RejectError
+from tests.fixtures import save, smooth
+from tests.fixtures.hostile import scans
+
+
+def never(_: object) -> Decoded:
+    raise AssertionError("decoded before it was checked")
+
+
+def source(width: int, height: int, **changes: Any) -> Source:
+    return dataclasses.replace(Source(format="jpeg", height=height, width=width, decode=never), **changes)
+
+
+# What passes with an option, what is one more, and what is said then: (width, height, frames or scans, options).
+EXACT = {
+    "max_pixels": (
+        source(64, 48),
+        {"max_pixels": 64 * 48},
+        {"max_pixels": 64 * 48 - 1},
+        ("too-many-pixels", "64 x 48 pixels, more than --max_pixels 3071"),
+    ),
+    "max_pixels of the default": (
+        source(10_000, 10_000),
+        {},
+        {"max_pixels": 99_999_999},
+        ("too-many-pixels", "10000 x 10000 pixels, more than --max_pixels 99999999"),
+    ),
+    "max_scan_pixels": (
+        source(100, 50, scans=20),
+        {"max_scan_pixels": 100_000},
+        {"max_scan_pixels": 99_999},
+        ("too-many-scans", "20 scans of 100 x 50 pixels, more than --max_scan_pixels 99999"),
+    ),
+    "min_pixels": (
+        source(5, 7),
+        {"min_pixels": 35},
+        {"min_pixels": 36},
+        ("too-few-pixels", "5 x 7 pixels, fewer than --min_pixels 36"),
+    ),
+    "max_aspect wide": (
+        source(10_000, 1),
+        {"max_aspect": 10_000},
+        {"max_aspect": 9_999.5},
+        ("extreme-aspect", "10000 x 1 pixels, more than --max_aspect 9999.5 : 1"),
+    ),
+    "max_aspect high": (
+        source(1, 10_000),
+        {"max_aspect": 10_000},
+        {"max_aspect": 9_999},
+        ("extreme-aspect", "1 x 10000 pixels, more than --max_aspect 9999 : 1"),
+    ),
+    "max_aspect of squares": (
+        source(7, 7),
+        {"max_aspect": 1},
+        {"max_aspect": 1, "min_pixels": 50},
+        ("too-few-pixels", "7 x 7 pixels, fewer than --min_pixels 50"),
+    ),
+    "frames": (
+        source(7, 7, frames=2),
+        {"frames": "first"},
+        {"frames": "reject"},
+        ("several-frames", "2 frames or pages, --frames reject is given"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_each_limit_is_exact_and_named(name: str) -> None:
+    about, passes, fails, (reason, detail) = EXACT[name]
+    limits.check(about, ImageOptions(**passes))
+    with pytest.raises(RejectError) as error:
+        limits.check(about, ImageOptions(**fails))
+    assert (error.value.reason, error.value.detail) == (reason, detail)
+
+
+def test_what_is_ordinary_passes_every_default() -> None:
+    for about in (source(1, 1), source(10_000, 1), source(1, 10_000), source(2, 2, frames=9), source(9, 9, scans=99)):
+        limits.check(about, ImageOptions())
+
+
+def test_scans_do_not_count_where_there_is_one() -> None:
+    limits.check(source(9_000, 9_000), ImageOptions(max_scan_pixels=1))
+    with pytest.raises(RejectError, match="too-many-scans"):
+        limits.check(source(9_000, 9_000, scans=2), ImageOptions(max_scan_pixels=1))
+
+
+@given(
+    st.integers(1, 1 << 16), st.integers(1, 1 << 16), st.integers(1, 1 << 30), st.floats(1, 1e5), st.integers(1, 1000)
+)
+def test_check_is_what_the_options_say(width: int, height: int, most: int, aspect: float, least: int) -> None:
+    least = min(least, most)
+    options = ImageOptions(max_pixels=most, max_aspect=aspect, min_pixels=least)
+    allowed = least <= width * height <= most and width <= aspect * height and height <= aspect * width
+    try:
+        limits.check(source(width, height), options)
+    except RejectError:
+        assert not allowed
+    else:
+        assert allowed
+
+
+# The result
+
+RESULTS: dict[str, tuple[tuple[int, int], dict[str, Any], str]] = {
+    "jpeg": ((65_500, 1), {}, ""),
+    "jpeg + 1": (
+        (65_501, 1),
+        {},
+        "extreme-aspect: would become 1 x 65501 pixels, --encoding jpeg holds at most 65500 a side",
+    ),
+    "webp": ((1, 16_383), {"encoding": "webp"}, ""),
+    "webp + 1": (
+        (1, 16_384),
+        {"encoding": "webp"},
+        "extreme-aspect: would become 16384 x 1 pixels, --encoding webp holds at most 16383 a side",
+    ),
+    "png": ((1_000_000, 1), {"encoding": "png"}, ""),
+    "raw": ((1, 1_000_000), {"encoding": "raw"}, ""),
+    "keep": ((1, 65_535), {"encoding": "keep"}, ""),
+    "max_pixels": ((300, 200), {"encoding": "png", "max_pixels": 60_000}, ""),
+    "max_pixels + 1": (
+        (300, 201),
+        {"encoding": "png", "max_pixels": 60_000},
+        "too-many-pixels: would become 201 x 300 pixels, more than --max_pixels 60000",
+    ),
+    "image_size is allowed whatever max_pixels": ((224, 224), {"max_pixels": 1}, ""),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_what_the_result_may_be(name: str) -> None:
+    canvas, changes, message = RESULTS[name]
+    if not message:
+        limits.check_result(canvas, ImageOptions(**changes))
+        return
+    with pytest.raises(RejectError) as error:
+        limits.check_result(canvas, ImageOptions(**changes))
+    assert str(error.value) == message
+
+
+def test_each_encoding_holds_the_sides_that_are_said() -> None:
+    for encoding, most in limits.MAX_SIDES.items():
+        line = PillowImage.new("L", (most, 1), "gray")
+        data = save(line, "PNG")
+        image = convert_image(data, resize="none", encoding=encoding)
+        with PillowImage.open(io.BytesIO(image.encoded)) as decoded:
+            decoded.load()
+            assert decoded.size == (most, 1)
+        with pytest.raises(RejectError, match=f"extreme-aspect: would become {most + 1} x 1 pixels"):
+            convert_image(save(PillowImage.new("L", (most + 1, 1)), "PNG"), resize="none", encoding=encoding)
+
+
+@pytest.mark.parametrize(("width", "height"), [(10_000, 1), (1, 10_000)])
+def test_shortest_of_a_line(width: int, height: int) -> None:
+    data = save(PillowImage.new("RGB", (width, height), "red"), "PNG")
+    options = ImageOptions(resize="shortest", image_size=(224, 224))
+    long = 2_240_000
+    sides = f"{long} x 224" if width > height else f"224 x {long}"
+    with pytest.raises(RejectError, match=f"extreme-aspect: would become {sides} pixels, --encoding jpeg holds at"):
+        convert_image(data, options)
+    with pytest.raises(RejectError, match=f"too-many-pixels: would become {sides} pixels, more than --max_pixels 100"):
+        convert_image(data, options, encoding="raw")
+    assert geometry.place(height, width, (6, 6), "shortest").canvas == ((6, 60_000) if width > height else (60_000, 6))
+    image = convert_image(data, options, image_size=(6, 6))
+    assert {image.height, image.width} == {6, 60_000}
+
+
+def test_limits_hold_before_anything_is_decoded() -> None:
+    """Through `convert_image`: each option acts, and what is damaged behind the header is not looked at."""
+    broken = save(smooth(), "PNG")[:100]
+    for changes, reason in (
+        ({"max_pixels": 3071}, "too-many-pixels"),
+        ({"min_pixels": 3073}, "too-few-pixels"),
+        ({"max_aspect": 1.3}, "extreme-aspect"),
+        ({}, "damaged-image"),
+    ):
+        with pytest.raises(RejectError, match=reason):
+            convert_image(broken, **changes)
+
+
+def test_scans_are_counted() -> None:
+    data = scans(64, 48, 30)
+    with pytest.raises(RejectError, match="too-many-scans: 30 scans of 64 x 48 pixels, more than --max_scan_pixels"):
+        convert_image(data, max_scan_pixels=30 * 64 * 48 - 1)
+
+
+# The budget
+
+
+class Meter:
+    """Counts what is held, and the most of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.held = self.most = self.entered = 0
+
+    def add(self, pixels: int) -> None:
+        with self._lock:
+            self.held += pixels
+            self.entered += pixels > 0
+            self.most = max(self.most, self.held)
+
+
+def wait_until(done: Any) -> None:
+    deadline = time.monotonic() + 10
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 100), min_size=1, max_size=8), min_size=1, max_size=8), st.integers(0, 99))
+def test_the_sum_never_exceeds_the_limit_and_all_get_their_turn(asked: list[list[int]], seed: int) -> None:
+    budget, meter = PixelBudget(), Meter()
+
+    def work(mine: list[int]) -> None:
+        dice = random.Random(seed)
+        for pixels in mine:
+            try:
+                with budget.hold(pixels, 100):
+                    meter.add(pixels)
+                    time.sleep(dice.choice((0, 0, 0.0003)))
+                    meter.add(-pixels)
+                    if dice.random() < 0.2:
+                        raise RuntimeError
+            except RuntimeError:
+                pass
+
+    with ThreadPoolExecutor(len(asked)) as pool:
+        list(pool.map(work, asked))
+    assert meter.most <= 100
+    assert (meter.entered, meter.held) == (sum(map(len, asked)), 0)
+    with budget.hold(100, 100):
+        pass
+
+
+def test_a_large_image_is_not_overtaken_for_ever() -> None:
+    budget, order, stop = PixelBudget(), list[str](), threading.Event()
+
+    def small() -> None:
+        while not stop.is_set():
+            with budget.hold(10, 100):
+                order.append("small")
+                time.sleep(0.002)
+
+    def large() -> None:
+        with budget.hold(100, 100):
+            order.append("large")
+        stop.set()
+
+    threads = [threading.Thread(target=small) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(order) > 20)
+    began = len(order)
+    threads.append(threading.Thread(target=large))
+    threads[-1].start()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert order.index("large") - began <= 30  # each of four ends what it does, and a few came before
+
+
+def test_threads_begin_in_the_order_in_which_they_ask() -> None:
+    budget, order = PixelBudget(), list[int]()
+
+    def work(number: int, pixels: int) -> None:
+        with budget.hold(pixels, 100):
+            order.append(number)
+            time.sleep(0.01)
+
+    threads = []
+    with budget.hold(100, 100):
+        for number, pixels in enumerate((100, 1, 100, 60, 50, 100)):
+            threads.append(threading.Thread(target=work, args=(number, pixels)))
+            threads[-1].start()
+            wait_until(lambda: len(budget._asked) == len(threads) + 1)
+        assert not order
+    for thread in threads:
+        thread.join(10)
+    assert order == [0, 1, 2, 3, 4, 5]
+
+
+def test_small_images_are_decoded_beside_each_other() -> None:
+    budget, both = PixelBudget(), threading.Barrier(2)
+
+    def work(_: int) -> None:
+        with budget.hold(50, 100):
+            both.wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, range(2)))
+
+
+def test_an_image_larger_than_the_limit_waits_for_the_others_and_no_longer() -> None:
+    budget, order = PixelBudget(), list[str]()
+
+    def work() -> None:
+        with budget.hold(1000, 100):
+            order.append("large")
+
+    thread = threading.Thread(target=work)
+    with budget.hold(1, 100):
+        thread.start()
+        wait_until(lambda: len(budget._asked) == 2)
+        order.append("small")
+    thread.join(10)
+    assert order == ["small", "large"]
+
+
+def test_an_error_while_waiting_leaves_the_queue_to_the_others() -> None:
+    """Ctrl-C reaches a thread that waits."""
+    import ctypes
+
+    budget, entered, ended = PixelBudget(), threading.Event(), list[type]()
+
+    def waits() -> None:
+        try:
+            with budget.hold(100, 100):
+                raise AssertionError("never")
+        except BaseException as error:
+            ended.append(type(error))
+
+    def comes_next() -> None:
+        with budget.hold(50, 100):
+            entered.set()
+
+    waiting, after = threading.Thread(target=waits), threading.Thread(target=comes_next)
+    with budget.hold(50, 100):
+        waiting.start()
+        wait_until(lambda: len(budget._asked) == 2)
+        after.start()
+        wait_until(lambda: len(budget._asked) == 3)
+        assert not entered.wait(0.05)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(waiting.ident or 0), ctypes.py_object(KeyError))
+        with budget._changed:
+            budget._changed.notify_all()  # an asynchronous error comes when the thread runs again
+        waiting.join(10)
+        assert ended == [KeyError]
+        assert entered.wait(10)
+    after.join(10)
+
+
+def test_the_budget_is_cheap() -> None:
+    """About 2 µs without others; the bound leaves room for a slow machine."""
+    budget = PixelBudget()
+
+    def seconds(count: int) -> float:
+        started = time.perf_counter()
+        for _ in range(count):
+            with budget.hold(1, 100):
+                pass
+        return (time.perf_counter() - started) / count
+
+    assert min(seconds(1000) for _ in range(20)) < 20e-6
+
+
+def test_convert_image_holds_the_budget_while_it_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = list[tuple[int, int]]()
+
+    class Watched(PixelBudget):
+        def hold(self, pixels: int, limit: int) -> Any:
+            held.append((pixels, limit))
+            return super().hold(pixels, limit)
+
+    monkeypatch.setattr(limits, "BUDGET", Watched())
+    for form in ("JPEG", "PNG"):
+        convert_image(save(smooth(), form), max_pixels=4000)
+    assert held == [(48 * 64, 4000)] * 2
+    with pytest.raises(RejectError):
+        convert_image(save(smooth(), "PNG")[:-50])
+    with pytest.raises(RejectError):
+        convert_image(np.arange(9, dtype=np.uint8).tobytes())
+    assert len(held) == 3
+    assert not limits.BUDGET._asked
