@@ -63,6 +63,7 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
 
     Raises:
         UsageError: the folder holds another dataset, one begun with another plan, or shard files of no known dataset.
+        DataError: its dataset is there, but a file of it is missing or has another size.
         RunError: another run holds the folder.
     """
     lock.acquire(output, run_id)
@@ -78,6 +79,7 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         differences = describe_difference({key: there.fields[key] for key in now}, now)
         if differences:
             raise UsageError(_refusal(output, "a dataset", differences, cure))
+        manifest.check_shards(there, there.splits.values())
         return dataclasses.replace(plan, complete=True)
     begun = _read_plan(output)
     data = _plan_bytes(plan, run_id)

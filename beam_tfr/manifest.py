@@ -145,6 +145,21 @@ def find(folder: str) -> Manifest | None:
     return read(folder) if there else None
 
 
+def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
+    """Whether the files of some splits are there and have their sizes, from one listing; `verify` reads the content.
+
+    Raises:
+        DataError: one is missing or has another size.
+    """
+    found = {entry.path: entry.size_bytes for entry in storage.walk(dataset.folder, lambda _: False)}
+    for shard in (shard for split in splits for shard in split.shards):
+        path = storage.join(dataset.folder, shard.file)
+        size = found.get(path)
+        if size != shard.num_bytes:
+            wrong = "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
+            raise DataError(f"{path} {wrong}: {_CURE}")
+
+
 def _what_is_there(folder: str) -> str:
     try:
         names = storage.list_folder(folder)

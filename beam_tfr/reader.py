@@ -21,7 +21,7 @@ from beam_tfr import manifest, storage
 from beam_tfr.manifest import KEPT_FORMATS, Manifest, Split
 from beam_tfr.options import ImageOptions
 from beam_tfr.options.image import VARIABLE_SIZES
-from beam_tfr.schema import ENCODED, FORMAT, LABEL, NO_SPLIT, RAW, DataError, UsageError
+from beam_tfr.schema import ENCODED, FORMAT, LABEL, NO_SPLIT, RAW, UsageError
 
 STREAMS = 8  # read side by side; another number is another order
 WINDOW = 256  # records of a stream that are shuffled at a time: together with STREAMS as good as a buffer of 2,048
@@ -102,7 +102,7 @@ def load(
             f"{dataset.image_options.resize}), and a batch takes equal ones. Leave batch_size out, bring them to one "
             f"size with .map(...), then .batch({batch_size}); or convert with --resize stretch, crop or pad"
         )
-    _check_shards(dataset, chosen)
+    manifest.check_shards(dataset, [chosen])
     decode = _decoder(dataset, batched=batch_size is not None)
     total, steps = chosen.num_examples, chosen.num_examples
     if batch_size is not None:
@@ -146,17 +146,6 @@ def _choose_split(dataset: Manifest, split: str) -> Split:
     if split not in names:
         raise UsageError(f"split {split!r} is not in {dataset.folder}; there are: {', '.join(names)}")
     return dataset.splits[split]
-
-
-def _check_shards(dataset: Manifest, split: Split) -> None:
-    """Sizes only, from one listing: `beam-tfr verify` reads the content."""
-    found = {entry.path: entry.size_bytes for entry in storage.walk(dataset.folder, lambda _: False)}
-    for shard in split.shards:
-        path = storage.join(dataset.folder, shard.file)
-        size = found.get(path)
-        if size != shard.num_bytes:
-            wrong = "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
-            raise DataError(f"{path} {wrong}: copy the dataset again, or convert it again with --overwrite")
 
 
 def _epochs(first: int, number: int | None, *, moving: bool) -> Any:

@@ -99,7 +99,7 @@ ADJUSTMENTS: dict[str, str] = {
     "enlarged": "has more rows or columns than the source",
     "re-encoded": "with --encoding keep: the file's own bytes could not be kept",
     "kept-unusual": "with --keep_all: kept though trainers show it turned or in wrong colours",
-    "padding-ignored": "a JPEG with a few stray bytes before its end, sound otherwise",
+    "padding-ignored": "a JPEG with a few stray bytes in its header or before its end, sound otherwise",
 }
 
 

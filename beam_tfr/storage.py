@@ -278,9 +278,10 @@ def open_binary(path: str) -> IO[bytes]:
 
 def _open_disk(path: str) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))  # a pipe must not block
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise OSError(f"not a regular file: {path}")
+        raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(mode) else "not a regular file", path)
     return descriptor
 
 

@@ -67,7 +67,7 @@ def test_every_file_becomes_what_is_expected_of_it(beam_tfr: Command, tmp_path: 
     written = {
         parse_example(record)["image/filename"][0].decode()
         for shard in output.glob("*.tfrecord.gz")
-        for record in read_records(shard)
+        for record in read_records(str(shard))
     }
     assert written == {name for name, fixture in ALL.items() if not fixture.reason}
 
@@ -83,7 +83,7 @@ def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
         *("too-few-pixels", "extreme-aspect", "several-frames", "decode-timeout", "crashed-decoder"),
         *("re-encoded", "kept-unusual", *SHAPE),
     }
-    by_path = {"layout-mismatch", "unknown-class", "not-found", "unreadable", "file-too-large"}
+    by_path = {"layout-mismatch", "unknown-class", "not-found", "unreadable", "file-too-large", "empty-file"}
     reasons = {fixture.reason for fixture in ALL.values()} - {""}
     adjusted = {what for fixture in ALL.values() for what in fixture.adjusted}
     assert reasons | adjusted | by_option | by_path == REJECT_REASONS.keys() | ADJUSTMENTS.keys()

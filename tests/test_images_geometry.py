@@ -294,7 +294,7 @@ def test_what_is_finer_than_the_result_does_not_come_back_as_a_pattern(factor: f
         result = stretch(pixels, (200, 200))[10:-10, 10:-10]
         bilinear = pillow(pixels[..., 0], (200, 200), K.BILINEAR)[10:-10, 10:-10]
         assert result.mean() == pytest.approx(127.5, abs=2)
-        assert result.std() <= max(bilinear.std(), 7)
+        assert result.std() <= max(1.5 * bilinear.std(), 7)
 
 
 def test_flat_colours_and_gradients_stay() -> None:

@@ -363,16 +363,10 @@ def test_what_cannot_be_taken_apart_is_a_reject() -> None:
         strip_metadata(KEPT["bmp"][:30] + b"\1" + KEPT["bmp"][31:], "bmp")
 
 
-def test_a_webp_that_goes_on_behind_its_chunk_is_not_stripped() -> None:
-    webp = save(NOISE, "WEBP", lossless=True)
-    length = struct.unpack_from("<I", webp, 16)[0]
-    for missing in (2, 4, 40):
-        damaged = webp[:16] + struct.pack("<I", length - missing) + webp[20:]
-        damaged = damaged[:4] + struct.pack("<I", 12 + length - missing + length % 2) + damaged[8:]
-        with contextlib.suppress(RejectError):
-            np.testing.assert_array_equal(shown(damaged), np.asarray(NOISE))
-            assert keep(damaged).encoded == damaged
-            assert "re-encoded" in keep(damaged, strip_metadata=True).adjusted
+def test_the_padding_of_a_webp_stays() -> None:
+    webp = next(data for data in (save(noise(seed=seed), "WEBP", lossless=True) for seed in range(99)) if data[16] % 2)
+    damaged = webp[:-1] + b"\x55"
+    assert keep(damaged + fixtures.PLANTED, strip_metadata=True).encoded == damaged
 
 
 def test_damaged_files_are_rejected_or_encoded_again_or_shown_alike() -> None:
@@ -402,10 +396,7 @@ def test_damaged_files_are_rejected_or_encoded_again_or_shown_alike() -> None:
         assert image.encoded == damaged
         expected = shown(damaged)
         np.testing.assert_array_equal(by_tensorflow(damaged, image.format), expected)
-        stripped = keep(damaged, max_pixels=1_000_000, strip_metadata=True)
-        if "re-encoded" in stripped.adjusted:
-            assert image.format == "webp"
-            continue
-        np.testing.assert_array_equal(shown(stripped.encoded), expected)
-        np.testing.assert_array_equal(by_tensorflow(stripped.encoded, image.format), expected)
+        stripped = keep(damaged, max_pixels=1_000_000, strip_metadata=True).encoded
+        np.testing.assert_array_equal(shown(stripped), expected)
+        np.testing.assert_array_equal(by_tensorflow(stripped, image.format), expected)
     assert min(outcomes.values()) > 50, outcomes

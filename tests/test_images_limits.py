@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import io
 import random
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -375,6 +378,30 @@ def test_the_budget_is_cheap() -> None:
         return (time.perf_counter() - started) / count
 
     assert min(seconds(1000) for _ in range(20)) < 20e-6
+
+
+PEAK = """
+import resource, sys
+from concurrent.futures import ThreadPoolExecutor
+from beam_tfr.images import convert_image
+from tests.fixtures.hostile import flat_png
+
+data, threads = flat_png(5000, 4000, bits=16), int(sys.argv[1])
+with ThreadPoolExecutor(threads) as pool:
+    list(pool.map(lambda _: convert_image(data, max_pixels=20_000_000), range(threads)))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_the_budget_bounds_the_memory_whatever_the_threads() -> None:
+    """malloc keeps nothing for threads that have decoded."""
+
+    def peak(threads: int) -> int:
+        program = [sys.executable, "-c", PEAK, str(threads)]
+        run = subprocess.run(program, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
+        return int(run.stdout)
+
+    assert peak(4) < 1.6 * peak(1)  # 1.3; twice and more when malloc keeps it
 
 
 def test_convert_image_holds_the_budget_while_it_decodes(monkeypatch: pytest.MonkeyPatch) -> None:

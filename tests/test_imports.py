@@ -125,12 +125,13 @@ ALLOWED = {
     "shards": {"schema", "storage"},
     "inputs": {"schema", "storage"},
     "records": {"schema", "storage"},
-    "manifest": {"schema", "storage"},
+    "json_check": set(),
+    "manifest": {"schema", "storage", "options", "json_check"},
     "lock": {"schema", "storage"},
     "books": {"schema", "storage", "manifest"},
     "claim": {"schema", "storage", "manifest", "lock"},
     "options": {"schema", "storage", "labels"},
-    "reader": {"schema", "storage", "manifest"},
+    "reader": {"schema", "storage", "manifest", "options"},
 }
 COMMANDS = {"cli", "demo", "verify"}
 

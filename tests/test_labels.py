@@ -151,7 +151,7 @@ def test_class_files_that_are_wrong(tmp_path: Path, content: bytes, message: str
 def test_class_files_that_cannot_be_read(tmp_path: Path) -> None:
     for path, message in (
         (tmp_path / "nowhere.txt", "cannot be read: No such file or directory"),
-        (tmp_path, "cannot be read: not a regular file"),
+        (tmp_path, "cannot be read: it is a folder"),
     ):
         with pytest.raises(UsageError, match=f"^--classes {path}: {message}"):
             read_classes(str(path))

@@ -288,7 +288,7 @@ def test_what_is_there_instead_of_a_manifest_is_said(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             manifest.read(str(tmp_path))
     (tmp_path / "manifest.json").mkdir()
-    with pytest.raises(DataError, match=r"manifest\.json cannot be read: (not a regular file|it is a folder)"):
+    with pytest.raises(DataError, match=r"manifest\.json cannot be read: it is a folder"):
         manifest.read(str(tmp_path))
     with pytest.raises(UsageError, match="the name of the dataset's folder is empty"):
         manifest.read("")

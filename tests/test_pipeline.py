@@ -333,6 +333,22 @@ def test_the_same_command_again_rewrites_nothing(beam_tfr: Command, photos: Path
     assert "input_digest" in changed.err
 
 
+def test_a_finished_dataset_with_a_cut_or_missing_shard_is_not_called_complete(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    assert beam_tfr(*arguments(photos, output)).code == 0
+    shard = next(output.glob("d-test-*"))
+    whole = shard.read_bytes()
+    for change, message in ((whole[:-1], f"has {len(whole) - 1} bytes instead of {len(whole)}"), (None, "is missing")):
+        shard.unlink() if change is None else shard.write_bytes(change)
+        run = beam_tfr(*arguments(photos, output))
+        assert (run.code, run.out) == (1, "")
+        assert f"{shard} {message}: copy the dataset again, or convert it again with --overwrite" in run.err
+    assert beam_tfr(*arguments(photos, output, "--overwrite")).code == 0
+    assert shard.read_bytes() == whole
+
+
 def test_overwrite_leaves_nothing_of_the_old_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert beam_tfr(*arguments(photos, output, "--num_shards", "5")).code == 0

@@ -207,7 +207,7 @@ def test_a_bare_file_that_begins_like_gzip_is_not_gzip(path: pathlib.Path) -> No
 def test_what_cannot_be_read(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError):
         list(read_records(str(tmp_path / "nothing")))
-    with pytest.raises(OSError, match=r"not a regular file|directory"):
+    with pytest.raises(OSError, match="it is a folder"):
         list(read_records(str(tmp_path)))
     with pytest.raises(ValueError, match='"gzip", "none" or None, got \'zstd\''):
         read_records(str(tmp_path), compression="zstd")

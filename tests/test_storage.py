@@ -190,9 +190,10 @@ def test_reading_and_finding(tmp_path: Path) -> None:
 
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(OSError, match="not a regular file"):
-            storage.read_bytes(str(path))
+    with pytest.raises(OSError, match="it is a folder"):
+        storage.read_bytes(str(tmp_path))
+    with pytest.raises(OSError, match="not a regular file"):
+        storage.read_bytes(str(tmp_path / "pipe"))
     with pytest.raises(FileNotFoundError):
         storage.read_bytes(str(tmp_path / "nowhere"))
     with pytest.raises(OSError, match="not a regular file"):

@@ -811,6 +811,9 @@ def test_large_images_and_records_are_not_decoded(sound: pathlib.Path, tmp_path:
     assert report.problems[0].message == "the image has 12x16 pixels, more than the 100 that are decoded"
     report = verify(str(make_dataset(tmp_path / "png", encoding="png")), max_pixels=100)
     assert report.num_problems == 9
+    options = {"resize": "none", "image_size": [2, 2], "max_pixels": 100}
+    messages = told(make_dataset(tmp_path / "limited", **options))  # type: ignore[arg-type]
+    assert sum("12x16 pixels, more than the 100 that are decoded" in message for message in messages) == 9
     report = verify(str(sound), max_record_bytes=100)
     assert [problem.record for problem in report.problems] == [0, 0, 0]
 

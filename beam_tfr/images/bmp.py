@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
+import numpy as np
 from PIL import Image as PillowImage
 
 from beam_tfr.images import general
-from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
+from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
 from beam_tfr.schema import RejectError
+
+_AT_ONCE = 1 << 16  # runs
 
 
 def open_bmp(data: bytes) -> Source:
@@ -42,35 +45,55 @@ def open_bmp(data: bytes) -> Source:
     return source
 
 
-def _unpack(data: bytes, place: int, height: int, width: int, half: bool) -> bytes:
-    """One byte a pixel, in the order of the file; half: two pixels in a byte."""
-    pixels = bytearray(height * width)
-    row = column = 0
+def _unpack(data: bytes, begin: int, height: int, width: int, half: bool) -> bytes:
+    """One byte a pixel, in the order of the file; half: two pixels in a byte.
+
+    Raises:
+        IndexError: the file is cut.
+    """
+    packed = np.frombuffer(data, np.uint8, (len(data) - begin) // 2 * 2, begin)
+    counts, values = packed[::2], packed[1::2]  # everything is of whole pairs
+    pixels = np.zeros((height, width), np.uint8)
+    row = column = place = 0
     while row < height:
-        count, value = data[place], data[place + 1]
-        place += 2
-        if count:
-            run = bytes((value >> 4, value & 15)) * (count + 1 >> 1) if half else bytes((value,)) * count
+        at = begin + 2 * place
+        count, value = data[at], data[at + 1]
+        if count:  # a row of runs
+            window = counts[place : place + (min(_AT_ONCE, width - column) if column < width else _AT_ONCE)]
+            runs = int((window == 0).argmax()) or len(window)
+            run = _expand(window[:runs], values[place : place + runs], max(0, width - column), half)
+            place += runs
         elif value == 0:
-            row, column = row + 1, 0
+            row, column, place = row + 1, 0, place + 1
             continue
         elif value == 1:
             break
         elif value == 2:
-            row, column = row + data[place + 1], column + data[place]
-            place += 2
+            right, up = data[at + 2], data[at + 3]
+            row, column, place = row + up, column + right, place + 2
+            if not right + up or column > width:
+                raise ValueError("a jump to nowhere")
             continue
         else:
-            count = value
-            length = count + 1 >> 1 if half else count
-            run = data[place : place + length]
-            place += length + length % 2
-            if half:
-                run = bytes(part for byte in run for part in (byte >> 4, byte & 15))
-        kept = min(count, width - column)
-        if kept > 0:
-            if len(run) < kept:
+            length = value + 1 >> 1 if half else value
+            run = packed[2 * place + 2 : 2 * place + 2 + length]
+            if len(run) < length:
                 raise IndexError
-            pixels[row * width + column : row * width + column + kept] = run[:kept]
-        column += count
-    return bytes(pixels)
+            run = (np.stack([run >> 4, run & 15], 1).ravel() if half else run)[:value]
+            place += 1 + (length + 1 >> 1)
+        part = pixels[row, column : column + len(run)]
+        part[:] = run[: len(part)]
+        column = min(width, column + len(run))
+    return pixels.tobytes()
+
+
+def _expand(counts: Pixels, values: Pixels, most: int, half: bool) -> Pixels:
+    """Runs to pixels, `most` of them and some more."""
+    ends = np.cumsum(counts, dtype=np.int64)
+    used = int(np.searchsorted(ends, most)) + 1
+    run = np.repeat(values[:used], counts[:used])
+    if half:  # the first pixel of a run is the upper half
+        begins = np.repeat(ends[:used] - counts[:used], counts[:used])
+        odd = (np.arange(len(run)) - begins) % 2 == 1
+        run = np.where(odd, run & 15, run >> 4)
+    return run

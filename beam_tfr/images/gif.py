@@ -11,7 +11,7 @@ from beam_tfr.images.depth import opaque_is_none
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
 
-_EXTENSION, _CONTROL, _IMAGE, _TRAILER = 0x21, 0xF9, 0x2C, 0x3B
+_EXTENSION, _CONTROL, _IMAGE = 0x21, 0xF9, 0x2C
 
 
 def open_gif(data: bytes) -> Source:
@@ -58,14 +58,11 @@ def _find_image(data: bytes, place: int) -> tuple[bytes, int]:
     """The last graphic control extension before the next image, and where that begins."""
     control = b""
     while data[place] != _IMAGE:
-        if data[place] == _TRAILER:
+        if data[place] != _EXTENSION:  # the trailer, or garbage
             raise IndexError
-        if data[place] == _EXTENSION:
-            start, place = place, _skip_blocks(data, place + 2)
-            if data[start + 1] == _CONTROL:
-                control = data[start:place]
-        else:
-            place += 1
+        start, place = place, _skip_blocks(data, place + 2)
+        if data[start + 1] == _CONTROL:
+            control = data[start:place]
     return control, place
 
 

@@ -30,7 +30,7 @@ _PNG_ORDER = re.compile(rb"IHDR\.*(PLTE\.*)?(IDAT)+\.*IEND")  # a dot is an anci
 _PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of a pixel, by colour type; 3 has a palette
 _ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
 _PNG_ANIMATED = (b"acTL", b"fcTL", b"fdAT")
-_VP8L_ALPHA = 0x10  # in byte 4
+_VP8L_ALPHA = 0x10  # in the last byte of its header
 _BMP_PROFILES = (b"DEBM", b"KNIL")  # colour spaces: a profile in the file, or in one that it names
 _STEP = 1 << 20  # bytes
 
@@ -61,8 +61,6 @@ def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -
     if options.strip_metadata:
         orientation = 1 if options.ignore_orientation else source.orientation
         data = strip_metadata(data, source.format, orientation=orientation, profile=decoded.profile)
-        if source.format == "webp" and not _is_same_webp(data, decoded.pixels):
-            return None
     return Kept(data, (*decoded.pixels.shape[:2], _channels(source, decoded)), plain)
 
 
@@ -92,16 +90,7 @@ def is_readable(data: bytes, source: Source) -> bool:
         return False
     try:
         return _READABLE[source.format](data, source)
-    except (ValueError, LookupError, struct.error, zlib.error):  # parts that do not follow each other as they must
-        return False
-
-
-def _is_same_webp(stripped: bytes, pixels: Pixels) -> bool:
-    """Of a damaged one libwebp reads on into what follows the picture, without an error."""
-    try:
-        with PillowImage.open(io.BytesIO(stripped), formats=("WEBP",)) as image:
-            return np.array_equal(np.asarray(image.convert("RGB")), pixels)
-    except DECODER_ERRORS:
+    except DECODER_ERRORS:  # parts that do not follow each other as they must
         return False
 
 
@@ -156,12 +145,12 @@ def _inflates(parts: list[bytes], size: int) -> bool:
 def _is_readable_webp(data: bytes, _: Source) -> bool:
     """TensorFlow refuses transparency and animation, also where a file only has the means for it."""
     pictures = 0
-    for kind, content in strip.riff_chunks(data):
-        if kind in (b"ALPH", b"ANIM", b"ANMF"):
-            return False
-        if kind == b"VP8X" and content[0] & (strip.WEBP_ALPHA | strip.WEBP_ANIMATION):
-            return False
-        if kind == b"VP8L" and content[4] & _VP8L_ALPHA:
+    for kind, chunk in strip.riff_chunks(data):
+        if (
+            kind in (b"ALPH", b"ANIM", b"ANMF")
+            or (kind == b"VP8X" and chunk[8] & (strip.WEBP_ALPHA | strip.WEBP_ANIMATION))
+            or (kind == b"VP8L" and chunk[12] & _VP8L_ALPHA)
+        ):
             return False
         pictures += kind in (b"VP8 ", b"VP8L")
     return pictures == 1
@@ -181,17 +170,25 @@ def _is_readable_bmp(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_gif(data: bytes, _: Source) -> bool:
-    """TensorFlow shows the whole canvas, and refuses a colour that is not in the table."""
+    """TensorFlow shows the whole canvas, and refuses a colour that is not in the table, and missing pixels."""
     blocks = list(strip.gif_blocks(data))
-    images = [block for kind, block in blocks if kind == b","]
-    if len(images) != 1 or struct.unpack_from("<4H", images[0], 1) != (0, 0, *struct.unpack_from("<2H", data, 6)):
+    head, images = blocks[0][1], [block for kind, block in blocks if kind == b","]
+    if len(images) != 1 or struct.unpack_from("<4H", images[0], 1) != (0, 0, *struct.unpack_from("<2H", head, 6)):
         return False
-    own = strip.gif_table_bytes(images[0][9])
-    colors = (own or strip.gif_table_bytes(data[10])) // 3
-    if 1 << images[0][10 + own] <= colors:
-        return True
-    with PillowImage.open(io.BytesIO(data), formats=("GIF",)) as image:
-        return int(np.asarray(image).max()) < colors
+    colors = (strip.gif_table_bytes(images[0][9]) or strip.gif_table_bytes(head[10])) // 3
+    # Pillow fills a frame with its transparent colour before it decodes: what is missing differs.
+    indices, others = (_gif_indices(head + _gif_control(clear) + images[0] + b";") for clear in (0, 255))
+    return np.array_equal(indices, others) and int(indices.max()) < colors
+
+
+def _gif_control(clear: int) -> bytes:
+    """A graphic control extension: the colour that is transparent (GIF89a, section 23)."""
+    return strip.GIF_CONTROL + bytes((4, 1, 0, 0, clear, 0))
+
+
+def _gif_indices(gif: bytes) -> Pixels:
+    with PillowImage.open(io.BytesIO(gif), formats=("GIF",)) as image:
+        return np.asarray(image)
 
 
 _READABLE: dict[str, Callable[[bytes, Source], bool]] = {

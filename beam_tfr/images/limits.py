@@ -6,10 +6,14 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+from PIL import Image as PillowImage
+
 from beam_tfr.images.encode import MAX_SIDES
 from beam_tfr.images.source import Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
+
+_KEPT_BY_MALLOC = 32 << 20  # bytes, at most: DEFAULT_MMAP_THRESHOLD_MAX of glibc (mallopt(3))
 
 
 def check(source: Source, options: ImageOptions) -> None:
@@ -61,6 +65,10 @@ def check_encoding(canvas: tuple[int, int], encoding: str) -> None:
     if most is not None and max(canvas) > most:
         sides = f"would become {canvas[1]} x {canvas[0]} pixels"
         raise RejectError("extreme-aspect", f"{sides}, --encoding {encoding} holds at most {most} a side")
+
+
+# malloc keeps what a thread frees for that thread, up to this much a piece; Pillow's pixels come in pieces of 16 MiB.
+PillowImage.core.set_block_size(2 * _KEPT_BY_MALLOC)  # type: ignore[attr-defined]
 
 
 class PixelBudget:

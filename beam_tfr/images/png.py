@@ -17,6 +17,7 @@ from beam_tfr.schema import RejectError
 # samples of two bytes can be read as four of one.
 _SECOND_BYTES = {"RGB;16B": "RGB;16L", "RGBA;16B": "RGBA;16L"}
 _GREY_AND_ALPHA = "LA;16B"
+_MOST_CHUNKS = 100_000
 
 
 def open_png(data: bytes) -> Source:
@@ -24,6 +25,7 @@ def open_png(data: bytes) -> Source:
     Raises:
         RejectError: `damaged-image`.
     """
+    _check_chunks(data)
     bits = data[24] if len(data) > 24 else 8  # IHDR: width, height, depth
     source = general.open_any(data, "PNG", animated=True)
 
@@ -35,6 +37,19 @@ def open_png(data: bytes) -> Source:
 
     source.decode = decode
     return source
+
+
+def _check_chunks(data: bytes) -> None:
+    """
+    Raises:
+        RejectError: `damaged-image`: so many chunks that reading them would take minutes.
+    """
+    place = 8
+    for _ in range(_MOST_CHUNKS):
+        if place + 8 > len(data):
+            return
+        place += int.from_bytes(data[place : place + 4], "big") + 12
+    raise RejectError("damaged-image", f"PNG: more than {_MOST_CHUNKS} chunks")
 
 
 def _decode(data: bytes, bits: int) -> Decoded:

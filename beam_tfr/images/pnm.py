@@ -5,7 +5,6 @@ microsecond for every sample that is not of 8 bit.
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,9 @@ _SIZES = rb"P([1-6])" + _SPACE + rb"(\d{1,9})" + _SPACE + rb"(\d{1,9})"
 _BITMAP = re.compile(_SIZES + rb"[ \t\r\n\v\f]")
 _MAP = re.compile(_SIZES + _SPACE + rb"(\d{1,5})[ \t\r\n\v\f]")
 _MOST_HEADER = 1 << 16  # bytes
+_MOST_COMMENTS = 1 << 16
+_ANY_SPACE = re.compile(rb"\s")
+_AT_ONCE = 1 << 20  # bytes of text
 
 
 def open_pnm(data: bytes) -> Source:
@@ -42,7 +44,7 @@ def open_pnm(data: bytes) -> Source:
         read = _plain if kind <= 3 else _binary
         samples = read(data, begin, shape, top, bitmap)
         if samples is None:
-            raise RejectError("damaged-image", "PNM: ends before its last pixel, or holds what is no number")
+            raise RejectError("damaged-image", "PNM: ends before its last pixel, or holds other things than numbers")
         pixels = np.empty(shape, np.uint8)
         for rows in blocks(height, width * shape[2]):
             part = samples[rows]
@@ -68,16 +70,30 @@ def _binary(data: bytes, begin: int, shape: tuple[int, int, int], top: int, bitm
 def _plain(data: bytes, begin: int, shape: tuple[int, int, int], top: int, bitmap: bool) -> NDArray[Any] | None:
     text, count = data[begin:], shape[0] * shape[1] * shape[2]
     if b"#" in text:
+        if text.count(b"#") > _MOST_COMMENTS:
+            return None
         text = re.sub(rb"#[^\r\n]*", b" ", text)
     if bitmap:  # digits need no spaces between them
         samples = np.frombuffer(text.translate(None, b" \t\r\n\v\f")[:count], np.uint8) - 48
     elif len(text) < 2 * count - 1:
         return None
     else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # text that goes on with something else
-            try:
-                samples = np.fromstring(text, np.uint32, count, sep=" ")
-            except ValueError:
-                return None
+        samples = _numbers(text, count)
     return samples.reshape(shape) if samples.size == count else None
+
+
+def _numbers(text: bytes, count: int) -> NDArray[Any]:
+    """The first so many whole numbers of a text; fewer where there are fewer, or where something else stands."""
+    parts: list[NDArray[Any]] = []
+    place = found = 0
+    while found < count and place < len(text):
+        space = _ANY_SPACE.search(text, place + _AT_ONCE)
+        end = space.start() if space else len(text)
+        part = text[place:end].strip()
+        if part.translate(None, b"0123456789 \t\r\n\v\f"):
+            break
+        # Without its argument `count`: with it NumPy returns memory that was never written where text ends early.
+        parts.append(np.fromstring(part, np.uint32, sep=" ") if part else np.empty(0, np.uint32))
+        found += parts[-1].size
+        place = end
+    return np.concatenate(parts)[:count] if parts else np.empty(0, np.uint32)

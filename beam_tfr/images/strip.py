@@ -22,7 +22,7 @@ _PNG_KEPT = (b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"sBIT")  # o
 
 RIFF_BEGIN = 12
 WEBP_ICC, WEBP_ALPHA, WEBP_EXIF, WEBP_XMP, WEBP_ANIMATION = 0x20, 0x10, 0x08, 0x04, 0x02  # flags of VP8X
-_WEBP_KEPT = (b"VP8X", b"VP8 ", b"VP8L", b"ALPH")
+_WEBP_PICTURE = (b"VP8 ", b"VP8L", b"ALPH")
 
 GIF_CONTROL = b"!\xf9"  # a graphic control extension: delay and transparency
 
@@ -107,7 +107,7 @@ def _strip_png(data: bytes) -> bytes:
 
 
 def riff_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The chunks of a WebP: type and content (RFC 9649, section 2.3).
+    """The chunks of a WebP: type, and all bytes with type, length and padding (RFC 9649, section 2.3).
 
     Raises:
         ValueError, struct.error: the file ends within one.
@@ -117,21 +117,20 @@ def riff_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         raise ValueError("cut off")
     while at < end:
         kind, length = struct.unpack_from("<4sI", data, at)
-        if at + 8 + length > end:
+        begin, at = at, at + 8 + length + length % 2
+        if at > end:
             raise ValueError(f"{kind!r} is cut off")
-        yield kind, data[at + 8 : at + 8 + length]
-        at += 8 + length + length % 2
+        yield kind, data[begin:at]
 
 
 def _strip_webp(data: bytes, with_profile: bool) -> bytes:
-    parts = []
-    for kind, content in riff_chunks(data):
+    body = b"WEBP"
+    for kind, chunk in riff_chunks(data):
         if kind == b"VP8X":
             gone = WEBP_EXIF | WEBP_XMP | (0 if with_profile else WEBP_ICC)
-            content = bytes((content[0] & ~gone,)) + content[1:]
-        if kind in _WEBP_KEPT or (kind == b"ICCP" and with_profile):
-            parts.append(struct.pack("<4sI", kind, len(content)) + content + bytes(len(content) % 2))
-    body = b"WEBP" + b"".join(parts)
+            body += chunk[:8] + bytes((chunk[8] & ~gone,)) + chunk[9:]
+        elif kind in _WEBP_PICTURE or (kind == b"ICCP" and with_profile):
+            body += chunk  # with its padding: of a damaged picture libwebp reads that too
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 

@@ -22,6 +22,7 @@ from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
 from beam_tfr.images.tiff_directory import Page
 from beam_tfr.schema import RejectError
 
+_HEADER = 8  # bytes
 _MOST_TILE = 1 << 26  # bytes of one tile, if it is larger than the image
 
 
@@ -166,17 +167,19 @@ def _unpack(data: bytes, page: Page, plane: int, sample: np.dtype[Any]) -> Pillo
         values = page.tags.get(number, ())
         share = len(values) // page.planes
         tags[number] = values[plane * share : (plane + 1) * share]
-    start = len(data) + len(data) % 2
-    file = b"II*\0" + struct.pack("<I", start) + data[8:].ljust(start - 8, b"\0") + _directory(tags, start)
+    # In front of the file, so that a cut one still ends where it ends.
+    shift = _HEADER + len(_directory(tags))
+    tags[places] = [place + shift for place in tags[places]]
+    file = b"II*\0" + struct.pack("<I", _HEADER) + _directory(tags) + data
     image = general.open_image(file, "TIFF")
     image.load()
     return image
 
 
-def _directory(tags: dict[int, Sequence[int]], start: int) -> bytes:
-    """The bytes of a directory, little-endian, every value as LONG."""
+def _directory(tags: dict[int, Sequence[int]]) -> bytes:
+    """The bytes of a directory behind the header, little-endian, every value as LONG."""
     entries, values = struct.pack("<H", len(tags)), b""
-    behind = start + 2 + 12 * len(tags) + 4
+    behind = _HEADER + 2 + 12 * len(tags) + 4
     for number, value in sorted(tags.items()):
         packed = struct.pack(f"<{len(value)}I", *value)
         place = packed.ljust(4, b"\0")

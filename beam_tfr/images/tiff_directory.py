@@ -40,7 +40,7 @@ _BYTEWISE = (1, 5, 8, 32773, 32946, 34925, 50000)  # compressions of bytes, what
 _KINDS = {1: "u", 2: "i", 3: "f"}  # sample format -> of NumPy
 _MOST_PAGES = 10_000  # looked at
 _MOST_ENTRIES = 1 << 16  # of a directory
-_MOST_VALUES = 1 << 20  # of a tag
+_MOST_VALUES = 1 << 17  # of a tag
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
