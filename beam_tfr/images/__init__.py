@@ -55,7 +55,8 @@ class _Rendered(NamedTuple):
 def codec_versions() -> dict[str, str]:
     """Library -> version: whatever can change a byte of a record."""
     libraries = ("simplejpeg", "opencv-python-headless", "pillow", "numpy")
-    return {name: importlib.metadata.version(name) for name in libraries} | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+    versions = {name: importlib.metadata.version(name) for name in libraries}
+    return versions | formats.extra_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
 
 
 def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str = "", **changes: Any) -> Image:
@@ -141,22 +142,14 @@ def _render(
     notes |= _size_notes(source, stored, options)
     encoding = options.encoding
     if encoding == "keep":
-        whole = placement.canvas == (placement.rows, placement.columns)
-        plain = keep.is_plain(source, decoded, options)
-        if whole and (plain or (options.keep_all and source.format == "jpeg")):
-            return _keep(data, source, decoded, pixels, plain, options)
+        untouched = geometry.place(source.height, source.width, options.image_size, "none")
+        kept = keep.keep(data, source, decoded, options) if stored == untouched else None
+        if kept is not None:
+            return _Rendered(kept.encoded, source.format, kept.shape, pixels, set() if kept.plain else {"kept-unusual"})
         encoding = "png" if formats.FORMATS[source.format].lossless else "jpeg"
         notes.add("re-encoded")
     encoded = encode.encode(pixels, encoding, quality=options.quality, chroma=options.chroma)
     return _Rendered(encoded, encoding, pixels.shape, pixels, notes)
-
-
-def _keep(
-    data: bytes, source: Source, decoded: Decoded, shown: Pixels, plain: bool, options: ImageOptions
-) -> _Rendered:
-    kept = keep.strip_metadata(data, source.format) if options.strip_metadata else data
-    shape = decoded.pixels.shape
-    return _Rendered(kept, source.format, shape, shown, set() if plain else {"kept-unusual"})
 
 
 def _size_notes(source: Source, placement: geometry.Placement, options: ImageOptions) -> set[str]:

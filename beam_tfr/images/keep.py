@@ -16,7 +16,7 @@ from beam_tfr.images import strip
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.encode import MAX_SIDES
 from beam_tfr.images.jpeg_header import EOI, segments_from
-from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source
+from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source
 from beam_tfr.images.strip import strip_metadata
 from beam_tfr.options import ImageOptions
 
@@ -170,25 +170,18 @@ def _is_readable_bmp(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_gif(data: bytes, _: Source) -> bool:
-    """TensorFlow shows the whole canvas, and refuses a colour that is not in the table, and missing pixels."""
-    blocks = list(strip.gif_blocks(data))
-    head, images = blocks[0][1], [block for kind, block in blocks if kind == b","]
-    if len(images) != 1 or struct.unpack_from("<4H", images[0], 1) != (0, 0, *struct.unpack_from("<2H", head, 6)):
+    """TensorFlow shows the whole canvas, and refuses a colour that is not in the table, and codes of 1 or 0 bits."""
+    images = [block for kind, block in strip.gif_blocks(data) if kind == b","]
+    if len(images) != 1 or struct.unpack_from("<4H", images[0], 1) != (0, 0, *struct.unpack_from("<2H", data, 6)):
         return False
-    colors = (strip.gif_table_bytes(images[0][9]) or strip.gif_table_bytes(head[10])) // 3
-    # Pillow fills a frame with its transparent colour before it decodes: what is missing differs.
-    indices, others = (_gif_indices(head + _gif_control(clear) + images[0] + b";") for clear in (0, 255))
-    return np.array_equal(indices, others) and int(indices.max()) < colors
-
-
-def _gif_control(clear: int) -> bytes:
-    """A graphic control extension: the colour that is transparent (GIF89a, section 23)."""
-    return strip.GIF_CONTROL + bytes((4, 1, 0, 0, clear, 0))
-
-
-def _gif_indices(gif: bytes) -> Pixels:
-    with PillowImage.open(io.BytesIO(gif), formats=("GIF",)) as image:
-        return np.asarray(image)
+    own = strip.gif_table_bytes(images[0][9])
+    colors, bits = (own or strip.gif_table_bytes(data[10])) // 3, images[0][10 + own]
+    if not 2 <= bits <= 8:
+        return False
+    if 1 << bits <= colors:
+        return True
+    with PillowImage.open(io.BytesIO(data), formats=("GIF",)) as image:
+        return int(np.asarray(image).max()) < colors
 
 
 _READABLE: dict[str, Callable[[bytes, Source], bool]] = {
