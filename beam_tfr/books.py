@@ -104,8 +104,8 @@ def _check_nothing_empty(plan: Plan, books: Mapping[str, list[ShardInfo]]) -> No
             continue
         if not any(info.num_examples for info in shards):
             raise DataError(
-                f"split {split} would be empty: all its {plan.splits[split].matched} images were rejected. Mend one, or "
-                "leave them out of --input"
+                f"split {split} would be empty: all its {plan.splits[split].matched} images were rejected. Mend one, "
+                "or leave them out of --input"
             )
         written = add_counts(info.class_counts for info in shards)
         for label_id, label in enumerate(plan.labels or ()):

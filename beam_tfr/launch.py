@@ -156,10 +156,9 @@ def convert(
             raise UsageError(str(error)) from error
         pipeline | "Convert" >> step
         local = isinstance(runner, fn_runner.FnApiRunner)
-        processes = local and beam_options.view_as(DirectOptions).direct_running_mode == "multi_processing"
         reporter = _Reporter(options.output, progress)
         reporter.report()
-        with _quiet(local=local, processes=processes):
+        with _quiet(local=local):
             try:
                 _run(pipeline, local=local, interrupted=interrupted, tick=reporter.tick)
             except InterruptedRunError:
@@ -181,11 +180,12 @@ def _manifest_bytes(output: str) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _quiet(*, local: bool, processes: bool) -> Iterator[None]:
+def _quiet(*, local: bool) -> Iterator[None]:
     """Keeps Beam's own account of a failure off the screen: our error, several times over, with stack traces.
 
     A local worker prints it to sys.stderr whatever the log level, and hangs when nobody reads that any more. Worker
-    processes print to what they inherit as standard error, and a Ctrl-C in the terminal reaches each of them.
+    processes print to what they inherit as standard error, and a Ctrl-C in the terminal reaches each of them. C
+    libraries print there too: libtiff, of every damaged file.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
@@ -195,11 +195,10 @@ def _quiet(*, local: bool, processes: bool) -> Iterator[None]:
         if local:
             null = stack.enter_context(open(os.devnull, "w"))
             stack.enter_context(contextlib.redirect_stderr(null))
-            if processes:
-                inherited = os.dup(2)
-                stack.callback(os.close, inherited)
-                stack.callback(os.dup2, inherited, 2)
-                os.dup2(null.fileno(), 2)
+            inherited = os.dup(2)
+            stack.callback(os.close, inherited)
+            stack.callback(os.dup2, inherited, 2)
+            os.dup2(null.fileno(), 2)
         yield
 
 

@@ -192,9 +192,7 @@ def test_a_lost_split_and_a_lost_class_are_failures() -> None:
         balance(plan, infos, 1.0)
     infos = make_infos(plan)
     change("test-00000-of-00002", num_examples=2, rejected={"not-found": 2}, class_counts={0: 2})(infos)
-    with pytest.raises(
-        DataError, match="class shoes would be lost from split test: all its 2 images there were"
-    ):
+    with pytest.raises(DataError, match="class shoes would be lost from split test: all its 2 images there were"):
         balance(plan, infos, 1.0)
     unused = make_plan(labels=[*LABELS, "unused"])
     balance(unused, make_infos(unused))

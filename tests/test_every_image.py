@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import collections
-import importlib
 import json
-import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 
 from beam_tfr.examples import parse_example
 from beam_tfr.records import read_records
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS
-from tests import fixtures
 from tests.conftest import Run
-from tests.fixtures import Fixture
+from tests.fixtures import Fixture, all_fixtures
 
 Command = Callable[..., Run]
 
 
-def _files(topic: str) -> dict[str, Fixture]:
-    return getattr(importlib.import_module(f"tests.fixtures.{topic}"), "FILES", {})
-
-
-TOPICS = sorted(module.name for module in pkgutil.iter_modules(fixtures.__path__))
 ALL: dict[str, Fixture] = {
     f"{topic}/{number:03d} {name.replace('/', ' of ')[:80]}.{fixture.extension}": fixture
-    for topic in TOPICS
-    for number, (name, fixture) in enumerate(_files(topic).items())
+    for number, (topic, _, name, fixture) in enumerate(
+        (*key.partition("/"), one) for key, one in all_fixtures().items()
+    )
 }
 SHAPE = {"aspect-changed", "enlarged"}  # by the size asked for, not by the file
 

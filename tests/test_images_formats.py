@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image as PillowImage
 
 from beam_tfr.images import convert_image, formats
-from beam_tfr.images.depth import to_8_bit
+from beam_tfr.images.formats.depth import to_8_bit
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
 from tests.fixtures import formats as fixtures

@@ -24,9 +24,9 @@ import pytest
 from beam_tfr.images import convert_image, guard, limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image, RejectError, RunError
-from tests.fixtures import save, smooth
+from tests.fixtures import all_fixtures, save, smooth
 from tests.fixtures.jpeg import many_scans
-from tests.test_images_hostile import all_fixtures, some_options
+from tests.test_images_hostile import LARGEST, some_options
 
 ROOT = Path(__file__).parents[1]
 PHOTO = save(smooth(300, 400), "JPEG", quality=90)
@@ -75,8 +75,8 @@ def no_processes_are_left() -> Iterator[None]:
 
 
 def test_results_are_equal_to_unguarded_ones() -> None:
-    files = all_fixtures()
-    files = {name: files[name] for name in random.Random(20).sample(sorted(files), 100)}
+    every = {name: one.data for name, one in all_fixtures().items() if 0 < len(one.data) <= LARGEST}
+    files = {name: every[name] for name in random.Random(20).sample(sorted(every), 100)}
     dice = random.Random(20)
     found: set[str] = set()
     for name, data in {"photo": PHOTO, **files}.items():

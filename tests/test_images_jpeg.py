@@ -17,8 +17,8 @@ from PIL import ImageOps
 
 from beam_tfr.images import convert_image
 from beam_tfr.images.exif import ORIENTATION_TAG, orientation_in, orientation_of, upright
-from beam_tfr.images.jpeg import MAX_STRAY, open_jpeg
-from beam_tfr.images.jpeg_header import MAX_SCANS, count_scans, join_profile, read_header
+from beam_tfr.images.formats.jpeg import MAX_STRAY, open_jpeg
+from beam_tfr.images.formats.jpeg_header import MAX_SCANS, count_scans, join_profile, read_header
 from beam_tfr.images.source import Decoded
 from beam_tfr.schema import RejectError
 from tests.fixtures import HEIGHT, WIDTH, mean_error, noise, save, smooth

@@ -84,7 +84,7 @@ EXACT = {
         source(7, 7, frames=2),
         {"frames": "first"},
         {"frames": "reject"},
-        ("several-frames", "2 frames or pages, --frames reject is given"),
+        ("several-frames", "an animation, or of several pages: --frames reject is given"),
     ),
 }
 

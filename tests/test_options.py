@@ -285,6 +285,10 @@ EXCLUSIVE = [
     (["--splits=a=1", "--layout={split}/*"], "--splits a=1: not together with {split} in --layout {split}/*; use one"),
     (["--compression=none", "--gzip_level=5"], "--gzip_level 5: has no effect with --compression none; use one"),
     (["--resize=shortest", "--image_size=256x224"], "--image_size 256x224: --resize shortest takes one size"),
+    (
+        ["--color=gray", "--encoding=webp"],
+        "--color gray: WebP holds colour images only; use --encoding jpeg, png or raw",
+    ),
     (["--upscale", "--resize=crop"], "--upscale has no effect with --resize crop: fit and pad are what it is for"),
     (["--quality=5", "--encoding=png"], "--quality has no effect with --encoding png: it is for jpeg, webp and keep"),
     (["--chroma=444", "--encoding=webp"], "--chroma has no effect with --encoding webp: it is for jpeg and keep"),

@@ -3,7 +3,7 @@
     from beam_tfr.images import convert_image
     image = convert_image(open("photo.jpg", "rb").read(), image_size=(224, 224), resize="crop")
 
-    bytes ──formats──▶ Source ──limits──▶ decode (jpeg: fast; general: everything else) ──▶ Decoded, as stored
+    bytes ──formats──▶ Source ──limits──▶ decode ──▶ Decoded, as stored
         ──geometry──▶ its size ──exif──▶ upright ──color──▶ sRGB or grey ──encode──▶ Image
 
 The content decides what an image is, never its name. Pixels are turned and coloured after they are resized, when there
@@ -85,13 +85,15 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     placement = geometry.place(height, width, options.image_size, options.resize, upscale=options.upscale)
     limits.check_result(placement.canvas, options)
     with limits.BUDGET.hold(source.height * source.width, options.max_pixels):
-        decoded = source.decode(_least(source, placement.turned() if turned else placement, options))
+        decoded = source.decode(_least(source, placement.turned() if turned else placement))
         rendered = _render(data, source, decoded, placement, options)
-    notes = rendered.notes | set(decoded.adjusted)
+    notes = rendered.notes.union(decoded.adjusted)
     if name and formats.is_wrong_extension(name, source.format):
         notes.add("wrong-extension")
     if source.frames > 1:
         notes.add("first-frame")
+    if options.icc == "ignore":
+        notes.discard("profile-ignored")
     sums, squares = _sums(rendered.shown, options.color)
     stored_height, stored_width, channels = rendered.shape
     return Image(
@@ -111,10 +113,8 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     )
 
 
-def _least(source: Source, stored: geometry.Placement, options: ImageOptions) -> tuple[int, int] | None:
+def _least(source: Source, stored: geometry.Placement) -> tuple[int, int]:
     """To which (height, width) the decoder itself may scale down: twice what is wanted of the whole source."""
-    if options.encoding == "keep" or options.resize == "none":
-        return None
     return (
         -(-2 * stored.height * source.height // stored.rows),
         -(-2 * stored.width * source.width // stored.columns),
@@ -136,7 +136,7 @@ def _render(
     pixels = exif.upright(pixels, orientation)
     if decoded.alpha is None:
         pixels, made = color.to_srgb(pixels, decoded.profile, convert=convert)
-        notes |= {*made}
+        notes.update(made)
     pixels = color.to_channels(pixels, options.color)
     pixels = geometry.pad(pixels, placement.canvas, color.background_in(options.background, pixels.shape[2]))
     notes |= _size_notes(source, stored, options)

@@ -15,7 +15,7 @@ from PIL import Image as PillowImage
 from beam_tfr.images import strip
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.encode import MAX_SIDES
-from beam_tfr.images.jpeg_header import EOI, segments_from
+from beam_tfr.images.formats.jpeg_header import EOI, segments_from
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source
 from beam_tfr.images.strip import strip_metadata
 from beam_tfr.options import ImageOptions

@@ -34,7 +34,7 @@ def check(source: Source, options: ImageOptions) -> None:
     if options.max_aspect is not None and longer > options.max_aspect * shorter:
         raise RejectError("extreme-aspect", f"{sides}, more than --max_aspect {options.max_aspect:.12g} : 1")
     if source.frames > 1 and options.frames == "reject":
-        raise RejectError("several-frames", f"{source.frames} frames or pages, --frames reject is given")
+        raise RejectError("several-frames", "an animation, or of several pages: --frames reject is given")
 
 
 def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:

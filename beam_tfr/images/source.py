@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -76,4 +77,4 @@ class Source:
 
 def detail(error: Exception) -> str:
     """What a decoder's error says, for a reject."""
-    return f"{error}"[:200] or type(error).__name__
+    return re.sub(r" at 0x[0-9a-f]+", "", f"{error}")[:200] or type(error).__name__  # not where it lies in memory

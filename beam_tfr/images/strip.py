@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.exif import ORIENTATION_TAG
-from beam_tfr.images.jpeg_header import SOS, segments_from
+from beam_tfr.images.formats.jpeg_header import SOS, segments_from
 from beam_tfr.schema import RejectError
 
 # Markers of JPEG (ITU-T T.81, table B.1): frames and tables.

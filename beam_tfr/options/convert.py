@@ -69,7 +69,7 @@ class ConvertOptions(ImageOptions):
     compression: str = option("gzip", help="of the files", choices=("gzip", "none"), group=FILES)
     gzip_level: int | str = option(
         "auto",
-        help="0 (stored) to 9; auto stores what is compressed already (JPEG, PNG, WebP) and compresses what is not (raw)",
+        help="0 (stored) to 9; auto stores what is compressed already (JPEG, PNG, WebP), not raw pixels",
         metavar="N",
         parse=lambda flag, text: text if text == "auto" else table.integer(flag, text),
         group=FILES,

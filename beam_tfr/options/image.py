@@ -168,6 +168,8 @@ class ImageOptions:
             self._no_effect("chroma", "encoding", "it is for jpeg and keep")
         if self.chroma != "420" and self.color == "gray":
             self._no_effect("chroma", "color", "gray images have no chroma")
+        if self.encoding == "webp" and self.color != "rgb":
+            refuse("color", self.color, "WebP holds colour images only; use --encoding jpeg, png or raw")
         for name in ("keep_all", "strip_metadata"):
             if getattr(self, name) and self.encoding != "keep":
                 self._no_effect(name, "encoding", "use --encoding keep")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.images import formats, keep
-from beam_tfr.images.source import Decoded, Source
+from beam_tfr.images.source import Source
 from beam_tfr.manifest import KEPT_FORMATS
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import CHANNELS, ENCODED, FORMAT, HEIGHT, RAW, WIDTH, RejectError
@@ -19,7 +19,6 @@ from beam_tfr.verify.problems import shown
 _LARGE_PIXELS = 1 << 22
 _one_large_image = threading.Lock()  # hostile images in several threads cost the memory of one
 _SMALLEST = (1, 1)  # JPEG is decoded to an eighth of its sides: all of its bytes are read, in less time and memory
-_GREY_SPREAD = 1  # levels between the channels of a grey WebP, which knows no grey and whose arithmetic rounds
 _DT_UINT8 = 4  # of tensorflow/core/framework/types.proto
 
 
@@ -79,7 +78,7 @@ def _too_much(source: Source, options: ImageOptions, max_pixels: int) -> str:
 def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOptions) -> Iterator[str]:
     decoded = source.decode(_SMALLEST)
     found = 3 if source.format == "gif" else decoded.pixels.shape[2]  # its colours are a table, also if all are grey
-    if record[CHANNELS] != found and not (record[CHANNELS] == 1 and _is_grey_webp(source, decoded)):
+    if record[CHANNELS] != found:
         yield f"{CHANNELS} is {record[CHANNELS]}, but the image has {found}"
     if decoded.alpha is not None:
         yield "the image has transparent pixels"
@@ -90,11 +89,6 @@ def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOpt
     may_be_turned = options.ignore_orientation or (options.keep_all and source.format == "jpeg")
     if source.orientation != 1 and not may_be_turned:
         yield f"the image has the EXIF orientation {source.orientation}, expected 1 (upright)"
-
-
-def _is_grey_webp(source: Source, decoded: Decoded) -> bool:
-    pixels = decoded.pixels
-    return source.format == "webp" and int((pixels.max(axis=2) - pixels.min(axis=2)).max()) <= _GREY_SPREAD
 
 
 def tensor_problems(data: bytes, shape: Sequence[int]) -> Iterator[str]:

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
-from beam_tfr.images import general
-from beam_tfr.images import tiff_directory as tag
-from beam_tfr.images.depth import blocks, largest_of, opaque_is_none, to_8_bit, white_of
 from beam_tfr.images.exif import orientation_of
+from beam_tfr.images.formats import general
+from beam_tfr.images.formats import tiff_directory as tag
+from beam_tfr.images.formats.depth import blocks, largest_of, opaque_is_none, to_8_bit, white_of
+from beam_tfr.images.formats.tiff_directory import Page
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
-from beam_tfr.images.tiff_directory import Page
 from beam_tfr.schema import RejectError
 
 _HEADER = 8  # bytes

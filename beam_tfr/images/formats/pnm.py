@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.images.depth import blocks, to_8_bit
+from beam_tfr.images.formats.depth import blocks, to_8_bit
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
 

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 from PIL import Image as PillowImage
 
-from beam_tfr.images import general
+from beam_tfr.images.formats import general
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
 from beam_tfr.schema import RejectError
 

@@ -6,8 +6,8 @@ import struct
 
 import numpy as np
 
-from beam_tfr.images import general
-from beam_tfr.images.depth import opaque_is_none
+from beam_tfr.images.formats import general
+from beam_tfr.images.formats.depth import opaque_is_none
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
-from beam_tfr.images import general
-from beam_tfr.images.depth import blocks, opaque_is_none
+from beam_tfr.images.formats import general
+from beam_tfr.images.formats.depth import blocks, opaque_is_none
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
 from beam_tfr.schema import RejectError
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from PIL import AvifImagePlugin, ImageFile, PngImagePlugin, UnidentifiedImageError
 from PIL import Image as PillowImage
 
-from beam_tfr.images.depth import blocks, opaque_is_none, to_8_bit
 from beam_tfr.images.exif import orientation_of
+from beam_tfr.images.formats.depth import blocks, opaque_is_none, to_8_bit
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
 from beam_tfr.schema import RejectError
 

@@ -14,8 +14,9 @@ import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
-from beam_tfr.images import exif, jpeg_header
-from beam_tfr.images.jpeg_header import Header
+from beam_tfr.images import exif
+from beam_tfr.images.formats import jpeg_header
+from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
 from beam_tfr.schema import RejectError
 

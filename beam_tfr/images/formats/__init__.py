@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from PIL import features
 
-from beam_tfr.images import bmp, extras, general, gif, jpeg, kinds, png, pnm, tiff, webp
+from beam_tfr.images.formats import bmp, extras, general, gif, jpeg, kinds, png, pnm, tiff, webp
 from beam_tfr.images.source import Source
 from beam_tfr.schema import RejectError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beam_tfr.images import general
+from beam_tfr.images.formats import general
 from beam_tfr.images.source import Source
 from beam_tfr.schema import RejectError
 

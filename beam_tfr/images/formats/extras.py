@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_tfr.images.depth import decoded_parts
+from beam_tfr.images.formats.depth import decoded_parts
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
 from beam_tfr.schema import RejectError
 
