@@ -6,7 +6,7 @@ import io
 import itertools
 import logging
 import warnings
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from beam_tfr.schema import RejectError
 PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels holds, before decoding, as a reject
 PngImagePlugin.MAX_TEXT_CHUNK = 16 << 20  # of one text or profile, unpacked: XMP and profiles of some MB are sound
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the runner's threads are the parallelism
+_FILLS = (91, 164, 0)  # for `load_whole`; of pixels of one bit the first two are the same
 MOST_PIXELS = 1 << 30  # that --max_pixels can allow
 warnings.filterwarnings("ignore", module=r"PIL\..*")  # odd metadata of single files
 logging.getLogger("PIL").setLevel(logging.CRITICAL)
@@ -69,6 +70,36 @@ def open_image(data: bytes, pillow_format: str) -> ImageFile.ImageFile:
         raise RejectError("damaged-image", f"{pillow_format}: the header is broken") from None
     except DECODER_ERRORS as error:
         raise RejectError("damaged-image", f"{pillow_format}: {detail(error)}") from error
+
+
+def load_whole(
+    data: bytes, pillow_format: str, *, rawmode: str = "", box: tuple[int, int, int, int] | None = None
+) -> Any:
+    """A loaded image, all of whose pixels were in the file: Pillow says nothing when a PNG or GIF has too few.
+
+    The memory is filled before. Where the last rows are as before, another filling tells whether they were written.
+
+    Args:
+        data: a whole file.
+        pillow_format: as for `open_any`.
+        rawmode: to read samples otherwise than Pillow would; empty for as they are.
+        box: (left, top, right, bottom) of what the file must fill; None for everything.
+
+    Raises:
+        RejectError: `damaged-image`.
+    """
+    for fill in _FILLS:
+        image: Any = open_image(data, pillow_format)
+        if rawmode:
+            image.tile = [image.tile[0]._replace(args=rawmode)]
+        image.im = PillowImage.new(image.mode, image.size, fill).im
+        image.load()
+        left, _, right, bottom = box or (0, 0, *image.size)
+        # Of an interlaced image the last rows to come are the odd ones.
+        rows = [image.crop((left, max(0, row), right, max(0, row) + 1)) for row in (bottom - 1, bottom - 2)]
+        if not any(row.getextrema() == PillowImage.new(row.mode, (1, 1), fill).getextrema() for row in rows):
+            return image
+    raise RejectError("damaged-image", f"{pillow_format}: the pixels end before the last row")
 
 
 def too_large(name: str, height: int, width: int) -> Source:

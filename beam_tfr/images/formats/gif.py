@@ -8,7 +8,7 @@ import numpy as np
 
 from beam_tfr.images.formats import general
 from beam_tfr.images.formats.depth import opaque_is_none
-from beam_tfr.images.source import Decoded, Source
+from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
 from beam_tfr.schema import RejectError
 
 _EXTENSION, _CONTROL, _IMAGE = 0x21, 0xF9, 0x2C
@@ -26,17 +26,23 @@ def open_gif(data: bytes) -> Source:
         end, more = _end_of_image(data, start)
     except (IndexError, struct.error):
         raise RejectError("damaged-image", "GIF: ends before its first picture") from None
-    source = general.open_any(data[:head] + control + data[start:end] + b";", "GIF")
-    decode_whole = source.decode
+    # Without its control extension: transparency is ours, so that pixels which are missing are seen to be.
+    frame = data[:head] + data[start:end] + b";"
+    source = general.open_any(frame, "GIF")
+    clear = control[6] if len(control) > 6 and control[3] & 1 else -1
 
-    def decode(least: tuple[int, int] | None) -> Decoded:
-        decoded = decode_whole(least)
-        if (height, width) != (source.height, source.width):  # what a frame does not cover is transparent
-            alpha = np.zeros((source.height, source.width), np.uint8)
-            inside = np.s_[top : top + height, left : left + width]
-            alpha[inside] = 255 if decoded.alpha is None else decoded.alpha[inside]
-            decoded.alpha = opaque_is_none(alpha)
-        return decoded
+    def decode(_: tuple[int, int] | None) -> Decoded:
+        box = (left, top, min(left + width, source.width), min(top + height, source.height))
+        try:
+            image = general.load_whole(frame, "GIF", box=box)
+            decoded = general.split(image)
+        except DECODER_ERRORS as error:
+            raise RejectError("damaged-image", f"GIF: {detail(error)}") from error
+        inside = np.s_[box[1] : box[3], box[0] : box[2]]
+        pixels, alpha = np.zeros_like(decoded.pixels), np.zeros((source.height, source.width), np.uint8)
+        pixels[inside] = decoded.pixels[inside]  # what a frame does not cover is transparent
+        alpha[inside] = (np.asarray(image)[inside] != clear).view(np.uint8) * np.uint8(255)
+        return Decoded(pixels=pixels, alpha=opaque_is_none(alpha))
 
     source.decode = decode
     source.frames = 2 if more else 1

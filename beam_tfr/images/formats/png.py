@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
@@ -53,25 +51,18 @@ def _check_chunks(data: bytes) -> None:
 
 
 def _decode(data: bytes, bits: int) -> Decoded:
-    with general.open_image(data, "PNG") as image:
-        rawmode = image.tile[0][3] if image.tile else ""
-        if rawmode == _GREY_AND_ALPHA:
-            _load_as(image, "RGBA")
-            return _merge(image, image)
-        image.load()
-        if rawmode in _SECOND_BYTES:
-            with general.open_image(data, "PNG") as second:
-                _load_as(second, _SECOND_BYTES[rawmode])
-                return _merge(image, second)
-        clear = image.info.get("transparency")
-        if image.mode == "L" and clear is not None and bits < 8:
-            image.info["transparency"] = clear * 255 // ((1 << bits) - 1)  # Pillow scales the pixels alone
-        return general.split(image, bits)
-
-
-def _load_as(image: Any, rawmode: str) -> None:
-    image.tile = [image.tile[0]._replace(args=rawmode)]
-    image.load()
+    with general.open_image(data, "PNG") as header:
+        rawmode = header.tile[0][3] if header.tile else ""
+    if rawmode == _GREY_AND_ALPHA:
+        image = general.load_whole(data, "PNG", rawmode="RGBA")
+        return _merge(image, image)
+    image = general.load_whole(data, "PNG")
+    if rawmode in _SECOND_BYTES:
+        return _merge(image, general.load_whole(data, "PNG", rawmode=_SECOND_BYTES[rawmode]))
+    clear = image.info.get("transparency")
+    if image.mode == "L" and clear is not None and bits < 8:
+        image.info["transparency"] = clear * 255 // ((1 << bits) - 1)  # Pillow scales the pixels alone
+    return general.split(image, bits)
 
 
 def _merge(first: PillowImage.Image, second: PillowImage.Image) -> Decoded:
