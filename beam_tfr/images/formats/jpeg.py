@@ -22,6 +22,9 @@ from beam_tfr.schema import RejectError
 
 # Shorter than every segment whose loss could go unnoticed (an Adobe marker has 16 bytes), longer than the padding that
 # cameras leave.
+# Reduced so much, colour need not be interpolated where it is spread: 15 % of the time to decode, and on 3,781 photos of
+# 400x533 to 224x224 46.9 instead of 47.5 dB on average, against LANCZOS.
+COARSE = 1.5
 MAX_STRAY = 15
 MAX_SIDE = 65500  # of libjpeg
 _COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
@@ -108,13 +111,15 @@ def _decode_strictly(data: bytes, header: Header, least: tuple[int, int] | None)
     Raises:
         ValueError: any error or warning.
     """
-    rows, columns = least or (0, 0)
+    rows, columns = least or (0, 0)  # twice what is wanted
+    coarse = least is not None and 2 * min(header.height / rows, header.width / columns) >= COARSE
     pixels: Pixels = simplejpeg.decode_jpeg(
         data,
         _COLORSPACES[len(header.components)],
         min_height=rows,
         min_width=columns,
         min_factor=2 if least else 1,
+        fastupsample=coarse,
         strict=True,
     )
     return pixels
