@@ -11,6 +11,7 @@ import os
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import IO, NoReturn
 
@@ -85,6 +86,8 @@ def make_parser() -> argparse.ArgumentParser:
 def run() -> NoReturn:
     """The console script: `main`, and its exit code."""
     _open_standard_streams()
+    # Google's libraries complain of every Python but the newest, several times a run.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
     code = main()
     if code == 130:  # the threads of an engine that was interrupted would hold the process, and talk
         os._exit(code)

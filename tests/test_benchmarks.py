@@ -31,3 +31,16 @@ def test_convert_benchmark_without_photos(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, BENCHMARK, tmp_path], capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
     assert "there is no **/*.jpg in it" in run.stderr
+
+
+def test_resize_benchmark(sample: Path) -> None:
+    command = [sys.executable, BENCHMARK.with_name("resize.py"), sample, "--every", "50", "--factors", "2"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("3 photos to 224x224, in dB against LANCZOS\n")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in run.stdout.splitlines() if "|" in line]
+    names = ["beam_tfr", "OpenCV AREA", "Pillow BILINEAR", "Pillow BICUBIC"]
+    assert [row[0] for row in rows[2:6]] == names
+    assert rows[6][1:5] == names
+    ours, _, bilinear, _ = map(float, rows[8][1:5])
+    assert ours > bilinear
