@@ -20,11 +20,11 @@ from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
 from beam_tfr.schema import RejectError
 
+# JPEGs that shrink so much are decoded without interpolating colour: 15 % of the time, and on 3,781 photos of 400x533 to
+# 224x224 47.0 instead of 47.6 dB on average, against LANCZOS.
+COARSE = 1.5
 # Shorter than every segment whose loss could go unnoticed (an Adobe marker has 16 bytes), longer than the padding that
 # cameras leave.
-# Reduced so much, colour need not be interpolated where it is spread: 15 % of the time to decode, and on 3,781 photos of
-# 400x533 to 224x224 46.9 instead of 47.5 dB on average, against LANCZOS.
-COARSE = 1.5
 MAX_STRAY = 15
 MAX_SIDE = 65500  # of libjpeg
 _COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
