@@ -5,9 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image, RejectError, UsageError
 from tests.conftest import SAMPLE
 from tests.fixtures import all_fixtures, noise, psnr, save, smooth
+from tests.processors import check_on_every_processor
 
 PHOTO = sorted(SAMPLE.rglob("*.jpg"))[0].read_bytes()
 FILES = {name: fixture.data for name, fixture in sorted(all_fixtures().items()) if not fixture.reason}
@@ -218,21 +216,8 @@ def test_photos_are_near_to_lanczos() -> None:
 
 # The same bytes on every processor
 
-PROCESSORS = {
-    "all": {},
-    "IPP disabled": {"OPENCV_IPP": "disabled"},
-    "no AVX512": {"OPENCV_CPU_DISABLE": "AVX512-SKX", "OPENCV_IPP": "avx2"},
-    "no AVX2": {"OPENCV_CPU_DISABLE": "AVX2,FMA3,AVX512-SKX", "OPENCV_IPP": "sse42"},
-    "baseline": {
-        "OPENCV_CPU_DISABLE": "SSE4.1,SSE4.2,AVX,FP16,FMA3,AVX2,AVX512-SKX",
-        "OPENCV_IPP": "disabled",
-        "JSIMD_FORCENONE": "1",
-    },
-}
-
 CHILD = """
 import hashlib, pathlib, sys
-import cv2
 from beam_tfr.images import convert_image
 
 digest = hashlib.sha256()
@@ -240,8 +225,6 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     for change in ({}, {"image_size": (64, 300), "resize": "crop"}, {"image_size": (331, 47), "resize": "pad"}):
         image = convert_image(path.read_bytes(), **change)
         digest.update(repr((image.encoded, image.channel_sums, image.channel_squares)).encode())
-print(cv2.ipp.useIPP(), cv2.ipp.getIppVersion()[:20], cv2.getCPUFeaturesLine())
-print(digest.hexdigest())
 """
 
 
@@ -250,23 +233,7 @@ def test_the_same_bytes_on_every_processor(tmp_path: Path) -> None:
     files += [data for data in FILES.values() if len(data) < 100_000][::2]
     for number, data in enumerate(files):
         (tmp_path / f"{number:03d}").write_bytes(data)
-    children = {}
-    for name, variables in PROCESSORS.items():
-        clean = {key: value for key, value in os.environ.items() if not key.startswith(("OPENCV_", "JSIMD_"))}
-        children[name] = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(tmp_path)],
-            env=clean | variables,
-            cwd=Path(__file__).parents[1],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-    found = {name: child.communicate()[0].splitlines() for name, child in children.items()}
-    assert {child.returncode for child in children.values()} == {0}
-    assert len({lines[1] for lines in found.values()}) == 1, found
-    if "Intel" in found["all"][0] or "AVX2" in found["all"][0]:  # the settings must have done something
-        assert found["all"][0] != found["baseline"][0]
-        assert found["all"][0] != found["no AVX2"][0]
+    check_on_every_processor(CHILD, str(tmp_path))
 
 
 def test_threads_and_repetition_change_nothing() -> None:

@@ -4,10 +4,7 @@ import io
 import os
 import re
 import struct
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +16,7 @@ from beam_tfr.images import convert_image
 from beam_tfr.images.encode import MAX_SIDES, encode
 from beam_tfr.schema import RejectError
 from tests.fixtures import mean_error, noise, psnr, save, smooth
+from tests.processors import check_on_every_processor
 
 ENCODINGS = ("jpeg", "png", "webp")
 SIDES = st.one_of(st.sampled_from([1, 2, 3, 7, 8, 9, 15, 16, 17, 33]), st.integers(1, 80))
@@ -169,7 +167,6 @@ def test_threads_and_repetition_change_nothing() -> None:
 
 CHILD = """
 import hashlib
-import cv2
 import numpy as np
 from beam_tfr.images.encode import encode
 from tests.fixtures import noise, smooth
@@ -182,29 +179,8 @@ for height, width in ((1, 1), (17, 9), (64, 64), (201, 333)):
                 for quality in (10, 90, 100):
                     for chroma in ("420", "444"):
                         digest.update(encode(pixels, encoding, quality=quality, chroma=chroma))
-print(cv2.getCPUFeaturesLine())
-print(digest.hexdigest())
 """
-PROCESSORS = {
-    "all": {},
-    "baseline": {"OPENCV_CPU_DISABLE": "SSE4.1,SSE4.2,AVX,FP16,FMA3,AVX2,AVX512-SKX", "JSIMD_FORCENONE": "1"},
-    "SSE2": {"OPENCV_CPU_DISABLE": "AVX2,FMA3,AVX512-SKX", "JSIMD_FORCESSE2": "1", "OPENCV_IPP": "disabled"},
-}
 
 
 def test_the_same_bytes_on_every_processor() -> None:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("OPENCV_", "JSIMD_"))}
-    children = {
-        name: subprocess.Popen(
-            [sys.executable, "-c", CHILD],
-            env=clean | variables,
-            cwd=Path(__file__).parents[1],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name, variables in PROCESSORS.items()
-    }
-    found = {name: child.communicate()[0].splitlines() for name, child in children.items()}
-    assert len({lines[1] for lines in found.values()}) == 1, found
-    if "AVX2" in found["all"][0]:  # the settings must have done something
-        assert found["all"][0] != found["baseline"][0]
+    check_on_every_processor(CHILD)

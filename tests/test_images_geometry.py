@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -23,6 +20,7 @@ from beam_tfr.images.resample import stretch
 from benchmarks.resize import parse_size, pillow, zone_plate
 from tests.conftest import SAMPLE
 from tests.fixtures import noise, psnr, save
+from tests.processors import check_on_every_processor
 
 Array = np.ndarray[Any, Any]
 MODES = ("stretch", "fit", "crop", "pad", "shortest", "none")
@@ -345,24 +343,9 @@ def test_the_sizes_of_the_benchmark_are_read() -> None:
 
 # The same pixels on every processor
 
-PROCESSORS = {
-    "all": {},
-    "IPP disabled": {"OPENCV_IPP": "disabled"},
-    "IPP sse42": {"OPENCV_IPP": "sse42"},
-    "IPP avx2": {"OPENCV_IPP": "avx2"},
-    "IPP avx512": {"OPENCV_IPP": "avx512"},
-    "no AVX512": {"OPENCV_CPU_DISABLE": "AVX512-SKX"},
-    "no AVX2": {"OPENCV_CPU_DISABLE": "AVX2,FMA3,AVX512-SKX"},
-    "baseline": {
-        "OPENCV_CPU_DISABLE": "SSE4.1,SSE4.2,AVX,FP16,FMA3,AVX2,AVX512-SKX",
-        "OPENCV_IPP": "disabled",
-        "JSIMD_FORCENONE": "1",
-    },
-}
-
 CHILD = """
 import hashlib, pathlib, sys
-import cv2, numpy as np
+import numpy as np
 from beam_tfr.images.geometry import place, resample
 from beam_tfr.images.formats import FORMATS
 from beam_tfr.images.resample import stretch
@@ -383,8 +366,6 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
         decoded = source.decode(None if mode == "none" else (100, 100))
         placed = place(source.height, source.width, (48, 48), mode)
         digest.update(np.ascontiguousarray(resample(decoded.pixels, placed, eighths=decoded.eighths)))
-print(cv2.getCPUFeaturesLine())
-print(digest.hexdigest())
 """
 
 
@@ -393,20 +374,4 @@ def test_the_same_pixels_on_every_processor(tmp_path: Path) -> None:
         photo = PillowImage.open(path)
         large = photo.resize((photo.width * 2 + number, photo.height * 2 + 1))
         (tmp_path / f"{number:03d}").write_bytes(save(large, "JPEG", quality=90))
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("OPENCV_", "JSIMD_"))}
-    children = {
-        name: subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(tmp_path)],
-            env=clean | variables,
-            cwd=Path(__file__).parents[1],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name, variables in PROCESSORS.items()
-    }
-    found = {name: child.communicate()[0].splitlines() for name, child in children.items()}
-    assert {child.returncode for child in children.values()} == {0}
-    assert len({lines[1] for lines in found.values()}) == 1, found
-    if "AVX2" in found["all"][0]:  # the settings must have done something
-        assert found["all"][0] != found["baseline"][0]
-        assert found["all"][0] != found["no AVX2"][0]
+    check_on_every_processor(CHILD, str(tmp_path))
