@@ -246,7 +246,11 @@ def test_json_is_one_object_on_stdout_and_nothing_else(photos: Path, tmp_path: P
     assert summary.pop("seconds") > 0
     assert summary.pop("images_per_second") > 0
     assert summary.pop("splits").keys() == {"train", "test"}
+    assert [hint.partition(";")[0] for hint in summary.pop("hints")] == [
+        "100% of the images are stretched by more than 1.2"
+    ]
     assert summary == {
+        "adjusted": {"aspect-changed": 18},
         "complete_already": False,
         "dataset_digest": digest,
         "matched": 19,

@@ -61,7 +61,7 @@ def test_demo(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
     assert os.listdir(home) == []
     assert os.listdir(work) == ["clothes"]
     dataset = manifest.read(str(folder))
-    assert dataset.counts == {"matched": 130, "written": 130, "rejected": {}}
+    assert dataset.counts == {"matched": 130, "written": 130, "rejected": {}, "adjusted": {"aspect-changed": 117}}
     assert {name: split.num_examples for name, split in dataset.splits.items()} == {
         "test": 20,
         "train": 90,

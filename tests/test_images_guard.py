@@ -221,6 +221,8 @@ def test_a_timeout_gives_the_budget_back() -> None:
 
 
 PARENT = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import sys, threading
 from beam_tfr.images import convert_image, guard
 from beam_tfr.options import ImageOptions
@@ -286,6 +288,7 @@ def test_ctrl_c_reaches_the_parent_alone() -> None:
 def test_ctrl_c_in_a_notebook_ends_the_process_and_the_next_image_gets_its_own_answer() -> None:
     convert_image(PHOTO, max_decode_s=60)
     process = own_process()._process.pid
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background it is ignored
     thread = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     thread.start()
     with pytest.raises(KeyboardInterrupt):

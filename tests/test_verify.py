@@ -707,7 +707,10 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
         (
             stored("webp", BYTES["webp"], channels=1, colorspace="Gray"),
             {**KEEP, "color": "gray"},
-            ["image/channels is 1, but the image has 3"],
+            [
+                "image/format is 'webp', but image/source/format is 'png'",
+                "image/channels is 1, but the image has 3",
+            ],
         ),
         (stored("jpeg", CMYK, channels=4, colorspace="CMYK"), KEEP_ALL, []),
         (
