@@ -33,6 +33,7 @@ BUCKET_BITS = 16  # of the histogram; cuts are exact whatever it is, finer bucke
 SAMPLE_IMAGES = 32  # read to estimate the encoded size
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per so many images …
+MOST_EMPTY_SHARDS = 10_000  # files of a split; more only where it has more images
 FLOOR_SHARDS = 32  # … up to so many, so that small datasets are written and read in parallel too
 REJECTS_PER_SHARD = 10_000  # of images that fit no split
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
@@ -178,6 +179,14 @@ def draft_plan(
         )
     if isinstance(options["num_shards"], dict) and (unknown := sorted(options["num_shards"].keys() - set(usable))):
         raise UsageError(f"--num_shards: there is no split {unknown[0]}; the data has: {', '.join(usable)}")
+    given = options["num_shards"]
+    for split in usable:
+        count = given.get(split, 0) if isinstance(given, dict) else given or 0
+        if count > max(MOST_EMPTY_SHARDS, counts[split]):
+            raise UsageError(
+                f"--num_shards {count}: split {split} has {counts[split]} images; at most {MOST_EMPTY_SHARDS} files, "
+                "or one for each image"
+            )
     labels = None
     if labelled:
         found = {label for split, label in survey.counts if split != NO_SPLIT}

@@ -33,6 +33,17 @@ def decoded(image: Image) -> np.ndarray[Any, Any]:
     return pixels
 
 
+T = PillowImage.Transpose
+UNDO = {
+    2: T.FLIP_LEFT_RIGHT,
+    3: T.ROTATE_180,
+    4: T.FLIP_TOP_BOTTOM,
+    5: T.TRANSPOSE,
+    6: T.ROTATE_90,
+    7: T.TRANSVERSE,
+    8: T.ROTATE_270,
+}
+
 # Every option acts
 
 
@@ -73,6 +84,7 @@ ACTS: dict[str, tuple[bytes, dict[str, Any], dict[str, Any]]] = {
         {"encoding": "keep", "resize": "none"},
         {"strip_metadata": True},
     ),
+    "max_file_bytes": (PHOTO, {}, {"max_file_bytes": len(PHOTO) - 1}),
     "max_pixels": (PHOTO, {}, {"max_pixels": 1000}),
     "max_scan_pixels": (save(smooth(), "JPEG", progressive=True), {}, {"max_scan_pixels": 5000}),
     "min_pixels": (PHOTO, {}, {"min_pixels": 10_000_000}),
@@ -101,13 +113,20 @@ def test_every_option_acts(option: str) -> None:
 
 
 def test_every_option_is_in_this_test() -> None:
-    # files are read, and found too large, before convert_image
-    assert ACTS.keys() == {field.name for field in dataclasses.fields(ImageOptions)} - {"max_file_bytes"}
+    assert ACTS.keys() == {field.name for field in dataclasses.fields(ImageOptions)}
 
 
 def test_what_is_not_known_is_an_error_of_the_caller() -> None:
     with pytest.raises(UsageError, match="--resize squeeze: must be one of: stretch, fit, crop, pad, shortest, none"):
         convert_image(PHOTO, resize="squeeze")
+    for data in (None, "photo.jpg", bytearray(PHOTO), np.zeros(3)):
+        with pytest.raises(TypeError, match="data must be the bytes of a file, not "):
+            convert_image(data)  # type: ignore[arg-type]
+    assert (
+        convert_image(PHOTO, image_size=[32, 32])
+        == convert_image(PHOTO, image_size="32")
+        == convert_image(PHOTO, image_size=(np.int64(32), 32))
+    )
     with pytest.raises(TypeError, match="unexpected keyword argument 'qualty'"):
         convert_image(PHOTO, qualty=5)
 
@@ -128,6 +147,21 @@ def test_the_record_tells_the_truth_of_source_and_result() -> None:
     assert image.adjusted == ("rotated",)
     gray = convert_image(turned(), image_size=(30, 20), color="gray")
     assert (gray.channels, gray.colorspace, decoded(gray).shape) == (1, "Gray", (30, 20))
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_a_turned_image_is_resized_to_the_very_pixels_of_the_upright_one(orientation: int) -> None:
+    exif = PillowImage.Exif()
+    exif[0x0112] = orientation
+    for upright in (noise(401, 603), noise(53, 40)):
+        stored = upright.transpose(UNDO[orientation])
+        for change in ({"image_size": (64, 96)}, {"resize": "crop", "image_size": (30, 31)}, {"resize": "pad"}):
+            turned_one = convert_image(save(stored, "PNG", exif=exif), encoding="png", **change)
+            assert turned_one.encoded == convert_image(save(upright, "PNG"), encoding="png", **change).encoded
+    photo = PillowImage.open(io.BytesIO(PHOTO)).resize((1200, 900))  # scaled by its decoder
+    upright_one = decoded(convert_image(save(photo, "JPEG", quality=95), image_size=(101, 130), encoding="png"))
+    stored_jpeg = save(photo.transpose(UNDO[orientation]), "JPEG", quality=95, exif=exif)
+    assert psnr(decoded(convert_image(stored_jpeg, image_size=(101, 130), encoding="png")), upright_one) > 38
 
 
 # Sums

@@ -264,6 +264,10 @@ def test_a_draft_names_what_is_wrong() -> None:
     refs = refs_of(3)
     with pytest.raises(UsageError, match="--num_shards: there is no split test; the data has: train"):
         draft(survey(refs), num_shards={"test": 2})
+    with pytest.raises(
+        UsageError, match="--num_shards 10001: split train has 3 images; at most 10000 files, or one for"
+    ):
+        draft(survey(refs), num_shards=10_001)
     with pytest.raises(UsageError, match="--splits: none of the 3 images falls into test; give it a larger share"):
         draft(survey(refs), splits={"train": "4/5", "test": "1/5"})
     loose = [ref._replace(split=NO_SPLIT, label="", reason="layout-mismatch") for ref in refs]

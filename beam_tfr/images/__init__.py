@@ -4,10 +4,10 @@
     image = convert_image(open("photo.jpg", "rb").read(), image_size=(224, 224), resize="crop")
 
     bytes ──formats──▶ Source ──limits──▶ decode ──▶ Decoded, as stored
-        ──geometry──▶ its size ──exif──▶ upright ──color──▶ sRGB or grey ──encode──▶ Image
+        ──exif──▶ upright ──geometry──▶ its size ──color──▶ sRGB or grey ──encode──▶ Image
 
-The content decides what an image is, never its name. Pixels are turned and coloured after they are resized, when there
-are few of them; transparent ones are coloured and laid over the background before.
+The content decides what an image is, never its name. Pixels are coloured after they are resized, when there are few of
+them; transparent ones are coloured and laid over the background before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from beam_tfr.images import color, encode, exif, formats, geometry, guard, keep, limits
 from beam_tfr.images.source import Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Image
+from beam_tfr.schema import Image, RejectError
 
 __all__ = ["codec_versions", "convert_image"]
 
@@ -73,9 +73,16 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
 
     Raises:
         RejectError: the image cannot be used; its `reason` is one of `schema.REJECT_REASONS`.
-        UsageError: an option is wrong.
+        UsageError: the value of an option is wrong.
+        TypeError: data are no bytes, or there is no such option.
     """
-    options = _image_options(options, **changes) if changes or options is None else options
+    if not isinstance(data, bytes):
+        raise TypeError(f"data must be the bytes of a file, not {type(data).__name__}")
+    if changes or options is None:
+        changes = {field: tuple(value) if isinstance(value, list) else value for field, value in changes.items()}
+        options = _image_options(options, **changes)
+    if len(data) > options.max_file_bytes:
+        raise RejectError("file-too-large", f"{len(data)} bytes, more than --max_file_bytes {options.max_file_bytes}")
     if options.max_decode_s is not None:
         return guard.convert_guarded(data, options, name)
     source = formats.FORMATS[formats.identify(data)].open(data)
@@ -132,8 +139,8 @@ def _render(
         pixels = color.composite(pixels, decoded.alpha, options.background)
         notes |= {"alpha-composited", *made}
     stored = placement.turned() if orientation >= 5 else placement
-    pixels = geometry.resample(pixels, stored, eighths=decoded.eighths)
     pixels = exif.upright(pixels, orientation)
+    pixels = geometry.resample(pixels, placement, eighths=decoded.eighths, mirrored=exif.mirrored(orientation))
     if decoded.alpha is None:
         pixels, made = color.to_srgb(pixels, decoded.profile, convert=convert)
         notes.update(made)

@@ -60,12 +60,16 @@ def orientation_of(image: PillowImage.Image) -> int:
     return orientation_in(block) if isinstance(block, bytes) else 1
 
 
+def mirrored(orientation: int) -> tuple[bool, bool]:
+    """Whether rows and columns of the upright image begin where those of the stored one end."""
+    return orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)
+
+
 def upright(pixels: Pixels, orientation: int) -> Pixels:
     """Undoes an orientation (EXIF 2.32, tag 0x0112) of [h, w, c]."""
     if orientation >= 5:
         pixels = pixels.transpose(1, 0, 2)
-    flip_rows = orientation in (3, 4, 7, 8)
-    flip_columns = orientation in (2, 3, 6, 7)
+    flip_rows, flip_columns = mirrored(orientation)
     if flip_rows or flip_columns:
         pixels = pixels[:: -1 if flip_rows else 1, :: -1 if flip_columns else 1]
     return np.ascontiguousarray(pixels)

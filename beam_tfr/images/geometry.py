@@ -75,16 +75,23 @@ def _like(side: float, whole: int) -> int:
     return max(whole - 2 * round((whole - side) / 2), 2 - whole % 2)
 
 
-def resample(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixels:
+def resample(
+    pixels: Pixels, placement: Placement, *, eighths: int = 8, mirrored: tuple[bool, bool] = (False, False)
+) -> Pixels:
     """The part of uint8 [h, w, c] that a placement uses, in its height and width; see `resample.stretch`.
 
     Args:
-        pixels: a source as it is stored.
-        placement: for it (see `Placement.turned`).
+        pixels: a source.
+        placement: for it.
         eighths: the decoder scaled the source to so many eighths (see `Decoded`). The last row and column then stand
             for less than the others where a side is no multiple of the factor, and the part may start within a pixel.
+        mirrored: whether these are the first row and column, since the source was turned after it was decoded.
     """
     top, left, rows, columns = (pixel * eighths / 8 for pixel in placement[:4])
+    if mirrored[0]:
+        top += pixels.shape[0] - (rows + 2 * top)
+    if mirrored[1]:
+        left += pixels.shape[1] - (columns + 2 * left)
     return stretch(pixels, (placement.height, placement.width), rows=(top, rows), columns=(left, columns))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from numbers import Integral
 from typing import Any, NoReturn
 
 from beam_tfr.options import table
@@ -129,8 +131,8 @@ class ImageOptions:
 
     def __post_init__(self) -> None:
         check_kinds(self)
-        self._normalize("image_size", _tuple("image_size", self.image_size))
-        self._normalize("background", _tuple("background", self.background))
+        self._normalize("image_size", _tuple("image_size", self.image_size, table.image_size))
+        self._normalize("background", _tuple("background", self.background, table.colour))
         if len(self.image_size) != 2 or not all(is_int(side) and 1 <= side <= MAX_SIDE for side in self.image_size):
             shown = "x".join(map(str, self.image_size))
             refuse("image_size", shown, f"must be height x width, each from 1 to {MAX_SIDE} pixels, such as 224x224")
@@ -187,7 +189,10 @@ class ImageOptions:
         return ImageOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ImageOptions)})
 
 
-def _tuple(flag: str, value: Any) -> tuple[Any, ...]:
+def _tuple(flag: str, value: Any, parse: Callable[[str, str], tuple[int, ...]]) -> tuple[Any, ...]:
+    """Also of a text as on the command line, a list, and NumPy's whole numbers."""
+    if isinstance(value, str):
+        return parse(flag, value)
     if not isinstance(value, (tuple, list)):
-        refuse(flag, value, "must be a tuple of whole numbers")
-    return tuple(value)
+        refuse(flag, value, "must be a tuple of whole numbers, or a text as on the command line")
+    return tuple(int(part) if isinstance(part, Integral) and not isinstance(part, bool) else part for part in value)

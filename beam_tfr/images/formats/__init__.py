@@ -54,9 +54,22 @@ def _open_avif(data: bytes) -> Source:
     return general.open_any(data, "AVIF", animated=True, bits=(12 if flags & 0x20 else 10) if flags & 0x40 else 8)
 
 
+_MOST_JPEG2000_PIXELS = 4000  # a byte; the decoder shows what is missing as grey, in silence
+
+
 def _open_jpeg2000(data: bytes) -> Source:
-    size = re.search(rb"\xff\x4f\xff\x51.{38}(.)", data[:65536], re.DOTALL)  # SIZ, Ssiz: bits less 1, of which sign
-    return general.open_any(data, "JPEG2000", bits=(size[1][0] & 127) + 1 if size else 8)
+    # SIZ (ISO/IEC 15444-1, A.5.1): number of components, and of the first one bits less 1, of which one is the sign
+    size = re.search(rb"\xff\x4f\xff\x51.{36}(..)(.)", data[:65536], re.DOTALL)
+    components, bits = (int.from_bytes(size[1], "big"), (size[2][0] & 127) + 1) if size else (3, 8)
+    if bits != 8 and not (components == 1 and bits in (12, 16)):  # Pillow makes the brightest of them black
+        raise RejectError("unsupported-image", f"JPEG 2000: {components} components of {bits} bit")
+    source = general.open_any(data, "JPEG2000", bits=bits)
+    if _MOST_JPEG2000_PIXELS * len(data) < source.height * source.width <= general.MOST_PIXELS:
+        raise RejectError("damaged-image", f"JPEG 2000: {len(data)} bytes for {source.width} x {source.height} pixels")
+    colour = data.find(b"colr\x02", 0, 65536)
+    if colour >= 4:  # a colour specification box with a profile (I.5.3.3)
+        general.add_profile(source, data[colour + 7 : colour - 4 + int.from_bytes(data[colour - 4 : colour], "big")])
+    return source
 
 
 FORMATS: dict[str, Format] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import cast
 
 import numpy as np
@@ -20,6 +21,9 @@ def open_bmp(data: bytes) -> Source:
         RejectError: `damaged-image`.
     """
     source = general.open_any(data, "BMP")
+    if data[14:18] == b"\x7c\0\0\0" and data[70:74] == b"DEBM":  # BITMAPV5HEADER, PROFILE_EMBEDDED
+        place, size = struct.unpack_from("<II", data, 126)
+        general.add_profile(source, data[14 + place : 14 + place + size])
     image = general.open_image(data, "BMP")
     if image.tile[0].codec_name != "bmp_rle":
         return source

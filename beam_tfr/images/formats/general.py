@@ -94,12 +94,26 @@ def load_whole(
             image.tile = [image.tile[0]._replace(args=rawmode)]
         image.im = PillowImage.new(image.mode, image.size, fill).im
         image.load()
-        left, _, right, bottom = box or (0, 0, *image.size)
-        # Of an interlaced image the last rows to come are the odd ones.
-        rows = [image.crop((left, max(0, row), right, max(0, row) + 1)) for row in (bottom - 1, bottom - 2)]
-        if not any(row.getextrema() == PillowImage.new(row.mode, (1, 1), fill).getextrema() for row in rows):
+        left, top, right, bottom = box or (0, 0, *image.size)
+        # Of an interlaced image the last to come are the odd rows, and in a single row the odd columns.
+        lines = [image.crop((left, max(0, row), right, max(0, row) + 1)) for row in (bottom - 1, bottom - 2)]
+        if bottom - top == 1:
+            lines += [image.crop((max(0, place), top, max(0, place) + 1, bottom)) for place in range(right - 4, right)]
+        if not any(line.getextrema() == PillowImage.new(line.mode, (1, 1), fill).getextrema() for line in lines):
             return image
     raise RejectError("damaged-image", f"{pillow_format}: the pixels end before the last row")
+
+
+def add_profile(source: Source, profile: bytes) -> None:
+    """Gives a source the ICC profile that Pillow did not find."""
+    decode = source.decode
+
+    def decode_with_profile(least: tuple[int, int] | None) -> Decoded:
+        decoded = decode(least)
+        decoded.profile = decoded.profile or profile
+        return decoded
+
+    source.decode = decode_with_profile
 
 
 def too_large(name: str, height: int, width: int) -> Source:

@@ -11,6 +11,7 @@ from beam_tfr.images.formats.depth import opaque_is_none
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
 from beam_tfr.schema import RejectError
 
+_PROFILE = b"\x21\xff\x0bICCRGBG1012"  # application extension (ICC.1, annex B.7)
 _EXTENSION, _CONTROL, _IMAGE = 0x21, 0xF9, 0x2C
 
 
@@ -21,7 +22,7 @@ def open_gif(data: bytes) -> Source:
     """
     try:
         head = 13 + _palette_bytes(data[10])
-        control, start = _find_image(data, head)
+        control, profile, start = _find_image(data, head)
         left, top, width, height = struct.unpack_from("<4H", data, start + 1)
         end, more = _end_of_image(data, start)
     except (IndexError, struct.error):
@@ -42,7 +43,7 @@ def open_gif(data: bytes) -> Source:
         pixels, alpha = np.zeros_like(decoded.pixels), np.zeros((source.height, source.width), np.uint8)
         pixels[inside] = decoded.pixels[inside]  # what a frame does not cover is transparent
         alpha[inside] = (np.asarray(image)[inside] != clear).view(np.uint8) * np.uint8(255)
-        return Decoded(pixels=pixels, alpha=opaque_is_none(alpha))
+        return Decoded(pixels=pixels, alpha=opaque_is_none(alpha), profile=profile)
 
     source.decode = decode
     source.frames = 2 if more else 1
@@ -60,16 +61,26 @@ def _skip_blocks(data: bytes, place: int) -> int:
     return place + 1
 
 
-def _find_image(data: bytes, place: int) -> tuple[bytes, int]:
-    """The last graphic control extension before the next image, and where that begins."""
-    control = b""
+def _find_image(data: bytes, place: int) -> tuple[bytes, bytes, int]:
+    """The last graphic control extension before the next image, an ICC profile, and where that image begins."""
+    control, profile = b"", b""
     while data[place] != _IMAGE:
         if data[place] != _EXTENSION:  # the trailer, or garbage
             raise IndexError
         start, place = place, _skip_blocks(data, place + 2)
         if data[start + 1] == _CONTROL:
             control = data[start:place]
-    return control, place
+        elif data[start : start + len(_PROFILE)] == _PROFILE:
+            profile = _join_blocks(data[start + len(_PROFILE) : place])
+    return control, profile, place
+
+
+def _join_blocks(blocks: bytes) -> bytes:
+    parts, place = [], 0
+    while length := blocks[place]:
+        parts.append(blocks[place + 1 : place + 1 + length])
+        place += length + 1
+    return b"".join(parts)
 
 
 def _end_of_image(data: bytes, start: int) -> tuple[int, bool]:

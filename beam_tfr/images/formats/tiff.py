@@ -23,6 +23,7 @@ from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
 from beam_tfr.schema import RejectError
 
 _HEADER = 8  # bytes
+_NOT_UNPACKED = (34712, 34887, 50001, 50002)  # JPEG 2000, LERC, WebP, JPEG XL: not in the libtiff of Pillow
 _MOST_TILE = 1 << 26  # bytes of one tile, if it is larger than the image
 
 
@@ -40,6 +41,8 @@ def open_tiff(data: bytes) -> Source:
         raise RejectError("damaged-image", f"TIFF: {page}")
     if not height or not width or not (page.tags.get(tag.STRIPS) or page.tags.get(tag.TILES)):
         raise RejectError("damaged-image", "TIFF: no size, or no pixels")
+    if page.bits not in (1, 2, 4, 8, 16, 24, 32, 64) or page.get(tag.COMPRESSION) in _NOT_UNPACKED:
+        raise RejectError("unsupported-image", f"TIFF: {page}")
     if height * width > general.MOST_PIXELS:
         return general.too_large("tiff", height, width)
     _check_tiles(page)

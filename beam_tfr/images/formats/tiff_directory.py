@@ -169,7 +169,7 @@ def _read(data: bytes, order: str, start: int, most: int) -> Page:
                 raise RejectError("damaged-image", f"TIFF: tags of more than the {len(data)} bytes of the file")
         if kind in _INTEGERS and tag in _READ and 0 < count <= _MOST_VALUES and place + size <= len(data):
             tags[tag] = struct.unpack_from(f"{order}{count}{_INTEGERS[kind]}", data, place)
-            if tag == ORIENTATION and kind == 3:
+            if tag == ORIENTATION and kind in (3, 4):
                 orientation = place
         if tag == DNG_VERSION:
             tags[tag] = (1,)
