@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_tfr import inputs, storage
+from beam_tfr import storage
 from beam_tfr.inputs import ReadAhead, common_root, list_images, order_patterns, read_image, split_pattern, to_regex
 from beam_tfr.schema import RejectError, UsageError
 from tests.conftest import as_nobody
@@ -352,14 +352,13 @@ def test_folders_that_cannot_match_are_not_entered(tree: Path, monkeypatch: pyte
     assert sorted(entered) == [".", "ab"]
 
 
-def test_sizes_and_errors_of_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "MAX_FILE_BYTES", 10)
+def test_sizes_and_errors_of_reading(tmp_path: Path) -> None:
     path = tmp_path / "1.jpg"
     path.write_bytes(b"0123456789")
-    assert read_image(str(path)) == b"0123456789"
+    assert read_image(str(path), max_bytes=10) == b"0123456789"
     path.write_bytes(b"0123456789a")
     with pytest.raises(RejectError, match=r"^file-too-large: more than 10 bytes$"):
-        read_image(str(path))
+        read_image(str(path), max_bytes=10)
 
 
 @pytest.mark.parametrize(
