@@ -18,9 +18,11 @@ CORE = [
     "pillow>=11.0,<13",
     "protobuf>=5.29,<7",
     "simplejpeg>=1.8",
+    "urllib3>=2.3,<3",
 ]
 FORMATS = ["pillow-heif>=1.0", "pillow-jxl-plugin>=1.3"]  # HEIC and JPEG XL
 READER = ["tensorflow>=2.20,<2.22"]
+TORCH = ["torch>=2.2,<3"]  # not in test and dev: PyPI's wheel for Linux brings 3 GB of CUDA with it
 TEST = [
     "gcp-storage-emulator>=2024.8",
     "hypothesis>=6.100",
@@ -45,6 +47,7 @@ setup(
     extras_require={
         "formats": FORMATS,
         "reader": READER,
+        "torch": TORCH,
         "test": FORMATS + READER + TEST,
         "dev": FORMATS + READER + TEST + DEV,
     },

@@ -171,7 +171,7 @@ def held(output: str, run_id: str) -> Iterator[None]:
 
     def beat() -> None:
         while not stopped.wait(HEARTBEAT_S):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, storage.AlreadyExistsError):
                 own = _own_lock(output, run_id)
                 if own is None:
                     return

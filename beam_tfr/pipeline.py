@@ -108,7 +108,7 @@ def mean_record_bytes(refs: Sequence[ImageRef], *, root: str, image_options: Ima
     """
     ahead = inputs.ReadAhead(image_options.max_file_bytes)
     sizes = []
-    for ref, content in zip(refs, ahead.read([root + ref.key for ref in refs]), strict=True):
+    for ref, content in zip(refs, ahead.read(inputs.sources(root, refs)), strict=True):
         if isinstance(content, RejectError):
             if content.may_pass:
                 raise RunError(f"{root}{ref.key} cannot be read now ({content.detail}); call again")

@@ -40,6 +40,9 @@ class RecordError(DataError):
         super().__init__(f"{file}: record {record} at byte {offset}: {problem}")
         self.file, self.record, self.offset, self.problem = file, record, offset, problem
 
+    def __reduce__(self) -> tuple[type[RecordError], tuple[str, int, int, str]]:
+        return RecordError, (self.file, self.record, self.offset, self.problem)  # on its way between processes
+
 
 class RecordFile:
     """One TFRecord file, to be iterated over once: yields the data of each record.
@@ -55,6 +58,7 @@ class RecordFile:
         path: local or gs://.
         compression: "gzip" or "none"; None finds it out from the first bytes.
         max_record_bytes: a longer record is an error.
+        skip: so many records at the beginning are passed by, their data neither checked nor yielded.
         on_bytes: gets the bytes of the file as they are read, in order; all of them when the iteration ends by itself.
         on_damage: gets the error for a record whose data does not fit its checksum, and iteration goes on behind it;
             without it the error is raised.
@@ -70,6 +74,7 @@ class RecordFile:
         *,
         compression: str | None = None,
         max_record_bytes: int = MAX_RECORD_BYTES,
+        skip: int = 0,
         on_bytes: Callable[[bytes], object] | None = None,
         on_damage: Callable[[RecordError], object] | None = None,
     ) -> None:
@@ -80,6 +85,7 @@ class RecordFile:
         self.offset = 0
         self._compression = compression
         self._max_record_bytes = max_record_bytes
+        self._skip = skip
         self._on_bytes = on_bytes
         self._on_damage = on_damage
 
@@ -99,18 +105,22 @@ class RecordFile:
             end = at + _FRAME_BYTES + length
             if len(buffer) < end:
                 buffer, at, end = self._fill(stream, buffer[at:], end - at), 0, end - at
-            data = buffer[at + _HEADER.size : end - _FOOTER.size]
-            (data_crc,) = _FOOTER.unpack_from(buffer, end - _FOOTER.size)
-            size, at = end - at, end
-            if size > _CHUNK_BYTES:
-                buffer, at = buffer[at:], 0  # a long record is not kept twice while the caller works on it
-            if masked_crc(data) == data_crc:
-                yield data
+            size = end - at
+            if self.record < self._skip:
+                at = end
             else:
-                damage = self._error("its data does not fit the checksum of the data")
-                if self._on_damage is None:
-                    raise damage
-                self._on_damage(damage)
+                data = buffer[at + _HEADER.size : end - _FOOTER.size]
+                (data_crc,) = _FOOTER.unpack_from(buffer, end - _FOOTER.size)
+                at = end
+                if size > _CHUNK_BYTES:
+                    buffer, at = buffer[at:], 0  # a long record is not kept twice while the caller works on it
+                if masked_crc(data) == data_crc:
+                    yield data
+                else:
+                    damage = self._error("its data does not fit the checksum of the data")
+                    if self._on_damage is None:
+                        raise damage
+                    self._on_damage(damage)
             self.record += 1
             self.offset += size
 

@@ -70,6 +70,7 @@ REJECT_REASONS: dict[str, str] = {
     "layout-mismatch": "the key does not have the parts that --layout names",
     "unknown-class": "the class is not in the file that --classes names",
     "not-found": "the file was listed and is no longer there",
+    "changed-while-reading": "the object was replaced after it was listed",
     "unreadable": "the file is there and its bytes cannot be read",
     "empty-file": "the file has no bytes",
     "not-an-image": "the content is of no image format that is read",

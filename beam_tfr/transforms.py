@@ -13,6 +13,8 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import books, claim, examples, images, inputs, interrupt, lock, manifest, planning, shards, storage
 from beam_tfr.labels import Labeler
@@ -28,6 +30,7 @@ from beam_tfr.schema import (
     Record,
     Reject,
     RejectError,
+    RunError,
     Shard,
     ShardInfo,
     ShardWork,
@@ -202,16 +205,27 @@ class _Read(beam.DoFn):
     def setup(self) -> None:
         self._ahead = inputs.ReadAhead(self._max_file_bytes)
 
+    def start_bundle(self) -> None:
+        self._items: Iterator[Item] = iter(())
+
     def process(self, work: ShardWork) -> Iterator[Item]:
+        items, self._items = self._items, self._begin(work)  # so that the next shard is read ahead too
+        yield from items
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        items, self._items = self._items, iter(())
+        yield from map(GlobalWindows.windowed_value, items)
+
+    def _begin(self, work: ShardWork) -> Iterator[Item]:
         if work.finished is not None or not work.refs:
-            yield Item(work.shard, 0, "", None, work.finished)
-            return
+            return iter([Item(work.shard, 0, "", None, work.finished)])
         refs = [ImageRef.decode(ref) for ref in work.refs]
-        uris = [self._root + ref.key for ref in refs]
-        contents = self._ahead.read([None if ref.reason else uri for ref, uri in zip(refs, uris, strict=True)])
-        for position, (ref, uri, content) in enumerate(zip(refs, uris, contents, strict=True)):
+        return self._read(work.shard, refs, self._ahead.read(inputs.sources(self._root, refs)))
+
+    def _read(self, shard: Shard, refs: Sequence[ImageRef], contents: Iterator[inputs.Content]) -> Iterator[Item]:
+        for position, (ref, content) in enumerate(zip(refs, contents, strict=True)):
             interrupt.check()
-            item = Item(work.shard, position, uri, ref, None)
+            item = Item(shard, position, self._root + ref.key, ref, None)
             if content is None:
                 content = RejectError(ref.reason, ref.detail)
                 yield _reject(item, "MatchImages", content)
@@ -341,7 +355,12 @@ class _Write(beam.DoFn):
     def _commit(self) -> ShardInfo:
         if self._pending is not None:
             self._file.close()
-            self._pending.commit()
+            try:
+                self._pending.commit()
+            except storage.AlreadyExistsError:
+                raise RunError(
+                    f"{storage.join(self._output, self._file_name)} was written by another run meanwhile; call again"
+                ) from None
             self._pending = None
         info = self._books.close(self._file_name, self._file if self._file_name else None)
         claim.write_sidecar(self._output, info, self._books.reject_lines)

@@ -76,7 +76,15 @@ def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
         *("too-few-pixels", "extreme-aspect", "several-frames", "decode-timeout", "crashed-decoder"),
         *("re-encoded", "kept-unusual", *SHAPE),
     }
-    by_path = {"layout-mismatch", "unknown-class", "not-found", "unreadable", "file-too-large", "empty-file"}
+    by_path = {
+        "layout-mismatch",
+        "unknown-class",
+        "not-found",
+        "changed-while-reading",
+        "unreadable",
+        "file-too-large",
+        "empty-file",
+    }
     reasons = {fixture.reason for fixture in ALL.values()} - {""}
     adjusted = {what for fixture in ALL.values() for what in fixture.adjusted}
     assert reasons | adjusted | by_option | by_path == REJECT_REASONS.keys() | ADJUSTMENTS.keys()

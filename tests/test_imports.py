@@ -45,6 +45,7 @@ def imported_after(program: str, *arguments: str) -> set[str]:
         ("import beam_tfr.planning, beam_tfr.shards, beam_tfr.claim, beam_tfr.books, beam_tfr.verify", HEAVY),
         ("import beam_tfr.pipeline, beam_tfr.launch", ("tensorflow", "keras")),
         ("import beam_tfr.reader", ("apache_beam",)),
+        ("import beam_tfr.torch", HEAVY),
         (
             "from beam_tfr.cli import main; main([])",
             (*HEAVY, "numpy", "cv2", "google.cloud.storage", "google.protobuf"),
@@ -132,6 +133,7 @@ ALLOWED = {
     "claim": {"schema", "storage", "manifest", "lock"},
     "options": {"schema", "storage", "labels"},
     "reader": {"schema", "storage", "manifest", "options"},
+    "torch": {"schema", "storage", "manifest", "options", "records", "examples"},
 }
 COMMANDS = {"cli", "demo", "verify"}
 

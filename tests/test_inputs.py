@@ -19,7 +19,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr import storage
-from beam_tfr.inputs import ReadAhead, common_root, list_images, order_patterns, read_image, split_pattern, to_regex
+from beam_tfr.inputs import (
+    ReadAhead,
+    common_root,
+    exclusion,
+    list_all,
+    list_images,
+    order_patterns,
+    read_image,
+    read_input_list,
+    split_pattern,
+    to_regex,
+)
 from beam_tfr.schema import RejectError, UsageError
 from tests.conftest import as_nobody
 
@@ -236,7 +247,7 @@ def test_thousands_of_written_out_paths_cost_linear_time(tmp_path: Path) -> None
     paths = [f"{tmp_path}/{'1' if i == 5 else i + 1_000_000}.jpg" for i in range(number)]
     assert common_root(paths) == f"{tmp_path}/"
     ordered = order_patterns([*paths, f"{tmp_path}/a/*", f"{tmp_path}/b/*"])
-    assert sum(len(before) for _, before in ordered) == 2 * number + 1
+    assert sum(len(before) for _, before in ordered) == 0
     for pattern, before in ordered:
         with contextlib.suppress(UsageError):
             assert [entry.path for entry in list_images(pattern, before)] == [f"{tmp_path}/1.jpg"]
@@ -378,7 +389,7 @@ class Store:
         self.running = self.most = 0
         self.lock, self.seconds = threading.Lock(), seconds
 
-    def read(self, path: str, *, max_bytes: int | None = None) -> bytes:
+    def read(self, path: str, **_: object) -> bytes:
         with self.lock:
             self.begun.append(path)
             self.running += 1
@@ -393,7 +404,7 @@ class Store:
 
 @pytest.fixture
 def ahead() -> Iterator[ReadAhead]:
-    reader = ReadAhead(threads=4, images=8)
+    reader = ReadAhead(images=8)
     yield reader
     reader.close()
 
@@ -412,18 +423,17 @@ def test_read_ahead_keeps_the_order_and_the_errors_in_their_places(
             assert (content.reason, content.detail) == ("not-found", "no such object")
         else:
             assert content == path.encode()
-    assert store.most == 4
+    assert 4 < store.most <= 8
 
 
 def test_read_ahead_is_bounded(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store()
     monkeypatch.setattr(storage, "read_bytes", store.read)
     contents = ahead.read([f"gs://b/{i}" for i in range(100)])
-    assert store.begun == []
     for i in range(20):
         assert next(contents) == b"gs://b/%d" % i
         time.sleep(0.002)
-        assert len(store.begun) <= i + 8
+        assert len(store.begun) <= i + 9
     contents.close()  # type: ignore[attr-defined]
 
 
@@ -450,3 +460,87 @@ def test_read_ahead_serves_one_bundle_after_the_other(ahead: ReadAhead, monkeypa
         assert list(itertools.islice(ahead.read(["gs://b/1", "gs://b/2", "gs://b/3"]), 2)) == [b"gs://b/1", b"gs://b/2"]
     ahead.close()
     assert list(ahead.read(["gs://b/4"])) == [b"gs://b/4"]
+
+
+def test_a_slow_disk_is_read_ahead_too(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(seconds=0.06)
+    monkeypatch.setattr(storage, "read_bytes", store.read)
+    paths: list[str | None] = [f"/nfs/{i}" for i in range(150)]
+    assert list(ahead.read(paths[:40])) == [path.encode() for path in paths[:40] if path]
+    assert 1 <= store.most <= 8
+    assert list(ahead.read(paths)) == [path.encode() for path in paths if path]
+    assert store.most > 4
+
+
+def test_a_call_begins_while_another_is_consumed(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store()
+    monkeypatch.setattr(storage, "read_bytes", store.read)
+    first = ahead.read([f"gs://b/{i}" for i in range(20)])
+    second = ahead.read([f"gs://b/{i}" for i in range(100, 120)])
+    assert next(first) == b"gs://b/0"
+    deadline = time.monotonic() + 10
+    while "gs://b/107" not in store.begun and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert {path for path in store.begun if len(path) == 10} == {f"gs://b/{i}" for i in range(100, 108)}
+    assert list(first) == [b"gs://b/%d" % i for i in range(1, 20)]
+    assert list(second) == [b"gs://b/%d" % i for i in range(100, 120)]
+
+
+# --exclude and --input_list
+
+
+@pytest.mark.parametrize(
+    ("patterns", "left"),
+    [
+        ([], FILES),
+        (["a/**"], [name for name in FILES if not name.startswith("a/")]),
+        (["**/*.jpg"], ["a/2.png"]),
+        (
+            ["*.jpg", "x*/*", "odd/*", "**/.*"],
+            ["a/1.jpg", "a/2.png", "a/b/3.jpg", "a/b/c/4.jpg", "ab/5.jpg", ".h/6.jpg"],
+        ),
+        (["{root}/a/*.png"], [name for name in FILES if name != "a/2.png"]),
+        (["/elsewhere/**", "2.png"], FILES),
+    ],
+)
+def test_exclude(tree: Path, patterns: list[str], left: list[str]) -> None:
+    exclude = exclusion([pattern.replace("{root}", str(tree)) for pattern in patterns], f"{tree}/")
+    found = [os.path.relpath(entry.path, tree) for entry in list_images(f"{tree}/**", (), exclude=exclude)]
+    assert sorted(found) == sorted(left)
+    both = list_all(order_patterns([f"{tree}/**", f"{tree}/a/*", f"{tree}/a/1.jpg"]), exclude=exclude)
+    assert sorted(os.path.relpath(entry.path, tree) for entry in both) == sorted(left)
+
+
+def test_exclude_names_itself() -> None:
+    with pytest.raises(UsageError, match=r"^--exclude a/\[: \[ is not closed"):
+        exclusion(["a/["], "/r/")
+
+
+def test_input_list(tree: Path, tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    names = ["a/*.png", "odd/#hash.jpg", "odd/with space.jpg", "odd/花.jpg", "odd/raw\udcff.jpg", "x/10[*].jpg"]
+    lines = [os.fsencode(f"{tree}/{name}") for name in names]
+    path.write_bytes(b"\xef\xbb\xbf" + b"\r\n\n".join(lines))
+    patterns = read_input_list(str(path))
+    assert patterns == tuple(f"{tree}/{name}" for name in names)
+    found = sorted(entry.path for entry in list_all(order_patterns(patterns)))
+    assert found == sorted(f"{tree}/{name}" for name in ["a/2.png", "x/10*.jpg", *names[1:5]])
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"", "is empty; give one URI or pattern a line"),
+        (b"\n\r\n", "is empty; give one URI or pattern a line"),
+        (b"a\x00b", "is no text file; give one URI or pattern a line, in UTF-8"),
+        (b"/a\n\ns3://b/c\n", "line 3: s3://b/c: only local paths and gs:// are supported"),
+    ],
+)
+def test_an_input_list_that_is_none(tmp_path: Path, data: bytes | None, said: str) -> None:
+    path = tmp_path / "list"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(UsageError, match=re.escape(f"--input_list {path}")) as caught:
+        read_input_list(str(path))
+    assert str(caught.value).endswith(said)

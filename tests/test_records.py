@@ -5,8 +5,10 @@ import hashlib
 import itertools
 import os
 import pathlib
+import pickle
 import struct
 import zlib
+from collections.abc import Callable
 
 import google_crc32c
 import pytest
@@ -128,6 +130,36 @@ def test_a_damaged_record_is_named(path: pathlib.Path) -> None:
         rest = list(RecordFile(str(path), on_damage=damage.append))
         assert rest == [RECORDS[0], RECORDS[1], RECORDS[3], RECORDS[4]]
         assert [(e.record, e.offset) for e in damage] == [(2, offset)]
+
+
+@pytest.mark.parametrize("pack", [bytes, stored, gzip.compress])
+def test_records_that_are_skipped(path: pathlib.Path, pack: Callable[[bytes], bytes]) -> None:
+    records = [*RECORDS, bytes(300_000), b"last"]
+    content = bytearray(b"".join(map(frame, records)))
+    content[12] ^= 1  # the checksum of the first one's data, which is empty
+    write(path, pack(bytes(content)))
+    for skip in range(1, 9):
+        reader = RecordFile(str(path), skip=skip)
+        places = []
+        read = []
+        for record in reader:
+            places.append((reader.record, reader.offset))
+            read.append(record)
+        assert read == records[skip:]
+        assert places == [(i, sum(16 + len(r) for r in records[:i])) for i in range(skip, 7)]
+        assert reader.record == 7
+    with pytest.raises(RecordError, match="record 0 at byte 0"):
+        list(RecordFile(str(path)))
+    content[16] ^= 1  # the length of the second
+    write(path, pack(bytes(content)))
+    with pytest.raises(RecordError, match="record 1 at byte 16: its length does not fit the checksum"):
+        list(RecordFile(str(path), skip=5))
+
+
+def test_errors_travel_between_processes() -> None:
+    error = RecordError("f", 3, 44, "broken")
+    other = pickle.loads(pickle.dumps(error))
+    assert (str(other), vars(other)) == (str(error), vars(error))
 
 
 def test_damaged_gzip_is_read_up_to_the_damage(path: pathlib.Path) -> None:

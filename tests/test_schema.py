@@ -119,6 +119,7 @@ def test_raw_pixels_stand_under_a_name_of_their_own() -> None:
 
 def test_reasons_are_a_closed_list_in_kebab_case() -> None:
     assert sorted(REJECT_REASONS) == [
+        "changed-while-reading",
         "crashed-decoder",
         "damaged-image",
         "decode-timeout",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import errno
 import gc
 import hashlib
-import http.server
 import json
 import os
 import re
@@ -15,19 +13,17 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import pytest
 
 from beam_tfr import inputs, manifest, storage
 from beam_tfr.schema import RejectError, UsageError
 from beam_tfr.storage import AlreadyExistsError, Entry, ListError
 from beam_tfr.verify import verify
-from tests.conftest import SAMPLE, Run, as_nobody, files_of, wait_for
+from tests.conftest import SAMPLE, Run, as_nobody, files_of
 
 Command = Callable[..., Run]
 
@@ -298,7 +294,7 @@ def test_reading_ahead_reads_objects_in_order(gcs: str) -> None:
     for i in range(0, 20, 2):
         storage.write_bytes(f"{gcs}/{i}", b"%d" % i, scratch="")
     storage.write_bytes(f"{gcs}/7", b"", scratch="")
-    ahead = inputs.ReadAhead(threads=4, images=6)
+    ahead = inputs.ReadAhead(images=6)
     found = list(ahead.read([f"{gcs}/{i}" for i in range(20)]))
     ahead.close()
     for i, content in enumerate(found):
@@ -311,7 +307,7 @@ def test_reading_ahead_reads_objects_in_order(gcs: str) -> None:
 
 def test_one_client_for_threads_that_begin_together(gcs: str) -> None:
     clients: list[object] = []
-    threads = [threading.Thread(target=lambda: clients.append(storage._client())) for _ in range(16)]
+    threads = [threading.Thread(target=lambda: clients.append(storage.gcs.client())) for _ in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -440,205 +436,6 @@ def test_without_credentials_it_is_told_soon(tmp_path: Path) -> None:
     assert run.returncode == 1
     assert "Your default credentials were not found" in run.stderr
     assert "Traceback" not in run.stderr
-
-
-# What the emulator cannot do: a server of a page, with preconditions, statuses and damage
-
-
-class FakeGcs(http.server.ThreadingHTTPServer):
-    """One bucket. `failures`: name of an object -> statuses of the next requests for it; `damaged`: served wrong."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("localhost", 0), FakeGcsHandler)
-        self.objects: dict[str, bytes] = {}
-        self.failures: dict[str, list[int]] = {}
-        self.damaged: set[str] = set()
-        self.log: list[str] = []
-        self.sent_bytes = 0
-
-    def handle_error(self, *_: object) -> None:
-        """A client that goes away in the middle is part of the tests."""
-
-    def metadata(self, name: str) -> dict[str, str]:
-        data = self.objects[name]
-        return {"name": name, "bucket": "b", "size": str(len(data)), "generation": "1", "crc32c": crc32c(data)}
-
-
-def crc32c(data: bytes) -> str:
-    return base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
-
-
-class FakeGcsHandler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: FakeGcs
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        try:
-            self.wfile.write(body)
-            self.server.sent_bytes += len(body)
-        except ConnectionError:
-            self.close_connection = True
-
-    def fails(self, name: str) -> bool:
-        self.server.log.append(f"{self.command} {name}")
-        if not self.server.failures.get(name):
-            return False
-        status = self.server.failures[name].pop(0)
-        self.reply(status, json.dumps({"error": {"code": status, "message": f"said {status}"}}).encode())
-        return True
-
-    def do_GET(self) -> None:
-        url = urllib.parse.urlsplit(self.path)
-        name = urllib.parse.unquote(url.path.partition("/o/")[2])
-        query = urllib.parse.parse_qs(url.query)
-        if url.path.endswith("/b/b"):  # the client asks in the background where the bucket lies
-            return self.reply(404)
-        if not name:
-            return self.list_objects(query)
-        if self.fails(name):
-            return None
-        if name not in self.server.objects:
-            return self.reply(404, b"No such object: b/x")
-        data = self.server.objects[name]
-        if query.get("alt") != ["media"]:
-            return self.reply(200, json.dumps(self.server.metadata(name)).encode(), Content_Type="application/json")
-        hashes = {"X_Goog_Hash": f"crc32c={crc32c(data)}"}
-        if name in self.server.damaged:
-            data = data[:-1] + b"?"
-        if self.headers.get("Range"):
-            first, last = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers["Range"]).groups()  # type: ignore[union-attr]
-            if int(first) >= len(data):
-                return self.reply(416, b"", Content_Range=f"bytes */{len(data)}")
-            return self.reply(206, data[int(first) : int(last or len(data)) + 1])
-        return self.reply(200, data, **hashes)
-
-    def list_objects(self, query: dict[str, list[str]]) -> None:
-        """Two objects a page."""
-        if self.fails(""):
-            return
-        names = sorted(name for name in self.server.objects if name.startswith(query.get("prefix", [""])[0]))
-        start = int(query.get("pageToken", ["0"])[0])
-        answer: dict[str, Any] = {"items": [self.server.metadata(name) for name in names[start : start + 2]]}
-        if start + 2 < len(names):
-            answer["nextPageToken"] = str(start + 2)
-        self.reply(200, json.dumps(answer).encode(), Content_Type="application/json")
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
-        name = json.loads(body)["name"]
-        if self.fails(name):
-            return
-        if query.get("ifGenerationMatch") == ["0"] and name in self.server.objects:
-            self.reply(412, json.dumps({"error": {"code": 412, "message": "At least one pre-condition"}}).encode())
-            return
-        host, quoted = self.headers["Host"], urllib.parse.quote(name, safe="")
-        self.reply(200, b"{}", Location=f"http://{host}/resumable/{quoted}")
-
-    def do_PUT(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        name = urllib.parse.unquote(self.path.rpartition("/")[2])
-        self.server.objects[name] = body
-        self.reply(200, json.dumps(self.server.metadata(name)).encode(), Content_Type="application/json")
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGcs]:
-    with FakeGcs() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://localhost:{server.server_address[1]}")
-        storage._make_client.cache_clear()
-        yield server
-        storage._make_client.cache_clear()
-        server.shutdown()
-
-
-def test_an_object_that_must_not_exist(fake: FakeGcs) -> None:
-    storage.write_bytes("gs://b/manifest", b"one", scratch="", replace=False)
-    storage.write_bytes("gs://b/manifest", b"one", scratch="", replace=False)  # our own, of a try whose answer was lost
-    with pytest.raises(AlreadyExistsError, match="gs://b/manifest"):
-        storage.write_bytes("gs://b/manifest", b"two", scratch="", replace=False)
-    assert fake.objects == {"manifest": b"one"}
-    storage.write_bytes("gs://b/manifest", b"two", scratch="")
-    assert fake.objects == {"manifest": b"two"}
-
-
-def test_an_object_is_read_with_one_request_and_its_checksum_compared(fake: FakeGcs) -> None:
-    fake.objects |= {"good": b"0123456789", "bad": b"0123456789", "empty": b""}
-    fake.damaged.add("bad")
-    assert storage.read_bytes("gs://b/good", max_bytes=100) == b"0123456789"
-    assert fake.log == ["GET good"]
-    assert storage.read_bytes("gs://b/empty", max_bytes=100) == b""
-    with pytest.raises(RejectError, match=r"^empty-file: 0 bytes$"):
-        inputs.read_image("gs://b/empty")
-    for read in (inputs.read_image, storage.read_bytes, storage.open_binary):
-        with pytest.raises((RejectError, OSError), match=r"Checksum mismatch") as caught:
-            read("gs://b/bad")  # type: ignore[operator]
-        passes = caught.value.may_pass if isinstance(caught.value, RejectError) else storage.may_pass(caught.value)
-        assert passes
-
-
-def test_an_object_that_is_too_large_is_not_fetched_to_its_end(fake: FakeGcs) -> None:
-    fake.objects["large"] = bytes(64 << 20)
-    assert storage.read_bytes("gs://b/large", max_bytes=1000) == bytes(1001)
-    wait_for(lambda: fake.log == ["GET large"])
-    assert fake.sent_bytes < 32 << 20
-
-
-def test_an_object_without_permission_is_told_and_not_asked_for_again(fake: FakeGcs) -> None:
-    fake.objects["secret"] = b"x"
-    fake.failures["secret"] = [403]
-    with pytest.raises(PermissionError, match=r"no permission \(HTTP 403\)"):
-        storage.read_bytes("gs://b/secret")
-    fake.failures["secret"] = [403]
-    with pytest.raises(RejectError, match=r"^unreadable: no permission \(HTTP 403\)") as caught:
-        inputs.read_image("gs://b/secret")
-    assert not caught.value.may_pass
-    fake.failures[""] = [403]
-    with pytest.raises(
-        UsageError, match=r"^--input gs://b/\*: cannot be listed: gs://b: no permission \(HTTP 403\): said 403$"
-    ):
-        list(inputs.list_images("gs://b/*", ()))
-    fake.failures["secret"] = [403]
-    with pytest.raises(
-        UsageError, match=r"^--input gs://b/secret: cannot be listed: no permission \(HTTP 403\): said 403"
-    ):
-        list(inputs.list_images("gs://b/secret", ()))
-    fake.failures["new"] = [403]
-    with pytest.raises(PermissionError, match=r"no permission \(HTTP 403\)"):
-        storage.write_bytes("gs://b/new", b"x", scratch="")
-    assert fake.log.count("POST new") == 1
-
-
-def test_errors_of_the_service_that_pass_are_waited_for(fake: FakeGcs) -> None:
-    fake.objects["busy"] = b"x"
-    fake.failures |= {"busy": [503], "new": [429], "": [500]}
-    assert storage.read_bytes("gs://b/busy") == b"x"
-    storage.write_bytes("gs://b/new", b"y", scratch="")
-    assert [entry.path for entry in storage.walk("gs://b", lambda _: True)] == ["gs://b/busy", "gs://b/new"]
-
-
-def test_listings_of_several_pages_and_odd_names(fake: FakeGcs) -> None:
-    names = ["a#1", "b?2", "c 3%20", "d\n4", "é", "f/../g", "h//i", "folder/", "j[1]"]
-    fake.objects |= {name: b"" if name == "folder/" else b"x" for name in names}
-    expected = {f"gs://b/{name}" for name in names} - {"gs://b/folder/"}
-    found = list(inputs.list_images("gs://b/**", ()))
-    assert {entry.path for entry in found} == expected
-    assert len(found) == len(expected)
-    for path in expected:
-        assert inputs.read_image(path) == b"x"
-        (entry,) = inputs.list_images(re.sub(r"[*?\[{]", lambda match: f"[{match[0]}]", path), ())
-        assert entry == Entry(path, 1, 1)
 
 
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.EIO])

@@ -1,0 +1,139 @@
+"""Files on a disk: they appear by a file beside them, fsync and rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import filecmp
+import os
+import stat
+import uuid
+from collections.abc import Callable, Iterator
+
+from beam_tfr.storage.base import AlreadyExistsError, Entry, PendingFile
+
+
+def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
+    # Folders yet to be listed, each with the identities of those above it; no recursion, trees may be deep.
+    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
+    while waiting:
+        folder, above = waiting.pop()
+        try:
+            status = os.stat(folder)
+        except FileNotFoundError:
+            continue
+        identity = (status.st_dev, status.st_ino)
+        if identity in above or not stat.S_ISDIR(status.st_mode):
+            continue
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                try:
+                    is_folder = entry.is_dir()
+                    info = None if is_folder else entry.stat()
+                except OSError:  # a link that leads nowhere, or in a circle: reading it tells
+                    yield Entry(entry.path, 0, 0)
+                    continue
+                if info is not None:
+                    yield Entry(entry.path, info.st_size, info.st_mtime_ns)
+                elif descend(entry.path):
+                    waiting.append((entry.path, above | {identity}))
+
+
+def list_folder(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file())
+    except FileNotFoundError:
+        return []
+
+
+def find(path: str) -> Entry | None:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return Entry(path, 0, 0) if os.path.islink(path) else None
+    return None if stat.S_ISDIR(info.st_mode) else Entry(path, info.st_size, info.st_mtime_ns)
+
+
+def open_descriptor(path: str) -> int:
+    """
+    Raises:
+        OSError: not there, not readable, or no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))  # a pipe must not block
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(mode) else "not a regular file", path)
+    return descriptor
+
+
+def read_bytes(path: str, max_bytes: int | None) -> bytes:
+    with os.fdopen(open_descriptor(path), "rb", buffering=0) as file:
+        if max_bytes is not None and os.fstat(file.fileno()).st_size > max_bytes:
+            return file.read(max_bytes + 1)
+        return file.readall()  # makes room for the size of the file, not for max_bytes
+
+
+class DiskPendingFile(PendingFile):
+    def __init__(self, path: str, scratch: str, replace: bool) -> None:
+        self._path, self._replace = path, replace
+        self._temporary: str | None = os.path.join(scratch, f".tmp-{uuid.uuid4().hex}")
+        self._file = open(self._temporary, "w+b", buffering=1 << 18)  # noqa: SIM115 - closed by commit or abort
+
+    def write(self, data: bytes | memoryview) -> None:
+        with self._named_errors():
+            self._file.write(data)
+
+    def commit(self) -> None:
+        if self._temporary is None:
+            raise ValueError(f"{self._path} is closed already")
+        with self._named_errors():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        if self._replace:
+            os.replace(self._temporary, self._path)
+        else:
+            try:
+                _rename_new(self._temporary, self._path)
+            except FileExistsError:
+                if not filecmp.cmp(self._temporary, self._path, shallow=False):
+                    raise AlreadyExistsError(self._path) from None
+                os.remove(self._temporary)
+        self._temporary = None
+        self._file.close()
+        folder = os.open(os.path.dirname(self._path), os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the name too survives a power cut
+        finally:
+            os.close(folder)
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """A full disk says so without a name."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from error
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):  # what is still buffered has no place on a full disk
+            self._file.close()
+        if self._temporary is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(self._temporary)
+            self._temporary = None
+
+
+def _rename_new(source: str, target: str) -> None:
+    """Renames; where a file is already raises FileExistsError, which os.rename would not."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # A mount without links: the name is taken by an empty file first.
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.replace(source, target)
+    else:
+        os.remove(source)

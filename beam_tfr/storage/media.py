@@ -1,0 +1,167 @@
+"""The bytes of objects: one request each, checksum compared, by connections that are kept.
+
+Google's client takes three times the processor for it and has ten connections for all threads; here its credentials
+are used with urllib3 alone. A try that fails begins anew, since of the rest of an object no checksum is known.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+import os
+import re
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any
+
+from beam_tfr.storage import gcs
+from beam_tfr.storage.base import ChangedError
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Client
+
+CONNECTIONS = 256  # kept at most
+CONNECT_S = 10.0
+STALL_S = 20.0  # without a byte
+_CHUNK_BYTES = 1 << 18  # 256 KiB
+_HTTP_LOCK = threading.Lock()
+
+
+def _http() -> Any:
+    """One pool of connections per client."""
+    client = gcs.client()
+    with _HTTP_LOCK:
+        return _make_http(client)
+
+
+@functools.lru_cache(maxsize=1)
+def _make_http(client: Client) -> Any:
+    from certifi import where
+    from google.auth.transport.requests import Request
+    from google.auth.transport.urllib3 import AuthorizedHttp
+    from requests.adapters import HTTPAdapter
+    from requests.utils import get_environ_proxies, select_proxy
+
+    adapter = HTTPAdapter(pool_maxsize=CONNECTIONS)
+    proxy = select_proxy(client.api_endpoint, get_environ_proxies(client.api_endpoint))
+    manager = adapter.proxy_manager_for(proxy) if proxy else adapter.poolmanager
+    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or where()
+    manager.connection_pool_kw["ca_certs"] = bundle
+    credentials = client._credentials
+    if not credentials.valid:
+        credentials.refresh(Request())  # once, not by every thread
+    return AuthorizedHttp(credentials, http=manager)
+
+
+def read_bytes(
+    path: str,
+    *,
+    generation: int = 0,
+    max_bytes: int | None = None,
+    deadline_s: float = gcs.DEADLINE_S,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> bytes:
+    """The bytes of an object, without their Content-Encoding; of one that is longer than `max_bytes`, the first
+    max_bytes + 1.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ChangedError: it is of another generation than `generation`, if that is not 0.
+        OSError: it cannot be read, also not until the deadline.
+    """
+    buffer = io.BytesIO()
+    encoding = _fetch(path, buffer, generation, max_bytes, deadline_s, cancelled)
+    data = buffer.getvalue()
+    if encoding == "gzip":
+        return _decompress(path, data, max_bytes)
+    return data if max_bytes is None else data[: max_bytes + 1]
+
+
+def _decompress(path: str, data: bytes, max_bytes: int | None) -> bytes:
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(io.BytesIO(data)) as file:
+            return file.read(-1 if max_bytes is None else max_bytes + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise OSError(0, f"its Content-Encoding is gzip, but its bytes are not: {error}", path) from None
+
+
+def download(path: str, file: IO[bytes], *, deadline_s: float = gcs.DEADLINE_S) -> None:
+    """Writes the bytes of an object, as they are stored, into an empty file. Raises what `read_bytes` does."""
+    _fetch(path, file, 0, None, deadline_s, lambda: False)
+    file.seek(0)
+
+
+def _fetch(
+    path: str,
+    sink: IO[bytes],
+    generation: int,
+    max_bytes: int | None,
+    deadline_s: float,
+    cancelled: Callable[[], bool],
+) -> str:
+    """Fills the sink, and returns the Content-Encoding."""
+    bucket, name = gcs.split_path(path)
+    query = f"alt=media&ifGenerationMatch={generation}" if generation else "alt=media"
+    end = time.monotonic() + deadline_s
+    try:
+        with gcs.named_errors(path, "get"):
+            endpoint = gcs.client().api_endpoint
+            quoted = urllib.parse.quote(name, safe="")
+            url = f"{endpoint}/download/storage/v1/b/{bucket}/o/{quoted}?{query}"
+            return str(gcs.retrying(deadline_s, cancelled=cancelled)(_try)(url, sink, max_bytes, end))
+    except FileExistsError as error:  # HTTP 412
+        raise ChangedError(error.errno, "it was replaced after it was listed", path) from error
+
+
+def _try(url: str, sink: IO[bytes], max_bytes: int | None, end: float) -> str:
+    import google_crc32c
+    from google.api_core.exceptions import from_http_status
+    from urllib3 import Timeout
+
+    sink.seek(0)
+    sink.truncate()
+    response = _http().urlopen(
+        "GET",
+        url,
+        headers={"Accept-Encoding": "gzip"},  # else the service decompresses, and no checksum fits
+        timeout=Timeout(connect=CONNECT_S, read=max(0.1, min(STALL_S, end - time.monotonic()))),
+        retries=False,
+        preload_content=False,
+        decode_content=False,
+    )
+    whole = False
+    try:
+        if response.status != 200:
+            said = response.read(1 << 16).decode(errors="replace")
+            whole = True
+            raise from_http_status(response.status, said, response=response)
+        checksum = google_crc32c.Checksum()
+        while chunk := response.read1(_CHUNK_BYTES):
+            sink.write(chunk)
+            checksum.update(chunk)
+            if max_bytes is not None and sink.tell() > max_bytes:
+                return str(response.headers.get("Content-Encoding", ""))
+            if time.monotonic() > end:
+                raise TimeoutError(f"after {sink.tell()} bytes")
+        whole = True
+        _check(checksum.digest(), response.headers.get("X-Goog-Hash", ""))
+        return str(response.headers.get("Content-Encoding", ""))
+    finally:
+        if whole:
+            response.release_conn()
+        else:
+            response.close()  # what is still to come is not waited for
+
+
+def _check(digest: bytes, hashes: str) -> None:
+    from google.cloud.storage.exceptions import DataCorruption
+
+    expected = re.search(r"crc32c=([\w+/=]+)", hashes)
+    if expected and base64.b64decode(expected[1]) != digest:
+        raise DataCorruption(None, "Checksum mismatch: other bytes came than the service has")

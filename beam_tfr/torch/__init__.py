@@ -1,0 +1,21 @@
+"""A converted dataset for PyTorch's `DataLoader`: read without TensorFlow, in an order that can be repeated.
+
+    from torch.utils.data import DataLoader
+    from beam_tfr.torch import ImageDataset
+
+    dataset = ImageDataset("/tmp/clothing", split="train", batch_size=64, shuffle=True, seed=7)
+    loader = DataLoader(dataset, batch_size=None, num_workers=4, persistent_workers=True)
+    for epoch in range(dataset.epoch, 5):
+        dataset.set_epoch(epoch)
+        for images, labels in loader:  # uint8 [64, 224, 224, 3], int64 [64]
+            images = images.permute(0, 3, 1, 2).float() / 255  # NCHW, in memory channels last, which is fast
+
+The dataset makes the batches, so DataLoader gets `batch_size=None`: only then are all batches full but the last,
+whatever the number of workers. Without PyTorch it can be iterated over too, and gives the same NumPy arrays.
+"""
+
+from __future__ import annotations
+
+from beam_tfr.torch.dataset import ImageDataset
+
+__all__ = ["ImageDataset"]

@@ -1,0 +1,56 @@
+"""What the arguments of `ImageDataset` may be."""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+from typing import Any
+
+from beam_tfr.manifest import Manifest, Split
+from beam_tfr.schema import NO_SPLIT, UsageError
+
+
+def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """Which of how many processes this is."""
+    if (rank is None) != (world_size is None):
+        raise UsageError(f"rank {rank} and world_size {world_size}: give both, or none of them")
+    if rank is None:
+        distributed = sys.modules.get("torch.distributed")
+        if distributed and distributed.is_available() and distributed.is_initialized():
+            rank, world_size = distributed.get_rank(), distributed.get_world_size()
+        elif {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+            found = os.environ["RANK"], os.environ["WORLD_SIZE"]
+            if not all(text.isdecimal() for text in found):
+                raise UsageError(f"RANK and WORLD_SIZE of the environment are {found}: give rank and world_size")
+            rank, world_size = map(int, found)
+        else:
+            rank, world_size = 0, 1
+    world_size = integer("world_size", world_size, 1)
+    rank = integer("rank", rank, 0)
+    if rank >= world_size:
+        raise UsageError(f"rank {rank} must be less than world_size {world_size}: ranks count from 0")
+    return rank, world_size
+
+
+def choose_split(dataset: Manifest, split: str) -> Split:
+    names = sorted(dataset.splits.keys() - {NO_SPLIT})
+    if split not in names:
+        raise UsageError(f"split {split!r} is not in {dataset.folder}; there are: {', '.join(names)}")
+    return dataset.splits[split]
+
+
+def boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} must be True or False, not {value!r}")
+    return value
+
+
+def integer(name: str, value: Any, at_least: int, bits: int = 31) -> int:
+    try:
+        number = operator.index(value)  # NumPy's integers too
+    except TypeError:
+        number = -1
+    if isinstance(value, bool) or not at_least <= number < 1 << bits:
+        raise UsageError(f"{name} must be a whole number from {at_least} to {(1 << bits) - 1}, not {value!r}")
+    return number

@@ -1,0 +1,398 @@
+"""Reading and listing gs:// against a server that fails: every fault is waited out, or told by its name."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from beam_tfr import inputs, storage
+from beam_tfr.inputs import ReadAhead, list_all, list_images, order_patterns, read_image
+from beam_tfr.schema import RejectError, RunError, UsageError
+from beam_tfr.storage import Entry, ListError
+from tests.conftest import wait_for
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+
+__all__ = ["fake", "fake_server"]
+
+DATA = random.Random(7).randbytes(50_000)
+
+
+def entry(name: str) -> Entry:
+    (found,) = list_images(f"gs://b/{re.sub(r'[*?{[]', lambda match: f'[{match[0]}]', name)}", ())
+    return found
+
+
+# One request
+
+
+def test_an_image_is_one_request_for_the_generation_that_was_listed(fake: FakeGcs) -> None:
+    fake.put("a/1.jpg", DATA)
+    listed = entry("a/1.jpg")
+    assert listed == Entry("gs://b/a/1.jpg", len(DATA), listed.generation)
+    assert listed.generation > 0
+    fake.take_log()
+    assert read_image(listed) == DATA
+    wanted = {"alt": "media", "ifGenerationMatch": str(listed.generation)}
+    assert fake.take_log() == [{"method": "GET", "name": "a/1.jpg", "signed": "no", **wanted}]
+    assert read_image("gs://b/a/1.jpg") == DATA
+    assert fake.take_log() == [{"method": "GET", "name": "a/1.jpg", "signed": "no", "alt": "media"}]
+
+
+def test_connections_are_kept_and_as_many_as_there_are_threads(fake: FakeGcs) -> None:
+    sources = []
+    for i in range(120):
+        fake.put(f"{i}", b"%d" % i)
+        sources.append(f"gs://b/{i}")
+    storage.read_bytes(sources[0])
+    fake.counts()
+    fake.set(latency_s=0.05)
+    ahead = ReadAhead(images=30)
+    started = time.monotonic()
+    assert list(ahead.read(sources)) == [b"%d" % i for i in range(120)]
+    assert time.monotonic() - started < 120 * 0.05 / 4
+    assert list(ahead.read(sources)) == [b"%d" % i for i in range(120)]
+    ahead.close()
+    counts = fake.counts()
+    assert counts["most"] >= 25
+    assert counts["connections"] <= 31  # one of them is this question
+
+
+def test_what_is_too_large_is_not_fetched(fake: FakeGcs) -> None:
+    fake.put("large", bytes(2_000_000))
+    listed = entry("large")
+    fake.take_log()
+    with pytest.raises(RejectError, match=r"^file-too-large: more than 1000 bytes$"):
+        read_image(listed, max_bytes=1000)
+    assert fake.take_log() == []
+    assert storage.read_bytes("gs://b/large", max_bytes=1000) == bytes(1001)
+    with pytest.raises(RejectError, match=r"^file-too-large: more than 1000 bytes$"):
+        read_image("gs://b/large", max_bytes=1000)
+    wait_for(lambda: fake.counts()["running"] == 0)
+
+
+def test_an_object_replaced_or_deleted_after_the_listing(fake: FakeGcs) -> None:
+    for name in ("replaced", "deleted", "replaced-now", "deleted-now", "empty"):
+        fake.put(name, b"" if name == "empty" else DATA)
+    listed = {name: entry(name) for name in ("replaced", "deleted", "replaced-now", "deleted-now", "empty")}
+    fake.put("replaced", b"other")
+    storage.delete("gs://b/deleted")
+    fake.set(faults={"replaced-now": ["503", "change"], "deleted-now": ["cut:0.5", "vanish"]})
+    found = {}
+    for name, source in listed.items():
+        with pytest.raises(RejectError) as caught:
+            read_image(source)
+        found[name] = str(caught.value).split(" (HTTP")[0]
+        assert not caught.value.may_pass
+    assert found == {
+        "replaced": "changed-while-reading: it was replaced after it was listed",
+        "replaced-now": "changed-while-reading: it was replaced after it was listed",
+        "deleted": "not-found: no such bucket or object",
+        "deleted-now": "not-found: no such bucket or object",
+        "empty": "empty-file: 0 bytes",
+    }
+    assert storage.read_bytes("gs://b/replaced") == b"other"
+
+
+def test_content_encoding_gzip(fake: FakeGcs) -> None:
+    fake.put("gzip", gzip.compress(DATA, mtime=0), encoding="gzip")
+    fake.put("two", gzip.compress(DATA[:9], mtime=0) + gzip.compress(DATA[9:]), encoding="gzip")
+    fake.put("bomb", gzip.compress(bytes(50_000_000)), encoding="gzip")
+    fake.put("plain", DATA, encoding="gzip")
+    fake.put("short", gzip.compress(DATA, mtime=0)[:-20], encoding="gzip")
+    fake.put("none", gzip.compress(DATA, mtime=0))
+    fake.set(faults={"gzip": ["cut:0.5", "corrupt", "503"]})
+    assert read_image("gs://b/gzip") == DATA
+    assert read_image("gs://b/two") == DATA
+    assert read_image("gs://b/none") == gzip.compress(DATA, mtime=0)
+    with pytest.raises(RejectError, match=r"^file-too-large: more than 1000000 bytes$"):
+        read_image("gs://b/bomb", max_bytes=1_000_000)
+    for name in ("plain", "short"):
+        with pytest.raises(RejectError, match=r"^unreadable: its Content-Encoding is gzip, but its bytes are not: "):
+            read_image(f"gs://b/{name}")
+    with storage.open_binary("gs://b/gzip") as file:  # what lies there
+        assert file.read() == gzip.compress(DATA, mtime=0)
+
+
+ODD_NAMES = [
+    *("a b.jpg", "a#1.jpg", "b?2", "c 3%20", "100%", "d[1].jpg", "e{x,y}", "f*", "é", "花/花.jpg", "new\nline.jpg"),
+    *("/leading", "//two", "h//i", "f/../g", "./x", "trailing/", "+plus", "a&b=c", "semi;colon", "back\\slash", "'\""),
+]
+
+
+def test_odd_names(fake: FakeGcs) -> None:
+    fake.set(page_size=3)
+    for name in ODD_NAMES:
+        fake.put(name, name.encode())
+    for folder in ("folder/", "a/b/"):  # as the console makes them
+        fake.put(folder, b"")
+    found = sorted(list_images("gs://b/**", ()))
+    assert [entry.path for entry in found] == sorted(f"gs://b/{name}" for name in ODD_NAMES)
+    for listed in found:
+        assert read_image(listed) == listed.path[len("gs://b/") :].encode()
+    for name in ODD_NAMES:
+        if not name.endswith("/"):
+            assert entry(name) in found
+    assert storage.list_folder("gs://b/h") == []
+    assert storage.list_folder("gs://b/f") == []
+    assert storage.list_folder("gs://b/花") == ["花.jpg"]
+    for listed in found:
+        storage.delete(listed.path)
+    assert fake.names() == ["a/b/", "folder/"]
+
+
+# Faults that pass
+
+
+TENTHS = [f"cut:{tenth / 10}" for tenth in range(10)]
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        *(["408"], ["429"], ["429:0.05"], ["500"], ["502"], ["503"], ["504"], ["503"] * 6),
+        *(["reset"], ["corrupt"], ["corrupt", "cut:0.5"], TENTHS, ["cut:0.99", "corrupt", "503", "reset"]),
+    ],
+    ids=lambda faults: "+".join(faults)[:30],
+)
+def test_a_fault_that_passes_is_waited_out(fake: FakeGcs, faults: list[str]) -> None:
+    fake.put("x", DATA)
+    fake.set(faults={"x": list(faults)})
+    assert read_image("gs://b/x") == DATA
+    assert len(fake.take_log()) == len(faults) + 1
+    fake.set(faults={"x": list(faults)})
+    with storage.open_binary("gs://b/x") as file:
+        assert file.read() == DATA
+
+
+def test_retry_after_is_obeyed(fake: FakeGcs) -> None:
+    fake.put("x", DATA)
+    for date_or_seconds, least in (("0.6", 0.6), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0)):
+        fake.set(faults={"x": [f"429:{date_or_seconds}"]})
+        started = time.monotonic()
+        assert read_image("gs://b/x") == DATA
+        assert least <= time.monotonic() - started < least + 0.5
+
+
+def test_a_stalled_stream_is_begun_anew(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage.media, "STALL_S", 0.3)
+    fake.put("x", DATA)
+    fake.set(faults={"x": ["stall", "stall"]})
+    assert read_image("gs://b/x") == DATA
+    assert len(fake.take_log()) == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("503", r"the service failed \(HTTP 503\): said 503"),
+        ("429:30", r"the service failed \(HTTP 429\): said 429"),
+        ("corrupt", "DataCorruption: Checksum mismatch: other bytes came than the service has"),
+        ("cut:0.5", "the connection broke: .*"),
+        ("reset", "the connection broke: .*"),
+        ("stall", "the stream stalled"),
+    ],
+)
+def test_at_the_deadline_the_last_cause_is_told(fake: FakeGcs, fault: str, said: str) -> None:
+    fake.put("x", DATA)
+    fake.set(faults={"x": [fault] * 1000})
+    started = time.monotonic()
+    with pytest.raises(RejectError, match=f"^unreadable: tried again until the deadline; at last: {said}$") as caught:
+        read_image("gs://b/x", deadline_s=0.5)
+    assert time.monotonic() - started < 3
+    assert caught.value.may_pass
+
+
+def test_a_service_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
+    storage.gcs.make_client.cache_clear()
+    with pytest.raises(RejectError, match=r"^unreadable: tried again until .*: no connection to the service$"):
+        read_image("gs://b/x", deadline_s=0.2)
+    storage.gcs.make_client.cache_clear()
+
+
+def test_listings_survive_faults_on_every_page(fake: FakeGcs) -> None:
+    for i in range(25):
+        fake.put(f"p/{i}", b"x")
+    fake.set(page_size=4, faults={"": ["503", "", "reset", "429:0.01", "", "500", "cut:0.4"]})
+    assert len({entry.path for entry in storage.walk("gs://b/p", lambda _: True)}) == 25
+    fake.set(faults={"p/1": ["503", "reset", "429"]})
+    assert storage.size_bytes("gs://b/p/1") == 1
+    fake.set(faults={"p/1": ["503", "lost"]})
+    storage.delete("gs://b/p/1")
+    assert "p/1" not in fake.names()
+
+
+# Faults that do not
+
+
+def test_what_may_not_be_read_ends_the_run_and_names_the_permission(fake: FakeGcs) -> None:
+    fake.put("x", DATA)
+    fake.set(denied=["GET", "POST", "DELETE"])
+    of = "the account of this run needs storage.objects"
+    said = rf"no permission \(HTTP 403\): said 403; {of}"
+    with pytest.raises(RunError, match=rf"^gs://b/x cannot be read: {said}\.get on gs://b$"):
+        read_image("gs://b/x")
+    ahead = ReadAhead()
+    with pytest.raises(RunError, match=rf"{said}\.get on gs://b$"):
+        list(ahead.read(["gs://b/x"] * 3))
+    ahead.close()
+    for pattern, path, permission in (("gs://b/*", "gs://b: ", "list"), ("gs://b/x", "", "get")):
+        listed = re.escape(f"--input {pattern}: cannot be listed: {path}")
+        with pytest.raises(UsageError, match=rf"^{listed}{said}\.{permission} on gs://b$"):
+            list(list_images(pattern, ()))
+    with pytest.raises(PermissionError, match=rf"{said}\.delete on gs://b"):
+        storage.delete("gs://b/x")
+    with pytest.raises(PermissionError, match=rf"{said}\.create on gs://b"):
+        storage.write_bytes("gs://b/y", b"", scratch="", replace=False)
+    requests = [request["name"] for request in fake.take_log()]
+    assert requests.count("x") <= 6  # none of them repeated
+    assert requests.count("y") == 1
+    fake.set(faults={"x": ["401"] * 9})
+    with pytest.raises(RunError, match=r"not signed in|no credentials"):
+        read_image("gs://b/x")
+
+
+def test_with_an_emulator_no_credentials_are_looked_for(fake: FakeGcs, tmp_path: Path) -> None:
+    """Not even those that a variable names: reading them would fail."""
+    fake.put("p/hat/1.jpg", b"no image")
+    environment = {**os.environ, "GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none"), "HOME": str(tmp_path)}
+    environment.pop("NO_GCE_CHECK", None)
+    code = (
+        "from beam_tfr.storage import *; from beam_tfr import storage; print(storage.read_bytes('gs://b/p/hat/1.jpg'))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "b'no image'\n", "")
+    assert {request["signed"] for request in fake.take_log()} == {"no"}
+
+
+def test_a_missing_bucket_is_told(fake: FakeGcs) -> None:
+    with pytest.raises(RejectError, match=r"^not-found: no such bucket or object \(HTTP 404\)"):
+        read_image("gs://none/x")
+    with pytest.raises(ListError, match=r"^gs://none: no such bucket or object \(HTTP 404\)"):
+        list(storage.walk("gs://none", lambda _: True))
+
+
+# Reading ahead
+
+
+def test_bytes_ahead_are_bounded(fake: FakeGcs) -> None:
+    sources = []
+    for i in range(12):
+        fake.put(f"{i}", bytes([i]) * 1_000_000)
+        sources.append(Entry(f"gs://b/{i}", 1_000_000, 0))
+    fake.take_log()
+    ahead = ReadAhead(images=10, ahead_bytes=3_000_000)
+    contents = ahead.read(sources)
+    for i in range(12):
+        assert next(contents) == bytes([i]) * 1_000_000
+        time.sleep(0.02)
+        asked = len(fake.take_log())
+        assert asked <= (4 if i == 0 else 1)
+    ahead.close()
+    small = ReadAhead(images=10, ahead_bytes=1)  # each comes alone
+    assert [len(content or b"") for content in small.read(sources)] == [1_000_000] * 12  # type: ignore[arg-type]
+    small.close()
+
+
+def test_a_consumer_that_goes_away_ends_the_reading(fake: FakeGcs) -> None:
+    for i in range(40):
+        fake.put(f"{i}", DATA)
+    fake.set(faults={f"{i}": ["503"] * 1000 for i in range(40)})
+    ahead = ReadAhead(images=8)
+    contents = ahead.read([f"gs://b/{i}" for i in range(40)])
+    threading.Timer(0.3, ahead.close).start()
+    first = next(contents)  # its tries end before their deadline
+    assert isinstance(first, RejectError)
+    assert (first.reason, first.may_pass) == ("unreadable", True)
+    wait_for(lambda: not any(thread.name == "beam_tfr-read" for thread in threading.enumerate()), timeout_s=20)
+    contents.close()  # type: ignore[attr-defined]
+
+
+def test_an_early_end_leaves_nothing_to_do(fake: FakeGcs) -> None:
+    for i in range(60):
+        fake.put(f"{i}", b"x")
+    fake.set(latency_s=0.1)
+    ahead = ReadAhead(images=4)
+    contents = ahead.read([f"gs://b/{i}" for i in range(60)])
+    assert next(contents) == b"x"
+    contents.close()  # type: ignore[attr-defined]
+    wait_for(lambda: fake.counts()["running"] == 0)
+    assert len(fake.take_log()) <= 9
+    fake.set()
+    assert list(ahead.read(["gs://b/1"])) == [b"x"]
+    ahead.close()
+
+
+HANGS = """
+from beam_tfr.inputs import ReadAhead
+contents = ReadAhead(images=4).read(["gs://b/x"] * 9)
+import threading; threading.Thread(target=next, args=(contents,), daemon=True).start()
+import time; time.sleep(0.5)
+"""
+
+
+def test_a_process_ends_though_the_service_hangs(fake: FakeGcs) -> None:
+    fake.put("x", DATA)
+    fake.set(latency_s=3600)
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", HANGS], check=True, timeout=30)
+    assert time.monotonic() - started < 10
+    fake.set()
+
+
+# Listing
+
+
+def test_patterns_are_listed_by_their_beginning(fake: FakeGcs) -> None:
+    for name in ("a/2023-1/x.jpg", "a/2023-2/y.jpg", "a/2024-1/z.jpg", "a/top.jpg", "b/q.jpg", "a/2023"):
+        fake.put(name, b"x")
+
+    def listed(pattern: str) -> tuple[set[str], list[str]]:
+        fake.take_log()
+        found = {entry.path[len("gs://b/") :] for entry in list_images(f"gs://b/{pattern}", ())}
+        return found, [request.get("prefix", "") + request.get("delimiter", "") for request in fake.take_log()]
+
+    assert listed("a/2023-*/*.jpg") == ({"a/2023-1/x.jpg", "a/2023-2/y.jpg"}, ["a/2023-"])
+    assert listed("a/*.jpg") == ({"a/top.jpg"}, ["a//"])
+    assert listed("a/2023*") == ({"a/2023"}, ["a/2023/"])
+    assert listed("*/*.jpg") == ({"a/top.jpg", "b/q.jpg"}, [""])
+    assert listed("{a,b}/*.jpg") == ({"a/top.jpg", "b/q.jpg"}, [""])
+    assert listed("a/{2023-1,2024-1}/*") == ({"a/2023-1/x.jpg", "a/2024-1/z.jpg"}, ["a/"])
+    assert listed("b/**") == ({"b/q.jpg"}, ["b/"])
+
+
+def test_many_patterns_are_listed_in_parallel_each_file_once(fake: FakeGcs) -> None:
+    for i in range(60):
+        fake.put(f"{i % 7}/{i}.jpg", b"x")
+    patterns = [f"gs://b/{i % 7}/{i}.jpg" for i in range(60)] + ["gs://b/1/*.jpg", "gs://b/{1,2}/*", "gs://b/6/**"]
+    fake.counts()
+    fake.set(latency_s=0.05)
+    started = time.monotonic()
+    found = list(list_all(order_patterns(patterns)))
+    assert time.monotonic() - started < 1.5
+    assert sorted(entry.path for entry in found) == sorted(f"gs://b/{i % 7}/{i}.jpg" for i in range(60))
+    assert fake.counts()["most"] > 10
+    with pytest.raises(UsageError, match=r"^--input gs://b/9/x\.jpg: matches no file"):
+        list(list_all(order_patterns([*patterns, "gs://b/9/x.jpg"])))
+    some = list_all(order_patterns(patterns))
+    next(some)
+    some.close()  # type: ignore[attr-defined]
+    wait_for(lambda: not any(thread.name == "beam_tfr-list" for thread in threading.enumerate()))
+
+
+def test_exclude_on_gs(fake: FakeGcs) -> None:
+    for name in ("p/a/1.jpg", "p/a/thumbs/2.jpg", "p/b/3.gif", "p/b/4.jpg"):
+        fake.put(name, b"x")
+    exclude = inputs.exclusion(["**/thumbs/**", "gs://b/p/b/*.gif"], "gs://b/p/")
+    found = {entry.path for entry in list_images("gs://b/p/**", (), exclude=exclude)}
+    assert found == {"gs://b/p/a/1.jpg", "gs://b/p/b/4.jpg"}

@@ -1,0 +1,677 @@
+"""`beam_tfr.torch` by its contents: keys over whole epochs, pixels against `beam_tfr.reader`.
+
+PyPI's PyTorch for Linux brings 3 GB of CUDA with it, so CI runs without. Where PyTorch is installed the same tests read
+by its DataLoader, and those at the end are there too; where it is not, by processes that do what its workers do.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import itertools
+import json
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import simplejpeg
+
+from beam_tfr import cli, manifest, reader
+from beam_tfr.examples import build_example, example_class, parse_example
+from beam_tfr.manifest import manifest_digest, to_bytes
+from beam_tfr.records import read_records
+from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, ImageRef, UsageError
+from beam_tfr.torch import ImageDataset
+from beam_tfr.torch.order import Epoch, permutation
+from beam_tfr.torch.pixels import ExampleDecoder, decode_image
+from tests.fixtures import save, smooth
+from tests.reader_fixtures import CONVERSIONS, converted, encode, photo, write_dataset
+
+TORCH = importlib.util.find_spec("torch") is not None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """train: photos 0 to 36 in 3 shards, one of them empty; test: photos 37 to 40."""
+    return write_dataset(tmp_path_factory.mktemp("data") / "d", {"train": [20, 0, 17], "test": [4]})
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Several windows a stream: 1,300 photos of 2x2 in 7 shards."""
+    counts = [400, 1, 0, 299, 300, 200, 100]
+    return write_dataset(tmp_path_factory.mktemp("many") / "d", {"train": counts}, image_size=(2, 2))
+
+
+def labels(elements: Any) -> list[int]:
+    return [int(label) for element in elements for label in np.ravel(element[1])]
+
+
+def batches(elements: Any) -> list[list[int]]:
+    return [np.ravel(element[1]).tolist() for element in elements]
+
+
+def in_turn(shares: list[Any]) -> list[Any]:
+    """One element of each worker in turn, as DataLoader takes them."""
+    missing = object()
+    rounds = itertools.zip_longest(*shares, fillvalue=missing)
+    return [element for turn in rounds for element in turn if element is not missing]
+
+
+WORKER = """
+import pickle, sys
+dataset, worker, workers = pickle.load(sys.stdin.buffer)
+pickle.dump(list(dataset.share_of_worker(worker, workers)), sys.stdout.buffer)
+"""
+
+
+def by_workers(dataset: ImageDataset, workers: int) -> list[Any]:
+    """Read by other processes."""
+    if TORCH:
+        from torch.utils.data import DataLoader
+
+        return list(DataLoader(dataset, batch_size=None, num_workers=workers))
+    shares = []
+    for worker in range(workers):
+        task = pickle.dumps((dataset, worker, workers))
+        run = subprocess.run([sys.executable, "-c", WORKER], input=task, check=True, stdout=subprocess.PIPE)
+        shares.append(pickle.loads(run.stdout))
+    return in_turn(shares)
+
+
+@pytest.mark.parametrize(
+    "counts", [[1], [7], [8], [9], [1, 1, 1], [0, 5, 0], [0, 0, 13, 1, 30], [3] * 40, [521, 2, 600]], ids=str
+)
+def test_every_example_exactly_once_per_epoch(tmp_path: Path, counts: list[int]) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": counts}, image_size=(2, 2))
+    for shuffle, batch_size, streams, epoch in ((True, None, 8, 0), (False, 3, 8, 0), (True, 8, 3, 5)):
+        dataset = ImageDataset(
+            folder, split="train", shuffle=shuffle, batch_size=batch_size, streams=streams, epoch=epoch
+        )
+        found = batches(dataset)
+        assert sorted(itertools.chain(*found)) == list(range(sum(counts)))
+        assert len(found) == len(dataset)
+        assert all(len(batch) == (batch_size or 1) for batch in found[:-1])
+
+
+@pytest.mark.parametrize("remainder", ["drop", "keep", "pad"])
+def test_ranks_are_disjoint_complete_and_equally_long(many: Path, remainder: str) -> None:
+    for world_size, batch_size in ((2, 10), (3, 64), (5, 7), (8, 13)):
+        ranks = [
+            ImageDataset(
+                many,
+                split="train",
+                batch_size=batch_size,
+                remainder=remainder,
+                shuffle=True,
+                rank=rank,
+                world_size=world_size,
+                streams=5,
+            )
+            for rank in range(world_size)
+        ]
+        read = [list(rank) for rank in ranks]
+        assert {len(batches) for batches in read} == {len(rank) for rank in ranks} == {ranks[0].steps_per_epoch}
+        weights = np.concatenate([element[-1] for batches in read for element in batches])
+        found = (
+            np.array([labels(batches) for batches in read]).ravel()
+            if remainder != "keep"
+            else labels(itertools.chain(*read))
+        )
+        if remainder == "drop":
+            assert (
+                len(set(found))
+                == len(found)
+                == len(ranks[0]) * batch_size * world_size
+                > 1300 - batch_size * world_size
+            )
+        elif remainder == "keep":
+            assert sorted(found) == list(range(1300))
+        else:
+            assert sorted(found[weights == 1]) == list(range(1300))
+            assert {len(element[1]) for batches in read for element in batches} == {batch_size}
+            assert not any(element[0][element[2] == 0].any() for batches in read for element in batches)
+
+
+def test_what_is_dropped_differs_from_epoch_to_epoch(folder: Path) -> None:
+    dataset = ImageDataset(folder, split="train", batch_size=10, remainder="drop", shuffle=True)
+    seen = set()
+    for epoch in range(8):
+        dataset.set_epoch(epoch)
+        found = labels(dataset)
+        assert len(set(found)) == len(found) == 30
+        seen |= set(range(37)) - set(found)
+    assert len(seen) > 14
+
+
+def test_the_order_is_the_same_for_every_number_of_workers(many: Path) -> None:
+    dataset = ImageDataset(many, split="train", batch_size=12, shuffle=True, seed=3, start_step=5)
+    alone = batches(dataset)
+    assert len(alone) == len(dataset) == 104
+    for workers in (1, 2, 3, 5, 8, 12, 16, 150):
+        assert batches(in_turn([dataset.share_of_worker(w, workers) for w in range(workers)])) == alone
+
+
+@pytest.mark.parametrize("batch_size", [None, 12])
+def test_threads_change_nothing_but_who_decodes(many: Path, batch_size: int | None) -> None:
+    options: dict[str, Any] = {"split": "train", "batch_size": batch_size, "shuffle": True}
+    decoders: set[int] = set()
+    dataset = ImageDataset(
+        many, threads=2, transform=lambda image: decoders.add(threading.get_ident()) or image, **options
+    )
+    expected = list(ImageDataset(many, **options))
+    for (images, numbers), (expected_images, expected_numbers) in zip(dataset, expected, strict=True):
+        np.testing.assert_array_equal(images, expected_images)
+        np.testing.assert_array_equal(numbers, expected_numbers)
+    assert len(decoders) == 2
+    assert threading.get_ident() not in decoders
+    assert threading.active_count() == 1 + sum(thread.daemon for thread in threading.enumerate())  # they have ended
+
+
+def test_worker_processes(many: Path) -> None:
+    dataset = ImageDataset(many, split="train", batch_size=12, shuffle=True)
+    dataset.set_epoch(4)  # reaches them
+    expected = list(ImageDataset(many, split="train", batch_size=12, shuffle=True, epoch=4))
+    found = by_workers(dataset, 2)
+    assert len(found) == len(expected) == 109
+    for ours, (images, numbers) in zip(found, expected, strict=True):
+        assert (len(ours), str(ours[0].dtype)[-5:], str(ours[1].dtype)[-5:]) == (2, "uint8", "int64")
+        np.testing.assert_array_equal(np.asarray(ours[0]), images)
+        np.testing.assert_array_equal(np.asarray(ours[1]), numbers)
+
+
+def test_a_resume_goes_on_exactly_there(folder: Path) -> None:
+    def read(**options: Any) -> list[list[int]]:
+        return batches(ImageDataset(folder, split="train", batch_size=5, shuffle=True, seed=1, **options))
+
+    epochs = [read(epoch=epoch) for epoch in (2, 3, 4)]
+    for step in range(24):
+        assert read(epoch=2, start_step=step) == epochs[step // 8][step % 8 :]
+    dataset = ImageDataset(folder, split="train", batch_size=5, shuffle=True, seed=1, epoch=2, start_step=11)
+    assert (dataset.epoch, len(dataset), dataset.steps_per_epoch) == (3, 5, 8)
+    assert batches(dataset) == batches(dataset) == epochs[1][3:]
+    dataset.set_epoch(4)
+    assert (batches(dataset), len(dataset)) == (epochs[2], 8)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_resume_decodes_and_opens_nothing_before_it(tmp_path: Path, shuffle: bool) -> None:
+    counts = [400, 300, 100]
+    folder = write_dataset(tmp_path / "d", {"train": counts}, image_size=(2, 2))
+    decoded = []
+    options: dict[str, Any] = {"split": "train", "batch_size": 10, "streams": 1, "shuffle": shuffle, "epoch": 1}
+    expected = batches(ImageDataset(folder, **options))[75:]
+    dataset = ImageDataset(folder, transform=lambda image: decoded.append(1) or image, start_step=75, **options)
+    # The window of step 75 begins at record 520 (of 52 batches); not shuffled, there are no windows.
+    parts = Epoch(counts, seed=0 if shuffle else None, number=1).parts(520 if shuffle else 750, 800)
+    shards = sorted(folder.glob("*.gz"))
+    for shard in {*shards} - {shards[part.run] for part in parts}:
+        shard.unlink()
+    assert len([*folder.glob("*.gz")]) < 3
+    assert batches(dataset) == expected
+    assert len(decoded) == 50
+
+
+def test_order_is_that_of_seed_and_epoch(folder: Path) -> None:
+    def order(**options: Any) -> tuple[int, ...]:
+        return tuple(labels(ImageDataset(folder, split="train", shuffle=True, **options)))
+
+    keys: list[dict[str, Any]] = [{}, {"epoch": 1}, {"seed": 7}, {"seed": (1 << 63) - 1}, {"streams": 4}]
+    orders = [order(**key) for key in keys]
+    assert len(set(orders)) == len(keys)
+    assert order(seed=np.uint8(7)) == orders[2]
+
+
+def test_order_stays_the_same_over_versions(folder: Path) -> None:
+    # A training run that is resumed after an update of NumPy or of this package must go on in the same order.
+    assert labels(ImageDataset(folder, split="train", shuffle=True, seed=7, epoch=3)) == GOLDEN_ORDER
+    assert labels(ImageDataset(folder, split="test")) == [37, 38, 39, 40]
+
+
+GOLDEN_ORDER = [
+    31, 34, 6, 10, 14, 19, 21, 28, 33, 35, 2, 7, 12, 18, 24, 27, 29, 1, 5, 8, 15, 20, 23, 25, 30,
+    36, 4, 9, 16, 17, 22, 26, 32, 0, 3, 11, 13,
+]  # fmt: skip
+
+
+def test_shuffle_moves_shards_and_mixes_windows(many: Path) -> None:
+    dataset = ImageDataset(many, split="train", shuffle=True, streams=2)
+    orders = []
+    for epoch in range(6):
+        dataset.set_epoch(epoch)
+        orders.append(labels(dataset))
+        assert abs(np.corrcoef(orders[-1], range(1300))[0, 1]) < 0.5
+    assert len({order[0] for order in orders}) == 6
+    for order, other in itertools.pairwise(orders):
+        assert not any(set(order[at : at + 64]) == set(other[at : at + 64]) for at in range(0, 1300, 64))
+    fixed = ImageDataset(many, split="train", streams=1)
+    assert labels(fixed) == labels(fixed) == list(range(1300))
+    assert labels(ImageDataset(many, split="train", streams=2))[:4] == [0, 650, 1, 651]
+
+
+def test_the_law(many: Path) -> None:
+    """Batch t is from stream t % streams; streams are runs of the epoch, permuted in windows."""
+    dataset = ImageDataset(
+        many,
+        split="train",
+        batch_size=10,
+        shuffle=True,
+        seed=9,
+        epoch=2,
+        streams=4,
+        rank=1,
+        world_size=2,
+        remainder="drop",
+    )
+    counts = [400, 1, 299, 300, 200, 100]
+    begins = np.cumsum([0, *counts])
+    places = [
+        int(begins[part.run]) + record
+        for part in Epoch(counts, seed=9, number=2).parts(0, 1300)
+        for record in range(part.skip, part.skip + part.take)
+    ]
+    assert sorted(places) == list(range(1300))
+    run = places[650:1300]  # of rank 1: 65 batches, of which stream 0 has 17, the others 16
+    streams, low = [], 0
+    for number, size in enumerate((170, 160, 160, 160)):
+        records, low = run[low : low + size], low + size
+        streams.append([records[place] for place in permutation(size, 9, 2, 1, number, 0)])
+    expected = [streams[step % 4][step // 4 * 10 :][:10] for step in range(65)]
+    assert batches(dataset) == expected
+
+
+def test_permutations_are_permutations() -> None:
+    for size in (0, 1, 2, 1000):
+        assert sorted(permutation(size, 1, 2)) == list(range(size))
+    assert permutation(1000, 1, 2).tolist() != permutation(1000, 2, 1).tolist()
+    first = np.array([permutation(8, seed)[0] for seed in range(4000)])
+    assert np.bincount(first).min() > 400  # 500 expected, 5 standard deviations
+
+
+@pytest.mark.parametrize("flags", CONVERSIONS)
+def test_pixels_of_every_encoding_are_those_of_the_tensorflow_reader(flags: str) -> None:
+    folder = converted(flags)
+    expected = {int(label): image for image, label in reader.load(folder, split="train").as_numpy_iterator()}
+    seen = 0
+    for image, label in ImageDataset(folder, split="train"):
+        assert (image.dtype, image.flags.writeable, type(label)) == (np.uint8, True, int)
+        np.testing.assert_array_equal(image, expected[label], err_msg=manifest.read(str(folder)).class_names[label])
+        seen += 1
+    assert seen == len(expected) == 14
+
+
+def test_kept_files_that_are_turned_or_of_rare_kinds(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    picture = smooth(20, 31)
+    cmyk = save(smooth(16, 24).convert("CMYK"), "JPEG")
+    at = cmyk.index(b"Adobe") - 4
+    plain_cmyk = cmyk[:at] + cmyk[at + 16 :]
+    files = {
+        "png": save(picture, "PNG", exif=exif),
+        "webp": save(picture, "WEBP", lossless=True, exif=exif),
+        "jpeg": save(picture, "JPEG", exif=exif),
+        "cmyk": cmyk,
+        "plain cmyk": plain_cmyk,
+        "411": save(picture, "JPEG", subsampling="4:1:1"),
+        "gray": save(picture.convert("L"), "JPEG"),
+    }
+    for name, data in files.items():
+        form = name if name in ("png", "webp") else "jpeg"
+        if form == "jpeg":
+            expected = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
+        else:
+            expected = tf.io.decode_png(data, channels=3) if form == "png" else tf.io.decode_webp(data)[0, :, :, :3]
+        np.testing.assert_array_equal(decode_image(data, form, 3), expected, err_msg=name)
+
+
+def test_photos(tmp_path: Path, sample: Path) -> None:
+    output = tmp_path / "out"
+    command = ["convert", "--input", f"{sample}/**/*.jpg", "--output", str(output), "--layout", "{split}/{label}/*"]
+    assert cli.main([*command, "--name", "d"]) == 0
+    ours = ImageDataset(output, split="train", batch_size=16, shuffle=True)
+    theirs = {image.tobytes(): int(label) for image, label in reader.load(output, split="train").as_numpy_iterator()}
+    found = {image.tobytes(): int(label) for images, batch in ours for image, label in zip(images, batch, strict=True)}
+    assert found == theirs
+    assert len(found) == manifest.read(str(output)).splits["train"].num_examples
+    assert ours.class_names == manifest.read(str(output)).class_names
+
+
+def test_from_cloud_storage(photos: Path, tmp_path: Path, gcs: str) -> None:
+    found = []
+    for output in (str(tmp_path / "out"), f"{gcs}/out"):
+        command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--layout", "{split}/{label}/*"]
+        assert cli.main([*command, "--name", "d", "--num_shards", "2"]) == 0
+        found.append(list(ImageDataset(output, split="train", batch_size=5, shuffle=True)))
+    for (images, numbers), (other_images, other_numbers) in zip(*found, strict=True):
+        np.testing.assert_array_equal(images, other_images)
+        np.testing.assert_array_equal(numbers, other_numbers)
+    with pytest.raises(DataError, match="is not a complete dataset"):
+        ImageDataset(f"{gcs}/nothing", split="train")
+
+
+def test_encoded_bytes(folder: Path) -> None:
+    ((images, numbers),) = ImageDataset(folder, split="test", batch_size=4, decode=False)
+    assert images == [encode(photo(int(number)), "jpeg") for number in numbers]
+    single = [image for image, _ in ImageDataset(folder, split="test", decode=False)]
+    assert single == images
+
+
+def test_transform(folder: Path) -> None:
+    def shrink(image: np.ndarray) -> np.ndarray:
+        assert image.shape == (8, 12, 3)
+        return image[:4, :4, 0].astype(np.float32) / 255
+
+    ((images, numbers),) = ImageDataset(folder, split="test", batch_size=4, transform=shrink)
+    assert (images.dtype, images.shape) == (np.float32, (4, 4, 4))
+    for image, number in zip(images, numbers, strict=True):
+        expected = simplejpeg.decode_jpeg(encode(photo(int(number)), "jpeg"))[:4, :4, 0] / np.float32(255)
+        np.testing.assert_array_equal(image, expected)
+    ((lengths, _),) = ImageDataset(
+        folder, split="test", batch_size=4, decode=False, transform=lambda d: np.array(len(d))
+    )
+    assert lengths.tolist() == [len(encode(photo(number), "jpeg")) for number in range(37, 41)]
+
+
+def test_images_of_different_sizes() -> None:
+    folder = converted("--encoding webp --resize none")
+    with pytest.raises(
+        UsageError, match=r"batch_size 4: the images of .* have different sizes .--resize none.*transform"
+    ):
+        ImageDataset(folder, split="train", batch_size=4)
+    crops = list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:16, :16]))
+    assert [len(images) for images, _ in crops] == [4, 4, 4, 2]
+    with pytest.raises(UsageError, match="transform gave arrays of different shapes"):
+        list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:, :16]))
+    padded = list(ImageDataset(folder, split="train", remainder="pad", rank=0, world_size=3))
+    assert [weight for _, _, weight in padded] == [1, 1, 1, 1, 0]
+    assert padded[-1][0].shape == (1, 1, 3)
+
+
+def test_unlabelled(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [5]}, labelled=False)
+    expected = {simplejpeg.decode_jpeg(encode(photo(number), "jpeg")).tobytes() for number in range(5)}
+    assert {image.tobytes() for image in ImageDataset(folder, split="train")} == expected
+    batches = list(ImageDataset(folder, split="train", batch_size=3, remainder="pad"))
+    assert [weights.tolist() for _, weights in batches] == [[1, 1, 1], [1, 1, 0]]
+    assert {image.tobytes() for images, weights in batches for image in images[weights == 1]} == expected
+
+
+def test_copies_and_pickles_are_their_own(folder: Path) -> None:
+    dataset = ImageDataset(folder, split="train", shuffle=True, epoch=3)
+    for other in (copy.deepcopy(dataset), pickle.loads(pickle.dumps(dataset))):
+        assert labels(other) == labels(dataset)
+        other.set_epoch(5)
+        assert (other.epoch, dataset.epoch) == (5, 3)
+
+
+def test_set_epoch_reaches_other_processes(folder: Path) -> None:
+    dataset = ImageDataset(folder, split="train")
+    worker = multiprocessing.get_context("spawn").Process(target=ImageDataset.set_epoch, args=(dataset, 7))
+    worker.start()
+    worker.join(60)
+    assert dataset.epoch == 7
+
+
+def test_rank_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = batches(ImageDataset(folder, split="train", batch_size=3, rank=2, world_size=4))
+    assert len(expected) == 3
+    monkeypatch.setenv("RANK", "2")
+    assert len(ImageDataset(folder, split="train", batch_size=3)) == 13
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert batches(ImageDataset(folder, split="train", batch_size=3)) == expected
+    assert len(ImageDataset(folder, split="train", batch_size=3, rank=0, world_size=1)) == 13
+    monkeypatch.setenv("RANK", "two")
+    with pytest.raises(UsageError, match=r"RANK and WORLD_SIZE of the environment are \('two', '4'\)"):
+        ImageDataset(folder, split="train")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "trian"}, r"split 'trian' is not in .*; there are: test, train$"),
+        ({"split": "none"}, r"there are: test, train$"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1 to 2147483647, not 0"),
+        ({"shuffle": 1024}, "shuffle must be True or False, not 1024"),
+        ({"decode": "yes"}, "decode must be True or False, not 'yes'"),
+        ({"seed": -1, "shuffle": True}, "seed must be a whole number from 0 to 9223372036854775807, not -1"),
+        ({"epoch": "1"}, "epoch must be a whole number from 0 to 2147483647, not '1'"),
+        ({"start_step": -1}, "start_step must be a whole number from 0"),
+        ({"threads": -1}, "threads must be a whole number from 0 to 1023, not -1"),
+        ({"streams": 0}, "streams must be a whole number from 1"),
+        ({"remainder": "fill"}, "remainder must be one of drop, keep, pad, not 'fill'"),
+        ({"rank": 1}, "rank 1 and world_size None: give both, or none of them"),
+        ({"rank": 2, "world_size": 2}, "rank 2 must be less than world_size 2: ranks count from 0"),
+        (
+            {"rank": 0, "world_size": 2, "batch_size": 19},
+            "remainder 'drop' leaves nothing: 37 examples are fewer than 2 x 19, one batch on every rank. "
+            "Take a smaller batch_size, or remainder='pad'",
+        ),
+        (
+            {"rank": 0, "world_size": 2, "batch_size": 6, "remainder": "keep"},
+            "remainder 'keep' would give some of 2 ranks 4 batches and others 3, as 37 examples fall: "
+            "distributed training would hang. Take remainder='drop' or 'pad'",
+        ),
+    ],
+    ids=str,
+)
+def test_wrong_calls_say_what_is_allowed(folder: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        ImageDataset(folder, **{"split": "train", **options})
+
+
+def test_datasets_that_are_not_whole(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="path s3://bucket/d: only local paths and gs:// are supported"):
+        ImageDataset("s3://bucket/d", split="train")
+    folder = write_dataset(tmp_path / "d", {"train": [3, 3], "test": [1]})
+    shard = folder / "d-train-00001-of-00002.tfrecord.gz"
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-1])
+    with pytest.raises(DataError, match=rf"{shard} has {len(data) - 1} bytes instead of {len(data)}: copy the dataset"):
+        ImageDataset(folder, split="train")
+    shard.unlink()
+    with pytest.raises(DataError, match=rf"{shard} is missing: copy the dataset"):
+        ImageDataset(folder, split="train")
+    assert labels(ImageDataset(folder, split="test")) == [6]  # its own shards are all there
+    fields = json.loads((folder / MANIFEST_FILE).read_text())
+    fields["format_version"] = FORMAT_VERSION + 1
+    (folder / MANIFEST_FILE).write_bytes(to_bytes(fields | {"manifest_digest": manifest_digest(fields)}))
+    with pytest.raises(
+        DataError, match=rf"has format version {FORMAT_VERSION + 1}; .* reads up to {FORMAT_VERSION}: upd"
+    ):
+        ImageDataset(folder, split="test")
+    (folder / MANIFEST_FILE).unlink()
+    with pytest.raises(DataError, match=r"is not a complete dataset: .*manifest\.json is missing"):
+        ImageDataset(folder, split="test")
+
+
+@pytest.mark.parametrize("compression", ["gzip", "none"])
+def test_every_truncation_of_a_shard_is_found_and_named(tmp_path: Path, compression: str) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [2]}, image_size=(2, 2), compression=compression)
+    dataset = ImageDataset(folder, split="train", batch_size=2)
+    (shard,) = folder.glob("*.tfrecord*")
+    data = shard.read_bytes()
+    lengths = len(data) - (8 if compression == "gzip" else 0)  # without gzip's trailer all records are there
+    for length in range(0, lengths, 7):
+        shard.write_bytes(data[:length])
+        with pytest.raises(DataError, match=rf"^{shard}.*; copy the dataset again, .*; beam-tfr verify names"):
+            list(dataset)
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [3, 5]}, compression="none")
+    shard = folder / "d-train-00001-of-00002.tfrecord"
+    data = shard.read_bytes()
+    sizes = [len(record) + 16 for record in read_records(str(shard))]
+    changed = bytearray(data)
+    changed[sum(sizes[:3]) + 100] ^= 1
+    dataset = ImageDataset(folder, split="train", shuffle=True)
+    shard.write_bytes(changed)
+    message = rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not fit the checksum of the data; copy"
+    with pytest.raises(DataError, match=message):
+        list(dataset)
+    shard.write_bytes(data[: sum(sizes[:4])])
+    with pytest.raises(DataError, match=rf"^{shard} ends after 4 of its 5 records; copy"):
+        list(dataset)
+    shard.unlink()
+    with pytest.raises(FileNotFoundError, match=shard.name):
+        list(dataset)
+
+
+def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
+    decode = ExampleDecoder(manifest.read(str(folder)), decode=True)
+    sound = next(read_records(str(next(folder.glob("*train-00000*")))))
+    assert decode(sound)[1] == 0
+    assert parse_example(sound)["image/class/label"] == [0]
+
+    def record(label: int = 0, size: tuple[int, int] = (8, 12), data: bytes | None = None) -> bytes:
+        encoded = encode(photo(0, *size), "jpeg") if data is None else data
+        about: dict[str, Any] = {"format": "jpeg", "channels": 3, "colorspace": "RGB", "source_format": "jpeg"}
+        sides = {"height": 8, "width": 12, "source_height": 8, "source_width": 12}
+        rest = {"source_sha256": "0" * 64, "channel_sums": (), "channel_squares": ()}
+        return build_example(ImageRef("k", 1, 0, "train", "c", label), Image(encoded=encoded, **about, **sides, **rest))
+
+    assert np.array_equal(decode(record())[0], decode(sound)[0])
+    for wrong, message in (
+        (record(41), "image/class/label is 41, but there are 41 classes"),
+        (record(-1), "feature image/class/label has 0 values instead of 1"),
+        (record(size=(8, 16)), r"the image has \(height, width\) \(8, 16\) instead of \(8, 12\)"),
+        (record(data=b"no image"), "the image is no jpeg that decodes: UnidentifiedImageError"),
+        (b"\xff", "not a tf.train.Example"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            decode(wrong)
+    for form in ("png", "webp", "bmp", "gif"):
+        with pytest.raises(ValueError, match=f"the image is no {form} that decodes"):
+            decode_image(b"no image", form, 3)
+
+
+def test_raw_tensors_that_do_not_fit() -> None:
+    folder = converted("--encoding raw --resize stretch")
+    decode = ExampleDecoder(manifest.read(str(folder)), decode=True)
+    (file,) = folder.glob("*.tfrecord*")
+    record = next(read_records(str(file)))
+    tensor = parse_example(record)["image/raw"][0]
+    assert decode(record)[0].tobytes() == tensor[-32 * 40 * 3 :]
+    example = example_class().FromString(record)
+    for data in (tensor[:3000], tensor + bytes(64)):
+        example.features.feature["image/raw"].bytes_list.value[0] = data
+        with pytest.raises(ValueError, match=f"image/raw has {len(data)} bytes, which does not fit 32x40x3"):
+            decode(example.SerializeToString())
+
+
+def test_memory_is_flat(many: Path) -> None:
+    dataset = ImageDataset(many, split="train", batch_size=16, shuffle=True)
+
+    def peak() -> int:
+        tracemalloc.reset_peak()
+        assert sum(len(numbers) for _, numbers in dataset) == 1300
+        return tracemalloc.get_traced_memory()[1]
+
+    peak_of_first = 0
+    tracemalloc.start()
+    try:
+        peak()
+        peak_of_first = peak()
+        later = [(dataset.set_epoch(epoch), peak())[1] for epoch in range(1, 5)]
+    finally:
+        tracemalloc.stop()
+    assert max(later) < 1.3 * peak_of_first < 12 << 20
+
+
+def test_needs_neither_tensorflow_nor_beam_nor_torch(folder: Path) -> None:
+    code = (
+        "import sys\n"
+        "class NoTorch:\n"
+        "    def find_spec(name, *_):\n"
+        "        if name == 'torch': raise ModuleNotFoundError(name=name)\n"
+        "sys.meta_path.insert(0, NoTorch)\n"
+        "from beam_tfr.torch import ImageDataset\n"
+        f"elements = list(ImageDataset({str(folder)!r}, split='train', batch_size=5, shuffle=True, seed=7, epoch=3))\n"
+        "print([int(label) for _, batch in elements for label in batch])\n"
+        "heavy = {'tensorflow', 'apache_beam', 'keras', 'beam_tfr.images', 'google.cloud.storage'}\n"
+        "assert not heavy & {*sys.modules}\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
+    expected = ImageDataset(folder, split="train", batch_size=5, shuffle=True, seed=7, epoch=3)
+    assert json.loads(run.stdout) == labels(expected)
+
+
+if TORCH:  # see above: DataLoader's own ways
+    import torch
+    from torch.utils.data import DataLoader, IterableDataset
+
+    def test_dataloader_gives_tensors(folder: Path) -> None:
+        dataset = ImageDataset(folder, split="train", batch_size=10, remainder="pad")
+        assert isinstance(dataset, IterableDataset)
+        loader = DataLoader(dataset, batch_size=None, num_workers=2)
+        assert len(loader) == 4
+        for images, numbers, weights in loader:
+            assert (images.dtype, numbers.dtype, weights.dtype) == (torch.uint8, torch.int64, torch.float32)
+            assert (images.shape, numbers.shape, weights.shape) == ((10, 8, 12, 3), (10,), (10,))
+
+    def test_dataloader_makes_batches(folder: Path) -> None:
+        dataset = ImageDataset(folder, split="train", shuffle=True)
+        for workers in (0, 2):
+            found = list(DataLoader(dataset, batch_size=10, num_workers=workers))
+            assert {images.shape[1:] for images, _ in found} == {(8, 12, 3)}
+            assert sorted(labels(found)) == list(range(37))
+
+    def test_set_epoch_reaches_persistent_workers(folder: Path) -> None:
+        for context in ("fork", "spawn"):
+            dataset = ImageDataset(folder, split="train", batch_size=10, shuffle=True)
+            loader = DataLoader(
+                dataset, batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context=context
+            )
+            for epoch in (0, 1, 2):
+                dataset.set_epoch(epoch)
+                assert batches(loader) == batches(dataset)
+
+    def test_damage_is_named_through_workers(tmp_path: Path) -> None:
+        folder = write_dataset(tmp_path / "d", {"train": [5]}, compression="none")
+        (shard,) = folder.glob("*.tfrecord")
+        shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+        with pytest.raises(DataError, match=rf"{shard}: record 4 at byte .*its data does not fit the checksum"):
+            list(DataLoader(ImageDataset(folder, split="train"), batch_size=None, num_workers=2))
+
+    def test_transforms_that_give_tensors(folder: Path) -> None:
+        def views(image: np.ndarray) -> dict[str, torch.Tensor]:
+            tensor = torch.from_numpy(image).permute(2, 0, 1)
+            return {"whole": tensor, "half": tensor[:, :4].float()}
+
+        ((images, _),) = ImageDataset(folder, split="test", batch_size=4, transform=views)
+        assert (images["whole"].shape, images["whole"].dtype) == ((4, 3, 8, 12), torch.uint8)
+        assert (images["half"].shape, images["half"].dtype) == ((4, 3, 4, 12), torch.float32)
+
+    def test_rank_of_torch_distributed(folder: Path, tmp_path: Path) -> None:
+        code = """
+import sys, torch
+from beam_tfr.torch import ImageDataset
+rank = int(sys.argv[1])
+torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+dataset = ImageDataset(sys.argv[3], split="train", batch_size=4, shuffle=True)
+print([int(label) for _, numbers in dataset for label in numbers])
+torch.distributed.destroy_process_group()
+"""
+        arguments = [str(tmp_path / "store"), str(folder)]
+        runs = [
+            subprocess.Popen([sys.executable, "-c", code, str(rank), *arguments], stdout=subprocess.PIPE, text=True)
+            for rank in range(2)
+        ]
+        found = [json.loads(run.communicate(timeout=100)[0]) for run in runs]
+        expected = [
+            labels(ImageDataset(folder, split="train", batch_size=4, shuffle=True, rank=rank, world_size=2))
+            for rank in range(2)
+        ]
+        assert found == expected
+        assert [len(numbers) for numbers in found] == [16, 16]
