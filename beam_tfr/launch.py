@@ -33,7 +33,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
-from beam_tfr import claim, interrupt, lock, manifest, schema
+from beam_tfr import claim, cloud, interrupt, lock, manifest, schema, storage
 from beam_tfr.claim import Progress
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
@@ -142,7 +142,11 @@ def convert(
         RunError: the run failed; what is finished stays for the same call to go on with.
         InterruptedRunError: Ctrl-C.
     """
+    if options.gcs_project:
+        beam_flags = [*beam_flags, f"--gcs_project={options.gcs_project}"]
     beam_options = parse_beam_flags(beam_flags)
+    cloud.use(beam_options)
+    _connect(options)
     run_id = uuid.uuid4().hex
     step = Convert(options, run_id=run_id)
     runner = choose_runner(beam_options, beam_flags)
@@ -171,6 +175,21 @@ def convert(
         raise RunError(f"the runner says that it is done, but it lost elements on the way: {error}") from error
     fresh = options.overwrite or before != manifest.to_bytes(published.fields)
     return Result(manifest=published, seconds=time.monotonic() - started, fresh=fresh)
+
+
+def _connect(options: ConvertOptions) -> None:
+    """Finds credentials for gs:// before anything begins, where any of it is there.
+
+    Raises:
+        UsageError: there are none.
+    """
+    places = [*options.input, options.output, options.input_list or "", options.classes or ""]
+    place = next(filter(storage.is_gcs, places), None)
+    if place is not None:
+        try:
+            storage.connect()
+        except OSError as error:
+            raise UsageError(f"{place} cannot be reached: {error.strerror}") from error
 
 
 def _manifest_bytes(output: str) -> bytes | None:

@@ -133,6 +133,8 @@ def acquire(output: str, run_id: str) -> None:
             raise storage.AlreadyExistsError
         for other in others:
             storage.delete(work_path(output, f"lock.{other}"))
+        if storage.is_gcs(output):  # found out now, not at the end
+            storage.delete(work_path(output, f"may-delete.{run_id}"))
     except storage.AlreadyExistsError:
         raise RunError(f"another run has just taken or left {output}; wait for it, or stop it and call again") from None
     except OSError as error:

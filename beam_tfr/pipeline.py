@@ -8,6 +8,7 @@ globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [Ima
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 
 import apache_beam as beam
@@ -44,10 +45,14 @@ class Convert(beam.PTransform):
     def __init__(self, options: ConvertOptions, *, run_id: str) -> None:
         super().__init__()
         self.options, self.run_id = options, run_id
-        _check_apart(options)
         layout = parse_layout(options.layout)
         classes = read_classes(options.classes) if options.classes else None
-        self._root = inputs.common_root(options.input)
+        patterns = inputs.all_patterns(options.input, options.input_list)
+        self._root = inputs.common_root(patterns)
+        _check_apart(options, patterns, inputs.exclusion(options.exclude, self._root))
+        self._ahead = inputs.ReadAhead(
+            options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s
+        )
         self._labeler = Labeler(layout, options.splits, None if classes is None else frozenset(classes))
         self._image_options = options.image_options()
         self._draft = functools.partial(
@@ -58,14 +63,22 @@ class Convert(beam.PTransform):
             labelled=layout.has_labels,
             codecs=images.codec_versions(),
         )
-        self._measure = functools.partial(mean_record_bytes, root=self._root, image_options=self._image_options)
+        self._measure = functools.partial(
+            mean_record_bytes, root=self._root, ahead=self._ahead, image_options=self._image_options
+        )
 
     def expand(self, begin: PBegin) -> PCollection[str]:
         options = self.options
         level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
         plan, work = (
             begin
-            | MatchImages(options.input, self._labeler)  # ImageRef
+            | MatchImages(
+                options.input,
+                self._labeler,
+                root=self._root,
+                input_list=options.input_list,
+                exclude=options.exclude,
+            )  # ImageRef
             | PlanShards(
                 options.output,
                 draft=self._draft,
@@ -77,7 +90,7 @@ class Convert(beam.PTransform):
         )  # Plan, ShardWork(shard, [ImageRef])
         return (
             work
-            | ReadImages(self._root, max_file_bytes=options.max_file_bytes)  # Item(bytes)
+            | ReadImages(self._root, ahead=self._ahead)  # Item(bytes)
             | ResizeImages(self._image_options)  # Item(Image)
             | BuildExamples()  # Item(Record)
             | WriteShards(options.output, name=options.name, suffix=options.suffix, level=level)  # ShardInfo
@@ -85,28 +98,30 @@ class Convert(beam.PTransform):
         )
 
 
-def _check_apart(options: ConvertOptions) -> None:
+def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
     """
     Raises:
         UsageError: a pattern matches what the conversion itself writes, which it would then read as images.
     """
     written = [MANIFEST_FILE, f"{options.name}-train-00000-of-00001{options.suffix}"]
     paths = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]
-    for pattern in options.input:
+    paths = [path for path in paths if exclude is None or not exclude.fullmatch(path)]
+    for pattern in filter(inputs.has_wildcard, patterns):
         if any(inputs.to_regex(pattern).fullmatch(path) for path in paths):
             raise UsageError(
                 f"--output {options.output}: --input {pattern} matches the files in it; choose a folder outside, or a "
-                "pattern that says more, such as **/*.jpg"
+                "pattern that says more, such as **/*.jpg, or leave them out with --exclude"
             )
 
 
-def mean_record_bytes(refs: Sequence[ImageRef], *, root: str, image_options: ImageOptions) -> float:
+def mean_record_bytes(
+    refs: Sequence[ImageRef], *, root: str, ahead: inputs.ReadAhead, image_options: ImageOptions
+) -> float:
     """Mean size of the serialized records of a sample; images that are rejects count nothing.
 
     Raises:
         RunError: an image of the sample cannot be read for a reason that may pass: the plan may not depend on luck.
     """
-    ahead = inputs.ReadAhead(image_options.max_file_bytes)
     sizes = []
     for ref, content in zip(refs, ahead.read(inputs.sources(root, refs)), strict=True):
         if isinstance(content, RejectError):

@@ -166,6 +166,8 @@ def draft_plan(
     """
     counts = survey.split_counts()
     usable = [split for split in counts if split != NO_SPLIT]
+    if not counts:
+        raise UsageError("--exclude: leaves out all files that --input matches")
     if not usable:
         raise UsageError(
             f"--layout {options['layout']}: none of the {sum(counts.values())} files has such a path below the folder "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import books, claim, examples, images, inputs, interrupt, lock, manifest, planning, shards, storage
+from beam_tfr import books, claim, cloud, examples, images, inputs, interrupt, lock, manifest, planning, shards, storage
 from beam_tfr.labels import Labeler
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
@@ -36,6 +37,8 @@ from beam_tfr.schema import (
     ShardWork,
 )
 
+cloud.use_given()  # every worker process imports this module, and has its options by then
+
 
 class MatchImages(beam.PTransform):
     """Patterns to references: the files that match, each once, with label and split as its path says.
@@ -43,34 +46,54 @@ class MatchImages(beam.PTransform):
     Args:
         patterns: local or gs://.
         labeler: reads labels and splits.
+        root: of `inputs.common_root`, where it is known already.
+        input_list: file with more patterns; read by a worker, since a pipeline has no place for millions of them.
+        exclude: patterns of files to leave out.
 
     Output: encoded `ImageRef`.
     """
 
-    def __init__(self, patterns: Sequence[str], labeler: Labeler) -> None:
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        labeler: Labeler,
+        *,
+        root: str | None = None,
+        input_list: str | None = None,
+        exclude: Sequence[str] = (),
+    ) -> None:
         super().__init__()
-        # As bytes: Beam's text has no place for the names of folders that are not UTF-8.
-        self._patterns = [[*map(os.fsencode, [first, *before])] for first, before in inputs.order_patterns(patterns)]
-        self._root = inputs.common_root(patterns)
+        self._patterns, self._input_list = tuple(patterns), input_list
         self._labeler = labeler
+        self._root = root or inputs.common_root(inputs.all_patterns(patterns, input_list))
+        self._exclude = inputs.exclusion(exclude, self._root)
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         return (
             begin
-            | "Patterns" >> beam.Create(self._patterns)
+            | beam.Create([None])
+            | "Patterns" >> beam.FlatMap(_batches, self._patterns, self._input_list)
             | "SpreadPatterns" >> beam.Reshuffle()
-            | "List" >> beam.FlatMap(_list)
+            | "List" >> beam.FlatMap(_list, exclude=self._exclude)
             | "Label" >> beam.Map(self._reference).with_output_types(bytes)
         )
 
     def _reference(self, entry: storage.Entry) -> bytes:
         interrupt.check()
+        if not entry.path.startswith(self._root):
+            raise RunError(f"{entry.path} is not below {self._root}: --input_list was changed meanwhile; call again")
         return self._labeler.label(entry, entry.path[len(self._root) :]).encode()
 
 
-def _list(patterns: list[bytes]) -> Iterator[storage.Entry]:
-    pattern, *before = map(os.fsdecode, patterns)
-    return inputs.list_images(pattern, before)
+def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterator[list[list[bytes]]]:
+    # As bytes: Beam's text has no place for the names of folders that are not UTF-8.
+    for batch in inputs.batches(inputs.order_patterns(inputs.all_patterns(patterns, input_list))):
+        yield [[*map(os.fsencode, [pattern, *before])] for pattern, before in batch]
+
+
+def _list(batch: list[list[bytes]], exclude: re.Pattern[str] | None) -> Iterator[storage.Entry]:
+    decoded = ([*map(os.fsdecode, patterns)] for patterns in batch)
+    return inputs.list_all([(pattern, before) for pattern, *before in decoded], exclude=exclude)
 
 
 class _Survey(beam.CombineFn):
@@ -185,25 +208,22 @@ class ReadImages(beam.PTransform):
 
     Args:
         root: folder that the keys are below, with a slash at its end.
-        max_file_bytes: larger files are rejects.
+        ahead: how they are read.
 
     Output: `Item` with bytes, or a `Reject` for a file that cannot be read.
     """
 
-    def __init__(self, root: str, *, max_file_bytes: int = inputs.MAX_FILE_BYTES) -> None:
+    def __init__(self, root: str, *, ahead: inputs.ReadAhead | None = None) -> None:
         super().__init__()
-        self._root, self._max_file_bytes = root, max_file_bytes
+        self._root, self._ahead = root, ahead or inputs.ReadAhead()
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
-        return work | "Read" >> beam.ParDo(_Read(self._root, self._max_file_bytes))
+        return work | "Read" >> beam.ParDo(_Read(self._root, self._ahead))
 
 
 class _Read(beam.DoFn):
-    def __init__(self, root: str, max_file_bytes: int) -> None:
-        self._root, self._max_file_bytes = root, max_file_bytes
-
-    def setup(self) -> None:
-        self._ahead = inputs.ReadAhead(self._max_file_bytes)
+    def __init__(self, root: str, ahead: inputs.ReadAhead) -> None:
+        self._root, self._ahead = root, ahead
 
     def start_bundle(self) -> None:
         self._items: Iterator[Item] = iter(())

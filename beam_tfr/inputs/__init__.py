@@ -6,8 +6,11 @@ images elsewhere give the same dataset. `patterns` says what matches, `listing` 
 
 from beam_tfr.inputs.listing import list_all, list_images
 from beam_tfr.inputs.patterns import (
+    all_patterns,
+    batches,
     common_root,
     exclusion,
+    has_wildcard,
     order_patterns,
     read_input_list,
     split_pattern,
@@ -29,8 +32,11 @@ __all__ = [
     "READ_AHEAD_IMAGES",
     "Content",
     "ReadAhead",
+    "all_patterns",
+    "batches",
     "common_root",
     "exclusion",
+    "has_wildcard",
     "list_all",
     "list_images",
     "order_patterns",

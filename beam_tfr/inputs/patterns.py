@@ -17,6 +17,7 @@ from beam_tfr import storage
 from beam_tfr.schema import UsageError
 
 WILDCARD = re.compile(r"[*?\[{]")
+BATCHES = 64
 MAX_LIST_BYTES = 1 << 30  # 1 GiB of --input_list
 
 
@@ -105,6 +106,10 @@ def _members(text: str) -> str:
     return out
 
 
+def has_wildcard(pattern: str) -> bool:
+    return WILDCARD.search(pattern) is not None
+
+
 def literal_start(pattern: str) -> str:
     """What every path that matches begins with."""
     match = WILDCARD.search(pattern)
@@ -156,6 +161,18 @@ def exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
         whole = storage.is_gcs(pattern) or pattern.startswith("/")
         parts.append(("" if whole else re.escape(root)) + to_regex(pattern, "--exclude").pattern)
     return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL) if parts else None
+
+
+def all_patterns(patterns: Sequence[str], input_list: str | None) -> tuple[str, ...]:
+    """Those of --input and those of the file that --input_list names, if any. Raises what `read_input_list` does."""
+    return (*patterns, *(read_input_list(input_list) if input_list else ()))
+
+
+def batches(ordered: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
+    """The patterns in portions that are listed together: few have a worker each."""
+    size = -(-len(ordered) // BATCHES)
+    for start in range(0, len(ordered), size):
+        yield ordered[start : start + size]
 
 
 def read_input_list(path: str) -> tuple[str, ...]:

@@ -13,10 +13,13 @@ from beam_tfr import storage
 from beam_tfr.labels import parse_layout
 from beam_tfr.options import table
 from beam_tfr.options.image import ImageOptions
-from beam_tfr.options.table import FILES, RUN, WHAT, check_range, is_int, option, refuse
+from beam_tfr.options.table import FILES, RUN, WHAT, check_range, is_int, is_number, option, refuse
 from beam_tfr.schema import NO_SPLIT, UsageError
 
 NAME = re.compile(r"[A-Za-z0-9_]+")
+READ_AHEAD = 64
+MAX_READ_AHEAD = 1024  # each has a thread
+MAX_DEADLINE_S = 86_400
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
 
 
@@ -29,8 +32,25 @@ class ConvertOptions(ImageOptions):
     """
 
     input: tuple[str, ...] = option(
+        (),
         help="patterns of image files, on disk or gs://, quoted: * any name, ** any number of folders, ? one "
         "character, [abc], {a,b}; a file matched twice counts once",
+        metavar="GLOB",
+        many=True,
+        group=WHAT,
+        changes_data=False,
+    )
+    input_list: str | None = option(
+        None,
+        help="file with more of them, one path or pattern a line, on disk or gs://",
+        metavar="FILE",
+        group=WHAT,
+        changes_data=False,
+    )
+    exclude: tuple[str, ...] = option(
+        (),
+        help="patterns of files to leave out: of whole paths, or of what comes below the folder that all inputs share: "
+        "'thumbs/**', '**/*.gif'",
         metavar="GLOB",
         many=True,
         group=WHAT,
@@ -93,6 +113,29 @@ class ConvertOptions(ImageOptions):
         None, help="at most so many records in a file", metavar="N", parse=table.integer, group=FILES
     )
     seed: int = option(0, help="of the order of the records", metavar="N", parse=table.integer, group=FILES)
+    read_ahead: int = option(
+        READ_AHEAD,
+        help="images of a shard that are fetched while others are decoded; more for a store that is far away",
+        metavar="N",
+        parse=table.integer,
+        group=RUN,
+        changes_data=False,
+    )
+    read_deadline_s: float = option(
+        storage.DEADLINE_S,
+        help="seconds for an image on gs:// with all its tries; then it is rejected as unreadable",
+        metavar="SECONDS",
+        parse=table.number,
+        group=RUN,
+        changes_data=False,
+    )
+    gcs_project: str = option(
+        "",
+        help="project that pays for requests to gs:// buckets whose requesters pay",
+        metavar="PROJECT",
+        group=RUN,
+        changes_data=False,
+    )
     max_rejects: int | float = option(
         0.01,
         help="more unusable images fail the run: a share with a decimal point (0.01), or a number (25)",
@@ -114,11 +157,17 @@ class ConvertOptions(ImageOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.input, str):
-            raise UsageError(f"--input {self.input}: must be a tuple of patterns, such as ({self.input!r},)")
+        for name in ("input", "exclude"):
+            if isinstance(given := getattr(self, name), str):
+                raise UsageError(f"--{name} {given}: must be a tuple of patterns, such as ({given!r},)")
         self._normalize("input", tuple(storage.check_path(pattern, "--input") for pattern in self.input))
-        if not self.input or not all(self.input):
+        if not (self.input or self.input_list) or not all(self.input):
             raise UsageError("--input: give at least one pattern, such as --input 'photos/**/*.jpg'")
+        if self.input_list:
+            self._normalize("input_list", storage.check_path(self.input_list, "--input_list"))
+        check_range("read_ahead", self.read_ahead, 1, MAX_READ_AHEAD)
+        if not is_number(self.read_deadline_s) or not 0 < self.read_deadline_s <= MAX_DEADLINE_S:
+            refuse("read_deadline_s", self.read_deadline_s, f"must be above 0 and at most {MAX_DEADLINE_S} seconds")
         if not self.output:
             raise UsageError("--output: give the folder of the dataset, such as --output /data/flowers")
         self._normalize("output", storage.check_path(self.output, "--output"))

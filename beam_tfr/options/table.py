@@ -81,6 +81,10 @@ def is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _nearest(value: object, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(str(value), known, n=1)
     return f". Did you mean {near[0]}?" if near else ""
@@ -188,7 +192,7 @@ def add_arguments(parser: argparse.ArgumentParser, of: type) -> None:
         about = option.help
         if required:
             about += " (required)"
-        elif field.default not in (None, "", False):
+        elif field.default not in (None, "", False, ()):
             about += f" (default: {option.show or field.default})"
         extra: dict[str, Any] = {"metavar": "{" + ",".join(option.choices) + "}" if option.choices else option.metavar}
         if option.many:

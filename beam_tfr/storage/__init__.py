@@ -17,14 +17,14 @@ from typing import IO
 
 from beam_tfr.schema import WORK_FOLDER, UsageError
 from beam_tfr.storage import disk, gcs, media
-from beam_tfr.storage.base import GCS, AlreadyExistsError, ChangedError, Entry, ListError, PendingFile, is_gcs
+from beam_tfr.storage.base import GCS, Access, AlreadyExistsError, ChangedError, Entry, ListError, PendingFile, is_gcs
 from beam_tfr.storage.disk import DiskPendingFile
-from beam_tfr.storage.gcs import DEADLINE_S, GcsPendingFile
-from beam_tfr.storage.gcs import make_client as _make_client
+from beam_tfr.storage.gcs import DEADLINE_S, GcsPendingFile, connect, use_access
 
 __all__ = [
     "DEADLINE_S",
     "GCS",
+    "Access",
     "AlreadyExistsError",
     "ChangedError",
     "DiskPendingFile",
@@ -32,8 +32,9 @@ __all__ = [
     "GcsPendingFile",
     "ListError",
     "PendingFile",
-    "_make_client",
+    "connect",
     "is_gcs",
+    "use_access",
 ]
 
 

@@ -19,6 +19,20 @@ class Entry(NamedTuple):
     generation: int
 
 
+class Access(NamedTuple):
+    """As whom gs:// is asked, and who pays.
+
+    Attributes:
+        project: of the client; empty: that of the credentials.
+        user_project: pays for requests to buckets whose requesters pay; empty: nobody.
+        impersonate: service accounts, each acting as the next; the last one asks. Empty: the account itself.
+    """
+
+    project: str = ""
+    user_project: str = ""
+    impersonate: tuple[str, ...] = ()
+
+
 class AlreadyExistsError(Exception):
     """A file that must not exist, or not have changed, is there with other bytes."""
 

@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from beam_tfr.storage.base import GCS, AlreadyExistsError, Entry, PendingFile
+from beam_tfr.storage.base import GCS, Access, AlreadyExistsError, Entry, PendingFile
 
 if TYPE_CHECKING:
     from google.api_core.retry import Retry
-    from google.cloud.storage import Blob, Client
+    from google.cloud.storage import Blob, Bucket, Client
 
 DEADLINE_S = 120.0  # for one request with all its repetitions
 FIRST_WAIT_S = 0.25  # before the first repetition, at most; doubled each time
@@ -35,6 +35,7 @@ SILENCE_S = 3.0  # after which it is said that credentials are being looked for
 PAGE_SIZE = 5000  # names in a page of a listing; the service gives what it likes, up to that
 UPLOAD_CHUNK_BYTES = 16 << 20  # 16 MiB of a large file are in memory at a time
 _CLIENT_LOCK = threading.Lock()
+_access = Access()
 
 
 def client() -> Client:
@@ -48,8 +49,9 @@ def make_client() -> Client:
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
+    project = _access.project or None
     if os.environ.get("STORAGE_EMULATOR_HOST"):
-        return storage.Client(credentials=AnonymousCredentials(), project="emulator")
+        return storage.Client(credentials=AnonymousCredentials(), project=project or "emulator")
     said = (
         "still looking for credentials of Google Cloud: in GOOGLE_APPLICATION_CREDENTIALS, then those of gcloud, then "
         "of the machine, which takes long outside of Google Cloud"
@@ -58,9 +60,37 @@ def make_client() -> Client:
     timer.daemon = True
     timer.start()
     try:
-        return storage.Client()
+        return storage.Client(project=project, credentials=_impersonated() if _access.impersonate else None)
     finally:
         timer.cancel()
+
+
+def _impersonated() -> Any:
+    import google.auth
+    from google.auth.impersonated_credentials import Credentials
+
+    scopes = ["https://www.googleapis.com/auth/devstorage.full_control"]
+    source, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    *delegates, target = _access.impersonate
+    return Credentials(source, target, scopes, delegates=delegates)
+
+
+def use_access(access: Access) -> None:
+    """From now on this process asks like that."""
+    global _access
+    if access != _access:
+        _access = access
+        make_client.cache_clear()
+
+
+def connect() -> None:
+    """Looks for credentials now, not when they are first needed.
+
+    Raises:
+        OSError: there are none.
+    """
+    with named_errors(GCS, "get"):
+        client()
 
 
 os.register_at_fork(after_in_child=make_client.cache_clear)  # connections belong to one process
@@ -79,9 +109,18 @@ def split_path(path: str) -> tuple[str, str]:
     return bucket, name
 
 
+def _bucket(name: str) -> Bucket:
+    return client().bucket(name, user_project=user_project())
+
+
+def user_project() -> str | None:
+    """Who pays for requests to buckets whose requesters pay."""
+    return _access.user_project or None
+
+
 def _blob(path: str) -> Blob:
     bucket, name = split_path(path)
-    return client().bucket(bucket).blob(name)
+    return _bucket(bucket).blob(name)
 
 
 def retrying(deadline_s: float = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False) -> Retry:
@@ -164,7 +203,7 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
             text += f"{meaning} (HTTP {code}){_said(cause)}"
         elif isinstance(cause, GoogleAuthError) and not passes(cause):
             number = errno.EACCES
-            text += f"no credentials: {cause}"
+            text += f"no credentials: {str(cause).rstrip('.')}"
         else:
             text += _describe(cause)
         if code in (401, 403):
@@ -209,7 +248,7 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True) -> Iterator[Entry]
     bucket, start = _split_folder(folder)
     with named_errors(folder, "list"):
         for blob in client().list_blobs(
-            bucket,
+            _bucket(bucket),
             prefix=start + prefix,
             delimiter=None if deep else "/",
             fields="items(name,size,generation),nextPageToken",
@@ -237,7 +276,7 @@ def find(path: str) -> Entry | None:
     if not name:
         return None
     with named_errors(path, "get"):
-        blob = client().bucket(bucket).get_blob(name, retry=retrying())
+        blob = _bucket(bucket).get_blob(name, retry=retrying())
     return None if blob is None else Entry(path, int(blob.size or 0), int(blob.generation or 0))
 
 

@@ -108,6 +108,8 @@ def _fetch(
     """Fills the sink, and returns the Content-Encoding."""
     bucket, name = gcs.split_path(path)
     query = f"alt=media&ifGenerationMatch={generation}" if generation else "alt=media"
+    if payer := gcs.user_project():
+        query += f"&userProject={urllib.parse.quote(payer, safe='')}"
     end = time.monotonic() + deadline_s
     try:
         with gcs.named_errors(path, "get"):

@@ -1,0 +1,195 @@
+"""Whole conversions of what lies on gs://: which files, as whom, at whose cost, and what is said when it may not be."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from beam_tfr import cloud, storage
+from beam_tfr.storage import Access
+from tests.conftest import SAMPLE, Run
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+
+__all__ = ["fake", "fake_server"]
+
+Command = Callable[..., Run]
+NAMES = [f"photos/{label}/{i}.jpg" for label in ("hat", "shoes") for i in range(4)]
+
+
+@pytest.fixture
+def photos(fake: FakeGcs) -> FakeGcs:
+    for name, path in zip(NAMES, sorted(SAMPLE.rglob("*.jpg")), strict=False):
+        fake.put(name, path.read_bytes())
+    fake.take_log()
+    return fake
+
+
+def convert(beam_tfr: Command, *options: str, source: tuple[str, ...] = ("--input", "gs://b/photos/**")) -> Run:
+    return beam_tfr("convert", *source, "--output", "gs://b/out", "--num_shards", "2", "--json", *options)
+
+
+def rejects(fake: FakeGcs, name: str = "out/rejects.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in fake.get(name).splitlines()]
+
+
+def test_each_image_is_asked_for_once_as_it_was_listed(photos: FakeGcs, beam_tfr: Command) -> None:
+    assert convert(beam_tfr).json["written"] == 8
+    asked = [(r["name"], r.get("ifGenerationMatch")) for r in photos.take_log() if r["name"].endswith(".jpg")]
+    assert all(generation for _, generation in asked)
+    assert sorted({name for name, _ in asked}) == NAMES
+    assert len(asked) == 2 * len(NAMES)  # each once more for the sample from which sizes are estimated
+
+
+def test_an_object_that_is_replaced_after_the_sample_is_a_reject(photos: FakeGcs, beam_tfr: Command) -> None:
+    photos.set(faults={NAMES[1]: ["", "change"], NAMES[2]: ["", "vanish"]})
+    run = convert(beam_tfr, "--max_rejects", "2")
+    assert (run.json["written"], run.json["rejected"]) == (6, {"changed-while-reading": 1, "not-found": 1})
+    found = {(reject["key"], reject["stage"], reject["reason"]) for reject in rejects(photos)}
+    keys = [name.removeprefix("photos/") for name in NAMES]
+    assert found == {(keys[1], "ReadImages", "changed-while-reading"), (keys[2], "ReadImages", "not-found")}
+
+
+def test_deadline_of_a_read(photos: FakeGcs, beam_tfr: Command) -> None:
+    photos.set(faults={NAMES[1]: ["", *["503"] * 10_000]})
+    run = convert(beam_tfr, "--read_deadline_s", "0.5", "--max_rejects", "1")
+    assert run.json["rejected"] == {"unreadable": 1}
+    (reject,) = rejects(photos)
+    assert reject["detail"] == "tried again until the deadline; at last: the service failed (HTTP 503): said 503"
+
+
+@pytest.mark.parametrize("images", [1, 8])
+def test_read_ahead(photos: FakeGcs, beam_tfr: Command, images: int) -> None:
+    photos.set(latency_s=0.1)
+    photos.counts()
+    run = beam_tfr(
+        *("convert", "--input", "gs://b/photos/**", "--output", "gs://b/out", "--num_shards", "1"),
+        *("--read_ahead", str(images), "--direct_num_workers", "1"),
+    )
+    assert run.code == 0
+    assert photos.counts()["most"] in range(images, images + 4)  # what is deleted at the end goes in parallel too
+
+
+def test_input_list_and_exclude(photos: FakeGcs, beam_tfr: Command, tmp_path: Path) -> None:
+    lines = [f"gs://b/{name}" for name in NAMES[:3]] + ["gs://b/photos/shoes/*"]
+    (tmp_path / "list.txt").write_text("\n".join(lines))
+    photos.put("lists/list.txt", (tmp_path / "list.txt").read_bytes())
+    digests = []
+    for source in (
+        ("--input_list", str(tmp_path / "list.txt")),
+        ("--input_list", "gs://b/lists/list.txt", "--overwrite"),
+        ("--input_list", str(tmp_path / "list.txt"), "--input", "gs://b/photos/shoes/?.jpg", "--overwrite"),
+        ("--input", "gs://b/photos/**", "--exclude", "hat/3.jpg", "**/*.gif", "--overwrite"),
+        ("--input", "gs://b/photos/**", "--exclude", "gs://b/photos/hat/3.jpg", "--overwrite"),
+    ):
+        run = convert(beam_tfr, source=source)
+        assert run.json["matched"] == 7
+        digests.append(run.json["dataset_digest"])
+    assert len(set(digests)) == 1
+    run = convert(beam_tfr, "--exclude", "*/[0-3].jpg", "--overwrite")
+    assert (run.code, run.err) == (2, "beam-tfr convert: --exclude: leaves out all files that --input matches\n")
+    run = beam_tfr("convert", "--output", "gs://b/out")
+    assert (run.code, run.err) == (
+        2,
+        "beam-tfr convert: --input: give at least one pattern, such as --input 'photos/**/*.jpg'\n",
+    )
+
+
+def test_millions_of_lines_are_no_part_of_the_pipeline(tmp_path: Path) -> None:
+    import apache_beam as beam
+
+    from beam_tfr.labels import Labeler, parse_layout
+    from beam_tfr.transforms import MatchImages
+
+    path = tmp_path / "list.txt"
+    path.write_text("".join(f"/photos/hat/{i:06}.jpg\n" for i in range(20_000)))
+    pipeline = beam.Pipeline()
+    pipeline | MatchImages((), Labeler(parse_layout("{label}/*"), None, None), input_list=str(path))
+    assert len(pipeline.to_runner_api().SerializeToString()) < 40_000
+
+
+# As whom, and who pays
+
+
+def test_the_project_that_pays_is_named_in_every_request(photos: FakeGcs, beam_tfr: Command) -> None:
+    assert convert(beam_tfr, "--gcs_project", "payer").json["written"] == 8
+    log = [request for request in photos.take_log() if request["method"] in ("GET", "POST", "DELETE")]
+    assert {request.get("userProject") for request in log} == {"payer"}
+    assert {request["method"] for request in log} == {"GET", "POST", "DELETE"}
+    assert convert(beam_tfr, "--overwrite").json["written"] == 8
+    assert {request.get("userProject") for request in photos.take_log()} == {None}
+
+
+def test_worker_processes_ask_alike(photos: FakeGcs, beam_tfr: Command) -> None:
+    options = ["--gcs_project", "payer", "--direct_running_mode", "multi_processing", "--direct_num_workers", "2"]
+    assert convert(beam_tfr, *options).json["written"] == 8
+    images = [request for request in photos.take_log() if request["name"].endswith(".jpg")]
+    assert {request.get("userProject") for request in images} == {"payer"}
+
+
+def test_beam_options_become_the_access(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage.gcs, "_access", Access())
+    cloud.use(PipelineOptions(["--project=p", "--impersonate_service_account=a@x,b@x", "--gcs_project=q"]))
+    assert storage.gcs._access == Access(project="p", user_project="q", impersonate=("a@x", "b@x"))
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    made: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr("google.auth.default", lambda **_: (object(), "other"))
+    monkeypatch.setattr(
+        "google.auth.impersonated_credentials.Credentials.__init__",
+        lambda self, source, target, scopes, delegates: made.append((target, delegates)),
+    )
+    storage.gcs._impersonated()
+    assert made == [("b@x", ["a@x"])]
+    cloud.use(PipelineOptions([]))
+
+
+# What may not be
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("GET", r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.(list|get) on gs://b"),
+        ("POST", r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.create on gs://b"),
+        ("DELETE", r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.delete on gs://b"),
+    ],
+)
+def test_a_missing_permission_is_found_before_anything_is_read(
+    photos: FakeGcs, beam_tfr: Command, method: str, said: str
+) -> None:
+    photos.set(denied=[method])
+    run = convert(beam_tfr)
+    assert run.code == 2
+    assert re.search(said.format("the account of this run"), run.err), run.err
+    assert not any(request["name"].endswith(".jpg") for request in photos.take_log())
+    assert "Traceback" not in run.err
+
+
+def test_an_image_that_may_not_be_read_ends_the_run(photos: FakeGcs, beam_tfr: Command) -> None:
+    photos.set(faults={name: ["403"] * 100 for name in NAMES})
+    run = convert(beam_tfr)
+    assert (run.code, run.err.count("Traceback")) == (1, 0)
+    assert re.search(r"gs://b/photos/\S+ cannot be read: .*needs storage\.objects\.get on gs://b", run.err)
+
+
+def test_without_credentials_it_is_said_at_once(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path), "NO_GCE_CHECK": "true", "CLOUDSDK_CONFIG": str(tmp_path)}
+    for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
+        environment.pop(name, None)
+    command = [sys.executable, "-m", "beam_tfr", "convert", "--input", "gs://b/*", "--output", str(tmp_path / "out")]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 2
+    last = run.stderr.splitlines()[-1]
+    assert last.startswith("beam-tfr convert: gs://b/* cannot be reached: no credentials: ")
+    assert last.endswith("; `gcloud auth application-default login` makes some")
+    assert "Traceback" not in run.stderr
+    assert not (tmp_path / "out").exists()
