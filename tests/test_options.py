@@ -63,6 +63,11 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "target_shard_bytes": None,
         "examples_per_shard": None,
         "seed": 0,
+        "input_list": None,
+        "exclude": (),
+        "read_ahead": 64,
+        "read_deadline_s": 120.0,
+        "gcs_project": "",
         "max_rejects": 0.01,
         "overwrite": False,
         "json": False,
@@ -70,6 +75,12 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
 
 
 VALUES: list[tuple[str, str, Any]] = [
+    ("input_list", "/lists/a.txt", "/lists/a.txt"),
+    ("input_list", "gs://b/a.txt", "gs://b/a.txt"),
+    ("exclude", "**/*.gif", ("**/*.gif",)),
+    ("read_ahead", "1024", 1024),
+    ("read_deadline_s", "0.5", 0.5),
+    ("gcs_project", "payer", "payer"),
     ("name", "Set_1", "Set_1"),
     ("layout", "{split}/{label}/*", "{split}/{label}/*"),
     ("layout", "/{group}/*/", "{group}/*"),
@@ -168,13 +179,13 @@ def test_an_empty_value_means_not_given(flag: str) -> None:
     assert parse(f"--{flag}=") == parse()
 
 
-@pytest.mark.parametrize("flag", ["input", "output"])
-def test_an_empty_or_missing_required_value_is_named(flag: str) -> None:
+@pytest.mark.parametrize(("flag", "said"), [("input", "give at least one pattern"), ("output", "is required: ")])
+def test_an_empty_or_missing_required_value_is_named(flag: str, said: str) -> None:
     other = {"input": REQUIRED[2:], "output": REQUIRED[:2]}[flag]
     parser = argparse.ArgumentParser()
     add_arguments(parser, ConvertOptions)
     for flags in (other, [*other, f"--{flag}="]):
-        with pytest.raises(UsageError, match=f"^--{flag} is required: "):
+        with pytest.raises(UsageError, match=rf"^--{flag}:? {said}"):
             from_arguments(parser.parse_args(flags), ConvertOptions)
 
 
@@ -190,6 +201,12 @@ def test_inputs_add_up_over_several_flags_and_empty_ones_do_not_count() -> None:
 SIDES = "must be height x width, each from 1 to 8192 pixels, such as 224x224"
 SHARES = "must be NAME=VALUE pairs with commas between, such as train=0.8,validation=0.1,test=0.1"
 WRONG: list[tuple[str, str, str]] = [
+    ("input_list", "s3://b/a.txt", "only local paths and gs:// are supported"),
+    ("read_ahead", "0", "the value must be a whole number from 1 to 1024"),
+    ("read_ahead", "1025", "the value must be a whole number from 1 to 1024"),
+    ("read_deadline_s", "0", "must be above 0 and at most 86400 seconds"),
+    ("read_deadline_s", "86401", "must be above 0 and at most 86400 seconds"),
+    ("read_deadline_s", "soon", "must be a number, such as 2 or 2.5"),
     ("name", "my-set", "may hold letters, digits and _ only, at most 100"),
     ("name", "a" * 101, "may hold letters, digits and _ only, at most 100"),
     ("name", "n\n", "may hold letters, digits and _ only, at most 100"),
@@ -274,7 +291,7 @@ def test_a_wrong_value_is_told_with_flag_value_and_what_is_allowed(flag: str, te
 
 
 def test_every_flag_with_a_closed_set_of_values_has_a_wrong_one_in_these_tests() -> None:
-    free = {"input", "output", "classes"}
+    free = {"input", "output", "classes", "exclude", "gcs_project"}
     assert FIELDS.keys() - {flag for flag, _, _ in WRONG} == free
 
 
@@ -415,7 +432,9 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
         "examples_per_shard": None,
         "seed": 0,
     }
-    assert FIELDS.keys() - data.keys() == {"input", "output", "name", "max_rejects", "overwrite", "json"}
+    places = {"input", "input_list", "exclude", "output", "name"}
+    run = {"read_ahead", "read_deadline_s", "gcs_project", "max_rejects", "overwrite", "json"}
+    assert FIELDS.keys() - data.keys() == places | run
 
 
 def test_place_and_run_do_not_change_the_data_options() -> None:
@@ -464,11 +483,12 @@ def test_no_option_equals_or_abbreviates_one_of_beams() -> None:
     beams = beams_flags()
     assert len(beams) > 150
     ours = {f"--{name}" for name in FIELDS}
-    assert not ours & beams
+    assert ours & beams == {"--gcs_project"}  # of `cloud`, to carry it to the workers among Beam's
+    ours.remove("--gcs_project")
     assert not {flag.replace("_", "-") for flag in ours} & {flag.replace("_", "-") for flag in beams}
     near = {(our, its) for our in ours for its in beams if its.startswith(our) or our.startswith(its)}
-    # This one name the users' documentation fixes; the next test sees to it that nobody confuses the two.
-    assert near == {("--output", "--output_executable_path")}
+    # These names the users' documentation fixes; the next test sees to it that nobody confuses the two.
+    assert near == {("--output", "--output_executable_path"), ("--exclude", "--exclude_infer_dataclass_field_type")}
 
 
 def test_the_one_option_that_begins_like_one_of_beams_is_not_confused_with_it() -> None:
