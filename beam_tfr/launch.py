@@ -146,9 +146,9 @@ def convert(
         beam_flags = [*beam_flags, f"--gcs_project={options.gcs_project}"]
     beam_options = parse_beam_flags(beam_flags)
     cloud.use(beam_options)
-    _connect(options)
     run_id = uuid.uuid4().hex
     step = Convert(options, run_id=run_id)
+    _connect(options)
     runner = choose_runner(beam_options, beam_flags)
     before = _manifest_bytes(options.output)
     started = time.monotonic()

@@ -62,7 +62,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["verify", "a", "--qick"], "beam-tfr verify: unknown: --qick; beam-tfr verify --help shows what there is"),
     (["verify", "s3://x"], "beam-tfr verify: DIR s3://x: only local paths and gs:// are supported"),
     (["demo", "x"], "beam-tfr demo: unknown: x; beam-tfr demo --help shows what there is"),
-    (["convert"], "beam-tfr convert: --input is required: "),
+    (["convert"], "beam-tfr convert: --output is required: "),
     (["convert", "--input", "a/*"], "beam-tfr convert: --output is required: "),
     (["convert", "--input", "--output", "o"], "beam-tfr convert: argument --input: expected at least one argument"),
     (["convert", "--inptu", "a/*", "--output", "o"], "--inptu: unknown flag; did you mean --input?"),
