@@ -30,6 +30,7 @@ TEST = [
     "pytest>=8",
     "pytest-timeout>=2.3",
     "tifffile>=2024.8",
+    "trustme>=1.2",
 ]
 DEV = ["build>=1.2", "mypy>=1.14", "ruff>=0.9", "uv>=0.5"]
 

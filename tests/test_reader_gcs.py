@@ -1,0 +1,52 @@
+"""A conversion from gs:// to gs://, checked and read there: the same as on the disk, byte by byte, batch by batch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from beam_tfr import manifest, storage
+from beam_tfr.verify import verify
+from tests.conftest import SAMPLE, Run, files_of
+from tests.tls_proxy import tls_proxy
+
+pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'beam_tfr[reader]'")
+
+READ = """
+import hashlib, sys
+from beam_tfr import reader
+for batch in reader.load(sys.argv[1], split="train", batch_size=16, shuffle=True, seed=3, repeat=2):
+    print(hashlib.sha256(batch[0].numpy().tobytes()).hexdigest(), batch[1].numpy().tolist())
+"""
+
+
+def read(folder: str, environment: dict[str, str]) -> str:
+    command = [sys.executable, "-c", READ, folder]
+    run = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout
+
+
+def test_converted_checked_and_read_on_gs(
+    gcs: str, gcs_emulator: str, tmp_path: Path, beam_tfr: Callable[..., Run]
+) -> None:
+    for path in sorted([*SAMPLE.glob("*/hat/*.jpg"), *SAMPLE.glob("*/shoes/*.jpg")]):
+        target = f"{gcs}/photos/{path.relative_to(SAMPLE)}"
+        storage.write_bytes(target, path.read_bytes(), scratch="", replace=False)
+    options = ["--layout", "{split}/{label}/*", "--num_shards", "3", "--name", "d"]
+    for source, output in ((f"{SAMPLE}", f"{tmp_path}/out"), (f"{gcs}/photos", f"{gcs}/out")):
+        run = beam_tfr("convert", "--input", f"{source}/*/{{hat,shoes}}/*.jpg", "--output", output, *options)
+        assert run.code == 0
+    local = files_of(tmp_path / "out")
+    assert {name: storage.read_bytes(f"{gcs}/out/{name}") for name in storage.list_folder(f"{gcs}/out")} == local
+    assert manifest.read(f"{gcs}/out").dataset_digest == manifest.read(f"{tmp_path}/out").dataset_digest
+    assert verify(f"{gcs}/out").ok
+    with tls_proxy(gcs_emulator, tmp_path) as environment:
+        assert read(f"{gcs}/out", environment) == read(f"{tmp_path}/out", {})
