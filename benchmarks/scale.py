@@ -1,0 +1,184 @@
+"""What a conversion costs before and after its images: listing, planning, and closing the books of many references.
+
+    python benchmarks/scale.py [--images 100000 1000000] [--shards 1000]
+
+A server in another process lists so many objects, in pages, and has one photo for all of them. `list` lists them and
+counts; `plan` runs the real MatchImages, PlanShards and WriteManifest on Beam's FnApiRunner, with one thread, and
+instead of reading images writes into the books what they would have been. Each runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import functools
+import http.server
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from convert import Cost, measure
+
+PATTERN = "gs://scale/**/*.jpg"
+PAGE = 5000
+
+
+def name(number: int) -> str:
+    return f"photos/{number % 1000:03}/IMG_{number:012}.jpg"
+
+
+class Listing(http.server.BaseHTTPRequestHandler):
+    """Just enough of Cloud Storage's JSON API."""
+
+    protocol_version = "HTTP/1.1"
+    images = 0
+
+    def do_GET(self) -> None:
+        url = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        if query.get("alt") == "media":
+            self.answer(photo(), "image/jpeg")
+        elif url.path.endswith("/o"):
+            start = int(query.get("pageToken", 0))
+            numbers = range(start, min(start + PAGE, self.images))
+            items = [{"name": name(i), "size": str(100_000 + i % 977), "generation": str(1 + i)} for i in numbers]
+            page: dict[str, Any] = {"items": items}
+            if numbers.stop < self.images:
+                page["nextPageToken"] = str(numbers.stop)
+            self.answer(json.dumps(page).encode(), "application/json")
+        else:
+            self.answer(b"{}", "application/json")
+
+    def answer(self, body: bytes, kind: str) -> None:
+        import google_crc32c
+
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        checksum = base64.b64encode(google_crc32c.Checksum(body).digest()).decode()
+        self.send_header("X-Goog-Hash", f"crc32c={checksum}")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@functools.cache
+def photo() -> bytes:
+    import io
+
+    import PIL.Image
+
+    buffer = io.BytesIO()
+    PIL.Image.effect_noise((64, 64), 60).convert("RGB").save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def serve(images: int) -> None:
+    Listing.images = images
+    server = http.server.ThreadingHTTPServer(("localhost", 0), Listing)
+    print(f"http://localhost:{server.server_port}", flush=True)
+    server.serve_forever()
+
+
+def list_names() -> None:
+    from beam_tfr import inputs
+
+    found = sum(1 for _ in inputs.list_all(inputs.order_patterns([PATTERN])))
+    print(f"{found} listed")
+
+
+def plan(shards: int) -> None:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+
+    from beam_tfr import lock, manifest
+    from beam_tfr.options import ConvertOptions
+    from beam_tfr.pipeline import Convert
+    from beam_tfr.transforms import MatchImages, PlanShards, WriteManifest
+
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-scale-") as output:
+        options = ConvertOptions(input=(PATTERN,), output=output, name="scale", num_shards=shards)
+        run_id = uuid.uuid4().hex
+        step = Convert(options, run_id=run_id)
+        with lock.held(output, run_id), beam.Pipeline(fn_runner.FnApiRunner(), options=PipelineOptions([])) as pipeline:
+            drafted = PlanShards(
+                output, draft=step._draft, measure=step._measure, seed=0, run_id=run_id, overwrite=False
+            )
+            the_plan, work = pipeline | MatchImages(options.input, step._labeler) | drafted
+            infos = work | "Pretend" >> beam.Map(pretend)
+            infos | WriteManifest(output, plan=the_plan, run_id=run_id, max_rejects=0)
+        print(f"{manifest.read(output).counts['written']} in the manifest")
+
+
+def pretend(work: Any) -> Any:
+    """The books of a shard whose images all became records of 3 x 1 pixels."""
+    from beam_tfr import shards
+    from beam_tfr.schema import Image, ImageRef, Record
+
+    books = shards.Books(work.shard)
+    image = Image(b"", "jpeg", 1, 3, 3, "RGB", 400, 500, "jpeg", "0" * 64, (9, 9, 9), (27, 27, 27))
+    for encoded in work.refs:
+        ref = ImageRef.decode(encoded)
+        books.count_record(Record(ref.key.encode(), image), ref.label_id)
+    info = books.close("", None)
+    info.file = f"scale-{work.shard.split}-{work.shard.number:05}-of-{work.shard.num_shards:05}.tfrecord.gz"
+    info.sha256 = info.records_sha256 = "0" * 64
+    return info
+
+
+@contextlib.contextmanager
+def served(images: int) -> Iterator[str]:
+    command = [sys.executable, __file__, "--serve", str(images)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def cost(what: str, images: int, shards: int) -> Cost:
+    with served(images) as address:
+        os.environ["STORAGE_EMULATOR_HOST"] = address
+        return measure([sys.executable, __file__, "--do", what, "--shards", str(shards)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What references cost.", allow_abbrev=False)
+    parser.add_argument("--images", type=int, nargs="+", default=[100_000, 1_000_000], help="(default: %(default)s)")
+    parser.add_argument("--shards", type=int, default=1000, help="files (default: 1000)")
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--do", choices=("list", "plan"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.serve)
+    elif arguments.do:
+        list_names() if arguments.do == "list" else plan(arguments.shards)
+    else:
+        print("| images | | seconds | images/s | CPU µs an image | peak memory MB | bytes an image |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
+        empty = {what: cost(what, 2 * PAGE, arguments.shards).peak_bytes for what in ("list", "plan")}
+        for images in arguments.images:
+            for what in ("list", "plan"):
+                done = cost(what, images, arguments.shards)
+                print(
+                    f"| {images:,} | {what} | {done.wall_s:.1f} | {images / done.wall_s:,.0f} | "
+                    f"{done.cpu_s / images * 1e6:.1f} | {done.peak_bytes / 1e6:,.0f} | "
+                    f"{max(0, done.peak_bytes - empty[what]) / images:,.0f} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
