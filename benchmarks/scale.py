@@ -16,7 +16,6 @@ import functools
 import http.server
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
