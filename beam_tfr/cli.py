@@ -1,4 +1,4 @@
-"""The command line: `beam-tfr convert | verify | demo`. Imports neither Beam nor TensorFlow before it must."""
+"""The command line: `beam-tfr COMMAND`. Imports neither Beam nor TensorFlow before it must."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ The same command goes on with what an interrupted one has finished.
 PROGRESS_S = 10.0
 
 
-COMMANDS = ("convert", "verify", "demo")
+COMMANDS = ("convert", "verify", "demo", "template")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,6 +72,15 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     verify.add_argument("folder", metavar="DIR", help="of the dataset, on disk or gs://")
+    template = commands.add_parser(
+        "template",
+        help="write the spec file of the Dataflow Flex Template",
+        description="Writes the spec file of the Dataflow Flex Template: its parameters are the options of convert. "
+        "templates/README.md of the sources says how its image is built and how it is started.",
+        allow_abbrev=False,
+    )
+    template.add_argument("--image", metavar="IMAGE", required=True, help="of launcher and workers, in a registry")
+    template.add_argument("--output", metavar="FILE", help="local or gs:// (default: standard output)")
     demo = commands.add_parser(
         "demo",
         help="convert, verify, read and train on a bundled sample of photos",
@@ -130,6 +139,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UsageError(f"unknown: {' '.join(others)}; {program} --help shows what there is")
         if parsed.command == "convert":
             return run_convert(parsed, others)
+        if parsed.command == "template":
+            return run_template(parsed.image, parsed.output)
         return run_verify(parsed.folder) if parsed.command == "verify" else run_demo(parsed.output)
     except BeamTfrError as error:
         if os.environ.get(TRACEBACK_VARIABLE):
@@ -187,10 +198,15 @@ def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             launch.parse_beam_flags(others)
         raise
     from beam_tfr import launch  # Beam: not before the options are known to be sound
-    from beam_tfr.summary import ProgressLines, print_summary, summary
+    from beam_tfr.summary import ProgressLines, print_submission, print_summary, summary
 
     with _own_stderr() as stream:
-        result = launch.convert(options, others, progress=ProgressLines(stream).tell)
+        lines = ProgressLines(stream)
+        result = launch.start(options, others, progress=lines.tell, say=lines.say)
+    if isinstance(result, launch.Submission):
+        with _output():
+            print_submission(result, as_json=options.json)
+        return 0
     with _output():
         if options.json:
             print(json.dumps(summary(result), sort_keys=True))
@@ -237,6 +253,15 @@ def run_verify(folder: str) -> int:
         )
         print("sound: everything is as the manifest promises" if report.ok else f"{report.num_problems:,} problems")
     return 0 if report.ok else 1
+
+
+def run_template(image: str, output: str | None) -> int:
+    from beam_tfr.template import write_spec
+
+    text = write_spec(image, output)
+    with _output():
+        print(text if output is None else f"{output} is written", end="" if output is None else "\n")
+    return 0
 
 
 def run_demo(output: str) -> int:

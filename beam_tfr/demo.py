@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SAMPLE = pathlib.Path(__file__).parent / "sample"
 LAYOUT = "{split}/{label}/*"
-BATCH_SIZE = 10
+BATCH_SIZE = 8
 EPOCHS = 2
 SEED = 7
 

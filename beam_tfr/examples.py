@@ -1,4 +1,4 @@
-"""BuildExamples: an image becomes a serialized tf.train.Example, with protobuf alone.
+"""BuildExamples: an image, array, file or row becomes a serialized tf.train.Example, with protobuf alone.
 
 The messages are those of TensorFlow's example.proto and feature.proto (package `tensorflow`), built in a descriptor
 pool of their own: the default pool belongs to TensorFlow, where a second definition of the same names would collide.
@@ -7,28 +7,34 @@ pool of their own: the default pool belongs to TensorFlow, where a second defini
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from beam_tfr.schema import (
+    ARRAY_DTYPE,
+    ARRAY_RAW,
+    ARRAY_SHAPE,
     CHANNELS,
     COLORSPACE,
     ENCODED,
-    FILENAME,
+    FILE_BYTES,
     FORMAT,
     HEIGHT,
-    LABEL,
     RAW,
-    SHA256,
     SOURCE_FORMAT,
     SOURCE_HEIGHT,
     SOURCE_WIDTH,
-    TEXT,
     WIDTH,
+    Array,
     Image,
     ImageRef,
+    Names,
+    Record,
+    names_of,
+    sha256_hex,
 )
 
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -70,28 +76,84 @@ def example_class() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
 
 
+def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
+    """The record of an `Image`, or with one of `schema.OTHER_ENCODINGS` of bytes, an `Array` or a row."""
+    if build := _OTHERS.get(encoding):
+        return Record(build(ref, value))
+    return Record(build_example(ref, value), value)
+
+
 def build_example(ref: ImageRef, image: Image) -> bytes:
     """The serialized tf.train.Example of one image, the same bytes for the same arguments.
 
-    Feature names and dtypes: `schema.FEATURES`, and `schema.LABEL_FEATURES` when the reference has a label id.
+    Feature names and dtypes: `schema.FEATURES`, `schema.LABEL_FEATURES` when the reference has label ids, and the
+    columns of the reference.
     """
-    example = example_class()()
+    values: Values = {
+        RAW if image.format == "raw" else ENCODED: ("bytes", [image.encoded]),
+        FORMAT: ("bytes", [image.format.encode()]),
+        HEIGHT: ("int64", [image.height]),
+        WIDTH: ("int64", [image.width]),
+        CHANNELS: ("int64", [image.channels]),
+        COLORSPACE: ("bytes", [image.colorspace.encode()]),
+        SOURCE_HEIGHT: ("int64", [image.source_height]),
+        SOURCE_WIDTH: ("int64", [image.source_width]),
+        SOURCE_FORMAT: ("bytes", [image.source_format.encode()]),
+    }
+    return _build(ref, values, names_of("jpeg"), image.source_sha256)
+
+
+def build_file(ref: ImageRef, data: bytes) -> bytes:
+    """The same of any file."""
+    return _build(ref, {FILE_BYTES: ("bytes", [data])}, names_of("bytes"), sha256_hex(data))
+
+
+def build_array(ref: ImageRef, array: Array) -> bytes:
+    """The same of an array."""
+    values: Values = {
+        ARRAY_RAW: ("bytes", [array.tensor]),
+        ARRAY_SHAPE: ("int64", array.shape),
+        ARRAY_DTYPE: ("bytes", [array.dtype.encode()]),
+    }
+    return _build(ref, values, names_of("array"), array.source_sha256)
+
+
+def build_row(ref: ImageRef, _: None = None) -> bytes:
+    """The same of a row of a table, which is all in its reference."""
+    return _build(ref, {}, names_of("row"))
+
+
+_OTHERS: dict[str, Callable[[ImageRef, Any], bytes]] = {"bytes": build_file, "array": build_array, "row": build_row}
+Values = dict[str, tuple[str, Sequence[Any]]]  # name -> (dtype, values)
+
+
+def _build(ref: ImageRef, values: Values, names: Names, sha256: str = "") -> bytes:
+    values[names.key] = ("bytes", [ref.key.encode("utf-8", "surrogateescape")])
+    if names.sha256:
+        values[names.sha256] = ("bytes", [sha256.encode()])
+    if ref.label_ids is not None:
+        values[names.label] = ("int64", ref.label_ids)
+        values[names.text] = ("bytes", [label.encode() for label in ref.labels])
+    return serialize(values, ref.columns or b"")
+
+
+def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = b"") -> bytes:
+    """A serialized tf.train.Example, the same bytes for the same values in any order.
+
+    Args:
+        values: feature name -> (dtype, values); an empty list is a feature of its dtype.
+        columns: another one, whose features are added.
+    """
+    example = example_class().FromString(columns)
     feature = example.features.feature
-    feature[RAW if image.format == "raw" else ENCODED].bytes_list.value.append(image.encoded)
-    feature[FORMAT].bytes_list.value.append(image.format.encode())
-    feature[HEIGHT].int64_list.value.append(image.height)
-    feature[WIDTH].int64_list.value.append(image.width)
-    feature[CHANNELS].int64_list.value.append(image.channels)
-    feature[COLORSPACE].bytes_list.value.append(image.colorspace.encode())
-    feature[FILENAME].bytes_list.value.append(ref.key.encode("utf-8", "surrogateescape"))
-    feature[SHA256].bytes_list.value.append(image.source_sha256.encode())
-    feature[SOURCE_HEIGHT].int64_list.value.append(image.source_height)
-    feature[SOURCE_WIDTH].int64_list.value.append(image.source_width)
-    feature[SOURCE_FORMAT].bytes_list.value.append(image.source_format.encode())
-    if ref.label_id >= 0:
-        feature[LABEL].int64_list.value.append(ref.label_id)
-        feature[TEXT].bytes_list.value.append(ref.label.encode())
+    for name, (dtype, of) in values.items():
+        target = getattr(feature[name], _LISTS[dtype])
+        target.SetInParent()
+        target.value.extend(of)
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
+
+
+_LISTS = {"bytes": "bytes_list", "int64": "int64_list", "float": "float_list"}
 
 
 def parse_example(serialized: bytes) -> dict[str, list[Any]]:

@@ -15,9 +15,9 @@ from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 
 PARTS = ("{label}", "{split}", "{group}", "*")
 DEFAULT_SPLIT = "train"
-_SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
+SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 MAX_CLASSES_BYTES = 64 << 20  # 64 MiB
-_LABEL_RULE = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
+LABEL_RULE = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ def read_classes(path: str) -> tuple[str, ...]:
         if not name:
             raise UsageError(f"{flag}: line {number} is empty; write one class per line")
         if not is_class_name(name):
-            raise UsageError(f"{flag}: line {number}, {name!r}, cannot be a class: {_LABEL_RULE}")
+            raise UsageError(f"{flag}: line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
         if name in seen:
             raise UsageError(
                 f"{flag}: class {name!r} stands in line {seen[name]} and again in line {number}; remove one"
@@ -112,16 +112,16 @@ class Labeler:
             return ref._replace(reason="layout-mismatch", detail=f"has fewer parts than {wanted}")
         if "split" in found:
             split = found["split"]
-            if not _SPLIT_NAME.fullmatch(split) or split == NO_SPLIT:
+            if not SPLIT_NAME.fullmatch(split) or split == NO_SPLIT:
                 detail = f"{split!r} cannot be a split: letters, digits and _ only, and not {NO_SPLIT}"
                 return ref._replace(reason="layout-mismatch", detail=detail)
         else:
             split = choose_split(found.get("group", key), self.splits) if self.splits else DEFAULT_SPLIT
         label = found.get("label", "")
         if self.layout.has_labels and not is_class_name(label):
-            detail = f"{label!r} cannot be a class: {_LABEL_RULE}"
+            detail = f"{label!r} cannot be a class: {LABEL_RULE}"
             return ref._replace(reason="layout-mismatch", detail=detail)
-        ref = ref._replace(split=split, label=label)
+        ref = ref._replace(split=split, labels=(label,) if self.layout.has_labels else ())
         if self.classes is not None and self.layout.has_labels and label not in self.classes:
             return ref._replace(reason="unknown-class", detail=f"class {label!r} is not in the file of --classes")
         return ref

@@ -22,6 +22,7 @@ from beam_tfr.storage import work_path
 
 HEARTBEAT_S = 10.0
 DEAD_AFTER_S = 60.0  # without a heartbeat, where it cannot be asked whether the process lives
+JOB = "job "  # what the machine of a lock begins with that was left to a job
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
 _LOCK_FIELDS = {"run_id": str, "machine": str, "pid": int, "process_start": str, "started": float, "heartbeat": float}
 
@@ -109,9 +110,10 @@ def acquire(output: str, run_id: str) -> None:
         locks = _read_locks(output)
         for held in filter(_holder_lives, locks.values()):
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(held["started"]))
+            machine = held["machine"].split("/")[0]
+            holder = machine if machine.startswith(JOB) else f"process {held['pid']} on {machine}"
             raise RunError(
-                f"another run holds {output}: process {held['pid']} on {held['machine'].split('/')[0]}, since {since}. "
-                "Wait for it, or stop it and call again"
+                f"another run holds {output}: {holder}, since {since}. Wait for it, or stop it and call again"
             )
         now = time.time()
         lock = {
@@ -164,29 +166,50 @@ def release(output: str, run_id: str) -> None:
                 os.rmdir(work_path(output, ""))  # only when nothing was begun: else it is not empty
 
 
+def beat(output: str, run_id: str) -> None:
+    """Renews the heartbeat of this run's lock; of the many workers of a run that call it, few have to write."""
+    with contextlib.suppress(OSError, storage.AlreadyExistsError):
+        own = _own_lock(output, run_id)
+        if own is not None and time.time() - own[1]["heartbeat"] >= HEARTBEAT_S / 2:
+            _write_lock(output, own[0], {**own[1], "heartbeat": time.time()}, replace=True)
+
+
+class Hold:
+    """What `held` gives."""
+
+    def __init__(self, output: str = "", run_id: str = "") -> None:
+        self._output, self._run_id = output, run_id
+        self.left = False
+
+    def leave(self, job: str) -> None:
+        """Leaves the folder to the workers of a job elsewhere, whose heartbeats hold it from now on."""
+        self.left = True
+        if self._output and (own := _own_lock(self._output, self._run_id)):
+            lock = {**own[1], "machine": f"{JOB}{job}", "heartbeat": time.time()}
+            _write_lock(self._output, own[0], lock, replace=True)
+
+
 @contextlib.contextmanager
-def held(output: str, run_id: str) -> Iterator[None]:
+def held(output: str, run_id: str) -> Iterator[Hold]:
     """Holds the folder, with a heartbeat, as long as the block runs. Raises what `acquire` does."""
     made = not storage.is_gcs(output) and not os.path.isdir(output)
     acquire(output, run_id)
     stopped = threading.Event()
 
-    def beat() -> None:
+    def keep_beating() -> None:
         while not stopped.wait(HEARTBEAT_S):
-            with contextlib.suppress(OSError, storage.AlreadyExistsError):
-                own = _own_lock(output, run_id)
-                if own is None:
-                    return
-                _write_lock(output, own[0], {**own[1], "heartbeat": time.time()}, replace=True)
+            beat(output, run_id)
 
-    thread = threading.Thread(target=beat, name="beam_tfr-heartbeat", daemon=True)
+    thread = threading.Thread(target=keep_beating, name="beam_tfr-heartbeat", daemon=True)
     thread.start()
+    hold = Hold(output, run_id)
     try:
-        yield
+        yield hold
     finally:
         stopped.set()
         thread.join()
-        release(output, run_id)
+        if not hold.left:
+            release(output, run_id)
         if made:
             with contextlib.suppress(OSError):
                 os.rmdir(output)  # only when nothing is in it

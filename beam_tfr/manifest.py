@@ -18,14 +18,17 @@ from beam_tfr.json_check import check_kinds, load_object
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
     FORMAT_VERSION,
-    LABEL_FEATURES,
+    IMAGE_ENCODINGS,
     MANIFEST_FILE,
+    OTHER_ENCODINGS,
     WORK_FOLDER,
     DataError,
+    Names,
     UsageError,
     canonical_json,
     features_of,
     is_class_name,
+    names_of,
     sha256_hex,
 )
 
@@ -40,7 +43,7 @@ _KINDS: Mapping[Any, Any] = {
     "name": str,
     "options": {"compression": str, "encoding": str, ...: object},
     "labels": {"names": [str], "digest": str},
-    "features": {...: {"dtype": str, "shape": [int]}},
+    "features": {...: {"dtype": str, "shape": [object]}},
     "counts": {"matched": int, "written": int, "rejected": {...: int}, "adjusted": {...: int}},
     "rejects": {"count": int, "sha256": str},
     "splits": {
@@ -91,7 +94,8 @@ class Manifest:
         options: what `convert` was told, as far as it can change a record, a shard or a reject.
         image_options: those among them that say how the images are.
         class_names: index = label id; empty without labels.
-        features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record.
+        features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record; [-1] is a list of any
+            length.
         counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {member of `schema.ADJUSTMENTS`: n}}.
         splits: name -> `Split`; `none` holds images that fit no split (rejects only).
         statistics: channel mean and standard deviation (0 to 255) of the stored pixels before encoding, source sizes.
@@ -114,6 +118,11 @@ class Manifest:
     @property
     def compression(self) -> str:
         return str(self.options["compression"])
+
+    @property
+    def names(self) -> Names:
+        """What the key and the label of a record are called."""
+        return names_of(self.options["encoding"])
 
 
 def read(folder: str) -> Manifest:
@@ -165,7 +174,7 @@ def _what_is_there(folder: str) -> str:
         names = storage.list_folder(folder)
         started = storage.list_folder(storage.join(folder, WORK_FOLDER))
     except OSError as error:
-        return str(error)
+        return error.strerror or str(error)
     if started:
         return f"{MANIFEST_FILE} is missing. A conversion has not finished here; the same convert command goes on"
     if any(_FILE_NAME.fullmatch(name) for name in names):
@@ -254,12 +263,18 @@ def _check_values(fields: dict[str, Any]) -> None:
     options, labels, features = fields["options"], fields["labels"]["names"], fields["features"]
     _require(options["compression"] in ("gzip", "none"), "options.compression", options["compression"])
     for name, feature in features.items():
-        known = feature["dtype"] in ("bytes", "int64", "float") and len(feature["shape"]) <= MAX_RANK
+        sides = all(type(side) is int and -1 <= side < 1 << 63 for side in feature["shape"])
+        known = feature["dtype"] in ("bytes", "int64", "float") and sides and len(feature["shape"]) <= MAX_RANK
         _require(known, f"feature {name}", feature)
     for name in labels:
         _require(is_class_name(name), "a class name", name)
-    labelled = bool(labels or LABEL_FEATURES.keys() & features.keys())
-    for name, (dtype, shape) in features_of(options["encoding"], labelled=labelled).items():
+    if options["encoding"] not in IMAGE_ENCODINGS + OTHER_ENCODINGS:
+        return  # which is told as that of an option
+    columns = options.get("feature_columns", {})
+    check_kinds(columns, {...: str}, "options.feature_columns")
+    names = names_of(options["encoding"])
+    labelled = bool(labels or {names.label, names.text} & features.keys())
+    for name, (dtype, shape) in features_of(options, labelled=labelled).items():
         _require(features.get(name) == {"dtype": dtype, "shape": list(shape)}, f"feature {name}", features.get(name))
 
 

@@ -1,8 +1,11 @@
 """The composition: the drawing of the architecture, in code.
 
-globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [ImageRef])
+globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [ImageRef])       (tables: ReadTable)
     ──ReadImages──▶ Item(bytes) ──ResizeImages──▶ Item(Image) ──BuildExamples──▶ Item(record)
     ──WriteShards──▶ ShardInfo ──WriteManifest──▶ manifest.json
+
+With --encoding bytes nothing is resized, with array ParseArrays comes in its place, with row (of a table) nothing is
+read: it is in the references.
 """
 
 from __future__ import annotations
@@ -14,15 +17,29 @@ from collections.abc import Sequence
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import examples, images, inputs, planning, shards, storage
+from beam_tfr import arrays, examples, images, inputs, planning, shards, storage, tables
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.options import ConvertOptions, ImageOptions
-from beam_tfr.schema import MANIFEST_FILE, ImageRef, RejectError, RunError, UsageError
+from beam_tfr.schema import (
+    DICT_NAMES,
+    MANIFEST_FILE,
+    REJECTS_FILE,
+    ImageRef,
+    Item,
+    RejectError,
+    RunError,
+    ShardWork,
+    UsageError,
+    features_of,
+)
 from beam_tfr.transforms import (
     BuildExamples,
     MatchImages,
+    ParseArrays,
     PlanShards,
     ReadImages,
+    ReadRows,
+    ReadTable,
     ResizeImages,
     WriteManifest,
     WriteShards,
@@ -45,22 +62,31 @@ class Convert(beam.PTransform):
     def __init__(self, options: ConvertOptions, *, run_id: str) -> None:
         super().__init__()
         self.options, self.run_id = options, run_id
-        layout = parse_layout(options.layout)
-        classes = read_classes(options.classes) if options.classes else None
-        patterns = inputs.all_patterns(options.input, options.input_list)
-        self._root = inputs.common_root(patterns)
-        _check_apart(options, patterns, inputs.exclusion(options.exclude, self._root))
+        names = read_classes(options.classes) if options.classes else None
+        classes = None if names is None else frozenset(names)
+        self._tables: tables.Tables | None = None
+        if options.table:
+            self._tables = _open_tables(options, classes)
+            self._root, labelled = self._tables.root, bool(options.label_column)
+            columns = {column: str(of) for column, of in self._tables.types.items()}
+            data_options = options.data_options(names, columns=columns, multi_label=self._tables.multi_label)
+        else:
+            patterns = inputs.all_patterns(options.input, options.input_list)
+            self._root = inputs.common_root(patterns)
+            _check_apart(options, patterns, inputs.exclusion(options.exclude, self._root))
+            layout = parse_layout(options.layout)
+            self._labeler, labelled = Labeler(layout, options.splits, classes), layout.has_labels
+            data_options = options.data_options(names)
         self._ahead = inputs.ReadAhead(
             options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s
         )
-        self._labeler = Labeler(layout, options.splits, None if classes is None else frozenset(classes))
         self._image_options = options.image_options()
         self._draft = functools.partial(
             planning.draft_plan,
             name=options.name,
             suffix=options.suffix,
-            options=options.data_options(classes),
-            labelled=layout.has_labels,
+            options=data_options,
+            labelled=labelled,
             codecs=images.codec_versions(),
         )
         self._measure = functools.partial(
@@ -70,32 +96,67 @@ class Convert(beam.PTransform):
     def expand(self, begin: PBegin) -> PCollection[str]:
         options = self.options
         level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
-        plan, work = (
-            begin
-            | MatchImages(
-                options.input,
-                self._labeler,
-                root=self._root,
-                input_list=options.input_list,
-                exclude=options.exclude,
-            )  # ImageRef
-            | PlanShards(
-                options.output,
-                draft=self._draft,
-                measure=self._measure,
-                seed=options.seed,
-                run_id=self.run_id,
-                overwrite=options.overwrite,
-            )
+        refs, distinct = self._references(begin)  # ImageRef
+        plan, work = refs | PlanShards(
+            options.output,
+            draft=self._draft,
+            measure=self._measure,
+            seed=options.seed,
+            run_id=self.run_id,
+            overwrite=options.overwrite,
+            after=distinct,
         )  # Plan, ShardWork(shard, [ImageRef])
         return (
-            work
-            | ReadImages(self._root, ahead=self._ahead)  # Item(bytes)
-            | ResizeImages(self._image_options)  # Item(Image)
-            | BuildExamples()  # Item(Record)
-            | WriteShards(options.output, name=options.name, suffix=options.suffix, level=level)  # ShardInfo
+            self._values(work)  # Item(Image)
+            | BuildExamples(options.encoding)  # Item(Record)
+            | WriteShards(
+                options.output, name=options.name, suffix=options.suffix, level=level, run_id=self.run_id
+            )  # ShardInfo
             | WriteManifest(options.output, plan=plan, run_id=self.run_id, max_rejects=options.max_rejects)
         )
+
+    def _references(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[None] | None]:
+        options = self.options
+        if self._tables is not None:
+            refs, distinct = begin | ReadTable(self._tables)
+            return refs, distinct
+        refs = begin | MatchImages(
+            options.input, self._labeler, root=self._root, input_list=options.input_list, exclude=options.exclude
+        )
+        return refs, None
+
+    def _values(self, work: PCollection[ShardWork]) -> PCollection[Item]:
+        encoding = self.options.encoding
+        if encoding == "row":
+            return work | ReadRows(self._root)
+        contents = work | ReadImages(self._root, ahead=self._ahead)  # Item(bytes)
+        if encoding == "bytes":
+            return contents
+        return contents | (ParseArrays() if encoding == "array" else ResizeImages(self._image_options))
+
+
+def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> tables.Tables:
+    features = options.feature_columns
+    if features is None:
+        features = {} if options.uri_column else {tables.ALL: ""}
+    opened = tables.open_tables(
+        options.table,
+        uri=options.uri_column,
+        key=options.key_column,
+        label=options.label_column,
+        split=options.split_column,
+        group=options.group_column,
+        label_separator=options.label_separator,
+        image_root=options.image_root,
+        features=features,
+        reserved=(*features_of({"encoding": options.encoding}, labelled=True), *DICT_NAMES),
+        splits=options.splits,
+        classes=classes,
+    )
+    written = [storage.join(options.output, name) for name in (MANIFEST_FILE, REJECTS_FILE)]
+    if found := [path for path in opened.files if path in written]:
+        raise UsageError(f"--table {found[0]}: is what the conversion writes; choose another --output")
+    return opened
 
 
 def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
@@ -122,6 +183,8 @@ def mean_record_bytes(
     Raises:
         RunError: an image of the sample cannot be read for a reason that may pass: the plan may not depend on luck.
     """
+    if image_options.encoding == "row":
+        return _mean([len(examples.build_row(ref)) for ref in refs])
     sizes = []
     for ref, content in zip(refs, ahead.read(inputs.sources(root, refs)), strict=True):
         if isinstance(content, RejectError):
@@ -131,9 +194,19 @@ def mean_record_bytes(
         if content is None:
             continue
         try:
-            image = images.convert_image(content, image_options)
+            value = _convert(content, image_options)
         except RejectError:
             continue
-        sizes.append(len(examples.build_example(ref, image)))
+        sizes.append(len(examples.build_record(image_options.encoding, value, ref).serialized))
     ahead.close()
+    return _mean(sizes)
+
+
+def _convert(content: bytes, options: ImageOptions) -> object:
+    if options.encoding == "bytes":
+        return content
+    return arrays.parse_array(content) if options.encoding == "array" else images.convert_image(content, options)
+
+
+def _mean(sizes: Sequence[int]) -> float:
     return sum(sizes) / len(sizes) if sizes else 0.0

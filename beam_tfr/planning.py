@@ -13,8 +13,9 @@ import hashlib
 import heapq
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from beam_tfr.schema import (
     NO_SPLIT,
@@ -55,16 +56,19 @@ class Survey:
 
     Attributes:
         seed: of the order.
-        counts: (split, class) -> images.
+        counts: split -> images.
+        classes: (split, class) -> images.
         buckets: (split, bucket of the order) -> images.
-        digest: sum of a hash of each (key, size), modulo 2^256: the same for every order of the references.
+        digest: sum of a hash of each (key, size) or row of a table, modulo 2^256: the same for every order of the
+            references.
         generations: the same sum with the generation of each.
         misfit: the first key, in their order, that has no split; empty when all have one.
         sample: the usable references with the smallest sample hashes, as (hash, encoded reference), a heap by largest.
     """
 
     seed: int
-    counts: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    classes: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
     buckets: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
     digest: int = 0
     generations: int = 0
@@ -73,12 +77,14 @@ class Survey:
 
     def add(self, encoded: bytes) -> None:
         ref = ImageRef.decode(encoded)
-        group = (ref.split, ref.label)
-        self.counts[group] = self.counts.get(group, 0) + 1
+        self.counts[ref.split] = self.counts.get(ref.split, 0) + 1
+        for label in ref.labels:
+            if label:
+                self.classes[ref.split, label] = self.classes.get((ref.split, label), 0) + 1
         order = order_key(self.seed, ref.key)
         bucket = (ref.split, _bucket(order))
         self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
-        identity = hashlib.sha256(f"{ref.key}\0{ref.size_bytes}".encode("utf-8", "surrogateescape")).digest()
+        identity = hashlib.sha256(_identity(ref)).digest()
         self.digest = (self.digest + int.from_bytes(identity, "big")) % (1 << 256)
         listed = hashlib.sha256(identity + str(ref.generation).encode()).digest()
         self.generations = (self.generations + int.from_bytes(listed, "big")) % (1 << 256)
@@ -98,8 +104,10 @@ class Survey:
             self.misfit = min(self.misfit or key, key)
 
     def merge(self, other: Survey) -> None:
-        for group, n in other.counts.items():
-            self.counts[group] = self.counts.get(group, 0) + n
+        for split, n in other.counts.items():
+            self.counts[split] = self.counts.get(split, 0) + n
+        for group, n in other.classes.items():
+            self.classes[group] = self.classes.get(group, 0) + n
         for bucket, n in other.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + n
         self.digest = (self.digest + other.digest) % (1 << 256)
@@ -111,11 +119,13 @@ class Survey:
     def sample_refs(self) -> list[ImageRef]:
         return [ImageRef.decode(encoded) for _, encoded in sorted(self.sample, reverse=True)]
 
-    def split_counts(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for (split, _), n in self.counts.items():
-            counts[split] = counts.get(split, 0) + n
-        return dict(sorted(counts.items()))
+
+def _identity(ref: ImageRef) -> bytes:
+    """What of a reference is input: of a row of a table also what stands in it."""
+    parts = [ref.key, str(ref.size_bytes)]
+    if ref.columns is not None:
+        parts += [ref.split, *ref.labels, ref.reason]
+    return "\0".join(parts).encode("utf-8", "surrogateescape") + (b"\0" + ref.columns if ref.columns else b"")
 
 
 def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], split: str) -> int:
@@ -164,16 +174,12 @@ def draft_plan(
         UsageError: no file fits --layout, --num_shards names a split that the data does not have, or --splits one
             that gets no image.
     """
-    counts = survey.split_counts()
+    counts = dict(sorted(survey.counts.items()))
     usable = [split for split in counts if split != NO_SPLIT]
     if not counts:
         raise UsageError("--exclude: leaves out all files that --input matches")
     if not usable:
-        raise UsageError(
-            f"--layout {options['layout']}: none of the {sum(counts.values())} files has such a path below the folder "
-            f"that all patterns share, the first is {survey.misfit!r}; write a layout of as many parts, such as "
-            f"{'/'.join(['{label}'] * min(1, survey.misfit.count('/')) + ['*'])}"
-        )
+        _refuse_misfits(sum(counts.values()), survey.misfit, options)
     if empty := sorted((options.get("splits") or {}).keys() - set(usable)):
         raise UsageError(
             f"--splits: none of the {sum(counts.values())} images falls into {empty[0]}; give it a larger share, or "
@@ -191,8 +197,8 @@ def draft_plan(
             )
     labels = None
     if labelled:
-        found = {label for split, label in survey.counts if split != NO_SPLIT}
-        labels = list(options["classes"] or sorted(found))
+        found = {label for split, label in survey.classes if split != NO_SPLIT}
+        labels = list(options["classes"] or _in_order(found, numbers=bool(options.get("label_column"))))
     return Plan(
         name=name,
         suffix=suffix,
@@ -204,13 +210,35 @@ def draft_plan(
                 matched=images,
                 num_shards=count_shards(images, record_bytes + FRAME_BYTES, options, split),
                 cuts=[],
-                class_counts={label: n for (of, label), n in sorted(survey.counts.items()) if of == split and label},
+                class_counts={label: n for (of, label), n in sorted(survey.classes.items()) if of == split},
             )
             for split, images in counts.items()
         },
         codecs=dict(codecs),
         generations=f"{survey.generations:064x}",
     )
+
+
+def _refuse_misfits(number: int, first: str, options: Mapping[str, Any]) -> NoReturn:
+    if "layout" not in options:
+        raise UsageError(
+            f"--table: none of the {number} rows has all that is needed of it ("
+            f"{', '.join(f'--{name} {options[name]}' for name in options if name.endswith('_column'))}), the first is "
+            f"{first}"
+        )
+    raise UsageError(
+        f"--layout {options['layout']}: none of the {number} files has such a path below the folder "
+        f"that all patterns share, the first is {first!r}; write a layout of as many parts, such as "
+        f"{'/'.join(['{label}'] * min(1, first.count('/')) + ['*'])}"
+    )
+
+
+def _in_order(labels: Iterable[str], *, numbers: bool) -> list[str]:
+    """Sorted as texts; `numbers`: as numbers where all are, so that 0 to n - 1 are their own ids."""
+    found = sorted(labels)
+    if numbers and all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in found):
+        found.sort(key=int)
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -221,10 +249,27 @@ class CutBuckets:
     ranks: dict[tuple[str, int], list[int]]
 
     def find(self, encoded: bytes) -> list[tuple[str, bytes]]:
-        """[(split, order key)] of a reference in such a bucket, else []."""
+        """[(name of the bucket, order key)] of a reference in such a bucket, else []."""
         ref = ImageRef.decode(encoded)
         order = order_key(self.seed, ref.key)
-        return [(ref.split, order)] if (ref.split, _bucket(order)) in self.ranks else []
+        bucket = _bucket(order)
+        return [(_bucket_name(ref.split, bucket), order)] if (ref.split, bucket) in self.ranks else []
+
+    def pick(self, name: str, orders: Iterable[bytes]) -> list[bytes]:
+        """The cuts in a bucket: of all its order keys, in any order, those at the ranks wanted.
+
+        Raises:
+            RunError: the runner lost some of them.
+        """
+        split, _, bucket = name.rpartition("/")
+        ranks, found = self.ranks[split, int(bucket)], sorted(orders)
+        if ranks[-1] >= len(found):
+            raise RunError("a bucket of the order came without some of its keys: this runner lost elements")
+        return [found[rank] for rank in ranks]
+
+
+def _bucket_name(split: str, bucket: int) -> str:
+    return f"{split}/{bucket}"
 
 
 def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
@@ -243,15 +288,19 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
     return CutBuckets(survey.seed, ranks)
 
 
-def cut(plan: Plan, wanted: CutBuckets, found: Iterable[tuple[str, bytes]]) -> Plan:
-    """The plan with its cuts, from the order keys found in the buckets where they lie."""
-    keys: dict[tuple[str, int], list[bytes]] = {}
-    for split, order in found:
-        keys.setdefault((split, _bucket(order)), []).append(order)
+def cut(plan: Plan, wanted: CutBuckets, picked: Iterable[tuple[str, Sequence[bytes]]]) -> Plan:
+    """The plan with its cuts, from those picked in the buckets where they lie, by the buckets' names.
+
+    Raises:
+        RunError: the runner lost a bucket.
+    """
+    by_name = dict(picked)
     cuts: dict[str, list[str]] = {split: [] for split in plan.splits}
-    for (split, bucket), ranks in sorted(wanted.ranks.items()):
-        orders = sorted(keys[split, bucket])
-        cuts[split] += [orders[rank].hex() for rank in ranks]
+    for split, bucket in sorted(wanted.ranks):
+        orders = by_name.get(_bucket_name(split, bucket))
+        if orders is None:
+            raise RunError("a bucket of the order did not come: this runner lost elements. Nothing is written")
+        cuts[split] += [order.hex() for order in orders]
     return dataclasses.replace(
         plan, splits={split: dataclasses.replace(of, cuts=cuts[split]) for split, of in plan.splits.items()}
     )
@@ -267,7 +316,8 @@ def assign(encoded: bytes, plan: Plan) -> tuple[str, bytes]:
     order = order_key(plan.options["seed"], ref.key)
     name = shard_name(ref.split, bisect.bisect_right(of.cuts, order.hex()), of.num_shards)
     if plan.labels is not None and not ref.reason:
-        encoded = ref._replace(label_id=plan.label_ids[ref.label]).encode()
+        label_ids = tuple(plan.label_ids[label] if label else -1 for label in ref.labels)
+        encoded = ref._replace(label_ids=label_ids).encode()
     return name, _IMAGE + order + encoded
 
 

@@ -13,7 +13,9 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 FORMAT_VERSION = 1  # of manifest.json and of everything under .beam_tfr/
@@ -34,8 +36,21 @@ SHA256 = "image/key/sha256"  # bytes: hex digest of the source file
 LABEL = "image/class/label"  # int64, 0-based line number in labels.txt
 TEXT = "image/class/text"  # bytes: the class name
 
+# Records that are no images, see `IMAGE_ENCODINGS`.
+FILE_BYTES = "file/bytes"  # bytes: --encoding bytes: the file
+FILE_NAME = "file/name"  # bytes: the key
+FILE_SHA256 = "file/sha256"  # bytes: hex digest of the source file
+ARRAY_RAW = "array/raw"  # bytes: --encoding array: a serialized TensorProto
+ARRAY_SHAPE = "array/shape"  # int64, one for each dimension
+ARRAY_DTYPE = "array/dtype"  # bytes: "float32", "bool", "string", …
+ROW_KEY = "row/key"  # bytes: --encoding row: the key
+CLASS_LABEL = "class/label"  # int64, as `LABEL`
+CLASS_TEXT = "class/text"  # bytes, as `TEXT`
+
+Feature = tuple[str, tuple[int, ...]]  # dtype, shape; [-1] is a list of any length
+
 # name -> (dtype, shape) of one record; `RAW` instead of `ENCODED` with --encoding raw, see `features_of`.
-FEATURES: dict[str, tuple[str, tuple[int, ...]]] = {
+FEATURES: dict[str, Feature] = {
     ENCODED: ("bytes", ()),
     FORMAT: ("bytes", ()),
     HEIGHT: ("int64", ()),
@@ -48,13 +63,72 @@ FEATURES: dict[str, tuple[str, tuple[int, ...]]] = {
     SOURCE_WIDTH: ("int64", ()),
     SOURCE_FORMAT: ("bytes", ()),
 }
-LABEL_FEATURES: dict[str, tuple[str, tuple[int, ...]]] = {LABEL: ("int64", ()), TEXT: ("bytes", ())}
+LABEL_FEATURES: dict[str, Feature] = {LABEL: ("int64", ()), TEXT: ("bytes", ())}
+_FILE_FEATURES: dict[str, Feature] = {FILE_NAME: ("bytes", ()), FILE_SHA256: ("bytes", ())}
+_OTHER_FEATURES: dict[str, dict[str, Feature]] = {
+    "bytes": {FILE_BYTES: ("bytes", ()), **_FILE_FEATURES},
+    "array": {
+        ARRAY_RAW: ("bytes", ()),
+        ARRAY_SHAPE: ("int64", (-1,)),
+        ARRAY_DTYPE: ("bytes", ()),
+        **_FILE_FEATURES,
+    },
+    "row": {ROW_KEY: ("bytes", ())},
+}
+DICT_NAMES = ("image", "weight")  # what the readers put into a dict beside the features of a record
+IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
+OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # of whole files, arrays, rows of a table
 
 
-def features_of(encoding: str, *, labelled: bool) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """name -> (dtype, shape) of the records of a dataset with this --encoding."""
-    features = {RAW if encoding == "raw" and name == ENCODED else name: about for name, about in FEATURES.items()}
-    return features | LABEL_FEATURES if labelled else features
+class Names(NamedTuple):
+    """What the key and the label of a record are called; `sha256` is empty where nothing is read from a file."""
+
+    key: str
+    sha256: str
+    label: str
+    text: str
+
+
+def names_of(encoding: str) -> Names:
+    if encoding in IMAGE_ENCODINGS:
+        return Names(FILENAME, SHA256, LABEL, TEXT)
+    return Names(*((ROW_KEY, "") if encoding == "row" else (FILE_NAME, FILE_SHA256)), CLASS_LABEL, CLASS_TEXT)
+
+
+def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feature]:
+    """name -> (dtype, shape) of the records of a dataset, by its options: `encoding`, and those of a table.
+
+    Raises:
+        ValueError: the type of a column is none, or it has the name of another feature.
+    """
+    encoding = options["encoding"]
+    if encoding in IMAGE_ENCODINGS:
+        features = {RAW if encoding == "raw" and name == ENCODED else name: about for name, about in FEATURES.items()}
+    else:
+        features = dict(_OTHER_FEATURES[encoding])
+    if labelled:
+        names = names_of(encoding)
+        shape = (-1,) if options.get("multi_label") else ()
+        features |= {names.label: ("int64", shape), names.text: ("bytes", shape)}
+    for name, kind in (options.get("feature_columns") or {}).items():
+        if features.setdefault(name, about := column_feature(kind)) is not about:
+            raise ValueError(f"{name!r} is there twice")
+    return features
+
+
+_COLUMN = re.compile(r"(?:(int64|float|bytes)|enum\([^()]+\))(\[\])?(=.*)?", re.DOTALL)
+
+
+def column_feature(kind: str) -> Feature:
+    """("int64", (-1,)) of "int64[]"; the types of columns are those of `tables.columns.parse_type`.
+
+    Raises:
+        ValueError: no such type.
+    """
+    match = _COLUMN.fullmatch(kind)
+    if match is None:
+        raise ValueError(f"{kind!r} is no type of a column")
+    return match[1] or "int64", (-1,) if match[2] else ()
 
 
 # Files of a dataset beside its shards.
@@ -67,8 +141,11 @@ NO_SPLIT = "none"  # where images stand that no split could be found for: reject
 
 # Why an image is not in the dataset: a closed list, so that reports can be counted and compared.
 REJECT_REASONS: dict[str, str] = {
+    "bad-value": "a value in the table is missing, or does not fit the type of its column",
     "layout-mismatch": "the key does not have the parts that --layout names",
     "unknown-class": "the class is not in the file that --classes names",
+    "not-an-array": "the content is no .npy array of numbers or texts",
+    "damaged-array": "the .npy array has more or fewer bytes than its header promises",
     "not-found": "the file was listed and is no longer there",
     "changed-while-reading": "the object was replaced after it was listed",
     "unreadable": "the file is there and its bytes cannot be read",
@@ -152,38 +229,58 @@ class RejectError(Exception):
 
 
 class ImageRef(NamedTuple):
-    """One source image as it was listed; crosses the only shuffle, so its encoding is small (`encode`, `decode`).
+    """One source image (file, row) as it was listed; crosses the only shuffle, so its encoding is small.
 
     Attributes:
         key: path below the folder that all inputs share; names the image in records, rejects and hashes.
-        size_bytes: as listed.
-        generation: of the object (gs://), or modification time in ns (disk).
+        size_bytes: as listed; 0 where it is not known.
+        generation: of the object (gs://), or modification time in ns (disk); 0 where it is not known.
         split: of the dataset, or `NO_SPLIT`.
-        label: class name; empty in a dataset without labels.
-        label_id: of the class, once the plan knows all classes; -1 before and in a dataset without labels.
+        labels: class names: one, empty where a row of a table has none; any number in a dataset with several labels
+            an image; none in a dataset without labels.
+        label_ids: of the classes, once the plan knows all of them; -1 for an empty name. None before, and in a
+            dataset without labels.
         reason: already known not to be usable (a member of `REJECT_REASONS`), else empty.
         detail: of the reason.
+        columns: of a row of a table, as a serialized tf.train.Example; None where no table is.
     """
 
     key: str
     size_bytes: int
     generation: int
     split: str
-    label: str = ""
-    label_id: int = -1
+    labels: tuple[str, ...] = ()
+    label_ids: tuple[int, ...] | None = None
     reason: str = ""
     detail: str = ""
+    columns: bytes | None = None
 
     def encode(self) -> bytes:
-        """NUL-separated text: no part can hold a NUL, since no path does."""
-        return "\0".join(map(str, self)).encode("utf-8", "surrogateescape")
+        """NUL-separated text, then the columns: no text can hold a NUL, since no path and no class does."""
+        labels = "".join(f"\n{label}" for label in self.labels)
+        label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
+        parts = (self.key, self.size_bytes, self.generation, self.split, labels, label_ids, self.reason, self.detail)
+        text = "\0".join(map(str, parts)).encode("utf-8", "surrogateescape")
+        return text if self.columns is None else text + b"\0" + self.columns
 
     @classmethod
     def decode(cls, data: bytes) -> ImageRef:
-        key, size_bytes, generation, split, label, label_id, reason, detail = data.decode(
-            "utf-8", "surrogateescape"
-        ).split("\0")
-        return cls(key, int(size_bytes), int(generation), split, label, int(label_id), reason, detail)
+        key, size_bytes, generation, split, labels, label_ids, reason, detail, *columns = data.split(b"\0", 8)
+        return cls(
+            _text(key),
+            int(size_bytes),
+            int(generation),
+            _text(split),
+            tuple(_text(labels).split("\n")[1:]),
+            None if label_ids == b"-" else tuple(map(int, label_ids.split(b","))) if label_ids else (),
+            _text(reason),
+            _text(detail),
+            columns[0] if columns else None,
+        )
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
 
 
 class Shard(NamedTuple):
@@ -323,11 +420,28 @@ class Image:
     adjusted: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Array:
+    """An array from a file.
+
+    Attributes:
+        tensor: a serialized TensorProto.
+        shape: of it.
+        dtype: "float32", "bool", "string", …
+        source_sha256: hex digest of the source bytes.
+    """
+
+    tensor: bytes
+    shape: tuple[int, ...]
+    dtype: str
+    source_sha256: str
+
+
 class Record(NamedTuple):
-    """A serialized tf.train.Example, and the image in it, for the shard's statistics."""
+    """A serialized tf.train.Example, and the image in it (if any), for the shard's statistics."""
 
     serialized: bytes
-    image: Image
+    image: Image | None = None
 
 
 class Item(NamedTuple):
@@ -338,14 +452,15 @@ class Item(NamedTuple):
         position: 0 to shard.total - 1, in the shard's order; 0 in a shard without images, so that it is written too.
         uri: of the source.
         ref: of the source; None where the item stands for a whole shard (empty, or already finished).
-        value: source bytes, then `Image`, then `Record`; or `Reject`; or `ShardInfo`; None in an empty shard.
+        value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; None in an empty
+            shard, and of a row of a table, which is all in its reference.
     """
 
     shard: Shard
     position: int
     uri: str
     ref: ImageRef | None
-    value: bytes | Image | Record | Reject | ShardInfo | None
+    value: bytes | Image | Array | Record | Reject | ShardInfo | None
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from beam_tfr.schema import Item, Record, Reject, RunError, Shard, ShardInfo
@@ -99,13 +99,16 @@ class Books:
         self._records = hashlib.sha256()
         self.reject_lines: list[str] = []
 
-    def count_record(self, record: Record, label_id: int) -> None:
+    def count_record(self, record: Record, label_ids: Iterable[int]) -> None:
         info, image = self._info, record.image
         self._records.update(len(record.serialized).to_bytes(8, "little"))
         self._records.update(record.serialized)
         info.num_examples += 1
-        if label_id >= 0:
-            info.class_counts[label_id] = info.class_counts.get(label_id, 0) + 1
+        for label_id in label_ids:
+            if label_id >= 0:
+                info.class_counts[label_id] = info.class_counts.get(label_id, 0) + 1
+        if image is None:
+            return
         for what in image.adjusted:
             info.adjusted[what] = info.adjusted.get(what, 0) + 1
         info.pixels += image.height * image.width

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr.claim import Progress
-from beam_tfr.launch import Result
+from beam_tfr.launch import Result, Submission
 from beam_tfr.manifest import Manifest, Split
 from beam_tfr.schema import ADJUSTMENTS
 
@@ -30,15 +31,15 @@ class ProgressLines:
         if self._before < 0:
             self._before = images
             if images:
-                self._write(f"an earlier run has finished {done}")
+                self.say(f"an earlier run has finished {done}")
             return
         if not of:  # still listing
             return
         rate = (images - self._before) / max(seconds, 1e-3)
         left = f", {(of - images) / rate:,.0f} s left" if rate else ""
-        self._write(f"{images:,} of {of:,} images, {done}, {rate:,.0f} images/s{left}")
+        self.say(f"{images:,} of {of:,} images, {done}, {rate:,.0f} images/s{left}")
 
-    def _write(self, text: str) -> None:
+    def say(self, text: str) -> None:
         with contextlib.suppress(OSError):
             print(f"convert: {text}", file=self._stream, flush=True)
 
@@ -76,11 +77,24 @@ def summary(result: Result) -> dict[str, Any]:
             }
             for name, split in dataset.splits.items()
         },
+        "columns": dataset.options.get("feature_columns", {}),
         "hints": hints(dataset.counts),
         "dataset_digest": dataset.dataset_digest,
         "seconds": seconds,
         "images_per_second": round(dataset.counts["matched"] / max(seconds, 1e-3), 1),
     }
+
+
+def print_submission(submission: Submission, *, as_json: bool) -> None:
+    """What was created, on stdout, where nobody waits for the dataset."""
+    job = submission.job
+    if as_json:
+        about = {"job_id": job.id, "console": job.link} if job else {"job_id": None, "template": submission.place}
+        print(json.dumps(about, sort_keys=True))
+    elif job:
+        print(f"job {job.id} is created and goes on by itself: {job.link}")
+    else:
+        print(f"no job is created; its description: {submission.place or 'not kept, this was a dry run'}")
 
 
 def print_summary(result: Result, *, to: IO[str]) -> None:
@@ -93,10 +107,10 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     if not result.fresh:
         line(f"{dataset.folder} already holds this dataset, complete; nothing was written.")
     names = sorted(dataset.splits, key=lambda name: (SPLIT_ORDER.index(name) if name in SPLIT_ORDER else 3, name))
-    line(f"{'':24}{''.join(f'{name:>12}' for name in names)}{'all':>12}")
+    line(f"{'':24}{''.join(f'{name:>12}' for name in names)}{'together':>12}")
     for title, values in _table(dataset, [dataset.splits[name] for name in names]):
         line(f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}")
-    counts = dataset.counts
+    counts, columns = dataset.counts, dataset.options.get("feature_columns", {})
     rejected = sum(counts["rejected"].values())
     line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
     for reason, number in counts["rejected"].items():
@@ -105,6 +119,8 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line(f"  each with its reason in {dataset.folder}/rejects.jsonl")
     for title, number in counts["adjusted"].items():
         line(f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})")
+    for name, kind in columns.items():
+        line(f"column:  {name if name.isprintable() else ascii(name)} {kind}")
     for hint in hints(counts):
         line(f"note:    {hint}")
     line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,14 +18,29 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import books, claim, cloud, examples, images, inputs, interrupt, lock, manifest, planning, shards, storage
+from beam_tfr import (
+    arrays,
+    books,
+    claim,
+    cloud,
+    examples,
+    images,
+    inputs,
+    interrupt,
+    lock,
+    manifest,
+    planning,
+    shards,
+    storage,
+    tables,
+)
 from beam_tfr.labels import Labeler
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
     NO_SPLIT,
     REJECTS_FILE,
+    Array,
     DataError,
-    Image,
     ImageRef,
     Item,
     Plan,
@@ -96,6 +112,59 @@ def _list(batch: list[list[bytes]], exclude: re.Pattern[str] | None) -> Iterator
     return inputs.list_all([(pattern, before) for pattern, *before in decoded], exclude=exclude)
 
 
+class ReadTable(beam.PTransform):
+    """Tables to references: a row each, with labels, split and columns as it says. Tables are read in parallel.
+
+    Args:
+        opened: of `tables.open_tables`.
+
+    Output: (encoded `ImageRef`; a PCollection of one that is there when no two rows have the same key).
+    """
+
+    def __init__(self, opened: tables.Tables) -> None:
+        super().__init__()
+        self._opened = opened
+
+    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[None]]:
+        read = (
+            begin
+            | "Tables" >> beam.Create([*enumerate(self._opened.files)])
+            | "SpreadTables" >> beam.Reshuffle()
+            | "ReadRows"
+            >> beam.ParDo(_ReadRows(self._opened)).with_output_types(bytes).with_outputs("seen", main="refs")
+        )
+        distinct = (
+            read.seen
+            | "GroupSeen" >> beam.GroupByKey()
+            | "FindRepeats" >> beam.Map(lambda bucket: tables.find_repeats(bucket[1]))
+            | beam.combiners.ToList()
+            | "RefuseRepeats" >> beam.Map(_refuse_repeats, self._opened)
+        )
+        return read.refs, distinct
+
+
+class _ReadRows(beam.DoFn):
+    def __init__(self, opened: tables.Tables) -> None:
+        self._opened = opened
+
+    def process(self, table: tuple[int, str]) -> Iterator[Any]:
+        number, path = table
+        seen = tables.Seen(number)
+        for row, ref in self._opened.read(path):
+            interrupt.check()
+            yield ref.encode()
+            if self._opened.may_repeat:
+                for part in seen.add(ref.key, row):
+                    yield beam.pvalue.TaggedOutput("seen", part)
+        for part in seen.flush():
+            yield beam.pvalue.TaggedOutput("seen", part)
+
+
+def _refuse_repeats(found: Sequence[tables.Repeats | None], opened: tables.Tables) -> None:
+    if repeats := [one for one in found if one is not None]:
+        raise DataError(opened.tell(tables.merge_repeats(repeats)))
+
+
 class _Survey(beam.CombineFn):
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -120,7 +189,8 @@ class _Survey(beam.CombineFn):
 class PlanShards(beam.PTransform):
     """References to shards: decides, before an image is read, which goes where, and claims the output for this plan.
 
-    Only references are shuffled, each once, as short bytes. Every planned shard comes out, also an empty one.
+    Only references are shuffled, each once, as short bytes, and the order keys of some. Every planned shard comes out,
+    also an empty one.
 
     Args:
         output: folder of the dataset.
@@ -129,6 +199,7 @@ class PlanShards(beam.PTransform):
         seed: of the order.
         run_id: holds the folder's lock.
         overwrite: whether another dataset in the folder is replaced.
+        after: must be there before anything is written.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -142,17 +213,24 @@ class PlanShards(beam.PTransform):
         seed: int,
         run_id: str,
         overwrite: bool,
+        after: PCollection[None] | None = None,
     ) -> None:
         super().__init__()
         self._output, self._seed, self._run_id, self._overwrite = output, seed, run_id, overwrite
-        self._draft, self._measure = draft, measure
+        self._draft, self._measure, self._after = draft, measure, after
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         survey = refs | "Survey" >> beam.CombineGlobally(_Survey(self._seed))
-        drafted = survey | "Draft" >> beam.Map(_draft, draft=self._draft, measure=self._measure)
-        near_cuts = refs | "KeepNearCuts" >> beam.FlatMap(_near_cuts, AsSingleton(drafted))
+        after = [] if self._after is None else [AsSingleton(self._after)]
+        drafted = survey | "Draft" >> beam.Map(_draft, *after, draft=self._draft, measure=self._measure)
+        cuts = (
+            refs
+            | "KeepNearCuts" >> beam.FlatMap(_near_cuts, AsSingleton(drafted)).with_output_types(tuple[str, bytes])
+            | "GroupByBucket" >> beam.GroupByKey()  # so that no worker ever holds more than the keys of one
+            | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
+        )
         plan = drafted | "Claim" >> beam.Map(
-            _claim, AsIter(near_cuts), output=self._output, run_id=self._run_id, overwrite=self._overwrite
+            _claim, AsIter(cuts), output=self._output, run_id=self._run_id, overwrite=self._overwrite
         )
         assigned = refs | "Assign" >> beam.FlatMap(_assign, AsSingleton(plan)).with_output_types(tuple[str, bytes])
         planned = plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
@@ -170,6 +248,7 @@ _Draft = tuple[Plan, planning.CutBuckets]  # the plan without its cuts, and wher
 
 def _draft(
     survey: planning.Survey,
+    _: None = None,
     *,
     draft: Callable[[planning.Survey, float], Plan],
     measure: Callable[[Sequence[ImageRef]], float],
@@ -182,10 +261,14 @@ def _near_cuts(ref: bytes, drafted: _Draft) -> list[tuple[str, bytes]]:
     return drafted[1].find(ref)
 
 
+def _pick_cuts(bucket: tuple[str, Iterable[bytes]], drafted: _Draft) -> tuple[str, list[bytes]]:
+    return bucket[0], drafted[1].pick(*bucket)
+
+
 def _claim(
-    drafted: _Draft, near_cuts: Iterable[tuple[str, bytes]], *, output: str, run_id: str, overwrite: bool
+    drafted: _Draft, cuts: Iterable[tuple[str, list[bytes]]], *, output: str, run_id: str, overwrite: bool
 ) -> Plan:
-    return claim.claim(output, planning.cut(*drafted, near_cuts), run_id=run_id, overwrite=overwrite)
+    return claim.claim(output, planning.cut(*drafted, cuts), run_id=run_id, overwrite=overwrite)
 
 
 def _assign(ref: bytes, plan: Plan) -> Iterator[tuple[str, bytes]]:
@@ -248,7 +331,7 @@ class _Read(beam.DoFn):
             item = Item(shard, position, self._root + ref.key, ref, None)
             if content is None:
                 content = RejectError(ref.reason, ref.detail)
-                yield _reject(item, "MatchImages", content)
+                yield _reject(item, "MatchImages" if ref.columns is None else "ReadTable", content)
             elif isinstance(content, RejectError):
                 yield _reject(item, "ReadImages", content)
             else:
@@ -256,6 +339,34 @@ class _Read(beam.DoFn):
 
     def teardown(self) -> None:
         self._ahead.close()
+
+
+class ReadRows(beam.PTransform):
+    """Shards to items: the rows of a table, which are all in their references, in the shard's order.
+
+    Args:
+        root: folder of the tables, with a slash at its end.
+
+    Output: `Item` with None, or a `Reject`.
+    """
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self._root = root
+
+    def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
+        return work | "Rows" >> beam.FlatMap(_rows, root=self._root)
+
+
+def _rows(work: ShardWork, *, root: str) -> Iterator[Item]:
+    if work.finished is not None or not work.refs:
+        yield Item(work.shard, 0, "", None, work.finished)
+        return
+    for position, encoded in enumerate(work.refs):
+        interrupt.check()
+        ref = ImageRef.decode(encoded)
+        item = Item(work.shard, position, root + ref.key, ref, None)
+        yield _reject(item, "ReadTable", RejectError(ref.reason, ref.detail)) if ref.reason else item
 
 
 def _reject(item: Item, stage: str, error: RejectError) -> Item:
@@ -300,15 +411,26 @@ class ResizeImages(MapImages):
         super().__init__(lambda data, ref: images.convert_image(data, options, name=ref.key), stage="ResizeImages")
 
 
-class BuildExamples(MapImages):
-    """`Image` to `Record`: a serialized tf.train.Example."""
+class ParseArrays(MapImages):
+    """Bytes of .npy files to `Array`."""
 
     def __init__(self) -> None:
-        super().__init__(_build_record, stage="BuildExamples")
+        super().__init__(_parse_array, stage="ParseArrays")
 
 
-def _build_record(image: Image, ref: ImageRef) -> Record:
-    return Record(examples.build_example(ref, image), image)
+def _parse_array(data: bytes, _: ImageRef) -> Array:
+    return arrays.parse_array(data)
+
+
+class BuildExamples(MapImages):
+    """`Image`, `Array`, bytes of a file, or row to `Record`: a serialized tf.train.Example.
+
+    Args:
+        encoding: of `ConvertOptions`, which says what there is.
+    """
+
+    def __init__(self, encoding: str = "jpeg") -> None:
+        super().__init__(functools.partial(examples.build_record, encoding), stage="BuildExamples")
 
 
 class WriteShards(beam.io.WriteToTFRecord):
@@ -322,24 +444,28 @@ class WriteShards(beam.io.WriteToTFRecord):
         name: prefix of the files.
         suffix: of the files.
         level: of gzip, 0 to 9; None for no gzip.
+        run_id: keeps the folder's lock alive from here, too, where the process that began the run may be gone.
 
     Output: `ShardInfo`, one for each planned shard.
     """
 
-    def __init__(self, output: str, *, name: str, suffix: str, level: int | None) -> None:
+    def __init__(self, output: str, *, name: str, suffix: str, level: int | None, run_id: str = "") -> None:
         super().__init__(
             storage.join(output, name), file_name_suffix=suffix, compression_type=CompressionTypes.UNCOMPRESSED
         )
         self._output, self._name, self._suffix, self._level = output, name, suffix, level
+        self._run_id = run_id
 
     def expand(self, items: PCollection[Item]) -> PCollection[ShardInfo]:
-        return items | "Write" >> beam.ParDo(_Write(self._sink, self._output, self._name, self._suffix, self._level))
+        write = _Write(self._sink, self._output, self._name, self._suffix, self._level, self._run_id)
+        return items | "Write" >> beam.ParDo(write)
 
 
 class _Write(beam.DoFn):
-    def __init__(self, sink: Any, output: str, name: str, suffix: str, level: int | None) -> None:
+    def __init__(self, sink: Any, output: str, name: str, suffix: str, level: int | None, run_id: str) -> None:
         self._sink, self._output, self._level = sink, output, level
-        self._name, self._suffix = name, suffix
+        self._name, self._suffix, self._run_id = name, suffix, run_id
+        self._beaten = 0.0
         self._pending: storage.PendingFile | None = None
 
     def start_bundle(self) -> None:
@@ -347,6 +473,9 @@ class _Write(beam.DoFn):
         self._sequence = shards.Sequencer()
 
     def process(self, item: Item) -> Iterator[ShardInfo]:
+        if self._run_id and time.monotonic() - self._beaten > lock.HEARTBEAT_S:
+            self._beaten = time.monotonic()
+            lock.beat(self._output, self._run_id)
         if isinstance(item.value, ShardInfo):
             self._sequence.check_closed()
             yield item.value
@@ -354,7 +483,7 @@ class _Write(beam.DoFn):
         last = self._sequence.take(item, self._begin)
         if isinstance(item.value, Record) and item.ref is not None:
             self._sink.write_record(self._file, item.value.serialized)
-            self._books.count_record(item.value, item.ref.label_id)
+            self._books.count_record(item.value, item.ref.label_ids or ())
         elif isinstance(item.value, Reject):
             self._books.count_reject(item.value)
         elif item.ref is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import json
 import os
 import shutil
@@ -26,6 +27,15 @@ from beam_tfr import cli, storage
 SAMPLE = Path(cli.__file__).parent / "sample"
 
 auth._Credentials._credentials_init = True  # nobody looks for credentials: that takes 20 seconds
+
+
+PYTORCH = bool(os.environ.get("BEAM_TFR_TORCH") and importlib.util.find_spec("torch"))
+collect_ignore = [] if PYTORCH else ["test_torch_dataloader.py"]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if not PYTORCH:
+        terminalreporter.write_line("not collected: tests/test_torch_dataloader.py (BEAM_TFR_TORCH=1, with PyTorch)")
 
 
 @pytest.hookimpl(hookwrapper=True)

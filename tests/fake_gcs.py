@@ -346,9 +346,11 @@ class FakeGcs:
         address: for STORAGE_EMULATOR_HOST.
     """
 
+    module = "tests.fake_gcs"
+
     def __init__(self, *arguments: str) -> None:
         root = Path(__file__).parents[1]
-        command = [sys.executable, "-m", "tests.fake_gcs", *arguments]
+        command = [sys.executable, "-m", self.module, *arguments]
         self._process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().strip()
@@ -402,12 +404,11 @@ async def run(server: Server, when_ready: Callable[[str], None]) -> None:
     await listening.serve_forever()
 
 
-def main() -> None:
+def main(server: Server) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--latency_ms", type=float, default=0.0)
     parser.add_argument("--photos", default="")
     arguments = parser.parse_args()
-    server = Server()
     server.settings = Settings(latency_s=arguments.latency_ms / 1e3, log=not arguments.photos)
     bucket, _, folder = arguments.photos.partition("=")
     for path in sorted(Path(folder).rglob("*")) if folder else ():
@@ -417,4 +418,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(Server())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import functools
 import hashlib
 import io
 import itertools
+import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,19 @@ import tensorflow as tf
 from beam_tfr import books, cli, manifest
 from beam_tfr.examples import build_example, parse_example
 from beam_tfr.records import read_records
-from beam_tfr.schema import ENCODED, MANIFEST_FILE, NO_SPLIT, RAW, Image, ImageRef, Plan, Shard, ShardInfo, SplitPlan
+from beam_tfr.schema import (
+    ENCODED,
+    LABEL,
+    MANIFEST_FILE,
+    NO_SPLIT,
+    RAW,
+    Image,
+    ImageRef,
+    Plan,
+    Shard,
+    ShardInfo,
+    SplitPlan,
+)
 from tests.fixtures import save, smooth
 
 
@@ -66,8 +80,9 @@ def write_dataset(
         for index, count in enumerate(counts):
             shard = Shard(split, index, len(counts), count, "")
             path = folder / f"d-{shard.name}{suffix}"
+            mine = [*itertools.islice(numbers, count)]
             with tf.io.TFRecordWriter(str(path), "GZIP" if compression == "gzip" else "") as writer:
-                for number in itertools.islice(numbers, count):
+                for number in mine:
                     encoded = photos[number] if photos else encode(photo(number, *image_size), encoding)
                     image = Image(
                         encoded=encoded,
@@ -83,7 +98,9 @@ def write_dataset(
                         channel_sums=(0,) * 3,
                         channel_squares=(0,) * 3,
                     )
-                    ref = ImageRef(f"{number}.jpg", len(encoded), 0, split, *((names[number], number) if names else ()))
+                    ref = ImageRef(
+                        f"{number}.jpg", len(encoded), 0, split, *(((names[number],), (number,)) if names else ())
+                    )
                     writer.write(build_example(ref, image))
             data = path.read_bytes()
             ledger[split].append(
@@ -93,6 +110,7 @@ def write_dataset(
                     num_examples=count,
                     num_bytes=len(data),
                     sha256=hashlib.sha256(data).hexdigest(),
+                    class_counts=dict.fromkeys(mine, 1) if names else {},
                 )
             )
     plan = Plan(
@@ -110,6 +128,56 @@ def write_dataset(
     fields = books.build(plan, ledger, rejects_sha256="")
     (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes(fields))
     return folder
+
+
+def edit_records(shard: Path, edit: Callable[[int, tf.train.Example], object]) -> None:
+    """Writes a shard anew, each of its records edited, and its manifest to fit."""
+    examples = [tf.train.Example.FromString(record) for record in read_records(str(shard))]
+    with tf.io.TFRecordWriter(str(shard), "GZIP" if shard.suffix == ".gz" else "") as writer:
+        for number, example in enumerate(examples):
+            edit(number, example)
+            writer.write(example.SerializeToString())
+    path = shard.parent / MANIFEST_FILE
+    fields = json.loads(path.read_text())
+    for split in fields["splits"].values():
+        for entry in split["shards"]:
+            if entry["file"] == shard.name:
+                split["num_bytes"] += shard.stat().st_size - entry["num_bytes"]
+                entry["num_bytes"] = shard.stat().st_size
+    fields["manifest_digest"] = manifest.manifest_digest(fields)
+    path.write_bytes(manifest.to_bytes(fields))
+
+
+def add_lists(folder: Path, lists: dict[str, Callable[[int], list[object]]]) -> None:
+    """Puts features that are lists of any length into every record, in the place of those of that name.
+
+    Args:
+        lists: name -> from the number of a photo to its int64, float or bytes; one of them is never empty.
+    """
+    dtypes: dict[str, str] = {}
+    classes: dict[str, collections.Counter[int]] = {}
+
+    def edit(_: int, example: tf.train.Example) -> None:
+        features = example.features.feature
+        number = int(features["image/filename"].bytes_list.value[0].split(b".")[0])
+        for name, of in lists.items():
+            kind = {int: "int64", float: "float", bytes: "bytes"}[type((of(number) or of(0))[0])]
+            dtypes[name] = kind
+            features[name].Clear()
+            getattr(features[name], f"{kind}_list").value.extend(of(number))
+        classes[shard.name].update(features[LABEL].int64_list.value)
+
+    for shard in sorted(folder.glob("*.tfrecord*")):
+        classes[shard.name] = collections.Counter()
+        edit_records(shard, edit)
+    fields = json.loads((folder / MANIFEST_FILE).read_text())
+    for split in fields["splits"].values():
+        found = sum((classes[entry["file"]] for entry in split["shards"]), collections.Counter())
+        split["class_counts"] = {name: found[label] for label, name in enumerate(fields["labels"]["names"])}
+    fields["features"] |= {name: {"dtype": dtype, "shape": [-1]} for name, dtype in dtypes.items()}
+    fields["options"]["multi_label"] = LABEL in dtypes
+    fields["manifest_digest"] = manifest.manifest_digest(fields)
+    (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes(fields))
 
 
 def _sources() -> dict[str, bytes]:

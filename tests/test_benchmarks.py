@@ -44,3 +44,25 @@ def test_resize_benchmark(sample: Path) -> None:
     assert rows[6][1:5] == names
     ours, _, bilinear, _ = map(float, rows[8][1:5])
     assert ours > bilinear
+
+
+def test_read_benchmark(sample: Path) -> None:
+    command = [sys.executable, BENCHMARK.with_name("read.py"), sample / "train", "--turns", "1"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert run.returncode == 0, run.stderr
+    facts, _, _, _, *rows = run.stdout.splitlines()
+    assert re.fullmatch(r"\d+ photos, 1 turns, \d+ cores, TensorFlow 2\.\S+", facts)
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if row.startswith("|")]
+    assert [row[0] for row in cells[:3]] == ["tutorial", "decoding alone", "beam_tfr, 1 shard"]
+    assert all(float(value.replace(",", "")) > 0 for row in cells for value in row[1:])
+    assert "first batch, with that" in run.stdout
+    assert len(run.stdout.splitlines()[-1].split(", ")) == 7
+
+
+def test_tables_benchmark() -> None:
+    command = [sys.executable, BENCHMARK.with_name("tables.py"), "--rows", "300", "--kinds", "parquet"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stderr) == (0, "")
+    facts, _, _, _, *rows = run.stdout.splitlines()
+    assert facts.startswith("300 rows, ")
+    assert [row.split("|")[1].strip() for row in rows] == ["parquet, read", "parquet, converted"]

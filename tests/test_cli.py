@@ -96,7 +96,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         ["convert", "--input", "a/*", "--output", "o", "--direct_running_mode=x"],
         "--direct_running_mode: invalid choice: 'x'",
     ),
-    (["convert", "--input", "a/*", "--output", "o", "--runner=DataflowRunner"], "Missing required option: project"),
+    (["convert", "--input", "a/*", "--output", "o", "--runner=DataflowRunner"], "--project: Dataflow needs the id"),
     (["convert", "--input", "a/*", "--output", "o"], "/a/*: matches no file; there is no folder "),
     (["convert", "--input", "a[/*", "--output", "o"], "/a[/*: [ is not closed; write [[] for the character itself"),
     (["convert", "--input", "a/*", "gs://b/*", "--output", "o"], "--input: patterns must all be local or all on gs://"),
@@ -251,6 +251,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(photos: Path, tmp_path: P
     ]
     assert summary == {
         "adjusted": {"aspect-changed": 18},
+        "columns": {},
         "complete_already": False,
         "dataset_digest": digest,
         "matched": 19,
@@ -270,7 +271,7 @@ def test_the_summary_balances_and_names_what_comes_next(beam_tfr: Command, photo
     run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--max_rejects", "1")
     assert (run.code, run.err) == (0, "")
     lines = run.out.splitlines()
-    assert lines[0].split() == ["train", "all"]
+    assert lines[0].split() == ["train", "together"]
     assert [line.split() for line in lines[1:4]] == [
         ["matched", "19", "19"],
         ["rejected", "1", "1"],

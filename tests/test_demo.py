@@ -52,7 +52,7 @@ def test_demo(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
         r"converted   130 photos of 10 classes of clothes: 20 test, 90 train, 20 validation, \d+\.\d s", lines[0]
     )
     assert lines[1] == "verified    130 records in 3 files: checksums, images, labels, counts"
-    assert lines[2] == "read back   batches of uint8 [10, 224, 224, 3] and int64 [10]"
+    assert lines[2] == "read back   batches of uint8 [8, 224, 224, 3] and int64 [8]"
     losses = [float(re.search(r"loss (\d+\.\d+)", line)[1]) for line in lines[3:5]]
     assert losses[1] < losses[0]
     assert str(folder) in lines[6]

@@ -30,7 +30,7 @@ IMAGE = Image(
     channel_sums=(1, 2, 3),
     channel_squares=(1, 4, 9),
 )
-REF = ImageRef("train/hat/1.jpg", 99, 7, "train", "hat", 1)
+REF = ImageRef("train/hat/1.jpg", 99, 7, "train", ("hat",), (1,))
 
 # Written by TensorFlow 2.21.0:
 #   print(tensorflow_example(REF, IMAGE).SerializeToString(deterministic=True).hex())
@@ -69,9 +69,9 @@ def tensorflow_example(ref: ImageRef, image: Image):
         "image/source/width": of_int(image.source_width),
         "image/source/format": of_bytes(image.source_format.encode()),
     }
-    if ref.label_id >= 0:
-        feature["image/class/label"] = of_int(ref.label_id)
-        feature["image/class/text"] = of_bytes(ref.label.encode())
+    if ref.label_ids is not None:
+        feature["image/class/label"] = of_int(*ref.label_ids)
+        feature["image/class/text"] = of_bytes(*(label.encode() for label in ref.labels))
     return tf.train.Example(features=tf.train.Features(feature=feature))
 
 
@@ -83,9 +83,11 @@ def test_golden_bytes() -> None:
     "ref",
     [
         REF,
-        REF._replace(label="", label_id=-1),
-        REF._replace(label="naïve café", label_id=1 << 40),
-        REF._replace(key=os.fsdecode(b"caf\xe9\xff.jpg"), label_id=0),
+        REF._replace(labels=(), label_ids=None),
+        REF._replace(labels=("",), label_ids=(-1,)),
+        REF._replace(labels=(), label_ids=()),
+        REF._replace(labels=("naïve café", "x"), label_ids=(1 << 40, 0)),
+        REF._replace(key=os.fsdecode(b"caf\xe9\xff.jpg"), label_ids=(0,)),
     ],
 )
 def test_the_bytes_are_those_of_tensorflow(ref: ImageRef, sample: Path) -> None:
@@ -123,7 +125,7 @@ def test_tensorflow_parses_a_record(sample: Path) -> None:
 
 def test_the_features_are_those_that_the_schema_names() -> None:
     assert parse_example(GOLDEN).keys() == FEATURES.keys() | LABEL_FEATURES.keys()
-    unlabelled = parse_example(build_example(REF._replace(label_id=-1), IMAGE))
+    unlabelled = parse_example(build_example(REF._replace(label_ids=None), IMAGE))
     assert unlabelled.keys() == FEATURES.keys()
     kinds = {"bytes": bytes, "int64": int}
     for name, (dtype, shape) in FEATURES.items():

@@ -65,8 +65,8 @@ def test_a_layout_that_cannot_be_read_is_told(text: str, message: str) -> None:
 
 
 def test_a_reference_carries_what_was_listed_and_what_the_key_says() -> None:
-    assert ref("test/cat/1.jpg", "{split}/{label}/*") == ImageRef("test/cat/1.jpg", 12, 34, "test", "cat")
-    assert ref("1.jpg", "*") == ImageRef("1.jpg", 12, 34, "train", "")
+    assert ref("test/cat/1.jpg", "{split}/{label}/*") == ImageRef("test/cat/1.jpg", 12, 34, "test", ("cat",))
+    assert ref("1.jpg", "*") == ImageRef("1.jpg", 12, 34, "train", ())
 
 
 LABELS = ["cat", "a b", "tulipán", "チューリップ", "Ω≈ç", "#1", "100%", "a,b", "'", "😀", "-", "none", "train"]
@@ -76,14 +76,14 @@ NO_LABELS = ["", " cat", "cat ", "a\nb", "a\tb", "a\rb", "a\x85b", "a\u2028b", "
 @pytest.mark.parametrize("label", LABELS)
 def test_names_that_can_be_classes(label: str) -> None:
     found = ref(f"{label}/1.jpg", "{label}/*")
-    assert (found.label, found.split, found.reason) == (label, "train", "")
+    assert (found.labels, found.split, found.reason) == ((label,), "train", "")
     assert ImageRef.decode(found.encode()) == found
 
 
 @pytest.mark.parametrize("label", NO_LABELS)
 def test_names_that_cannot_be_classes_make_a_reject_that_says_why(label: str) -> None:
     found = ref(f"{label}/1.jpg", "{label}/*")
-    assert (found.label, found.split, found.reason) == ("", "none", "layout-mismatch")
+    assert (found.labels, found.split, found.reason) == ((), "none", "layout-mismatch")
     rule = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
     assert found.detail == f"{label!r} cannot be a class: {rule}"
     assert found.detail.isprintable()
@@ -105,7 +105,7 @@ def test_a_short_key_is_a_reject_that_says_what_was_expected() -> None:
 
 def test_another_class_is_a_reject_in_its_split() -> None:
     found = ref("test/dog/1.jpg", "{split}/{label}/*", frozenset({"cat"}))
-    assert (found.split, found.label, found.reason) == ("test", "dog", "unknown-class")
+    assert (found.split, found.labels, found.reason) == ("test", ("dog",), "unknown-class")
     assert found.detail == "class 'dog' is not in the file of --classes"
     assert ref("test/cat/1.jpg", "{split}/{label}/*", frozenset({"cat"})).reason == ""
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from beam_tfr import launch
 from beam_tfr.cli import make_parser
 from beam_tfr.options import ConvertOptions, add_arguments, default_threads, from_arguments
+from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema import UsageError
 
 FIELDS = {field.name: field for field in dataclasses.fields(ConvertOptions)}
@@ -33,6 +34,15 @@ def parse(*flags: str) -> ConvertOptions:
 def test_the_defaults_are_those_of_the_documentation() -> None:
     assert dataclasses.asdict(parse()) == {
         "input": ("/photos/*/*.jpg",),
+        "table": (),
+        "uri_column": "",
+        "image_root": "",
+        "key_column": "",
+        "label_column": "",
+        "label_separator": "",
+        "split_column": "",
+        "group_column": "",
+        "feature_columns": None,
         "output": "/data/my-set",
         "name": "my_set",
         "layout": "{label}/*",
@@ -71,6 +81,8 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "max_rejects": 0.01,
         "overwrite": False,
         "json": False,
+        "no_wait": False,
+        "on_interrupt": "ask",
     }
 
 
@@ -136,6 +148,8 @@ VALUES: list[tuple[str, str, Any]] = [
     ("overwrite", "TRUE", True),
     ("overwrite", "false", False),
     ("json", "true", True),
+    ("no_wait", "true", True),
+    ("on_interrupt", "leave", "leave"),
 ]
 
 
@@ -148,8 +162,10 @@ def test_every_flag_takes_its_values(flag: str, text: str, value: Any) -> None:
 
 
 def test_every_flag_has_a_value_in_these_tests() -> None:
-    assert FIELDS.keys() - {flag for flag, _, _ in VALUES} == {"input", "output", *WITH_OTHERS}
+    assert FIELDS.keys() - {flag for flag, _, _ in VALUES} == {"input", "output", *WITH_OTHERS, *TABULAR}
 
+
+TABULAR = {field.name for field in dataclasses.fields(TableOptions)}  # test_tables.py has their values
 
 # Flags that act only beside another.
 WITH_OTHERS: dict[str, list[str]] = {
@@ -232,7 +248,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("image_size", "0x5", SIDES),
     ("image_size", "5x8193", SIDES),
     ("resize", "strech", "must be one of: stretch, fit, crop, pad, shortest, none. Did you mean stretch?"),
-    ("encoding", "pngg", "must be one of: jpeg, png, webp, raw, keep. Did you mean png?"),
+    ("encoding", "pngg", "must be one of: jpeg, png, webp, raw, keep, bytes, array, row. Did you mean png?"),
     ("upscale", "yes", "must be true or false; --upscale alone means true"),
     ("background", "red", "must be #RRGGBB, such as #7f7f7f, or one of: white, black, gray"),
     ("background", "#fff", "must be #RRGGBB, such as #7f7f7f, or one of: white, black, gray"),
@@ -277,6 +293,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("max_rejects", "1e-3", "must be a share with a decimal point, 0.0 to 1.0, or a whole number of images"),
     ("overwrite", "yes", "must be true or false; --overwrite alone means true"),
     ("json", "1", "must be true or false; --json alone means true"),
+    ("no_wait", "yes", "must be true or false; --no_wait alone means true"),
+    ("on_interrupt", "stop", "must be one of: ask, cancel, leave"),
 ]
 
 
@@ -292,7 +310,7 @@ def test_a_wrong_value_is_told_with_flag_value_and_what_is_allowed(flag: str, te
 
 def test_every_flag_with_a_closed_set_of_values_has_a_wrong_one_in_these_tests() -> None:
     free = {"input", "output", "classes", "exclude", "gcs_project"}
-    assert FIELDS.keys() - {flag for flag, _, _ in WRONG} == free
+    assert FIELDS.keys() - {flag for flag, _, _ in WRONG} == free | TABULAR
 
 
 EXCLUSIVE = [
@@ -434,7 +452,7 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     }
     places = {"input", "input_list", "exclude", "output", "name"}
     run = {"read_ahead", "read_deadline_s", "gcs_project", "max_rejects", "overwrite", "json"}
-    assert FIELDS.keys() - data.keys() == places | run
+    assert FIELDS.keys() - data.keys() == places | run | {"no_wait", "on_interrupt"} | TABULAR
 
 
 def test_place_and_run_do_not_change_the_data_options() -> None:
@@ -455,7 +473,7 @@ def test_every_flag_stands_in_the_help_with_its_default() -> None:
         "(default: 224x224)",
         "(default: {label}/*)",
         "(default: 0.01)",
-        "{jpeg,png,webp,raw,keep}",
+        "{jpeg,png,webp,raw,keep,bytes,array,row}",
         "(default: white)",
         "(default: 64MiB)",
         "(default: auto)",
@@ -473,7 +491,7 @@ def beams_flags() -> set[str]:
     flags = {flag for action in launch.beam_parser()._actions for flag in action.option_strings}
     for kind in _all_subclasses(PipelineOptions):
         if "_add_argparse_args" in vars(kind):
-            parser = launch._BeamParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+            parser = launch.flags._BeamParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
             kind._add_argparse_args(parser)  # type: ignore[attr-defined]
             flags |= {flag for action in parser._actions for flag in action.option_strings}
     return flags
@@ -488,7 +506,13 @@ def test_no_option_equals_or_abbreviates_one_of_beams() -> None:
     assert not {flag.replace("_", "-") for flag in ours} & {flag.replace("_", "-") for flag in beams}
     near = {(our, its) for our in ours for its in beams if its.startswith(our) or our.startswith(its)}
     # These names the users' documentation fixes; the next test sees to it that nobody confuses the two.
-    assert near == {("--output", "--output_executable_path"), ("--exclude", "--exclude_infer_dataclass_field_type")}
+    assert near == {
+        ("--output", "--output_executable_path"),
+        ("--exclude", "--exclude_infer_dataclass_field_type"),
+        ("--label_column", "--label"),  # of one runner alone, and never abbreviated
+        ("--label_separator", "--label"),
+        ("--no_wait", "--no_wait_until_finish"),
+    }
 
 
 def test_the_one_option_that_begins_like_one_of_beams_is_not_confused_with_it() -> None:

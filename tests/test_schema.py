@@ -45,10 +45,11 @@ REFS = st.builds(
     size_bytes=COUNTS,
     generation=st.integers(-(1 << 63), (1 << 63) - 1),
     split=st.sampled_from(["train", "test", NO_SPLIT]),
-    label=NAMES,
-    label_id=st.integers(-1, 1 << 31),
+    labels=st.lists(NAMES.filter(lambda name: "\n" not in name), max_size=3).map(tuple),
+    label_ids=st.none() | st.lists(st.integers(-1, 1 << 31), max_size=3).map(tuple),
     reason=st.sampled_from(["", *REJECT_REASONS]),
     detail=NAMES,
+    columns=st.none() | st.binary(max_size=40),
 )
 INFOS = st.builds(
     ShardInfo,
@@ -71,7 +72,8 @@ INFOS = st.builds(
 def test_a_reference_comes_back_from_its_bytes(ref: ImageRef) -> None:
     encoded = ref.encode()
     assert ImageRef.decode(encoded) == ref
-    assert encoded.count(b"\0") == len(ref) - 1
+    texts = encoded.removesuffix(ref.columns or b"")
+    assert texts.count(b"\0") == len(ref) - (2 if ref.columns is None else 1)
 
 
 @given(REFS, REFS)
@@ -87,7 +89,9 @@ def test_a_name_that_is_no_utf8_keeps_its_bytes() -> None:
 
 
 def test_a_reference_is_small() -> None:
-    ref = ImageRef("train/t-shirt/06a00c0f-5f9a-410d-a7da-3881a9df3a71.jpg", 28_000, 1 << 60, "train", "t-shirt", 9)
+    ref = ImageRef(
+        "train/t-shirt/06a00c0f-5f9a-410d-a7da-3881a9df3a71.jpg", 28_000, 1 << 60, "train", ("t-shirt",), (9,)
+    )
     assert len(ref.encode()) <= len(ref.key) + 60
 
 
@@ -111,22 +115,25 @@ def test_a_reject_is_one_ascii_line_whatever_its_name_is(reject: Reject) -> None
 
 
 def test_raw_pixels_stand_under_a_name_of_their_own() -> None:
-    assert features_of("jpeg", labelled=False) == FEATURES
-    raw = features_of("raw", labelled=True)
+    assert features_of({"encoding": "jpeg"}, labelled=False) == FEATURES
+    raw = features_of({"encoding": "raw"}, labelled=True)
     assert raw.keys() == (FEATURES.keys() | LABEL_FEATURES.keys() | {"image/raw"}) - {"image/encoded"}
     assert raw["image/raw"] == ("bytes", ())
 
 
 def test_reasons_are_a_closed_list_in_kebab_case() -> None:
     assert sorted(REJECT_REASONS) == [
+        "bad-value",
         "changed-while-reading",
         "crashed-decoder",
+        "damaged-array",
         "damaged-image",
         "decode-timeout",
         "empty-file",
         "extreme-aspect",
         "file-too-large",
         "layout-mismatch",
+        "not-an-array",
         "not-an-image",
         "not-found",
         "several-frames",
@@ -141,7 +148,7 @@ def test_reasons_are_a_closed_list_in_kebab_case() -> None:
     assert all(ADJUSTMENTS.values())
     assert not REJECT_REASONS.keys() & ADJUSTMENTS.keys()
     assert all(re.fullmatch("[a-z]+(-[a-z]+)*", name) for name in ADJUSTMENTS)
-    with pytest.raises(ValueError, match="unknown reject reason 'broken', known: layout-mismatch, "):
+    with pytest.raises(ValueError, match="unknown reject reason 'broken', known: bad-value, layout-mismatch, "):
         RejectError("broken", "no such reason")
     error = RejectError("unreadable", "EIO", may_pass=True)
     assert (error.reason, error.detail, error.may_pass, str(error)) == ("unreadable", "EIO", True, "unreadable: EIO")

@@ -176,7 +176,7 @@ def test_tensorflow_reads_every_level(tmp_path: Path, level: int | None) -> None
 # Books
 
 SHARD = Shard("train", 1, 3, 2, "plan")
-REF = ImageRef("a.jpg", 1, 1, "train", "hat", 0)
+REF = ImageRef("a.jpg", 1, 1, "train", ("hat",), (0,))
 
 
 def record(
@@ -193,9 +193,9 @@ def record(
 
 def test_books_count_what_was_written() -> None:
     books = Books(SHARD)
-    books.count_record(record(b"abc"), 4)
-    books.count_record(record(b"", source=(1, 1), adjusted=("rotated",)), 4)
-    books.count_record(record(b"d", height=10, source=(256, 300), adjusted=("cmyk-converted", "rotated")), -1)
+    books.count_record(record(b"abc"), (4,))
+    books.count_record(record(b"", source=(1, 1), adjusted=("rotated",)), (4,))
+    books.count_record(record(b"d", height=10, source=(256, 300), adjusted=("cmyk-converted", "rotated")), (-1,))
     rejects = [Reject("b.jpg", "/b.jpg", "ReadImages", "not-found", "gone"), Reject("c", "/c", "x", "not-found", "ü")]
     for reject in rejects:
         books.count_reject(reject)
@@ -217,7 +217,7 @@ def test_books_of_records_that_are_cut_otherwise_differ() -> None:
     for pieces in ([b"ab", b"c"], [b"a", b"bc"], [b"abc"], [b"abc", b""]):
         books = Books(SHARD)
         for piece in pieces:
-            books.count_record(record(piece), 0)
+            books.count_record(record(piece), (0,))
         digests.add(books.close("f", written([], 0)[1]).records_sha256)
     assert len(digests) == 4
 
@@ -226,7 +226,7 @@ def test_books_of_records_that_are_cut_otherwise_differ() -> None:
 def test_source_sizes_are_rounded_up_to_a_power_of_two(longest: int, size: int) -> None:
     for source in ((longest, 1), (1, longest)):
         books = Books(SHARD)
-        books.count_record(record(source=source), 0)
+        books.count_record(record(source=source), (0,))
         assert books.close("f", written([], 0)[1]).source_sizes == {size: 1}
 
 

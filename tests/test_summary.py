@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import launch, summary
+from beam_tfr import summary
 from beam_tfr.claim import Progress
+from beam_tfr.launch import running
 from tests.conftest import Run
 
 Command = Callable[..., Run]
@@ -32,7 +33,7 @@ def test_progress_has_a_rate_and_what_is_left(monkeypatch: pytest.MonkeyPatch) -
 def test_a_run_from_the_start_takes_nothing_for_an_earlier_runs_work(
     beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
     run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--num_shards", "6")
     assert run.code == 0
     lines = run.err.splitlines()
@@ -43,7 +44,7 @@ def test_the_table_has_the_splits_in_the_order_of_training(beam_tfr: Command, ph
     layout = ["--layout", "{split}/{label}/*"]
     run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", *layout)
     rows = [line.split() for line in run.out.splitlines()]
-    assert rows[0] == ["train", "test", "all"]
+    assert rows[0] == ["train", "test", "together"]
     assert rows[1:5] == [
         ["matched", "12", "6", "18"],
         ["rejected", "0", "0", "0"],

@@ -1,16 +1,17 @@
 """`beam_tfr.torch` by its contents: keys over whole epochs, pixels against `beam_tfr.reader`.
 
-PyPI's PyTorch for Linux brings 3 GB of CUDA with it, so CI runs without. Where PyTorch is installed the same tests read
-by its DataLoader, and those at the end are there too; where it is not, by processes that do what its workers do.
+Without PyTorch: processes of their own do what the workers of its DataLoader do. test_torch_dataloader.py has the rest.
 """
 
 from __future__ import annotations
 
+import collections
 import copy
 import importlib.util
 import itertools
 import json
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -27,36 +28,36 @@ import simplejpeg
 from beam_tfr import cli, manifest, reader
 from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.manifest import manifest_digest, to_bytes
+from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records import read_records
-from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, ImageRef, UsageError
+from beam_tfr.schema import FORMAT_VERSION, LABEL, MANIFEST_FILE, TEXT, DataError, Image, ImageRef, UsageError
 from beam_tfr.torch import ImageDataset
+from beam_tfr.torch.elements import ExampleDecoder
 from beam_tfr.torch.order import Epoch, permutation
-from beam_tfr.torch.pixels import ExampleDecoder, decode_image
+from beam_tfr.torch.pixels import decode_image
 from tests.fixtures import save, smooth
-from tests.reader_fixtures import CONVERSIONS, converted, encode, photo, write_dataset
-
-TORCH = importlib.util.find_spec("torch") is not None
+from tests.reader_fixtures import CONVERSIONS, converted, encode, photo, records_of, write_dataset
+from tests.torch_fixtures import LISTS, batches, classes_of, labels, write_damaged, write_few, write_lists, write_many
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """train: photos 0 to 36 in 3 shards, one of them empty; test: photos 37 to 40."""
-    return write_dataset(tmp_path_factory.mktemp("data") / "d", {"train": [20, 0, 17], "test": [4]})
+    return write_few(tmp_path_factory.mktemp("few") / "d")
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Several windows a stream: 1,300 photos of 2x2 in 7 shards."""
-    counts = [400, 1, 0, 299, 300, 200, 100]
-    return write_dataset(tmp_path_factory.mktemp("many") / "d", {"train": counts}, image_size=(2, 2))
+    return write_many(tmp_path_factory.mktemp("many") / "d")
 
 
-def labels(elements: Any) -> list[int]:
-    return [int(label) for element in elements for label in np.ravel(element[1])]
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_lists(tmp_path_factory.mktemp("listed") / "d")
 
 
-def batches(elements: Any) -> list[list[int]]:
-    return [np.ravel(element[1]).tolist() for element in elements]
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_damaged(tmp_path_factory.mktemp("damaged") / "d")
 
 
 def in_turn(shares: list[Any]) -> list[Any]:
@@ -75,10 +76,6 @@ pickle.dump(list(dataset.share_of_worker(worker, workers)), sys.stdout.buffer)
 
 def by_workers(dataset: ImageDataset, workers: int) -> list[Any]:
     """Read by other processes."""
-    if TORCH:
-        from torch.utils.data import DataLoader
-
-        return list(DataLoader(dataset, batch_size=None, num_workers=workers))
     shares = []
     for worker in range(workers):
         task = pickle.dumps((dataset, worker, workers))
@@ -183,9 +180,9 @@ def test_worker_processes(many: Path) -> None:
     found = by_workers(dataset, 2)
     assert len(found) == len(expected) == 109
     for ours, (images, numbers) in zip(found, expected, strict=True):
-        assert (len(ours), str(ours[0].dtype)[-5:], str(ours[1].dtype)[-5:]) == (2, "uint8", "int64")
-        np.testing.assert_array_equal(np.asarray(ours[0]), images)
-        np.testing.assert_array_equal(np.asarray(ours[1]), numbers)
+        assert (len(ours), ours[0].dtype, ours[1].dtype) == (2, np.uint8, np.int64)
+        np.testing.assert_array_equal(ours[0], images)
+        np.testing.assert_array_equal(ours[1], numbers)
 
 
 def test_a_resume_goes_on_exactly_there(folder: Path) -> None:
@@ -299,13 +296,17 @@ def test_permutations_are_permutations() -> None:
 @pytest.mark.parametrize("flags", CONVERSIONS)
 def test_pixels_of_every_encoding_are_those_of_the_tensorflow_reader(flags: str) -> None:
     folder = converted(flags)
-    expected = {int(label): image for image, label in reader.load(folder, split="train").as_numpy_iterator()}
-    seen = 0
+    dataset = manifest.read(str(folder))
+    decode = ImageDecoder(options=dataset.image_options)
+    records = records_of(folder)
     for image, label in ImageDataset(folder, split="train"):
         assert (image.dtype, image.flags.writeable, type(label)) == (np.uint8, True, int)
-        np.testing.assert_array_equal(image, expected[label], err_msg=manifest.read(str(folder)).class_names[label])
-        seen += 1
-    assert seen == len(expected) == 14
+        name = dataset.class_names[label]
+        record = records.pop(name)
+        kept = record["image/format"] if dataset.image_options.encoding == "keep" else None
+        expected = decode(record.get("image/encoded") or record["image/raw"], kept, (0, 0))
+        np.testing.assert_array_equal(image, expected, err_msg=name)
+    assert not records
 
 
 def test_kept_files_that_are_turned_or_of_rare_kinds(tmp_path: Path) -> None:
@@ -361,10 +362,80 @@ def test_from_cloud_storage(photos: Path, tmp_path: Path, gcs: str) -> None:
 
 
 def test_encoded_bytes(folder: Path) -> None:
-    ((images, numbers),) = ImageDataset(folder, split="test", batch_size=4, decode=False)
+    ((images, numbers),) = ImageDataset(folder, split="test", batch_size=4, output="encoded")
     assert images == [encode(photo(int(number)), "jpeg") for number in numbers]
-    single = [image for image, _ in ImageDataset(folder, split="test", decode=False)]
+    single = [image for image, _ in ImageDataset(folder, split="test", output="encoded")]
     assert single == images
+
+
+def test_outputs(folder: Path) -> None:
+    options: dict[str, Any] = {"split": "train", "batch_size": 10, "shuffle": True}
+    pairs = list(ImageDataset(folder, **options))
+    alone = list(ImageDataset(folder, output="image", **options))
+    dicts = list(ImageDataset(folder, output="dict", **options))
+    names = set(manifest.read(str(folder)).features) - {"image/encoded"} | {"image"}
+    for (images, numbers), same, element in zip(pairs, alone, dicts, strict=True):
+        assert element.keys() == names
+        np.testing.assert_array_equal(same, images)
+        np.testing.assert_array_equal(element["image"], images)
+        np.testing.assert_array_equal(element[LABEL], numbers)
+        assert element[LABEL].dtype == element["image/height"].dtype == np.int64
+        assert element["image/height"].tolist() == [8] * len(numbers)
+        assert element["image/filename"] == [b"%d.jpg" % number for number in numbers]
+        assert element[TEXT] == [b"class%05d" % number for number in numbers]
+    ours = {one["image/filename"]: one for one in ImageDataset(folder, split="test", output="dict")}
+    for theirs in reader.load(folder, split="test", output="dict").as_numpy_iterator():
+        one = ours.pop(theirs["image/filename"])
+        assert one.keys() == theirs.keys()
+        for name, value in theirs.items():
+            assert np.array_equal(one[name], value), name
+            assert type(one[name]) in (np.ndarray, int, bytes)
+    assert not ours
+
+
+def test_fillers_of_dicts(folder: Path) -> None:
+    dataset = ImageDataset(folder, split="test", batch_size=3, remainder="pad", output="dict")
+    first, last = dataset
+    assert first["weight"].tolist() == [1, 1, 1]
+    assert last["weight"].tolist() == [1, 0, 0]
+    assert last["weight"].dtype == np.float32
+    assert last["image/filename"] == [b"40.jpg", b"", b""]
+    assert last["image/width"].tolist() == [12, 0, 0]
+    assert not last["image"][1:].any()
+
+
+def test_lists_of_any_length(listed: Path) -> None:
+    options: dict[str, Any] = {"split": "train", "shuffle": True, "output": "dict"}
+    batched = ImageDataset(listed, batch_size=8, remainder="pad", **options)
+    singles = iter(ImageDataset(listed, **options, streams=1))
+    seen = []
+    for element in batched:
+        for index, name in enumerate(element["image/filename"]):
+            found = {feature: element[feature][index] for feature in (*LISTS, LABEL)}
+            number = int(name.split(b".")[0]) if name else None
+            expected = {feature: of(number) if name else [] for feature, of in {**LISTS, LABEL: classes_of}.items()}
+            assert {feature: list(values) for feature, values in found.items()} == expected
+            assert (found["boxes"].dtype, found["ids"].dtype, found[LABEL].dtype) == (np.float32, np.int64, np.int64)
+            seen.append(number)
+    assert (sorted(seen[:20]), seen[20:]) == (list(range(20)), [None] * 4)
+    for one in singles:
+        number = int(one["image/filename"].split(b".")[0])
+        assert {name: list(one[name]) for name in LISTS} == {name: of(number) for name, of in LISTS.items()}
+
+
+def test_several_labels(listed: Path) -> None:
+    rows = [row for _, batch in ImageDataset(listed, split="train", batch_size=8, streams=1) for row in batch]
+    assert [row.tolist() for row in rows] == [classes_of(number) for number in range(20)]
+    hot = list(ImageDataset(listed, split="train", batch_size=8, streams=1, multi_hot=True, remainder="pad"))
+    assert {(batch.shape, batch.dtype) for _, batch, _ in hot} == {((8, 20), np.dtype(np.float32))}
+    for number, row in enumerate(np.concatenate([batch for _, batch, _ in hot])):
+        expected = classes_of(number) if number < 20 else []
+        assert np.flatnonzero(row).tolist() == sorted(expected)
+        assert row.sum() == len(expected)
+    (first, *_) = ImageDataset(listed, split="train", multi_hot=True)
+    assert first[1].shape == (20,)
+    with pytest.raises(UsageError, match='multi_hot has no effect: output="image" has no labels'):
+        ImageDataset(listed, split="train", multi_hot=True, output="image")
 
 
 def test_transform(folder: Path) -> None:
@@ -378,7 +449,7 @@ def test_transform(folder: Path) -> None:
         expected = simplejpeg.decode_jpeg(encode(photo(int(number)), "jpeg"))[:4, :4, 0] / np.float32(255)
         np.testing.assert_array_equal(image, expected)
     ((lengths, _),) = ImageDataset(
-        folder, split="test", batch_size=4, decode=False, transform=lambda d: np.array(len(d))
+        folder, split="test", batch_size=4, output="encoded", transform=lambda d: np.array(len(d))
     )
     assert lengths.tolist() == [len(encode(photo(number), "jpeg")) for number in range(37, 41)]
 
@@ -423,6 +494,22 @@ def test_set_epoch_reaches_other_processes(folder: Path) -> None:
     assert dataset.epoch == 7
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_skipped_examples_are_counted_over_processes(damaged: Path, method: str) -> None:
+    dataset = ImageDataset(damaged, split="train", batch_size=8, on_error="skip", max_skipped=5)
+    for _ in range(2):
+        worker = multiprocessing.get_context(method).Process(target=collections.deque, args=(dataset, 0))  # reads all
+        worker.start()
+        worker.join(60)
+        assert worker.exitcode == 0
+    with pytest.raises(DataError, match="; max_skipped 5 allows no more"):
+        list(dataset)
+
+
+def test_pytorch_is_there_where_it_is_asked_for() -> None:
+    assert not os.environ.get("BEAM_TFR_TORCH") or importlib.util.find_spec("torch"), "pip install torch"
+
+
 def test_rank_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = batches(ImageDataset(folder, split="train", batch_size=3, rank=2, world_size=4))
     assert len(expected) == 3
@@ -443,11 +530,13 @@ def test_rank_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         ({"split": "none"}, r"there are: test, train$"),
         ({"batch_size": 0}, "batch_size must be a whole number from 1 to 2147483647, not 0"),
         ({"shuffle": 1024}, "shuffle must be True or False, not 1024"),
-        ({"decode": "yes"}, "decode must be True or False, not 'yes'"),
         ({"seed": -1, "shuffle": True}, "seed must be a whole number from 0 to 9223372036854775807, not -1"),
         ({"epoch": "1"}, "epoch must be a whole number from 0 to 2147483647, not '1'"),
         ({"start_step": -1}, "start_step must be a whole number from 0"),
         ({"threads": -1}, "threads must be a whole number from 0 to 1023, not -1"),
+        ({"output": "pairs"}, 'output must be "pair", "dict", "image" or "encoded", not \'pairs\''),
+        ({"multi_hot": True}, "multi_hot: the images of .* have one label each: leave it out"),
+        ({"multi_hot": 1}, "multi_hot must be True or False, not 1"),
         ({"streams": 0}, "streams must be a whole number from 1"),
         ({"remainder": "fill"}, "remainder must be one of drop, keep, pad, not 'fill'"),
         ({"rank": 1}, "rank 1 and world_size None: give both, or none of them"),
@@ -468,6 +557,58 @@ def test_rank_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_wrong_calls_say_what_is_allowed(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ImageDataset(folder, **{"split": "train", **options})
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_slices_and_several_splits(folder: Path, shuffle: bool) -> None:
+    for split, expected in (
+        ("train[:80%]", range(29)),
+        ("train[80%:]", range(29, 37)),
+        ("train[15:25]", range(15, 25)),
+        ("test+train[:5]", [37, 38, 39, 40, *range(5)]),
+        ("train[-2:]+test[1:]", [35, 36, 38, 39, 40]),
+    ):
+        found = labels(ImageDataset(folder, split=split, shuffle=shuffle, streams=1))
+        assert (sorted(found) if shuffle else found) == (sorted(expected) if shuffle else [*expected])
+        shares = [
+            labels(ImageDataset(folder, split=split, shuffle=shuffle, rank=r, world_size=2, remainder="pad"))
+            for r in range(2)
+        ]
+        assert set(itertools.chain(*shares)) >= set(expected)
+    with pytest.raises(UsageError, match=r"split 'train\[:0\]': train\[:0\] holds no example; train has 37"):
+        ImageDataset(folder, split="train[:0]")
+    with pytest.raises(UsageError, match=r"split 'train\+train\[3:5\]' has examples 3 to 4 of train twice"):
+        ImageDataset(folder, split="train+train[3:5]")
+
+
+def test_what_is_damaged_can_be_skipped(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shard = damaged / "d-train-00001-of-00002.tfrecord"
+    options: dict[str, Any] = {"split": "train", "batch_size": 8, "shuffle": True, "on_error": "skip"}
+    dataset = ImageDataset(damaged, **options)
+    seen = []
+    for images, numbers, weights in dataset:
+        assert weights.dtype == np.float32
+        seen += numbers[weights == 1].tolist()
+        assert not images[weights == 0].any()
+        assert not numbers[weights == 0].any()
+    assert sorted(seen) == sorted({*range(20)} - {3, 19})
+    assert [len(element[1]) for element in dataset] == [8, 8, 4]
+    said = capsys.readouterr().err
+    assert "d-train-00000-of-00002.tfrecord: record 3: the image is no jpeg that decodes" in said
+    assert f"beam_tfr: {shard}: record 7 at byte" in said
+    assert " - skipped, 4 of at most 100" in said  # two iterations
+    padded = ImageDataset(damaged, remainder="pad", **options)
+    assert [len(element[2]) for element in padded] == [8, 8, 8]
+    with pytest.raises(DataError, match="; max_skipped 1 allows no more"):
+        list(ImageDataset(damaged, max_skipped=1, **options))
+    for ours in pickle.loads(pickle.dumps(dataset)):
+        assert len(ours) == 3
+    for wrong, message in (
+        ({"on_error": "ignore"}, 'on_error must be "raise" or "skip", not \'ignore\''),
+        ({"max_skipped": 3}, 'max_skipped has no effect without on_error="skip"'),
+    ):
+        with pytest.raises(UsageError, match=message):
+            ImageDataset(damaged, split="train", **wrong)
 
 
 def test_datasets_that_are_not_whole(tmp_path: Path) -> None:
@@ -529,9 +670,9 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 
 
 def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
-    decode = ExampleDecoder(manifest.read(str(folder)), decode=True)
+    decode = ExampleDecoder(manifest.read(str(folder)), output="pair")
     sound = next(read_records(str(next(folder.glob("*train-00000*")))))
-    assert decode(sound)[1] == 0
+    assert decode(sound)[1] == {"image/class/label": 0}
     assert parse_example(sound)["image/class/label"] == [0]
 
     def record(label: int = 0, size: tuple[int, int] = (8, 12), data: bytes | None = None) -> bytes:
@@ -539,12 +680,14 @@ def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
         about: dict[str, Any] = {"format": "jpeg", "channels": 3, "colorspace": "RGB", "source_format": "jpeg"}
         sides = {"height": 8, "width": 12, "source_height": 8, "source_width": 12}
         rest = {"source_sha256": "0" * 64, "channel_sums": (), "channel_squares": ()}
-        return build_example(ImageRef("k", 1, 0, "train", "c", label), Image(encoded=encoded, **about, **sides, **rest))
+        return build_example(
+            ImageRef("k", 1, 0, "train", ("c",), (label,)), Image(encoded=encoded, **about, **sides, **rest)
+        )
 
     assert np.array_equal(decode(record())[0], decode(sound)[0])
     for wrong, message in (
         (record(41), "image/class/label is 41, but there are 41 classes"),
-        (record(-1), "feature image/class/label has 0 values instead of 1"),
+        (record(-1), "image/class/label is -1, but there are 41 classes"),
         (record(size=(8, 16)), r"the image has \(height, width\) \(8, 16\) instead of \(8, 12\)"),
         (record(data=b"no image"), "the image is no jpeg that decodes: UnidentifiedImageError"),
         (b"\xff", "not a tf.train.Example"),
@@ -558,7 +701,7 @@ def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
 
 def test_raw_tensors_that_do_not_fit() -> None:
     folder = converted("--encoding raw --resize stretch")
-    decode = ExampleDecoder(manifest.read(str(folder)), decode=True)
+    decode = ExampleDecoder(manifest.read(str(folder)), output="pair")
     (file,) = folder.glob("*.tfrecord*")
     record = next(read_records(str(file)))
     tensor = parse_example(record)["image/raw"][0]
@@ -605,73 +748,3 @@ def test_needs_neither_tensorflow_nor_beam_nor_torch(folder: Path) -> None:
     run = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
     expected = ImageDataset(folder, split="train", batch_size=5, shuffle=True, seed=7, epoch=3)
     assert json.loads(run.stdout) == labels(expected)
-
-
-if TORCH:  # see above: DataLoader's own ways
-    import torch
-    from torch.utils.data import DataLoader, IterableDataset
-
-    def test_dataloader_gives_tensors(folder: Path) -> None:
-        dataset = ImageDataset(folder, split="train", batch_size=10, remainder="pad")
-        assert isinstance(dataset, IterableDataset)
-        loader = DataLoader(dataset, batch_size=None, num_workers=2)
-        assert len(loader) == 4
-        for images, numbers, weights in loader:
-            assert (images.dtype, numbers.dtype, weights.dtype) == (torch.uint8, torch.int64, torch.float32)
-            assert (images.shape, numbers.shape, weights.shape) == ((10, 8, 12, 3), (10,), (10,))
-
-    def test_dataloader_makes_batches(folder: Path) -> None:
-        dataset = ImageDataset(folder, split="train", shuffle=True)
-        for workers in (0, 2):
-            found = list(DataLoader(dataset, batch_size=10, num_workers=workers))
-            assert {images.shape[1:] for images, _ in found} == {(8, 12, 3)}
-            assert sorted(labels(found)) == list(range(37))
-
-    def test_set_epoch_reaches_persistent_workers(folder: Path) -> None:
-        for context in ("fork", "spawn"):
-            dataset = ImageDataset(folder, split="train", batch_size=10, shuffle=True)
-            loader = DataLoader(
-                dataset, batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context=context
-            )
-            for epoch in (0, 1, 2):
-                dataset.set_epoch(epoch)
-                assert batches(loader) == batches(dataset)
-
-    def test_damage_is_named_through_workers(tmp_path: Path) -> None:
-        folder = write_dataset(tmp_path / "d", {"train": [5]}, compression="none")
-        (shard,) = folder.glob("*.tfrecord")
-        shard.write_bytes(shard.read_bytes()[:-1] + b"?")
-        with pytest.raises(DataError, match=rf"{shard}: record 4 at byte .*its data does not fit the checksum"):
-            list(DataLoader(ImageDataset(folder, split="train"), batch_size=None, num_workers=2))
-
-    def test_transforms_that_give_tensors(folder: Path) -> None:
-        def views(image: np.ndarray) -> dict[str, torch.Tensor]:
-            tensor = torch.from_numpy(image).permute(2, 0, 1)
-            return {"whole": tensor, "half": tensor[:, :4].float()}
-
-        ((images, _),) = ImageDataset(folder, split="test", batch_size=4, transform=views)
-        assert (images["whole"].shape, images["whole"].dtype) == ((4, 3, 8, 12), torch.uint8)
-        assert (images["half"].shape, images["half"].dtype) == ((4, 3, 4, 12), torch.float32)
-
-    def test_rank_of_torch_distributed(folder: Path, tmp_path: Path) -> None:
-        code = """
-import sys, torch
-from beam_tfr.torch import ImageDataset
-rank = int(sys.argv[1])
-torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
-dataset = ImageDataset(sys.argv[3], split="train", batch_size=4, shuffle=True)
-print([int(label) for _, numbers in dataset for label in numbers])
-torch.distributed.destroy_process_group()
-"""
-        arguments = [str(tmp_path / "store"), str(folder)]
-        runs = [
-            subprocess.Popen([sys.executable, "-c", code, str(rank), *arguments], stdout=subprocess.PIPE, text=True)
-            for rank in range(2)
-        ]
-        found = [json.loads(run.communicate(timeout=100)[0]) for run in runs]
-        expected = [
-            labels(ImageDataset(folder, split="train", batch_size=4, shuffle=True, rank=rank, world_size=2))
-            for rank in range(2)
-        ]
-        assert found == expected
-        assert [len(numbers) for numbers in found] == [16, 16]

@@ -70,7 +70,12 @@ def refs_of(photos: Path) -> list[ImageRef]:
     paths = sorted((photos / "train").rglob("*.jpg"))
     return [
         ImageRef(
-            str(path.relative_to(photos)), path.stat().st_size, path.stat().st_mtime_ns, "train", path.parent.name, 0
+            str(path.relative_to(photos)),
+            path.stat().st_size,
+            path.stat().st_mtime_ns,
+            "train",
+            (path.parent.name,),
+            (0,),
         )
         for path in paths
     ]
@@ -90,7 +95,7 @@ def test_match_images_gives_each_file_once_with_its_label_and_split(photos: Path
     for ref in found:
         split, label, _ = ref.key.split("/")
         info = expected[ref.key].stat()
-        assert ref == ImageRef(ref.key, info.st_size, info.st_mtime_ns, split, label)
+        assert ref == ImageRef(ref.key, info.st_size, info.st_mtime_ns, split, (label,))
 
 
 def make_plan(split: str, matched: int, num_shards: int, cuts: list[str]) -> Plan:
@@ -117,7 +122,7 @@ def measure(refs: Iterable[ImageRef]) -> float:
 
 
 def test_plan_shards_gives_the_plan_and_every_shard_with_its_references_in_order(tmp_path: Path) -> None:
-    refs = [ImageRef(f"{number}.jpg", number, 1, "train", "hat") for number in range(20)]
+    refs = [ImageRef(f"{number}.jpg", number, 1, "train", ("hat",)) for number in range(20)]
 
     def build(p: beam.Pipeline) -> beam.PCollection[Any]:
         plan, work = (
@@ -136,7 +141,7 @@ def test_plan_shards_gives_the_plan_and_every_shard_with_its_references_in_order
     assert [one.shard.total for one in work] == [6, 7, 7]
     assert all(one.shard.plan_digest == plans[0].digest and one.finished is None for one in work)
     placed = [ImageRef.decode(ref) for one in work for ref in one.refs]
-    assert sorted(placed) == sorted(ref._replace(label_id=0) for ref in refs)
+    assert sorted(placed) == sorted(ref._replace(label_ids=(0,)) for ref in refs)
     assert sorted(element for element in again if isinstance(element, ShardWork)) == work
     assert (tmp_path / ".beam_tfr" / "plan.json").exists()
 
@@ -195,7 +200,7 @@ def test_resize_images_and_build_examples_are_their_functions_and_pass_the_rest_
 
 def double(value: int, ref: ImageRef) -> int:
     if value == 13:
-        raise RejectError("unreadable", f"unlucky {ref.label}")
+        raise RejectError("unreadable", f"unlucky {ref.labels[0]}")
     return 2 * value
 
 
@@ -204,7 +209,7 @@ def test_map_images_applies_a_function_and_passes_rejects_on(photos: Path) -> No
     given = items_of(photos, 1, reject, 13, ShardInfo(shard=shard_of(1)))
     step = "Double" >> transforms.MapImages(double, stage="Doubling")
     mapped = run(lambda p: p | beam.Create(given, reshuffle=False) | step)
-    unlucky = Reject(given[2].ref.key, "/2", "Doubling", "unreadable", f"unlucky {given[2].ref.label}")
+    unlucky = Reject(given[2].ref.key, "/2", "Doubling", "unreadable", f"unlucky {given[2].ref.labels[0]}")
     assert mapped == items_of(photos, 2, reject, unlucky, given[3].value)
 
 
@@ -343,7 +348,8 @@ def test_the_pipeline_reads_like_the_drawing(photos: Path, tmp_path: Path) -> No
         for value in vars(transforms).values()
         if isinstance(value, type) and issubclass(value, beam.PTransform) and not value.__name__.startswith("_")
     }
-    assert exported == {part.full_label.split("/")[1] for part in step.parts} | {"MapImages"}
+    others = {"MapImages", "ReadTable", "ReadRows", "ParseArrays"}
+    assert exported == {part.full_label.split("/")[1] for part in step.parts} | others
 
 
 def test_every_bundle_run_twice_gives_the_same_bytes(

@@ -25,7 +25,7 @@ import numpy as np
 from beam_tfr.images import color, encode, exif, formats, geometry, guard, keep, limits
 from beam_tfr.images.source import Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Image, RejectError
+from beam_tfr.schema import IMAGE_ENCODINGS, Image, RejectError, UsageError
 
 __all__ = ["codec_versions", "convert_image"]
 
@@ -81,6 +81,10 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     if changes or options is None:
         changes = {field: tuple(value) if isinstance(value, list) else value for field, value in changes.items()}
         options = _image_options(options, **changes)
+    if options.encoding not in IMAGE_ENCODINGS:
+        raise UsageError(
+            f"--encoding {options.encoding}: is for what is no image; for images there are {', '.join(IMAGE_ENCODINGS)}"
+        )
     if len(data) > options.max_file_bytes:
         raise RejectError("file-too-large", f"{len(data)} bytes, more than --max_file_bytes {options.max_file_bytes}")
     if options.max_decode_s is not None:

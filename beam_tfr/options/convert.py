@@ -12,9 +12,10 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.labels import parse_layout
 from beam_tfr.options import table
-from beam_tfr.options.image import ImageOptions
+from beam_tfr.options.image import OF_ALL_FILES, ImageOptions
 from beam_tfr.options.table import FILES, RUN, WHAT, check_range, is_int, is_number, option, refuse
-from beam_tfr.schema import NO_SPLIT, UsageError
+from beam_tfr.options.tabular import TableOptions
+from beam_tfr.schema import NO_SPLIT, OTHER_ENCODINGS, UsageError
 
 NAME = re.compile(r"[A-Za-z0-9_]+")
 READ_AHEAD = 64
@@ -24,7 +25,7 @@ MAX_NAME = 100  # characters: a file name has at most 255 bytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConvertOptions(ImageOptions):
+class ConvertOptions(TableOptions, ImageOptions):
     """The options of one conversion, checked.
 
     Raises:
@@ -153,16 +154,38 @@ class ConvertOptions(ImageOptions):
         parse=table.boolean,
         group=RUN,
         changes_data=False,
+        template=False,
+    )
+
+    no_wait: bool = option(
+        False,
+        help="on Dataflow: return when the job is created",
+        parse=table.boolean,
+        group=RUN,
+        changes_data=False,
+        template=False,
+    )
+    on_interrupt: str = option(
+        "ask",
+        help="on Dataflow: what Ctrl-C does with the job",
+        choices=("ask", "cancel", "leave"),
+        group=RUN,
+        changes_data=False,
+        template=False,
     )
 
     def __post_init__(self) -> None:
+        self._normalize("encoding", self._check_tables(self.encoding))
         super().__post_init__()
         for name in ("input", "exclude"):
             if isinstance(given := getattr(self, name), str):
                 raise UsageError(f"--{name} {given}: must be a tuple of patterns, such as ({given!r},)")
         self._normalize("input", tuple(storage.check_path(pattern, "--input") for pattern in self.input))
-        if not (self.input or self.input_list) or not all(self.input):
-            raise UsageError("--input: give at least one pattern, such as --input 'photos/**/*.jpg'")
+        inputs = [f"--{name}" for name in ("input", "input_list", "exclude", "table") if getattr(self, name)]
+        if self.table and len(inputs) > 1:
+            raise UsageError(f"{inputs[0]} and --table exclude each other: the table names what is read")
+        if not (self.input or self.input_list or self.table) or not all(self.input):
+            raise UsageError("--input: give at least one pattern, such as --input 'photos/**/*.jpg', or a --table")
         if self.input_list:
             self._normalize("input_list", storage.check_path(self.input_list, "--input_list"))
         check_range("read_ahead", self.read_ahead, 1, MAX_READ_AHEAD)
@@ -177,8 +200,14 @@ class ConvertOptions(ImageOptions):
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
             refuse("name", self.name, f"may hold letters, digits and _ only, at most {MAX_NAME}")
         self._normalize("layout", "/".join(parse_layout(self.layout).parts))
-        if self.classes and "{label}" not in self.layout:
+        if self.table and self.layout != "{label}/*":
+            refuse("layout", self.layout, "has no effect with --table, whose columns say labels and splits")
+        if self.classes and not self.table and "{label}" not in self.layout:
             refuse("classes", self.classes, f"has no effect with --layout {self.layout}, which names no {{label}}")
+        if self.classes and self.table and not self.label_column:
+            refuse("classes", self.classes, "has no effect with --table without --label_column")
+        if self.group_column and self.splits is None:
+            refuse("group_column", self.group_column, "has no effect without --splits")
         if self.splits is not None:
             self._normalize("splits", {name: _share(name, share) for name, share in self.splits.items()})
             self._check_splits(self.splits)
@@ -204,6 +233,8 @@ class ConvertOptions(ImageOptions):
         text = ",".join(f"{name}={float(share):g}" for name, share in splits.items())
         if "{split}" in self.layout:
             refuse("splits", text, f"not together with {{split}} in --layout {self.layout}; use one of them")
+        if self.split_column:
+            refuse("splits", text, f"not together with --split_column {self.split_column}; use one of them")
         for name, share in splits.items():
             check_split_name(name, f"--splits {text}")
             if share <= 0:
@@ -228,11 +259,19 @@ class ConvertOptions(ImageOptions):
         if self.examples_per_shard is not None:
             check_range("examples_per_shard", self.examples_per_shard, 1, 1 << 40)
 
-    def data_options(self, classes: Sequence[str] | None) -> dict[str, Any]:
+    def data_options(
+        self,
+        classes: Sequence[str] | None,
+        *,
+        columns: Mapping[str, str] | None = None,
+        multi_label: bool = False,
+    ) -> dict[str, Any]:
         """The options that can change a record, a shard or a reject, as JSON values, for digests and the manifest.
 
         Args:
             classes: the content of the file that --classes names.
+            columns: of a table: those that become features -> their types.
+            multi_label: of a table: whether each of its rows has any number of labels.
         """
         values: dict[str, Any] = {"classes": None if classes is None else list(classes)}
         for field in dataclasses.fields(self):
@@ -241,6 +280,14 @@ class ConvertOptions(ImageOptions):
         for name in ("image_size", "background"):
             values[name] = list(values[name])
         values["splits"] = None if self.splits is None else {name: str(share) for name, share in self.splits.items()}
+        if self.encoding in OTHER_ENCODINGS:
+            for field in dataclasses.fields(ImageOptions):
+                if field.name not in OF_ALL_FILES:
+                    del values[field.name]
+        if self.table:
+            del values["layout"]
+            values |= self._given() | {"feature_columns": dict(columns or {}), "multi_label": multi_label}
+            values.pop("image_root", None)  # a place
         return values
 
     @property

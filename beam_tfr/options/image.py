@@ -10,10 +10,11 @@ from typing import Any, NoReturn
 
 from beam_tfr.options import table
 from beam_tfr.options.table import LIMITS, LOOK, MIB, check_kinds, check_range, is_int, option, refuse
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import IMAGE_ENCODINGS, OTHER_ENCODINGS, UsageError
 
 MAX_SIDE = 1 << 13  # pixels of --image_size
 WHITE = (255, 255, 255)
+OF_ALL_FILES = ("encoding", "max_file_bytes")  # the others are for images alone
 VARIABLE_SIZES = ("fit", "shortest", "none")  # values of --resize that leave images of different sizes
 
 
@@ -74,8 +75,9 @@ class ImageOptions:
     encoding: str = option(
         "jpeg",
         help="of the stored image. raw: a serialized uint8 tensor; keep: the bytes of the file itself where the size "
-        "is right and a trainer can decode them, else encoded again",
-        choices=("jpeg", "png", "webp", "raw", "keep"),
+        "is right and a trainer can decode them, else encoded again; bytes: any files, as they are; array: .npy files "
+        "as serialized tensors; row: what --table without --uri_column does",
+        choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
         group=LOOK,
     )
     quality: int = option(90, help="of JPEG and WebP, 1 to 100", metavar="N", parse=table.integer, group=LOOK)
@@ -159,6 +161,11 @@ class ImageOptions:
         Raises:
             UsageError: an option is given that changes nothing beside the others.
         """
+        if self.encoding in OTHER_ENCODINGS:
+            for field in dataclasses.fields(ImageOptions):
+                if field.name not in OF_ALL_FILES and getattr(self, field.name) != field.default:
+                    self._no_effect(field.name, "encoding", "it is for images")
+            return
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:
             shown = "x".join(map(str, self.image_size))
             refuse("image_size", shown, "--resize shortest takes one size for the shorter side, such as 256")

@@ -13,7 +13,14 @@ from typing import Any, NoReturn, TypeVar
 from beam_tfr.schema import UsageError
 
 MIB = 1 << 20
-GROUPS = WHAT, LOOK, LIMITS, FILES, RUN = "what is read and written", "images", "limits", "files", "the run"
+GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
+    "what is read and written",
+    "tables",
+    "images",
+    "limits",
+    "files",
+    "the run",
+)
 
 
 def refuse(flag: str, value: object, allowed: str) -> NoReturn:
@@ -37,6 +44,7 @@ class Option:
         many: takes several values.
         changes_data: can change a record, a shard or a reject, and so belongs to the options digest.
         show: the default as --help shows it; empty: as it is.
+        template: is a parameter of the Flex Template, too.
     """
 
     help: str
@@ -47,6 +55,7 @@ class Option:
     many: bool = False
     changes_data: bool = True
     show: str = ""
+    template: bool = True
 
 
 def option(default: Any = dataclasses.MISSING, **about: Any) -> Any:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import sys
-from typing import Any
 
-from beam_tfr.manifest import Manifest, Split
-from beam_tfr.schema import NO_SPLIT, UsageError
+from beam_tfr.checks import integer
+from beam_tfr.schema import UsageError
 
 
 def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -31,26 +29,3 @@ def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if rank >= world_size:
         raise UsageError(f"rank {rank} must be less than world_size {world_size}: ranks count from 0")
     return rank, world_size
-
-
-def choose_split(dataset: Manifest, split: str) -> Split:
-    names = sorted(dataset.splits.keys() - {NO_SPLIT})
-    if split not in names:
-        raise UsageError(f"split {split!r} is not in {dataset.folder}; there are: {', '.join(names)}")
-    return dataset.splits[split]
-
-
-def boolean(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} must be True or False, not {value!r}")
-    return value
-
-
-def integer(name: str, value: Any, at_least: int, bits: int = 31) -> int:
-    try:
-        number = operator.index(value)  # NumPy's integers too
-    except TypeError:
-        number = -1
-    if isinstance(value, bool) or not at_least <= number < 1 << bits:
-        raise UsageError(f"{name} must be a whole number from {at_least} to {(1 << bits) - 1}, not {value!r}")
-    return number

@@ -1,4 +1,4 @@
-"""`ImageDataset`: one split of a dataset, as PyTorch's DataLoader takes it."""
+"""`ImageDataset`: some examples of a dataset, as PyTorch's DataLoader takes it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from beam_tfr import manifest, storage
-from beam_tfr.schema import UsageError
-from beam_tfr.torch.arguments import boolean, choose_split, integer, place
+from beam_tfr import checks, manifest
+from beam_tfr.checks import boolean, choice, integer
+from beam_tfr.manifest import Manifest
+from beam_tfr.schema import IMAGE_ENCODINGS, LABEL, DataError, UsageError
+from beam_tfr.selection import select
+from beam_tfr.torch.arguments import place
+from beam_tfr.torch.elements import ExampleDecoder, stack_images
 from beam_tfr.torch.order import Epoch, Share, share
-from beam_tfr.torch.pixels import ExampleDecoder
-from beam_tfr.torch.streams import Run, Source, Stored, Stream
+from beam_tfr.torch.streams import Source, Stored, Stream
 
 _Base: Any = object
 try:
@@ -28,6 +31,8 @@ except ModuleNotFoundError as error:  # then there is no DataLoader that would a
         raise
 
 REMAINDERS = ("drop", "keep", "pad")
+OUTPUTS = ("pair", "dict", "image", "encoded")
+MAX_SKIPPED = 100
 
 
 class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
@@ -36,7 +41,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     Every example comes once an epoch, to one rank and one worker; all ranks have the same number of batches. The order
     is the same on every machine, with every number of workers, and can be entered anywhere:
 
-    - All records of the split, shard after shard, are one circle. Shuffled, epoch e permutes the shards and begins at
+    - All records of `split`, shard after shard, are one circle. Shuffled, epoch e permutes the shards and begins at
       some record of the circle, both drawn from (seed, e).
     - The ranks share that in equal runs; each rank's run is cut into `streams` runs; its batch t comes from stream
       t % streams.
@@ -48,7 +53,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of one of its splits.
+        split: name of one of its splits; several, "train+validation"; or slices by examples, in the order on disk:
+            "train[:80%]", "train[1000:]", as for `beam_tfr.reader.load`.
         batch_size: examples per batch of this rank; None gives single examples. Then DataLoader may make the batches,
             but each worker makes its own, so that several may be smaller, and more than len(loader).
         remainder: what becomes of examples that fill no batch on every rank. "drop" leaves them out (others in each
@@ -66,7 +72,14 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         streams: read in turn; another number is another order.
         threads: that decode ahead, as many batches as there are threads; 0 decodes in the caller's own. They save what
             sending batches between processes costs: take them in place of workers, or in each of them.
-        decode: False gives the encoded bytes, for a decoder of your own (a list of them in a batch).
+        output: "pair": (image, label), of a dataset without labels the image alone. "dict": all features by the
+            manifest's names, with the pixels as `image` in the place of the encoded ones. "image": the image alone.
+            "encoded": as "pair", with the encoded bytes, for a decoder of your own (a list of them in a batch).
+        multi_hot: where an image has several labels, they become float32 [batch, classes].
+        on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of label 0
+            and weight 0 in its place, says so on standard error, and raises after `max_skipped` of them.
+        max_skipped: with on_error="skip", of all workers of this rank together, 100 when None; a damaged shard counts
+            as many as it has records left.
         transform: called with each image (or its bytes), before batching, by all threads at once. What it draws is its
             own: DataLoader seeds PyTorch's generator in each worker, and no state of it is part of a resume.
 
@@ -74,11 +87,12 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         class_names: index = label.
         steps_per_epoch: batches (examples without `batch_size`) of this rank in a whole epoch.
 
-    Iterating gives (image, label), or image alone of an unlabelled dataset; with remainder="pad" a weight behind them.
-    The image is uint8 [batch, height, width, channels] with the pixels of `beam_tfr.reader.load`; 1 channel after
-    --color gray, else 3. Labels are int64 [batch], weights float32 [batch]. They are NumPy arrays (of single examples:
-    an array, an int, a float), which DataLoader makes tensors. What `transform` returns is stacked if it is arrays,
-    else collated by PyTorch.
+    With remainder="pad" or on_error="skip" a weight comes behind image and label, or as `weight` in a dict. The image
+    is uint8 [batch, height, width, channels] with the pixels of `beam_tfr.reader.load`; 1 channel after --color gray,
+    else 3. Labels are int64 [batch], weights float32 [batch]; other numbers int64 or float32 [batch, …]; bytes, and
+    lists of any length (several labels, too), stand in a list, one for each example. They are NumPy arrays (of single
+    examples: an array, an int, a float, bytes), which DataLoader makes tensors; bytes it leaves alone. What `transform`
+    returns is stacked if it is arrays, else collated by PyTorch. The other features of fillers are 0 or empty.
 
     Raises:
         UsageError: an argument is wrong, or asks for batches of images that have different sizes.
@@ -102,11 +116,14 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         world_size: int | None = None,
         streams: int = 8,
         threads: int = 0,
-        decode: bool = True,
+        output: str = "pair",
+        multi_hot: bool = False,
+        on_error: str = "raise",
+        max_skipped: int | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
-        folder = storage.check_path(os.fspath(path), "path")
+        folder = checks.folder(path)
         batch_size = batch_size if batch_size is None else integer("batch_size", batch_size, 1)
         self._seed = integer("seed", seed, 0, bits=63) if boolean("shuffle", shuffle) else None
         rank, world_size = place(rank, world_size)
@@ -114,26 +131,24 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             raise UsageError(f"remainder must be one of {', '.join(REMAINDERS)}, not {remainder!r}")
         remainder = remainder or ("keep" if world_size == 1 else "drop")
         dataset = manifest.read(folder)
-        chosen = choose_split(dataset, split)
-        manifest.check_shards(dataset, [chosen])
+        if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:
+            raise UsageError(f"{folder} holds no images (--encoding {encoding}): read it by beam_tfr.records")
+        chosen = select(dataset, split)
+        manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names
-        self._decoder = ExampleDecoder(dataset, decode=boolean("decode", decode))
-        if batch_size is not None and decode and transform is None and self._decoder.image_size is None:
+        self._output = choice("output", output, OUTPUTS)
+        _check_multi_hot(dataset, output, boolean("multi_hot", multi_hot))
+        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot)
+        variable = output != "encoded" and transform is None and self._decoder.image_size is None
+        if batch_size is not None and variable:
             raise UsageError(
                 f"batch_size {batch_size}: the images of {folder} have different sizes (--resize "
                 f"{dataset.image_options.resize}), and a batch takes equal ones. Give a transform that brings them to "
                 "one size, or leave batch_size out; or convert with --resize stretch, crop or pad"
             )
-        self._source = Source(
-            runs=tuple(
-                Run(storage.join(folder, shard.file), shard.num_examples, 0, shard.num_examples)
-                for shard in chosen.shards
-                if shard.num_examples
-            ),
-            compression=dataset.compression,
-        )
+        self._source = Source(runs=chosen.parts, compression=dataset.compression)
         self._share: Share = share(
-            chosen.num_examples,
+            chosen.total,
             rank=rank,
             world_size=world_size,
             batch_size=batch_size or 1,
@@ -143,13 +158,19 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         self._rank = rank
         self._threads = integer("threads", threads, 0, bits=10)
         self._batched = batch_size is not None
-        self._weighted = remainder == "pad"
+        skips = choice("on_error", on_error, ("raise", "skip")) == "skip"
+        if max_skipped is not None and not skips:
+            raise UsageError('max_skipped has no effect without on_error="skip"')
+        self._max_skipped = (MAX_SKIPPED if max_skipped is None else integer("max_skipped", max_skipped, 0)) * skips
+        self._weighted = remainder == "pad" or skips
+        self._pads = remainder == "pad"
         self._transform = transform
         epoch, start_step = integer("epoch", epoch, 0), integer("start_step", start_step, 0, bits=63)
         more, step = divmod(start_step, self.steps_per_epoch or 1)
         self._start = (epoch + more, step)
         # Shared with workers that are already running: persistent_workers=True keeps them, and this object's copies.
-        self._epoch = multiprocessing.Value("q", epoch + more, lock=False)
+        self._epoch = _shared(epoch + more, lock=False)
+        self._skipped = _shared(0, lock=True) if skips else None
 
     @property
     def steps_per_epoch(self) -> int:
@@ -207,18 +228,47 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             yield streams[batch.stream].take(batch.begin, batch.end)
 
     def _element(self, records: list[Stored]) -> Any:
-        examples = [self._source.apply(self._decoder, record) for record in records]
-        missing = self._share.batch_size - len(examples) if self._weighted else 0
-        examples += [(self._decoder.filler(), 0)] * missing
+        examples, weights = [], []
+        for record in records:
+            try:
+                examples.append(self._source.apply(self._decoder, record))
+                weights.append(1.0)
+            except DataError as error:
+                self._skip(error)
+                examples.append(self._decoder.filler())
+                weights.append(0.0)
+        if self._pads:
+            missing = self._share.batch_size - len(examples)
+            examples += [self._decoder.filler() for _ in range(missing)]
+            weights += [0.0] * missing
         images = [image if self._transform is None else self._transform(image) for image, _ in examples]
-        parts: list[Any] = [_stack(images) if self._batched else images[0]]
-        if self._decoder.labelled:
-            labels = [label for _, label in examples]
-            parts.append(np.array(labels, np.int64) if self._batched else labels[0])
+        element = {"image": stack_images(images) if self._batched else images[0]}
+        for name, column in self._decoder.columns.items():
+            values = [features[name] for _, features in examples]
+            element[name] = column.stack(values) if self._batched else values[0]
         if self._weighted:
-            weights = np.repeat(np.array([1, 0], np.float32), [len(examples) - missing, missing])
-            parts.append(weights if self._batched else float(weights[0]))
-        return tuple(parts) if len(parts) > 1 else parts[0]
+            element["weight"] = np.array(weights, np.float32) if self._batched else weights[0]
+        if self._output == "dict":
+            return element
+        if self._output == "image":
+            element.pop(LABEL, None)
+        parts = tuple(element.values())
+        return parts if len(parts) > 1 else parts[0]
+
+    def _skip(self, error: DataError) -> None:
+        """Counts what cannot be read or decoded, and says so.
+
+        Raises:
+            DataError: of what was given, when no more may be skipped.
+        """
+        if self._skipped is None:
+            raise error
+        with self._skipped.get_lock():
+            self._skipped.value += 1
+            number = self._skipped.value
+        if number > self._max_skipped:
+            raise DataError(f"{error}; max_skipped {self._max_skipped} allows no more") from error
+        print(f"beam_tfr: {error} - skipped, {number} of at most {self._max_skipped}", file=sys.stderr)
 
     def _first_step(self, epoch: int) -> int:
         return self._start[1] if epoch == self._start[0] else 0
@@ -226,24 +276,30 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         if get_spawning_popen() is None:  # a copy of its own, not one for a worker
-            state["_epoch"] = self.epoch
+            state |= {"_epoch": self.epoch, "_skipped": self._skipped and self._skipped.value}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if isinstance(self._epoch, int):
-            self._epoch = multiprocessing.Value("q", self._epoch, lock=False)
+            self._epoch = _shared(self._epoch, lock=False)
+            self._skipped = None if self._skipped is None else _shared(self._skipped, lock=True)
 
 
-def _stack(images: list[Any]) -> Any:
-    first = images[0]
-    if isinstance(first, bytes):
-        return images
-    if isinstance(first, np.ndarray):
-        if len({image.shape for image in images}) > 1:
-            shapes = " and ".join(sorted({str(image.shape) for image in images})[:2])
-            raise UsageError(f"transform gave arrays of different shapes, {shapes}, and a batch takes equal ones")
-        return np.stack(images)
-    if "torch" not in sys.modules:
-        raise UsageError(f"transform gave a {type(first).__name__}: without PyTorch only arrays make a batch")
-    return sys.modules["torch.utils.data"].default_collate(images)
+def _shared(number: int, *, lock: bool) -> Any:
+    """A number that all processes share. A lock made for fork could not go to workers that are spawned."""
+    return multiprocessing.get_context("spawn").Value("q", number, lock=lock)
+
+
+def _check_multi_hot(dataset: Manifest, output: str, multi_hot: bool) -> None:
+    """
+    Raises:
+        UsageError: there are not several labels.
+    """
+    if not multi_hot:
+        return
+    if LABEL not in dataset.features or output == "image":
+        why = f'output="{output}" has no labels' if LABEL in dataset.features else f"{dataset.folder} has no labels"
+        raise UsageError(f"multi_hot has no effect: {why}")
+    if not dataset.features[LABEL]["shape"]:
+        raise UsageError(f"multi_hot: the images of {dataset.folder} have one label each: leave it out")

@@ -9,26 +9,19 @@ from typing import Any, NamedTuple
 
 from beam_tfr.records import RecordError, RecordFile
 from beam_tfr.schema import DataError
+from beam_tfr.selection import Part as Run
 from beam_tfr.torch.order import Epoch, Part, permutation
 
 _CURE = "copy the dataset again, or convert it again with --overwrite; beam-tfr verify names all damage"
 
 
 class Stored(NamedTuple):
-    """A serialized record, and where it lies."""
+    """A serialized record, and where it lies; `problem` says why there is none."""
 
     data: bytes
     file: str
     record: int
-
-
-class Run(NamedTuple):
-    """Records [begin, begin + take) of a file that must hold `records`."""
-
-    file: str
-    records: int
-    begin: int
-    take: int
+    problem: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,30 +32,33 @@ class Source:
     compression: str
 
     def read(self, part: Part) -> Iterator[Stored]:
-        """
+        """As many records as the part has; from where the file is damaged or ends, with a problem instead of data.
+
         Raises:
-            DataError: the file is damaged, or ends before the last record of the part.
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         run = self.runs[part.run]
         first = run.begin + part.skip
         file = RecordFile(run.file, compression=self.compression, skip=first)
-        found = 0
+        found, problem = 0, ""
         try:
             for data in itertools.islice(file, part.take):
                 yield Stored(data, run.file, first + found)
                 found += 1
         except RecordError as error:
-            raise DataError(f"{error}; {_CURE}") from error
-        if found < part.take:
-            raise DataError(f"{run.file} ends after {file.record} of its {run.records} records; {_CURE}")
+            problem = f"{error}; {_CURE}"
+        for number in range(first + found, first + part.take):
+            ends = f"{run.file} ends after {file.record} of its {run.records} records; {_CURE}"
+            yield Stored(b"", run.file, number, problem or ends)
 
     def apply(self, decode: Callable[[bytes], Any], stored: Stored) -> Any:
         """What `decode` makes of a record.
 
         Raises:
-            DataError: it raised ValueError.
+            DataError: it raised ValueError, or there is no record.
         """
+        if stored.problem:
+            raise DataError(stored.problem)
         try:
             return decode(stored.data)
         except ValueError as error:

@@ -25,7 +25,7 @@ from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest, ShardEntry
 from beam_tfr.records import RecordError, RecordFile
-from beam_tfr.schema import LABEL, MANIFEST_FILE
+from beam_tfr.schema import MANIFEST_FILE
 from beam_tfr.verify.manifest_check import check_extra, check_labels, check_manifest, check_rejects
 from beam_tfr.verify.problems import Problem, Problems, Tell, leads_outside, shown, unreadable
 from beam_tfr.verify.record_check import RecordCheck
@@ -197,9 +197,10 @@ class _ShardCheck:
                 self._problem("it has more problems: the rest of it was not read")
                 return
             self.keys += checked.key_hash or os.urandom(16)
-            self.labels[checked.label] += 1
+            self.labels.update(checked.labels)
             self.pixels += checked.pixels
-            self.source_sizes[checked.source_size] += 1
+            if checked.source_size:
+                self.source_sizes[checked.source_size] += 1
             self.done += 1
         if file.record != self.entry.num_examples:
             self._problem(f"it has {file.record} records, expected {self.entry.num_examples}")
@@ -257,7 +258,7 @@ def _check_whole(manifest: Manifest, shards: Sequence[_ShardCheck], tell: Tell) 
     for shard in shards:
         records[shard.split].append(shard.records_sha256)
         labels[shard.split].update(shard.labels)
-    if LABEL in manifest.features:
+    if manifest.names.label in manifest.features:
         for name, split in manifest.splits.items():
             for label, class_name in enumerate(manifest.class_names):
                 what = f"split {shown(name)}: the number of records of class {shown(class_name)}"

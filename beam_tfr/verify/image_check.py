@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr.images import formats, keep
@@ -15,11 +13,11 @@ from beam_tfr.manifest import KEPT_FORMATS
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import CHANNELS, ENCODED, FORMAT, HEIGHT, RAW, WIDTH, RejectError
 from beam_tfr.verify.problems import shown
+from beam_tfr.verify.tensor_check import tensor_problems
 
 _LARGE_PIXELS = 1 << 22
 _one_large_image = threading.Lock()  # hostile images in several threads cost the memory of one
 _SMALLEST = (1, 1)  # JPEG is decoded to an eighth of its sides: all of its bytes are read, in less time and memory
-_DT_UINT8 = 4  # of tensorflow/core/framework/types.proto
 
 
 def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixels: int) -> Iterator[str]:
@@ -31,7 +29,7 @@ def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixe
         max_pixels: larger images are not decoded, which is a problem too.
     """
     if options.encoding == "raw":
-        yield from tensor_problems(record[RAW], [record[HEIGHT], record[WIDTH], record[CHANNELS]])
+        yield from tensor_problems(RAW, record[RAW], "uint8", [record[HEIGHT], record[WIDTH], record[CHANNELS]])
         return
     data = record[ENCODED]
     try:
@@ -89,74 +87,3 @@ def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOpt
     may_be_turned = options.ignore_orientation or (options.keep_all and source.format == "jpeg")
     if source.orientation != 1 and not may_be_turned:
         yield f"the image has the EXIF orientation {source.orientation}, expected 1 (upright)"
-
-
-def tensor_problems(data: bytes, shape: Sequence[int]) -> Iterator[str]:
-    """Whatever is wrong with a serialized TensorProto (tensorflow/core/framework/tensor.proto).
-
-    Args:
-        data: dtype, shape and content, each once and in this order, as tf.io.serialize_tensor writes them.
-        shape: that it must have; the dtype must be uint8.
-    """
-    try:
-        dtype, dims, content = _values(memoryview(data), {1: int, 2: memoryview, 4: memoryview})
-        dims = _values(dims, {2: memoryview}, len(shape))
-        sides = [side for dim in dims for side in _values(dim, {1: int})]
-    except ValueError as error:
-        yield f"{RAW} is not a TensorProto of dtype, shape and content: {error}"
-        return
-    if dtype != _DT_UINT8:
-        yield f"{RAW} has the dtype {dtype}, expected {_DT_UINT8} (uint8)"
-    if sides != list(shape):
-        yield f"{RAW} has the shape {_shape(sides)}, but the record says {_shape(shape)}"
-    elif len(content) != math.prod(sides):
-        yield f"{RAW} has {len(content)} bytes of pixels, expected {math.prod(sides)}"
-
-
-def _shape(sides: Sequence[int]) -> str:
-    return "x".join(map(str, sides))
-
-
-def _values(data: memoryview, kinds: Mapping[int, type], times: int = 1) -> list[Any]:
-    """The values of a protobuf message that must have these fields, so many times, and nothing else.
-
-    Raises:
-        ValueError: it has not.
-    """
-    expected = [*kinds] * times
-    fields = list(itertools.islice(_fields(data), len(expected) + 1))  # a small file can hold millions
-    numbers = [number for number, _ in fields]
-    if numbers != expected or not all(isinstance(value, kinds[number]) for number, value in fields):
-        raise ValueError(f"found fields {numbers}, expected {expected}")
-    return [value for _, value in fields]
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, Any]]:
-    """(number, value) of the fields of a protobuf message: integers and bytes.
-
-    Raises:
-        ValueError: it ends early, or has a field of another kind.
-    """
-    position = 0
-    while position < len(data):
-        key, position = _varint(data, position)
-        value, position = _varint(data, position)
-        if key & 7 == 0:
-            yield key >> 3, value
-        elif key & 7 == 2 and position + value <= len(data):
-            yield key >> 3, data[position : position + value]
-            position += value
-        else:
-            raise ValueError(f"field {key >> 3} is of another kind, or ends too early")
-
-
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if position + shift // 7 >= len(data):
-            break
-        byte = data[position + shift // 7]
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position + shift // 7 + 1
-    raise ValueError("a number in it ends too early")

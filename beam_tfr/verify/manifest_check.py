@@ -15,7 +15,7 @@ from beam_tfr import storage
 from beam_tfr.manifest import Manifest
 from beam_tfr.schema import (
     ADJUSTMENTS,
-    LABEL,
+    IMAGE_ENCODINGS,
     LABELS_FILE,
     MANIFEST_FILE,
     NO_SPLIT,
@@ -42,7 +42,7 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
         yield "labels.names: a class is there twice"
     yield from _differs("labels.digest", fields["labels"].get("digest"), sha256_hex(manifests.labels_text(names)))
     yield from _differs("options_digest", fields.get("options_digest"), sha256_hex(canonical_json(manifest.options)))
-    known = features_of(manifest.image_options.encoding, labelled=LABEL in manifest.features)
+    known = features_of(manifest.options, labelled=manifest.names.label in manifest.features)
     for name in sorted(manifest.features.keys() - known.keys()):
         yield f"features has {shown(name)}, known are {', '.join(known)}"
     for reason in sorted(counts["rejected"].keys() - REJECT_REASONS.keys()):
@@ -58,8 +58,9 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
     yield from _differs("rejects.count", fields["rejects"].get("count"), rejected)
     for name in manifest.splits:
         yield from _split_problems(manifest, name)
-    yield from _differs("the sum of statistics.source_sizes", sum(statistics["source_sizes"].values()), written)
-    channels = 0 if not written else 1 if manifest.image_options.color == "gray" else 3
+    images = written if manifest.image_options.encoding in IMAGE_ENCODINGS else 0
+    yield from _differs("the sum of statistics.source_sizes", sum(statistics["source_sizes"].values()), images)
+    channels = 0 if not images else 1 if manifest.image_options.color == "gray" else 3
     for name in ("channel_mean", "channel_std"):
         values = statistics[name]
         if not all(0 <= value <= 255 for value in values) or len(values) != channels:
@@ -84,7 +85,7 @@ def _split_problems(manifest: Manifest, name: str) -> Iterator[str]:
         return
     if split.class_counts.keys() != set(manifest.class_names):
         yield f"{what} class_counts has other classes than labels.names"
-    if manifest.class_names:
+    if manifest.class_names and "label_column" not in manifest.options:  # where an image has exactly one
         yield from _differs(f"{what} the sum of class_counts", sum(split.class_counts.values()), split.num_examples)
 
 
@@ -100,7 +101,7 @@ def check_manifest(manifest: Manifest, tell: Tell) -> None:
 
 
 def check_labels(manifest: Manifest, tell: Tell) -> None:
-    if LABEL not in manifest.features:
+    if manifest.names.label not in manifest.features:
         return
     expected = manifests.labels_text(manifest.class_names)
     try:

@@ -15,20 +15,21 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
     CHANNELS,
     COLORSPACE,
-    FILENAME,
+    FEATURES,
+    FILE_BYTES,
+    FILE_SHA256,
     FORMAT,
     HEIGHT,
-    LABEL,
-    SHA256,
+    IMAGE_ENCODINGS,
+    RAW,
     SOURCE_FORMAT,
     SOURCE_HEIGHT,
     SOURCE_WIDTH,
-    TEXT,
     WIDTH,
-    features_of,
 )
 from beam_tfr.verify.image_check import image_problems
 from beam_tfr.verify.problems import shown
+from beam_tfr.verify.tensor_check import array_problems, file_problems
 
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
@@ -41,14 +42,14 @@ class Checked(NamedTuple):
     Attributes:
         problems: for a person, each what was found and what was expected; empty for a sound record.
         key_hash: 16 bytes that stand for the key; empty where there is no key.
-        label: class id, -1 where there is no valid one.
-        pixels: stored pixels, by the record's own height and width.
-        source_size: longest side of the source, rounded up to a power of two.
+        labels: class ids, those that are valid.
+        pixels: stored pixels, by the record's own height and width; 0 without an image.
+        source_size: longest side of the source, rounded up to a power of two; 0 without an image.
     """
 
     problems: list[str]
     key_hash: bytes = b""
-    label: int = -1
+    labels: Sequence[int] = ()
     pixels: int = 0
     source_size: int = 0
 
@@ -63,12 +64,14 @@ class RecordCheck:
 
     def __init__(self, manifest: Manifest, *, max_pixels: int) -> None:
         self._types = {
-            name: (_DTYPES[feature["dtype"]], math.prod(feature["shape"]))
+            name: (_DTYPES[feature["dtype"]], None if -1 in feature["shape"] else math.prod(feature["shape"]))
             for name, feature in manifest.features.items()
         }
         self._class_names = [name.encode("utf-8", "surrogatepass") for name in manifest.class_names]
+        self._names = manifest.names
+        self._multi_label = bool(manifest.options.get("multi_label"))
+        self._may_lack_label = "label_column" in manifest.options
         self._options = manifest.image_options
-        self._known = features_of(self._options.encoding, labelled=LABEL in manifest.features)
         rows, columns = self._options.image_size
         self._max_pixels = min(max_pixels, max(self._options.max_pixels, rows * columns))
 
@@ -80,23 +83,38 @@ class RecordCheck:
         problems = list(self._feature_problems(features))
         if problems:
             return Checked(problems)
-        value = {name: values[0] for name, values in features.items() if name in self._known}
-        label = -1
-        if LABEL in value:
-            label = value[LABEL]
-            if not 0 <= label < len(self._class_names):
-                problems.append(f"{LABEL} is {label}, expected 0 to {len(self._class_names) - 1}")
-                label = -1
-            elif value[TEXT] != self._class_names[label]:
-                expected = shown(self._class_names[label])
-                problems.append(f"{TEXT} is {shown(value[TEXT])}, but class {label} is {expected} by the manifest")
-        if not _SHA256_HEX.fullmatch(value[SHA256]):
-            problems.append(f"{SHA256} is {shown(value[SHA256])}, expected 64 hex digits")
+        labels: list[int] = []
+        if self._names.label in features:
+            labels = [label for label in features[self._names.label] if 0 <= label < len(self._class_names)]
+            problems += self._label_problems(features[self._names.label], features[self._names.text])
+        if self._names.sha256 and not _SHA256_HEX.fullmatch(found := features[self._names.sha256][0]):
+            problems.append(f"{self._names.sha256} is {shown(found)}, expected 64 hex digits")
+        key_hash = hashlib.blake2b(features[self._names.key][0], digest_size=16).digest()
+        encoding = self._options.encoding
+        if encoding not in IMAGE_ENCODINGS:
+            if encoding == "bytes":
+                problems += file_problems(features[FILE_BYTES][0], features[FILE_SHA256][0])
+            elif encoding == "array":
+                problems += array_problems(features)
+            return Checked(problems, key_hash, labels)
+        value = {name: values[0] for name, values in features.items() if name in FEATURES or name == RAW}
         problems.extend(option_problems(value, self._options))
         problems.extend(image_problems(value, self._options, max_pixels=self._max_pixels))
-        key_hash = hashlib.blake2b(value[FILENAME], digest_size=16).digest()
         source_size = 1 << (max(value[SOURCE_HEIGHT], value[SOURCE_WIDTH]) - 1).bit_length()
-        return Checked(problems, key_hash, label, value[HEIGHT] * value[WIDTH], source_size)
+        return Checked(problems, key_hash, labels, value[HEIGHT] * value[WIDTH], source_size)
+
+    def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
+        if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):
+            return
+        if len(labels) != len(texts) or len(set(labels)) != len(labels):
+            yield f"it has {len(labels)} labels and {len(texts)} texts of them, expected as many, each once"
+            return
+        for label, text in zip(labels, texts, strict=True):
+            if not 0 <= label < len(self._class_names):
+                yield f"{self._names.label} is {label}, expected 0 to {len(self._class_names) - 1}"
+            elif text != self._class_names[label]:
+                expected = shown(self._class_names[label])
+                yield f"{self._names.text} is {shown(text)}, but class {label} is {expected} by the manifest"
 
     def _feature_problems(self, features: dict[str, list[Any]]) -> Iterator[str]:
         if features.keys() != self._types.keys():
@@ -107,9 +125,10 @@ class RecordCheck:
             return
         for name, (kind, count) in self._types.items():
             values = features[name]
-            if len(values) != count or (values and type(values[0]) is not kind):
+            if (count is not None and len(values) != count) or (values and type(values[0]) is not kind):
                 found = f"{len(values)} of {type(values[0]).__name__}" if values else "empty"
-                yield f"feature {shown(name)} is {found}, expected {count} of {kind.__name__}"
+                number = "any number" if count is None else count
+                yield f"feature {shown(name)} is {found}, expected {number} of {kind.__name__}"
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:

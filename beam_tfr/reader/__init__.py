@@ -1,0 +1,47 @@
+"""A converted dataset as a `tf.data.Dataset`, in an order that can be repeated. Never Beam.
+
+What only asks the manifest (`open`, `class_weights`, `steps_per_epoch`) works without TensorFlow, which is imported
+with the first name that needs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from beam_tfr.reader.info import class_weights, feature_spec, open, steps_per_epoch  # noqa: A004
+from beam_tfr.reader.resume import Position, resume_position
+
+if TYPE_CHECKING:
+    from beam_tfr.reader.files import load_records
+    from beam_tfr.reader.loading import load
+    from beam_tfr.reader.mixing import mix
+
+__all__ = [
+    "Position",
+    "class_weights",
+    "feature_spec",
+    "load",
+    "load_records",
+    "mix",
+    "open",
+    "resume_position",
+    "steps_per_epoch",
+]
+
+_LATER = {
+    "load": "loading",
+    "load_records": "files",
+    "mix": "mixing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise
+        raise ImportError(f"beam_tfr.reader.{name} needs TensorFlow: pip install 'beam_tfr[reader]'") from error

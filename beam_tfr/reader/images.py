@@ -1,0 +1,122 @@
+"""One image: from the bytes in its record to pixels of the size that was asked for. TensorFlow's decoders."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from beam_tfr.manifest import KEPT_FORMATS
+from beam_tfr.options import ImageOptions
+from beam_tfr.options.image import VARIABLE_SIZES
+from beam_tfr.reader.streams import fold
+
+# Format -> from (bytes, 1 or 3 channels) to uint8 [height, width, channels].
+DECODERS: dict[str, Callable[[Any, int], Any]] = {
+    # INTEGER_ACCURATE gives libjpeg-turbo's own pixels at the same cost; TensorFlow's default differs in most values.
+    "jpeg": lambda data, channels: tf.io.decode_jpeg(data, channels=channels, dct_method="INTEGER_ACCURATE"),
+    "png": lambda data, channels: tf.io.decode_png(data, channels=channels),
+    # The first frame; without channels=3, which refuses an alpha plane.
+    "webp": lambda data, channels: tf.io.decode_webp(data)[0, :, :, :channels],
+    "bmp": lambda data, channels: tf.io.decode_bmp(data, channels=3)[:, :, :channels],
+    "gif": lambda data, channels: tf.io.decode_gif(data)[0, :, :, :channels],
+    "raw": lambda data, channels: _broadcast(tf.io.parse_tensor(data, tf.uint8), channels),
+}
+# Random crops, as for ImageNet: Szegedy et al., "Going deeper with convolutions", section 6 (2014).
+AREA_RANGE = (0.08, 1.0)
+ASPECT_RATIO_RANGE = (3 / 4, 4 / 3)
+_EVERYWHERE = tf.zeros([1, 0, 4], tf.float32)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageDecoder:
+    """Decodes the images of a dataset.
+
+    Attributes:
+        options: how they were converted.
+        image_size: height and width they are brought to at reading; None leaves them as they are.
+        crop: what of them is taken for it: None all, "center" the largest middle part of the new shape, "random" a
+            random part, mirrored or not.
+        seed: of random parts.
+    """
+
+    options: ImageOptions
+    image_size: tuple[int, int] | None = None
+    crop: str | None = None
+    seed: int = 0
+
+    @property
+    def channels(self) -> int:
+        return 1 if self.options.color == "gray" else 3
+
+    @property
+    def shape(self) -> tuple[int | None, int | None, int]:
+        stored = (None, None) if self.options.resize in VARIABLE_SIZES else self.options.image_size
+        return *(self.image_size or stored), self.channels
+
+    def __call__(self, data: Any, image_format: Any | None, place: Any) -> Any:
+        """uint8 `shape`.
+
+        Args:
+            data: scalar string.
+            image_format: scalar string, of a dataset whose images have several; else None.
+            place: int64 [2], (epoch, number of the example).
+        """
+        if image_format is None:
+            image = self._decode(self.options.encoding, data, place)
+        else:
+            index = tf.argmax(tf.equal(image_format, KEPT_FORMATS), output_type=tf.int32)
+            branches = [functools.partial(self._decode, name, data, place) for name in KEPT_FORMATS]
+            image = tf.switch_case(index, branches)
+        return tf.ensure_shape(image, self.shape)
+
+    def _decode(self, name: str, data: Any, place: Any) -> Any:
+        if self.image_size is None:
+            return DECODERS[name](data, self.channels)
+        key = fold(fold(tf.constant([self.seed, 1], tf.int64), place[0]), place[1])
+        if name == "jpeg" and self.crop:
+            window = self._window(tf.io.extract_jpeg_shape(data), key)
+            image = tf.io.decode_and_crop_jpeg(
+                data, window, channels=self.channels, dct_method="INTEGER_ACCURATE", fancy_upscaling=True
+            )
+        else:
+            image = DECODERS[name](data, self.channels)
+            if self.crop:
+                image = tf.image.crop_to_bounding_box(image, *tf.unstack(self._window(tf.shape(image), key)))
+        image = tf.image.resize(image, self.image_size, method="bilinear", antialias=True)
+        if self.crop == "random":
+            mirrored = tf.random.stateless_uniform([], fold(key, 1)) < 0.5
+            image = tf.where(mirrored, tf.reverse(image, [1]), image)
+        return tf.saturate_cast(tf.round(image), tf.uint8)
+
+    def _window(self, shape: Any, key: Any) -> Any:
+        """int32 [4]: top, left, height and width of the part that is taken."""
+        if self.crop == "random":
+            begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
+                shape,
+                _EVERYWHERE,
+                fold(key, 0),
+                min_object_covered=0.0,
+                aspect_ratio_range=ASPECT_RATIO_RANGE,
+                area_range=AREA_RANGE,
+                use_image_if_no_bounding_boxes=True,
+            )
+            return tf.concat([begin[:2], size[:2]], 0)
+        height, width = shape[0], shape[1]
+        wanted_height, wanted_width = self.image_size or (1, 1)
+        size = tf.stack(
+            [
+                tf.clip_by_value(width * wanted_height // wanted_width, 1, height),
+                tf.clip_by_value(height * wanted_width // wanted_height, 1, width),
+            ]
+        )
+        return tf.concat([(shape[:2] - size) // 2, size], 0)
+
+
+def _broadcast(pixels: Any, channels: int) -> Any:
+    """[h, w, 1 or channels] to [h, w, channels]."""
+    pixels = tf.ensure_shape(pixels, [None, None, None])
+    return tf.broadcast_to(pixels, tf.concat([tf.shape(pixels)[:2], [channels]], 0))

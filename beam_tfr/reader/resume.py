@@ -1,0 +1,79 @@
+"""Where a Keras training that was stopped goes on. The recipe is in docs/reader.md."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import Any, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.checks import integer
+from beam_tfr.schema import DataError, UsageError
+
+WEIGHTS_FILE = "latest.weights.h5"  # of keras.callbacks.BackupAndRestore
+PREVIOUS_SUFFIX = ".bkp"  # of the backup before that, with double_checkpoint=True
+
+
+class Position(NamedTuple):
+    """Epochs that are done, and steps of the one after them: arguments `epoch` and `start_step` of `load`."""
+
+    epoch: int
+    step: int
+
+
+def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_epoch: int) -> Position:
+    """Loads what `keras.callbacks.BackupAndRestore` has saved last into a model, and says where that was.
+
+    The steps that are done are counted by the optimizer itself (`optimizer.iterations`), so weights and position
+    always belong together. With `double_checkpoint=True` a backup that was being written when the process died does no
+    harm: the one before it is taken.
+
+    Args:
+        model: a Keras model, built and compiled as it was when it was saved.
+        backup_dir: of the callback.
+        steps_per_epoch: batches of an epoch; see `beam_tfr.reader.steps_per_epoch`.
+
+    Returns:
+        (0, 0) where nothing was saved: the model is left as it is.
+
+    Raises:
+        UsageError: a model that is not built or not compiled.
+        DataError: the backup is damaged, or of another model.
+    """
+    steps_per_epoch = integer("steps_per_epoch", steps_per_epoch, 1)
+    folder = os.fspath(backup_dir)
+    if not getattr(model, "built", False):
+        raise UsageError("model is not built: begin it with keras.Input, or call it on a batch first")
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None:
+        raise UsageError("model has no optimizer, whose iterations say where training was: compile it first")
+    latest = storage.join(folder, WEIGHTS_FILE)
+    there = [path for path in (latest, latest + PREVIOUS_SUFFIX) if storage.size_bytes(path) is not None]
+    if not there:
+        return Position(0, 0)
+    if not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    problems = []
+    for path in there:
+        try:
+            _load(model, path)
+        except (OSError, KeyError, ValueError) as error:  # what h5py and Keras raise for a file or model that is wrong
+            problems.append(f"{path}: {str(error).strip().splitlines()[0]}")
+            continue
+        return Position(*divmod(int(optimizer.iterations.numpy()), steps_per_epoch))
+    raise DataError(
+        f"no backup can be loaded: {'; '.join(problems)}. If it was cut off, BackupAndRestore(double_checkpoint=True) "
+        "keeps one more; if it is of another model, give another backup_dir"
+    )
+
+
+def _load(model: Any, path: str) -> None:
+    if not storage.is_gcs(path) and path.endswith(WEIGHTS_FILE):
+        model.load_weights(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as folder:  # Keras goes by the end of the name
+        copy = os.path.join(folder, WEIGHTS_FILE)
+        with storage.open_binary(path) as source, open(copy, "wb") as target:
+            shutil.copyfileobj(source, target)
+        model.load_weights(copy)

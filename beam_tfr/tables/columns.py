@@ -1,0 +1,208 @@
+"""What a column of a table holds: its type, as it is given or as its first rows show, and the values that fit it."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+DTYPES = ("int64", "float", "bytes")
+KINDS = "int64, float, bytes, enum(a|b|…), each also with [] for a list, and with =VALUE for rows that have none"
+SEPARATOR = "|"  # of the members of a list in a cell of text, unless it is a JSON list
+_TYPE = re.compile(r"(int64|float|bytes|enum\(([^()]+)\))(\[\])?(?:=(.*))?", re.DOTALL)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
+_PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # others, such as 00501, are names: they do not come back from a number
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
+_MAX_FLOAT = 3.4028235677973366e38  # what is less rounds to a finite float32
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnType:
+    """
+    Attributes:
+        dtype: "int64", "float" or "bytes".
+        is_list: any number of values, none included.
+        members: of an enum, which is the number of its value among them.
+        default: what a row without a value gets, as written; None: such a row is a reject.
+    """
+
+    dtype: str
+    is_list: bool = False
+    members: tuple[str, ...] = ()
+    default: str | None = None
+
+    def __str__(self) -> str:
+        kind = f"enum({'|'.join(self.members)})" if self.members else self.dtype
+        return kind + "[]" * self.is_list + ("" if self.default is None else f"={self.default}")
+
+    def values(self, cell: Any) -> list[Any]:
+        """The values of a cell: int, float or bytes.
+
+        Raises:
+            ValueError: it does not fit; the message says how.
+        """
+        if self.is_list:
+            return [self._value(part) for part in self._parts(cell)]
+        if cell is None or (cell == "" and (self.dtype != "bytes" or self.members)):
+            if self.default is None:
+                name = "enum" if self.members else self.dtype
+                raise ValueError(f"has no value; a default, such as {name}={_EXAMPLES[name]}, or {name}[] lets it")
+            return [self._value(self.default)]
+        return [self._value(cell)]
+
+    def _parts(self, cell: Any) -> Iterable[Any]:
+        if cell is None or cell == "":
+            return []
+        if isinstance(cell, list):
+            return cell
+        if not isinstance(cell, str):
+            return [cell]
+        if cell.startswith("["):
+            try:
+                parts = json.loads(cell)
+            except (ValueError, RecursionError):
+                raise ValueError(f"{_shown(cell)} begins like a JSON list and is none") from None
+            return list(parts)
+        return cell.split(SEPARATOR)
+
+    def _value(self, cell: Any) -> int | float | bytes:
+        if self.members:
+            if cell not in self.members:
+                raise ValueError(f"{_shown(cell)} is not one of {', '.join(self.members)}")
+            return self.members.index(cell)
+        if self.dtype == "bytes":
+            return _to_bytes(cell)
+        return _to_int(cell) if self.dtype == "int64" else _to_float(cell)
+
+
+_EXAMPLES = {"int64": "-1", "float": "nan", "bytes": "", "enum": "MEMBER"}
+
+
+def _to_int(cell: Any) -> int:
+    if isinstance(cell, str):
+        text = cell.strip()
+        if text.lower() in ("true", "false"):
+            return int(text.lower() == "true")
+        if not _INTEGER.fullmatch(text):
+            raise ValueError(f"{_shown(cell)} is no whole number")
+        value = int(text.partition(".")[0])
+    elif isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer()):
+        value = int(cell)
+    else:
+        raise ValueError(f"{_shown(cell)} is no whole number")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{_shown(cell)} does not fit into 64 bits")
+    return value
+
+
+def _to_float(cell: Any) -> float:
+    if isinstance(cell, str):
+        if not _NUMBER.fullmatch(cell.strip()):
+            raise ValueError(f"{_shown(cell)} is no number")
+    elif not isinstance(cell, (int, float)) or isinstance(cell, bool):
+        raise ValueError(f"{_shown(cell)} is no number")
+    try:
+        value = float(cell)
+    except OverflowError:
+        value = math.inf
+    if abs(value) >= _MAX_FLOAT and not (math.isinf(value) and "inf" in str(cell).lower()):
+        raise ValueError(f"{_shown(cell)} does not fit into 32 bits")
+    return value
+
+
+def _to_bytes(cell: Any) -> bytes:
+    if isinstance(cell, bytes):
+        return cell
+    if isinstance(cell, (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)):
+        cell = str(cell)
+    elif isinstance(cell, dict):
+        cell = json.dumps(cell, ensure_ascii=False, sort_keys=True, default=str)
+    if not isinstance(cell, str):
+        raise ValueError(f"{_shown(cell)} is no text")
+    try:
+        return cell.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{_shown(cell)} is no text that UTF-8 can hold") from None
+
+
+def _shown(cell: Any) -> str:
+    text = ascii(cell)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_type(text: str) -> ColumnType:
+    """
+    Raises:
+        ValueError: it is none, or its default does not fit it.
+    """
+    match = _TYPE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no type; there are {KINDS}")
+    kind, members, is_list, default = match.groups()
+    if is_list and default is not None:
+        raise ValueError(f"{text!r}: a list needs no default, a row without a value gets an empty one")
+    names = tuple(members.split(SEPARATOR)) if members else ()
+    if len(set(names)) != len(names) or (names and not all(names)):
+        raise ValueError(f"{text!r}: the members of an enum must be different, and not empty")
+    of = ColumnType("int64" if names else kind, bool(is_list), names, default)
+    if default is not None:
+        try:
+            of.values(default if default or of.dtype == "bytes" else None)
+        except ValueError as error:
+            raise ValueError(f"{text!r}: its default {error}") from None
+    return of
+
+
+def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:
+    """The narrowest type that all cells fit; those that have no value say nothing.
+
+    Args:
+        cells: of one column.
+        typed: whether texts are texts (JSON, Parquet), or may be numbers (CSV).
+
+    Raises:
+        ValueError: there is none: numbers and texts, or objects.
+    """
+    kinds, is_list = set(), False
+    for cell in cells:
+        if isinstance(cell, list):
+            is_list = True
+            kinds |= {_kind(part, typed) for part in cell}
+        elif cell is not None and cell != "":
+            kinds.add(_kind(cell, typed))
+    for dtype, allowed in _INFERRED:
+        if kinds <= allowed:
+            return ColumnType(dtype, is_list)
+    if kinds <= {"texts", "booleans", "integers", "numbers"} and not typed:
+        return ColumnType("bytes")
+    raise ValueError(f"holds {' and '.join(sorted(kinds))}")
+
+
+_INFERRED = (
+    ("bytes", {"texts"}),
+    ("int64", {"booleans"}),
+    ("int64", {"integers"}),
+    ("float", {"integers", "numbers"}),
+)
+_NOT_READ = {"dict": "objects", "list": "lists in lists", "NoneType": "lists with holes"}
+
+
+def _kind(cell: Any, typed: bool) -> str:
+    if isinstance(cell, bytes) or (isinstance(cell, str) and (typed or not _NUMBER.fullmatch(cell))):
+        is_bool = not typed and isinstance(cell, str) and cell.lower() in ("true", "false")
+        return "booleans" if is_bool else "texts"
+    if isinstance(cell, str):
+        if not re.fullmatch(r"[+-]?[0-9]+", cell):
+            return "numbers"
+        fits = _PLAIN_INTEGER.fullmatch(cell) and len(cell) <= 20 and -(1 << 63) <= int(cell) < 1 << 63
+        return "integers" if fits else "texts"  # one that would not come back as it was
+    if isinstance(cell, bool):
+        return "booleans"
+    if isinstance(cell, (int, float)):
+        return "integers" if isinstance(cell, int) else "numbers"
+    return _NOT_READ.get(type(cell).__name__, f"values of the type {type(cell).__name__}")

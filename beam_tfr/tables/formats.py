@@ -1,0 +1,268 @@
+"""Files of tables become rows, one after the other: CSV, TSV and JSON Lines (also compressed by gzip), Parquet.
+
+Memory is bounded by the longest row (of Parquet: by a batch of rows), whatever the size of the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, NamedTuple, cast
+
+from beam_tfr import storage
+from beam_tfr.schema import DataError, UsageError
+
+MAX_LINE_BYTES = 64 << 20  # 64 MiB; a quote that is not closed makes one line of the rest of a file
+PARQUET_BATCH_ROWS = 1024
+SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+
+
+class Row(NamedTuple):
+    """A row of a table: its number, from 1, and a cell for each column that was asked for, None where there is none."""
+
+    number: int
+    cells: Sequence[Any]
+
+
+def split_suffix(path: str) -> tuple[str, str]:
+    """("photos/labels", "csv") of "photos/labels.csv.gz".
+
+    Raises:
+        UsageError: the name says nothing that is read.
+    """
+    stem, suffix = os.path.splitext(path.removesuffix(".gz"))
+    form = SUFFIXES.get(suffix.lower())
+    if form is None or (form == "parquet" and path.endswith(".gz")):
+        raise UsageError(f"--table {path}: the name must end in {', '.join(SUFFIXES)}, all but Parquet also with .gz")
+    return stem, form
+
+
+def is_typed(path: str) -> bool:
+    """Whether the values of a table have types of their own."""
+    return split_suffix(path)[1] not in _DELIMITERS
+
+
+def read_rows(path: str, columns: Sequence[str], *, known: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of one table.
+
+    Args:
+        path: local or gs://.
+        columns: whose cells are wanted.
+        known: all that the table may have; empty: any.
+
+    Raises:
+        UsageError: there is no such file, or it has not the columns.
+        DataError: it cannot be read to its end; names the row.
+    """
+    form = split_suffix(path)[1]
+    with _named_errors(path), storage.open_binary(path) as file:
+        if form == "parquet":
+            yield from _parquet(path, file, columns, known)
+        else:
+            read = _json_lines if form == "jsonl" else _delimited
+            with _decompressed(file) as text:
+                yield from read(path, _Lines(path, text), columns, known)
+
+
+def read_columns(path: str, rows: int) -> list[str]:
+    """Names of the columns of one table; of JSON Lines, of the first so many rows.
+
+    Raises:
+        UsageError, DataError: see `read_rows`.
+    """
+    form = split_suffix(path)[1]
+    with _named_errors(path), storage.open_binary(path) as file:
+        if form == "parquet":
+            return _parquet_file(path, file).schema_arrow.names  # type: ignore[no-any-return]
+        with _decompressed(file) as text:
+            lines = _Lines(path, text)
+            if form == "jsonl":
+                names: dict[str, None] = {}
+                for number, line in enumerate((line for line in lines if not line.isspace()), 1):
+                    names |= dict.fromkeys(_json_object(path, number, line))
+                    if number >= rows:
+                        break
+                return list(names)
+            return _header(path, _csv_rows(path, form, lines))
+
+
+@contextlib.contextmanager
+def _named_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"--table {path}: cannot be read: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _decompressed(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """By its content: what an object's Content-Encoding compressed has been decompressed already."""
+    compressed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    if not compressed:
+        yield file
+        return
+    with gzip.open(file) as inside:
+        yield cast(IO[bytes], inside)
+
+
+class _Lines:
+    """The lines of a text, with their ends.
+
+    Attributes:
+        row: the last one that was read whole, which errors name the next of.
+    """
+
+    def __init__(self, path: str, file: IO[bytes]) -> None:
+        self._path, self._file, self.row = path, file, 0
+
+    def fail(self, problem: str) -> DataError:
+        return DataError(f"--table {self._path}, row {self.row + 1}: {problem}")
+
+    def __iter__(self) -> Iterator[str]:
+        start = b"\xef\xbb\xbf"  # a byte order mark, if there is one
+        while True:
+            try:
+                line = self._file.readline(MAX_LINE_BYTES + 1)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise self.fail(f"the compressed data are damaged: {error}") from error
+            if not line:
+                return
+            if start and line[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                raise self.fail("the text is UTF-16; save it as UTF-8")
+            if len(line) > MAX_LINE_BYTES:
+                raise self.fail(f"a line has more than {MAX_LINE_BYTES} bytes")
+            try:
+                yield line.removeprefix(start).decode()
+            except UnicodeDecodeError as error:
+                found = error.object[error.start]
+                raise self.fail(f"byte 0x{found:02x} is not UTF-8 text; save the table as UTF-8") from None
+            start = b""
+
+
+def _csv_rows(path: str, form: str, lines: _Lines) -> Iterator[list[str]]:
+    """
+    Raises:
+        DataError: of `lines`, or the quotes do not fit.
+    """
+    csv.field_size_limit(MAX_LINE_BYTES)
+    rows = csv.reader(lines, delimiter=_DELIMITERS[form], strict=True)
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise lines.fail(f"{error}; is a quote not closed, or not doubled?") from None
+        if row:  # an empty line is none
+            yield row
+
+
+def _header(path: str, rows: Iterator[list[str]]) -> list[str]:
+    header = next(rows, None)
+    if header is None:
+        raise DataError(f"--table {path}: is empty; its first line must name the columns")
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise DataError(f"--table {path}: column {twice[0]!r} is there twice; rename one")
+    return header
+
+
+def _delimited(path: str, lines: _Lines, columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
+    rows = _csv_rows(path, split_suffix(path)[1], lines)
+    header = _header(path, rows)
+    check_columns(path, header, columns, known)
+    places = [header.index(name) for name in columns]
+    for number, cells in enumerate(rows, 1):
+        if len(cells) != len(header):
+            raise lines.fail(f"has {len(cells)} cells, the header has {len(header)}; is there a quote missing?")
+        lines.row = number
+        yield Row(number, [cells[place] for place in places])
+
+
+def _json_lines(path: str, lines: _Lines, columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
+    number = 0
+    allowed = set(known)
+    for line in lines:
+        if line.isspace():
+            continue
+        number += 1
+        row = _json_object(path, number, line)
+        if known and not row.keys() <= allowed:
+            check_columns(f"{path}, row {number}", [*row], (), known)
+        lines.row = number
+        yield Row(number, [row.get(name) for name in columns])
+
+
+def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise DataError(f"--table {path}, row {number}: is no JSON that can be read: {said}") from None
+    if not isinstance(row, dict):
+        raise DataError(f'--table {path}, row {number}: is no JSON object, such as {{"image": "1.jpg"}}')
+    return row
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands in it twice")
+    return found
+
+
+def _parquet_file(path: str, file: IO[bytes]) -> Any:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        return parquet.ParquetFile(file)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"--table {path}: is no Parquet file: {_first_line(error)}") from None
+
+
+def _parquet(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
+    import pyarrow
+
+    table = _parquet_file(path, file)
+    check_columns(path, table.schema_arrow.names, columns, known)
+    number = 0
+    try:
+        for batch in table.iter_batches(PARQUET_BATCH_ROWS, columns=list(columns), use_threads=False):
+            cells: list[list[Any]] = [batch.column(name).to_pylist() for name in columns]
+            for row in zip(*cells, strict=True):
+                number += 1
+                yield Row(number, row)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"--table {path}, row {number + 1} or one of the {PARQUET_BATCH_ROWS} from there: cannot be read: "
+            f"{_first_line(error)}; write the file again"
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
+
+
+def check_columns(path: str, there: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()) -> None:
+    """
+    Raises:
+        UsageError: a column is missing, or is not known; names those there are.
+    """
+    for name in wanted:
+        if there.count(name) > 1:
+            raise UsageError(f"--table {path}: has {there.count(name)} columns {name!r}; rename all but one")
+        if name not in there:
+            raise UsageError(f"--table {path}: there is no column {name!r}; there are: {', '.join(there)[:500]}")
+    if known and (more := [name for name in there if name not in known]):
+        raise UsageError(
+            f"--table {path}: column {more[0]!r} is not in the first rows of the first table; name the columns that "
+            "become features with --feature_columns"
+        )

@@ -1,0 +1,229 @@
+"""Rows of tables become references: which file, its labels and split, and the columns that become features."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from beam_tfr import examples, storage
+from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_NAME, choose_split
+from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
+from beam_tfr.tables.columns import ColumnType
+from beam_tfr.tables.formats import Row, read_rows, split_suffix
+from beam_tfr.tables.repeats import Repeats
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tables:
+    """Tables whose columns are known; made by `open_tables`.
+
+    Attributes:
+        files: all tables, sorted.
+        folder: that the tables have in common, with a slash at its end.
+        root: folder that the keys are below, with a slash at its end.
+        base: folder that relative paths are below; empty: that of each table.
+        uri, key, label, split, group: names of columns; empty where there is none.
+        label_separator: between the labels of a cell of text; empty: there is only one.
+        multi_label: whether an image has any number of labels.
+        types: column -> its type, of those that become features.
+        known: all that a table may have; empty: any.
+        splits: shares by a stable hash of key or group.
+        classes: the only ones allowed, or None.
+    """
+
+    files: tuple[str, ...]
+    folder: str
+    root: str = ""
+    base: str = ""
+    uri: str = ""
+    key: str = ""
+    label: str = ""
+    split: str = ""
+    group: str = ""
+    label_separator: str = ""
+    multi_label: bool = False
+    types: Mapping[str, ColumnType] = dataclasses.field(default_factory=dict)
+    known: tuple[str, ...] = ()
+    splits: Mapping[str, Fraction] | None = None
+    classes: frozenset[str] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Those that are read, each once."""
+        roles = (self.uri, self.key, self.label, self.split, self.group)
+        return list(dict.fromkeys([*filter(None, roles), *self.types]))
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether two rows could have the same key."""
+        return bool(self.uri or self.key)
+
+    def tell(self, repeats: Repeats) -> str:
+        """What is wrong with rows that have the same key, for a person."""
+        (table, row), (earlier, before) = repeats.first, repeats.before
+        column, what = self.uri or self.key, "file" if self.uri else "key"
+        return (
+            f"--table {self.files[table]}, row {row}: its {column} is that of row {before} of {self.files[earlier]}"
+            f"{f'; {repeats.number} rows repeat one' if repeats.number > 1 else ''}. "
+            f"Each {what} may have one row: remove the others{', or join them to lists' if self.uri else ''}"
+        )
+
+    def read(self, path: str) -> Iterator[tuple[int, ImageRef]]:
+        """The rows of one table, each with its number; one that cannot be used carries the reason of its reject.
+
+        Raises:
+            UsageError: a row names a file outside of `root`.
+            DataError: the table cannot be read to its end. Both name the row.
+        """
+        columns = self.columns
+        place = {name: columns.index(name) for name in columns}
+        for row in read_rows(path, columns, known=self.known):
+            yield row.number, self._reference(path, row, place)
+
+    def _reference(self, path: str, row: Row, place: Mapping[str, int]) -> ImageRef:
+        def cell(column: str) -> Any:
+            return row.cells[place[column]] if column else None
+
+        ref = ImageRef(f"{path[len(self.folder) :]}#{row.number}", 0, 0, NO_SPLIT, columns=b"")
+        column = self.uri or self.key
+        try:
+            ref = ref._replace(key=self._key(path, row, cell(column)))
+            column = self.split
+            split = _split(cell(self.split)) if self.split else ""
+            column = self.group
+            group = _name(cell(self.group)) if self.group else ref.key
+            if not split:
+                split = choose_split(group, self.splits) if self.splits else DEFAULT_SPLIT
+            ref = ref._replace(split=split)
+            column = self.label
+            if self.label:
+                ref = ref._replace(labels=self._labels(cell(self.label)))
+                if reason := self._unknown(ref.labels):
+                    return ref._replace(reason="unknown-class", detail=self._where(path, row) + reason)
+            values: examples.Values = {}
+            for column, of in self.types.items():
+                values[column] = (of.dtype, of.values(cell(column)))
+        except ValueError as error:
+            return ref._replace(reason="bad-value", detail=f"{self._where(path, row)}column {column!a}: {error}")
+        return ref._replace(columns=examples.serialize(values))
+
+    def _where(self, path: str, row: Row) -> str:
+        return f"{path[len(self.folder) :]}, row {row.number}: "
+
+    def _key(self, path: str, row: Row, cell: Any) -> str:
+        """
+        Raises:
+            ValueError: the cell is no key.
+            UsageError: the file is not below `root`.
+        """
+        if self.uri:
+            file = resolve(cell, self.base or folder_of(path))
+            if not file.startswith(self.root):
+                raise UsageError(
+                    f"--table {path}, row {row.number}: {file} is not below {self.root}; give the folder that all "
+                    "have in common as --image_root"
+                )
+            return file[len(self.root) :]
+        return _name(cell) if self.key else f"{split_suffix(path)[0][len(self.folder) :]}#{row.number}"
+
+    def _labels(self, cell: Any) -> tuple[str, ...]:
+        """
+        Raises:
+            ValueError: a part of it cannot be a class.
+        """
+        if isinstance(cell, list) and not self.multi_label:
+            raise ValueError("a list of labels; the first rows have one each")
+        if cell is None or cell == "" or cell != cell:  # NaN is how pandas says so
+            parts = []
+        elif isinstance(cell, str) and self.label_separator:
+            parts = cell.split(self.label_separator)
+        else:
+            parts = cell if isinstance(cell, list) else [cell]
+        if not self.multi_label and not parts:
+            return ("",)
+        labels = tuple(_name(part) for part in parts)
+        for label in labels:
+            if not is_class_name(label):
+                raise ValueError(f"{ascii(label)[:100]} cannot be a class: {LABEL_RULE}")
+        if len(set(labels)) != len(labels):
+            raise ValueError("names a class twice")
+        return labels
+
+    def _unknown(self, labels: Sequence[str]) -> str:
+        if self.classes is not None:
+            for label in labels:
+                if label and label not in self.classes:
+                    return f"class {label!r} is not in the file of --classes"
+        return ""
+
+
+def _name(cell: Any) -> str:
+    """A text or whole number as a text.
+
+    Raises:
+        ValueError: it is none, or empty.
+    """
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)  # how pandas writes whole numbers beside missing ones
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        cell = str(cell)
+    if not isinstance(cell, str):
+        raise ValueError("has no value" if cell is None else f"{ascii(cell)[:100]} is no text or whole number")
+    if not cell:
+        raise ValueError("has no value")
+    if "\0" in cell:
+        raise ValueError("has a NUL character")
+    return cell
+
+
+def _split(cell: Any) -> str:
+    split = _name(cell)
+    if not SPLIT_NAME.fullmatch(split) or split == NO_SPLIT:
+        raise ValueError(f"{ascii(split)[:100]} cannot be a split: letters, digits and _ only, and not {NO_SPLIT}")
+    return split
+
+
+def resolve(uri: Any, base: str) -> str:
+    """The path of the file that a cell names.
+
+    Args:
+        uri: gs://, absolute, or relative to `base`.
+        base: folder, with a slash at its end.
+
+    Raises:
+        ValueError: it is no path.
+    """
+    if not isinstance(uri, str):
+        raise ValueError("has no value" if uri is None else f"{ascii(uri)[:100]} is no path")
+    if not uri or "\0" in uri:
+        raise ValueError("has a NUL character" if uri else "has no value")
+    if storage.is_gcs(uri):
+        bucket, _, name = uri[len(storage.GCS) :].partition("/")
+        if not bucket or not name:
+            raise ValueError(f"{ascii(uri)[:100]} names no object; it must be gs://BUCKET/NAME")
+        return uri
+    if "://" in uri:
+        raise ValueError(f"{ascii(uri)[:100]}: only local paths and gs:// are read")
+    if storage.is_gcs(base) and not uri.startswith("/"):
+        return base + uri
+    return os.path.normpath(os.path.join(base, uri))
+
+
+def folder_of(path: str) -> str:
+    return path[: path.rindex("/") + 1]
+
+
+def common_folder(paths: Sequence[str]) -> str:
+    """The longest folder that all have in common, with a slash at its end.
+
+    Raises:
+        UsageError: some are local and some on gs://.
+    """
+    if len({storage.is_gcs(path) for path in paths}) > 1:
+        raise UsageError("--table: its rows must all name local files, or all files on gs://")
+    levels = zip(*(folder_of(path).split("/")[:-1] for path in paths), strict=False)
+    return "/".join(level[0] for level in itertools.takewhile(lambda level: len(set(level)) == 1, levels)) + "/"

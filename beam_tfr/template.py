@@ -1,0 +1,148 @@
+"""The Flex Template: its parameters and spec file, made of the option table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from beam_tfr import storage
+from beam_tfr.options import ConvertOptions, table
+from beam_tfr.options.table import Option
+from beam_tfr.schema import RunError, UsageError
+
+TITLE = "Images to TFRecords"
+ABOUT = (
+    "Converts images on Cloud Storage to sharded, verified GZIP TFRecords of tf.train.Example. Every file that matches "
+    "is a record or stands, with the reason, in rejects.jsonl; manifest.json, written last, says what the dataset is."
+)
+KINDS = {  # options whose values are places on Cloud Storage
+    "input": "GCS_READ_FILE",
+    "input_list": "GCS_READ_FILE",
+    "table": "GCS_READ_FILE",
+    "classes": "GCS_READ_FILE",
+    "output": "GCS_WRITE_FOLDER",
+}
+PATTERNS: dict[
+    Callable[[str, str], Any], str
+] = {  # what a parser of texts takes, for a form that shows at once what is wrong
+    table.integer: r"[+-]?[0-9]{1,20}",
+    table.number: r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}",
+    table.image_size: r"[0-9]{1,9}([xX][0-9]{1,9})?",
+    table.colour: r"#[0-9a-fA-F]{6}|(?i:white|black|gray)",
+    table.number_of_bytes: r"[0-9]{1,20} ?([kKmMgG][iI]?[bB]?)?",
+    table.share_or_number: r"[0-9]{1,20}|[0-9]{0,20}\.[0-9]{0,20}",
+    table.num_shards: r"[0-9]{1,20}|[A-Za-z0-9_]+ *= *[0-9]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9]{1,20})*",
+    table.shares: r"[A-Za-z0-9_]+ *= *[0-9.]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9.]{1,20})*",
+}
+_IMAGE = re.compile(r"[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?")
+
+
+def metadata() -> dict[str, Any]:
+    """Name, description and parameters, as the service wants them."""
+    return {"name": TITLE, "description": ABOUT, "parameters": [_parameter(field) for field in template_fields()]}
+
+
+def template_fields() -> list[dataclasses.Field[Any]]:
+    """The options that are parameters, in the order of --help."""
+    fields = [field for field in dataclasses.fields(ConvertOptions) if field.metadata["option"].template]
+    return sorted(fields, key=lambda field: table.GROUPS.index(field.metadata["option"].group))
+
+
+def _parameter(field: dataclasses.Field[Any]) -> dict[str, Any]:
+    about: Option = field.metadata["option"]
+    required = field.default is dataclasses.MISSING
+    parameter: dict[str, Any] = {
+        "name": field.name,
+        "label": field.name.replace("_", " ").capitalize(),
+        "helpText": about.help + (". Several with commas between" if about.many else ""),
+        "isOptional": not required,
+        "groupName": about.group.capitalize(),
+    }
+    if about.choices:
+        parameter |= {"paramType": "ENUM", "enumOptions": [{"value": value, "label": value} for value in about.choices]}
+    elif about.parse is table.boolean:
+        parameter["paramType"] = "BOOLEAN"
+    elif about.parse in (table.integer, table.number):
+        parameter["paramType"] = "NUMBER"
+    else:
+        parameter["paramType"] = KINDS.get(field.name, "TEXT")
+    if default := default_text(field):
+        parameter["defaultValue"] = default
+    pattern = PATTERNS.get(about.parse)
+    if field.name in KINDS:
+        pattern = "gs://.+"
+    if pattern and parameter["paramType"] != "ENUM":
+        parameter["regexes"] = [f"^({pattern})$" if required else f"^({pattern})?$"]
+    return parameter
+
+
+def default_text(field: dataclasses.Field[Any]) -> str:
+    """The default as one would write it on a command line; empty where it is that nothing is given."""
+    about: Option = field.metadata["option"]
+    if field.default is dataclasses.MISSING or field.default in (None, "", ()):
+        return ""
+    return about.show or (str(field.default).lower() if isinstance(field.default, bool) else f"{field.default}")
+
+
+def spec(image: str) -> dict[str, Any]:
+    """The spec file's content, with one image for launcher and workers.
+
+    Raises:
+        UsageError: that is no name of an image in a registry.
+    """
+    if not _IMAGE.fullmatch(image):
+        raise UsageError(
+            f"--image {image}: is no name of an image in a registry, such as "
+            "europe-west4-docker.pkg.dev/PROJECT/REPOSITORY/beam-tfr:TAG"
+        )
+    return {
+        "image": image,
+        "sdkInfo": {"language": "PYTHON"},
+        "metadata": metadata(),
+        "defaultEnvironment": {"sdkContainerImage": image},
+    }
+
+
+def write_spec(image: str, output: str | None) -> str:
+    """Writes the spec file; returns its text.
+
+    Args:
+        image: for launcher and workers.
+        output: file, local or gs://; None: nowhere.
+
+    Raises:
+        UsageError: the image's name is wrong.
+        RunError: the file cannot be written.
+    """
+    text = json.dumps(spec(image), indent=2) + "\n"
+    if output:
+        path = storage.check_path(output, "--output")
+        try:
+            storage.write_bytes(path, text.encode(), scratch=path.rpartition("/")[0])
+        except (OSError, storage.AlreadyExistsError) as error:
+            raise RunError(
+                f"--output {output}: cannot be written: {getattr(error, 'strerror', None) or error}"
+            ) from error
+    return text
+
+
+def launcher_arguments(arguments: Sequence[str]) -> list[str]:
+    """The launcher's `--name=value` flags as arguments of `beam-tfr convert`: a list in one value becomes several."""
+    many = {field.name for field in template_fields() if field.metadata["option"].many}
+    found: list[str] = []
+    for argument in arguments:
+        name, _, value = argument.removeprefix("--").partition("=")
+        if name in many:
+            found += [f"--{name}={part}" for part in split_patterns(value)]
+        else:
+            found.append(argument)
+    return found
+
+
+def split_patterns(text: str) -> list[str]:
+    """Patterns with commas between; a comma in braces or brackets is the pattern's own."""
+    parts = re.findall(r"(?:\{[^}]*\}|\[[^\]]*\]|[^,])+", text)
+    return [part.strip() for part in parts if part.strip()]

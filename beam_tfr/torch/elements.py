@@ -1,0 +1,160 @@
+"""From a record to its image and features, and from several to a batch."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from beam_tfr.examples import example_class
+from beam_tfr.manifest import Manifest
+from beam_tfr.options.image import VARIABLE_SIZES
+from beam_tfr.schema import CHANNELS, ENCODED, FORMAT, HEIGHT, LABEL, RAW, WIDTH, UsageError
+from beam_tfr.torch.pixels import Pixels, decode_image
+
+_DTYPES = {"int64": np.int64, "float": np.float32, "bytes": object}
+
+
+class Column(NamedTuple):
+    """One feature of an element: `object` is bytes; the shape [-1] is a list of any length."""
+
+    dtype: Any
+    shape: Sequence[int]
+
+    def of(self, values: Sequence[Any]) -> Any:
+        """A scalar as int, float or bytes; numbers as an array; several bytes as a list."""
+        if not self.shape:
+            return values[0]
+        array = np.array(values, self.dtype).reshape(self.shape)
+        return array.tolist() if self.dtype is object else array
+
+    def empty(self) -> Any:
+        return self.of([b"" if self.dtype is object else self.dtype(0).item()] * max(0, math.prod(self.shape)))
+
+    def stack(self, values: list[Any]) -> Any:
+        """Of a batch: an array, or a list where it holds bytes or lists of any length."""
+        return values if self.dtype is object or -1 in self.shape else np.array(values, self.dtype)
+
+
+class ExampleDecoder:
+    """Reads serialized Examples of one dataset.
+
+    Args:
+        output: of `ImageDataset`.
+        multi_hot: labels become float32 [classes].
+
+    Attributes:
+        columns: what is read besides the image, by name.
+        channels: 1 after --color gray, else 3, as in `beam_tfr.reader.load`.
+        image_size: (height, width) of all images in pixels, or None where they differ.
+    """
+
+    def __init__(self, dataset: Manifest, *, output: str, multi_hot: bool = False) -> None:
+        options = dataset.image_options
+        self.channels = 1 if options.color == "gray" else 3
+        self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
+        self._features = {
+            name: feature
+            for name, feature in dataset.features.items()
+            if name == LABEL or (output == "dict" and name not in (ENCODED, RAW))
+        }
+        self.columns = {name: Column(_DTYPES[about["dtype"]], about["shape"]) for name, about in self._features.items()}
+        self._num_classes = len(dataset.class_names)
+        self._lowest = -1 if dataset.options.get("label_column") else 0  # -1: a table named no class for it
+        if multi_hot:
+            self.columns[LABEL] = Column(np.float32, [self._num_classes])
+        self._multi_hot = multi_hot
+        self._encoding = options.encoding
+        self._decode = output != "encoded"
+
+    def __call__(self, record: bytes) -> tuple[Any, dict[str, Any]]:
+        """(image, features): uint8 [height, width, channels], or the encoded bytes; and the `columns`.
+
+        Raises:
+            ValueError: the record is not what the manifest says of it.
+        """
+        try:
+            found = example_class().FromString(record).features.feature
+        except DecodeError as error:
+            raise ValueError(f"not a tf.train.Example: {error}") from error
+        features = {}
+        for name, about in self._features.items():
+            values = _values(found, name, f"{about['dtype']}_list", math.prod(about["shape"]))
+            if name == LABEL:
+                values = self._labels(values)
+            features[name] = self.columns[name].of(values)
+        return self._image(found), features
+
+    def _labels(self, labels: Sequence[int]) -> Any:
+        for label in labels:
+            if not self._lowest <= label < self._num_classes:
+                raise ValueError(f"{LABEL} is {label}, but there are {self._num_classes} classes")
+        if not self._multi_hot:
+            return labels
+        hot = np.zeros(self._num_classes, np.float32)
+        hot[list(labels)] = 1
+        return hot
+
+    def _image(self, found: Any) -> Any:
+        name = RAW if self._encoding == "raw" else ENCODED
+        (data,) = _values(found, name, "bytes_list", 1)
+        if not self._decode:
+            return data
+        if name == RAW:
+            image = _raw_pixels(data, *(_values(found, side, "int64_list", 1)[0] for side in (HEIGHT, WIDTH, CHANNELS)))
+        else:
+            kept = self._encoding == "keep"
+            form = _values(found, FORMAT, "bytes_list", 1)[0].decode("latin-1") if kept else self._encoding
+            image = decode_image(data, form, self.channels)
+        if image.shape[2] != self.channels:  # a gray tensor in a dataset of both
+            image = np.repeat(image, self.channels, axis=2)
+        if self.image_size is not None and image.shape[:2] != self.image_size:
+            raise ValueError(f"the image has (height, width) {image.shape[:2]} instead of {self.image_size}")
+        return image
+
+    def filler(self) -> tuple[Any, dict[str, Any]]:
+        """What stands in the place of a missing example: a black image, of 1x1 pixels where sizes differ; 0, empty
+        bytes and empty lists.
+        """
+        image = np.zeros((*(self.image_size or (1, 1)), self.channels), np.uint8) if self._decode else b""
+        return image, {name: column.empty() for name, column in self.columns.items()}
+
+
+def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
+    """The values of a feature; a `size` below 0 is any number of them."""
+    values: Sequence[Any] = getattr(found[name], kind).value if name in found else ()
+    if len(values) != size >= 0:
+        raise ValueError(f"feature {name} has {len(values)} values instead of {size}")
+    return values
+
+
+def _raw_pixels(tensor: bytes, height: int, width: int, channels: int) -> Pixels:
+    """The content of a serialized TensorProto: its last field, as tf.io.serialize_tensor and `convert` write it."""
+    shape = (height, width, channels)
+    size = math.prod(shape)
+    if min(shape) < 0 or not size < len(tensor) < size + 64:
+        raise ValueError(f"{RAW} has {len(tensor)} bytes, which does not fit {height}x{width}x{channels}")
+    return np.frombuffer(bytearray(tensor[len(tensor) - size :]), np.uint8).reshape(shape)  # writable
+
+
+def stack_images(images: list[Any]) -> Any:
+    """A batch of images, or of what a transform made of them: arrays are stacked, bytes are listed, others collated.
+
+    Raises:
+        UsageError: arrays of different shapes, or what only PyTorch can collate where it is not installed.
+    """
+    first = images[0]
+    if isinstance(first, bytes):
+        return images
+    if isinstance(first, np.ndarray):
+        if len({image.shape for image in images}) > 1:
+            shapes = " and ".join(sorted({str(image.shape) for image in images})[:2])
+            raise UsageError(f"transform gave arrays of different shapes, {shapes}, and a batch takes equal ones")
+        return np.stack(images)
+    if "torch" not in sys.modules:
+        raise UsageError(f"transform gave a {type(first).__name__}: without PyTorch only arrays make a batch")
+    return sys.modules["torch.utils.data"].default_collate(images)

@@ -1,0 +1,94 @@
+"""Dataflow and Cloud Storage in one server: it takes a submission as the services do, and runs nothing.
+
+A job's states and messages are what a test says they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from apache_beam.portability.api import beam_runner_api_pb2
+
+from tests.fake_gcs import Answer, FakeGcs, Request, Server, main, refusal
+
+JOBS = "/v1b3/projects/"
+JOB_ID = "2026-01-01_00_00_00-1234567890"
+
+
+class DataflowServer(Server):
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: list[dict[str, Any]] = []
+        self.refuses = 0
+        self.state = "JOB_STATE_RUNNING"
+        self.messages: list[dict[str, str]] = []
+
+    def _note(self, request: Request) -> str:
+        return "" if request.path.startswith(JOBS) else super()._note(request)
+
+    def _handle(self, request: Request, fault: str) -> Answer:
+        match = re.fullmatch(rf"{JOBS}([^/]+)/locations/([^/]+)/jobs(?:/([^/]+))?(/messages)?", request.path)
+        if match is None:
+            return super()._handle(request, fault)
+        project, region, job_id, messages = match.groups()
+        self.log.append({"method": request.method, "name": request.path, "body": request.body.decode()})
+        if messages:
+            return self._json({"jobMessages": self.messages})
+        if request.method == "POST":
+            if self.refuses:
+                return refusal(self.refuses)
+            self.jobs.append(json.loads(request.body))
+        elif request.method == "PUT":
+            self.state = "JOB_STATE_CANCELLED"
+        if not self.jobs or (job_id or JOB_ID) != JOB_ID:
+            return refusal(404)
+        job = self.jobs[-1]
+        about = {"id": JOB_ID, "name": job["name"], "projectId": project, "location": region}
+        state = "JOB_STATE_PENDING" if request.method == "POST" else self.state
+        return self._json({**about, "clientRequestId": job["clientRequestId"], "currentState": state})
+
+    def _json(self, body: Any) -> Answer:
+        return Answer(200, body, Content_Type="application/json")
+
+    def control(self, request: Request) -> Answer:
+        if request.path.endswith("/jobs"):
+            return Answer(200, self.jobs)
+        if request.path.endswith("/service"):
+            settings = json.loads(request.body)
+            self.refuses = settings.get("refuses", 0)
+            self.state = settings.get("state", "JOB_STATE_RUNNING")
+            self.messages = settings.get("messages", [])
+            return Answer(200)
+        return super().control(request)
+
+
+class FakeDataflow(FakeGcs):
+    """Starts the server in a process of its own, and talks to it."""
+
+    module = "tests.fake_dataflow"
+
+    @property
+    def flags(self) -> list[str]:
+        """What leads a submission here."""
+        endpoint = self.address.replace("127.0.0.1", "localhost")
+        flags = ["--runner=DataflowRunner", "--project=my-project", "--region=europe-west4", "--no_auth"]
+        return [*flags, f"--dataflow_endpoint={endpoint}", "--temp_location=gs://b/tmp"]
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """As they were created."""
+        return list(json.loads(self._ask("jobs")))
+
+    def set_service(self, **settings: Any) -> None:
+        """`state` of the job, `messages` about it, HTTP status with which a new one `refuses`; others as at first."""
+        self._ask("service", json.dumps(settings).encode())
+
+    def pipeline(self) -> beam_runner_api_pb2.Pipeline:
+        """That of the newest job, as it was staged."""
+        url = self.jobs()[-1]["environment"]["sdkPipelineOptions"]["options"]["pipelineUrl"]
+        return beam_runner_api_pb2.Pipeline.FromString(self.get(url.removeprefix("gs://b/")))
+
+
+if __name__ == "__main__":
+    main(DataflowServer())

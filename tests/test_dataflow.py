@@ -1,0 +1,418 @@
+"""Dataflow without a network: what a submission brings, what is refused before it, and what becomes of the job."""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import contextlib
+import json
+import os
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.dataflow import dataflow_runner
+
+from beam_tfr import dataflow, lock, storage
+from beam_tfr.dataflow import staging
+from beam_tfr.launch import running
+from tests.conftest import SAMPLE, Run, wait_for
+from tests.fake_dataflow import JOB_ID, FakeDataflow
+
+Command = Callable[..., Run]
+IMAGE = "europe-west4-docker.pkg.dev/my-project/images/beam-tfr:1"
+LINK = f"https://console.cloud.google.com/dataflow/jobs/europe-west4/{JOB_ID}?project=my-project"
+
+
+@pytest.fixture(scope="session")
+def dataflow_server() -> Iterator[FakeDataflow]:
+    server = FakeDataflow()
+    yield server
+    server.close()
+
+
+class _Clock:
+    """Time for Beam's polling of a job, which sleeps five seconds at a time."""
+
+    def __init__(self) -> None:
+        self.time = dataflow_runner.time.time
+
+    def sleep(self, _: float) -> None:
+        threading.Event().wait(0.02)
+
+
+@pytest.fixture
+def service(dataflow_server: FakeDataflow, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDataflow]:
+    """Both services, with photos in the bucket b."""
+    dataflow_server.clear()
+    dataflow_server.put_folder(SAMPLE / "test", "photos")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", dataflow_server.address)
+    monkeypatch.setattr(dataflow_runner, "time", _Clock())
+    storage.gcs.make_client.cache_clear()
+    yield dataflow_server
+    storage.gcs.make_client.cache_clear()
+
+
+def submit(beam_tfr: Command, service: FakeDataflow, *flags: str) -> Run:
+    """Submits a job whose image has everything, unless flags say otherwise."""
+    command = ["convert", "--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out", "--num_shards", "3"]
+    return beam_tfr(*command, *service.flags, f"--sdk_container_image={IMAGE}", *flags)
+
+
+def options_of(job: dict[str, Any]) -> dict[str, Any]:
+    return dict(job["environment"]["sdkPipelineOptions"]["options"])
+
+
+# What is submitted
+
+
+def test_the_job_is_as_the_drawing_says(service: FakeDataflow, beam_tfr: Command) -> None:
+    run = submit(beam_tfr, service, "--no_wait")
+    assert (run.code, run.out) == (0, f"job {JOB_ID} is created and goes on by itself: {LINK}\n")
+    assert f"convert: job {JOB_ID}: {LINK}\n" in run.err
+    transforms = service.pipeline().components.transforms
+    names = [transform.unique_name.split("/") for transform in transforms.values()]
+    steps = ["MatchImages", "PlanShards", "ReadImages", "ResizeImages", "BuildExamples", "WriteShards", "WriteManifest"]
+    (convert,) = [transform for transform in transforms.values() if transform.unique_name == "Convert"]
+    assert [transforms[name].unique_name for name in convert.subtransforms] == [f"Convert/{step}" for step in steps]
+    assert {name[1] for name in names if len(name) > 1} == set(steps)
+
+
+def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDataflow, beam_tfr: Command) -> None:
+    assert submit(beam_tfr, service, "--no_wait").code == 0
+    components = service.pipeline().components
+    grouping = ("beam:transform:group_by_key:v1", "beam:transform:reshuffle:v1", "beam:transform:combine_per_key:v1")
+    shuffled = {t.unique_name for t in components.transforms.values() if t.spec.urn in grouping}
+    assert {name.split("/")[1] for name in shuffled} == {"MatchImages", "PlanShards"}
+    assert "Convert/PlanShards/GroupByShard" in shuffled
+    leaves = {t.unique_name: t for t in components.transforms.values() if not t.subtransforms}
+    chain = ["PlanShards/Order", "ReadImages/Read", "ResizeImages/ResizeImages", "BuildExamples/BuildExamples"]
+    before = leaves["Convert/PlanShards/GroupByShard"]
+    for name in [*chain, "WriteShards/Write"]:
+        step = leaves[f"Convert/{name}"]
+        assert list(step.inputs.values()) == list(before.outputs.values()), name
+        assert step.environment_id == leaves["Convert/PlanShards/Order"].environment_id
+        assert step.spec.urn == "beam:transform:pardo:v1"
+        payload = beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload)
+        assert not payload.side_inputs
+        assert not payload.state_specs
+        before = step
+    assert not any(environment.resource_hints for environment in components.environments.values())
+    for name in chain:  # and nothing else takes what it makes
+        (made,) = leaves[f"Convert/{name}"].outputs.values()
+        assert sum(made in step.inputs.values() for step in leaves.values()) == 1
+
+
+def test_options_reach_the_job(service: FakeDataflow, beam_tfr: Command) -> None:
+    flags = ["--job_name=my-job", "--labels=team=vision", '--labels={"cost": "low"}', "--num_workers=3"]
+    flags += ["--max_num_workers=7", "--machine_type=n2-standard-4", "--disk_size_gb=50", "--disk_type=pd-ssd"]
+    flags += ["--service_account_email=w@p.iam.gserviceaccount.com", "--no_use_public_ips", "--gcs_project=payer"]
+    flags += ["--subnetwork=regions/europe-west4/subnetworks/s", "--number_of_worker_harness_threads=2"]
+    flags += ["--autoscaling_algorithm=THROUGHPUT_BASED", "--dataflow_service_options=enable_prime"]
+    assert submit(beam_tfr, service, "--no_wait", *flags).code == 0
+    (job,) = service.jobs()
+    assert (job["name"], job["labels"]) == ("my-job", {"team": "vision", "cost": "low"})
+    assert job["environment"]["serviceAccountEmail"] == "w@p.iam.gserviceaccount.com"
+    assert job["environment"]["serviceOptions"] == ["enable_prime"]
+    (pool,) = job["environment"]["workerPools"]
+    found = {key: pool[key] for key in ("numWorkers", "machineType", "diskSizeGb", "diskType", "subnetwork")}
+    assert found == {
+        "numWorkers": 3,
+        "machineType": "n2-standard-4",
+        "diskSizeGb": 50,
+        "diskType": "pd-ssd",
+        "subnetwork": "regions/europe-west4/subnetworks/s",
+    }
+    assert pool["autoscalingSettings"]["maxNumWorkers"] == 7
+    assert pool["numThreadsPerWorker"] == 2
+    assert pool["workerHarnessContainerImage"] == IMAGE
+    assert options_of(job)["gcs_project"] == "payer"
+
+
+def pickles_of(pipeline: beam_runner_api_pb2.Pipeline) -> Iterator[bytes]:
+    """Beam's pickled functions, decompressed."""
+    for transform in pipeline.components.transforms.values():
+        for found in re.findall(rb"[A-Za-z0-9+/]{40,}={0,2}", transform.spec.payload):
+            packed = base64.b64decode(found + b"=" * (-len(found) % 4))
+            for decompress in (bz2.decompress, zlib.decompress):
+                with contextlib.suppress(OSError, zlib.error, ValueError):
+                    yield decompress(packed)
+
+
+def test_no_secret_and_no_local_path_leaves_this_machine(
+    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    classes = tmp_path / "classes.txt"
+    classes.write_text("\n".join(sorted(path.name for path in (SAMPLE / "test").iterdir())))
+    monkeypatch.setenv("BEAM_TFR_SECRET", "hunter2")
+    monkeypatch.setattr(staging, "make_wheels", lambda folder, codecs: [staging.own_wheel(folder)])
+    run = submit(beam_tfr, service, "--no_wait", "--sdk_container_image=", f"--classes={classes}")
+    assert run.code == 0
+    staged = {name.rpartition("/")[2]: service.get(name) for name in service.names() if name.startswith("tmp/")}
+    assert set(staged) == {"extra_packages.txt", "pipeline.pb", "beam_tfr-0.1.0-py3-none-any.whl"}
+    pickles = list(pickles_of(service.pipeline()))
+    assert any(b"convert_image" in pickle for pickle in pickles)
+    home = os.environ.get("HOME", "/root").encode()
+    for text in [json.dumps(service.jobs()).encode(), staged["pipeline.pb"], staged["extra_packages.txt"], *pickles]:
+        for private in (b"hunter2", bytes(tmp_path), os.fsencode(staging.PACKAGE.parent), home + b"/", b"/tmp/"):
+            assert private not in text.replace(b"b/tmp/", b""), private
+
+
+def test_a_dry_run_creates_nothing(service: FakeDataflow, beam_tfr: Command) -> None:
+    run = submit(beam_tfr, service, "--dry_run=True", "--json")
+    assert (run.code, run.json) == (0, {"job_id": None, "template": ""})
+    assert service.jobs() == []
+    assert not any(name.startswith(("tmp", "out")) for name in service.names())
+
+
+# What its workers install
+
+
+def test_the_own_wheel_is_the_same_from_everywhere_and_small(tmp_path: Path) -> None:
+    import zipfile
+
+    (tmp_path / "2").mkdir()
+    first, second = staging.own_wheel(tmp_path), staging.own_wheel(tmp_path / "2")
+    assert first.read_bytes() == second.read_bytes()
+    assert first.stat().st_size < 1 << 20
+    with zipfile.ZipFile(first) as wheel:
+        names = wheel.namelist()
+        described = wheel.read("beam_tfr-0.1.0.dist-info/METADATA").decode()
+    assert {"beam_tfr/transforms.py", "beam_tfr/manifest.schema.json", "beam_tfr/requirements.txt"} <= set(names)
+    assert not [name for name in names if "/sample/" in name or "__pycache__" in name]
+    required = re.findall(r"Requires-Dist: (\S+?)[<>]", described)
+    assert "apache-beam[gcp]" in required
+    assert not {"tensorflow", "keras", "torch"} & set(required)
+
+
+def test_all_that_the_beam_image_lacks_is_staged() -> None:
+    from tests.worker_env import BEAM, closure
+
+    requirements = (staging.PACKAGE / "requirements.txt").read_text().splitlines()
+    needed = set().union(*map(closure, requirements))
+    assert needed - closure(BEAM) == {"simplejpeg", "opencv-python-headless"}
+    staged: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(staging, "make_wheels", lambda folder, codecs: staged.extend(codecs) or [])
+        with dataflow.staged(dataflow.PipelineOptions([])):
+            pass
+    assert staged[0] == "numpy"  # which others require
+    assert {"simplejpeg", "opencv-python-headless", "pillow", "pillow_heif", "pillow_jxl_plugin"} <= {
+        name.replace("pillow-", "pillow_").replace("jxl-plugin", "jxl_plugin") for name in staged
+    }
+
+
+def test_on_another_machine_pip_downloads_the_codecs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.metadata
+
+    shelf = tmp_path / "index"
+    shelf.mkdir()
+    wheel = staging.repack(importlib.metadata.distribution("simplejpeg"), shelf)
+    assert wheel is not None
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
+    found, own = staging.make_wheels(tmp_path, ["simplejpeg"])
+    assert (found.name, found.read_bytes()) == (wheel.name, wheel.read_bytes())
+    assert own.name.startswith("beam_tfr-")
+    wheel.unlink()
+    with pytest.raises(staging.UsageError, match=r"simplejpeg==\S+ that workers need cannot .*--sdk_container_image"):
+        staging.make_wheels(tmp_path, ["simplejpeg"])
+
+
+# What is refused before anything is asked of the network
+
+WRONG = [
+    (["--project="], "--project: Dataflow needs the id of your project"),
+    (["--project=12345"], "--project 12345: must be the project's id"),
+    (["--region="], "--region: Dataflow needs one, best where the images are"),
+    (["--region=europe-west4-b"], "--region europe-west4-b: is no region"),
+    (["--temp_location="], "--temp_location: Dataflow needs a folder on gs://"),
+    (["--temp_location=gs://"], "--temp_location gs://: names no bucket"),
+    (["--sdk_container_image=not an image"], "--sdk_container_image not an image: is no name of an image"),
+    (["--sdk_container_image=", "--machine_type=t2a-standard-4"], "t2a machines are no x86-64"),
+    (["--output=/data/out"], "--output /data/out: must be on gs://, where Dataflow's workers can reach it"),
+    (["--input=/data/*.jpg"], "--input /data/*.jpg: must be on gs://"),
+    (["--input_list=/data/list"], "--input_list /data/list: must be on gs://"),
+    (["--direct_num_workers=2"], "--direct_num_workers has no effect with --runner=DataflowRunner"),
+    (["--streaming"], "--streaming: a conversion has an end"),
+    (["--save_main_session"], "--save_main_session: there is nothing to save"),
+    (["--update", "--job_name=x"], "--update: is for streaming jobs"),
+    (["--num_workers=9", "--max_num_workers=3"], "num_workers (9) cannot exceed max_num_workers (3)"),
+    (["--job_name=No Name"], "--job_name No Name: may hold a-z, 0-9 and -"),
+    (["--on_interrupt=stop"], "--on_interrupt stop: must be one of: ask, cancel, leave"),
+    (["--template_location=/t/job", "--on_interrupt=leave"], "no job is created here"),
+    (["--number_of_workers=2"], "--number_of_workers: unknown flag; did you mean"),
+]
+
+
+@pytest.mark.parametrize(("flags", "said"), WRONG)
+def test_a_wrong_call_is_told_before_anything_is_done(
+    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, flags: list[str], said: str
+) -> None:
+    monkeypatch.delenv("CLOUDSDK_COMPUTE_REGION", raising=False)
+    service.take_log()
+    run = submit(beam_tfr, service, *flags)
+    assert run.code == 2, run.err
+    assert said in run.err
+    assert "Traceback" not in run.err
+    assert service.take_log() == []
+
+
+def test_with_credentials_folders_must_be_on_gs(service: FakeDataflow, beam_tfr: Command) -> None:
+    flags = [flag for flag in service.flags if flag != "--no_auth"]
+    command = ["convert", "--input=gs://b/photos/**", "--output=gs://b/out", f"--sdk_container_image={IMAGE}", *flags]
+    for folder in ("temp_location", "staging_location"):
+        run = beam_tfr(*command, f"--{folder}=/tmp/x")
+        assert (run.code, f"--{folder} /tmp/x: must be on gs://" in run.err) == (2, True)
+
+
+def test_what_is_for_dataflow_alone(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    for flag in ("--no_wait", "--on_interrupt=leave"):
+        run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", flag)
+        assert run.code == 2
+        assert f"{flag.partition('=')[0]} has no effect without --runner=DataflowRunner" in run.err
+
+
+def test_the_region_of_gcloud(service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUDSDK_COMPUTE_REGION", "us-central1")
+    assert submit(beam_tfr, service, "--no_wait", "--region=").code == 0
+    assert options_of(service.jobs()[-1])["region"] == "us-central1"
+
+
+# What becomes of the job
+
+
+def failed(text: str) -> dict[str, Any]:
+    message = {"id": "1", "time": "2026-01-01T00:00:00Z", "messageText": text}
+    return {"state": "JOB_STATE_FAILED", "messages": [{**message, "messageImportance": "JOB_MESSAGE_ERROR"}]}
+
+
+def test_a_workers_error_comes_out_as_at_home(service: FakeDataflow, beam_tfr: Command) -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "common.py", line 1\n'
+        "beam_tfr.schema.DataError: 7 of 25 images were rejected [while running 'Convert/WriteManifest/Publish']\n"
+    )
+    service.set_service(**failed(text))
+    run = submit(beam_tfr, service)
+    assert run.code == 1
+    assert run.err.splitlines()[-1] == "beam-tfr convert: 7 of 25 images were rejected"
+    assert "convert: job is failed" in run.err
+    service.set_service(**failed(text.replace("DataError: 7 of 25", "UsageError: --layout x: 7 of 25")))
+    assert submit(beam_tfr, service).code == 2
+
+
+def test_a_worker_that_does_not_start_is_told(service: FakeDataflow, beam_tfr: Command) -> None:
+    service.set_service(**failed("Startup of the worker pool in zone z failed to bring up any workers."))
+    run = submit(beam_tfr, service)
+    assert run.code == 1
+    assert "convert: Dataflow, error: Startup of the worker pool in zone z failed to bring up any workers." in run.err
+    assert "the run failed: Startup of the worker pool" in run.err
+
+
+def test_a_job_that_somebody_cancels(service: FakeDataflow, beam_tfr: Command) -> None:
+    service.set_service(state="JOB_STATE_CANCELLED")
+    run = submit(beam_tfr, service)
+    assert run.code == 1
+    assert f"job {JOB_ID} was cancelled: nothing is published" in run.err
+
+
+def test_a_job_that_is_not_taken(service: FakeDataflow, beam_tfr: Command) -> None:
+    service.set_service(refuses=403)
+    run = submit(beam_tfr, service)
+    assert run.code == 1
+    assert "said 403" in run.err
+    assert "Traceback" not in run.err
+
+
+def test_a_job_that_is_done_without_a_dataset(service: FakeDataflow, beam_tfr: Command) -> None:
+    service.set_service(state="JOB_STATE_DONE")
+    run = submit(beam_tfr, service)
+    assert run.code == 1
+    assert "the runner says that it is done, but it lost elements on the way" in run.err
+
+
+@pytest.mark.parametrize(("answer", "cancelled"), [("cancel", True), ("leave", False), ("y", True), ("", False)])
+def test_ctrl_c(
+    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, answer: str, cancelled: bool
+) -> None:
+    flags = [f"--on_interrupt={answer}"] if len(answer) > 1 else []
+    asked = []
+
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self) -> str:
+            asked.append(True)
+            return f"{answer}\n"
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+
+    @contextlib.contextmanager
+    def interrupted_soon() -> Iterator[threading.Event]:
+        event = threading.Event()
+        threading.Thread(target=lambda: wait_for(service.jobs) and event.set(), daemon=True).start()
+        yield event
+
+    monkeypatch.setattr(running, "on_interrupt", interrupted_soon)
+    monkeypatch.setattr("beam_tfr.launch.on_interrupt", interrupted_soon)
+    run = submit(beam_tfr, service, *flags)
+    assert run.code == 130
+    puts = [r["body"] for r in service.take_log() if r["method"] == "PUT" and "body" in r]
+    assert len(puts) == cancelled
+    assert (f"job {JOB_ID} is cancelled" in run.err) is cancelled
+    assert (f"job {JOB_ID} goes on ({LINK})" in run.err) is not cancelled
+    assert bool(asked) is (not flags)
+    service.set_service(state="JOB_STATE_DONE")  # for the thread that still polls
+
+
+# Who holds the output
+
+
+def test_a_job_that_was_left_holds_the_output(
+    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(FakeDataflow, "flags", [flag for flag in service.flags if flag != "--no_auth"])
+    assert submit(beam_tfr, service, "--no_wait").code == 0
+    (name,) = [name for name in service.names() if name.startswith("out/")]
+    left = json.loads(service.get(name))
+    assert left["machine"] == f"job {JOB_ID}"
+    again = submit(beam_tfr, service, "--no_wait")
+    assert again.code == 1
+    assert f"another run holds gs://b/out: job {JOB_ID}, since " in again.err
+    assert len(service.jobs()) == 1
+    # Its workers' heartbeats hold it on, and after them the next may have it.
+    old = {**left, "heartbeat": left["heartbeat"] - lock.HEARTBEAT_S}
+    service.put(name, json.dumps(old).encode())
+    lock.beat("gs://b/out", "of another run")
+    assert json.loads(service.get(name)) == old
+    lock.beat("gs://b/out", left["run_id"])
+    assert json.loads(service.get(name))["heartbeat"] > left["heartbeat"] - 1
+    service.put(name, json.dumps({**left, "heartbeat": left["heartbeat"] - lock.DEAD_AFTER_S}).encode())
+    assert submit(beam_tfr, service, "--no_wait").code == 0
+    assert len(service.jobs()) == 2
+
+
+def test_what_may_not_be_written_to_is_found_before_anything_is_staged(
+    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeDataflow, "flags", [flag for flag in service.flags if flag != "--no_auth"])
+    service.set(denied=["POST"])
+    run = submit(beam_tfr, service)
+    assert run.code == 2
+    assert re.search(r"--output gs://b/out: cannot be written to: .*storage\.objects\.create on gs://b", run.err)
+    assert service.jobs() == []
+
+
+def test_workers_keep_the_lock_alive(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        beats: list[str] = []
+        patch.setattr(lock, "beat", lambda output, run_id: beats.append(output))
+        assert beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out").code == 0
+    assert str(tmp_path / "out") in beats

@@ -1,0 +1,98 @@
+"""One command line, every engine, the same bytes. Retried bundles: test_transforms."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from beam_tfr.verify import verify
+from tests.conftest import Run, files_of
+from tests.portable import job_service, prism, worker_pool
+from tests.test_pipeline import LAYOUT, spoil
+
+__all__ = ["prism"]
+
+Command = Callable[..., Run]
+
+LOCAL = {
+    "one thread": ["--direct_running_mode=in_memory", "--direct_num_workers=1"],
+    "three threads": ["--direct_running_mode=multi_threading", "--direct_num_workers=3"],
+    "processes": ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+    "not fused, four attempts": ["--runner=BundleBasedDirectRunner"],
+}
+
+
+def convert(beam_tfr: Command, photos: Path, output: Path, *flags: str) -> Run:
+    command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--name", "d", "--layout", LAYOUT]
+    return beam_tfr(*command, "--num_shards", "train=3,test=2", "--max_rejects", "7", *flags)
+
+
+@pytest.fixture
+def expected(beam_tfr: Command, photos: Path, tmp_path: Path) -> dict[str, bytes]:
+    """What the default engine makes of photos of which some are bad."""
+    spoil(photos)
+    assert convert(beam_tfr, photos, tmp_path / "here").code == 0
+    assert verify(str(tmp_path / "here")).ok
+    return files_of(tmp_path / "here")
+
+
+@pytest.mark.parametrize("engine", LOCAL)
+def test_engines_of_beam_itself(
+    beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], engine: str
+) -> None:
+    assert convert(beam_tfr, photos, tmp_path / "there", *LOCAL[engine]).code == 0
+    assert files_of(tmp_path / "there") == expected
+
+
+def test_prism(beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path) -> None:
+    flags = ["--runner=PrismRunner", f"--prism_location={prism}"]
+    assert convert(beam_tfr, photos, tmp_path / "there", *flags).code == 0
+    assert files_of(tmp_path / "there") == expected
+
+
+@pytest.fixture
+def portable(prism: Path, tmp_path: Path) -> Iterator[list[str]]:
+    """Flags for a job service and a pool of worker processes, both outside of this process."""
+    root = str(Path(__file__).parents[1])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    with (
+        job_service(prism, tmp_path / "service.log") as service,
+        worker_pool(sys.executable, tmp_path / "pool.log", {"PYTHONPATH": path}) as pool,
+    ):
+        flags = ["--runner=PortableRunner", f"--job_endpoint={service}"]
+        yield [*flags, "--environment_type=EXTERNAL", f"--environment_config={pool}"]
+
+
+def test_a_job_service_with_workers_of_its_own(
+    beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], portable: list[str]
+) -> None:
+    assert convert(beam_tfr, photos, tmp_path / "there", *portable).code == 0
+    assert files_of(tmp_path / "there") == expected
+    refused = convert(beam_tfr, photos, tmp_path / "there", *portable, "--quality=50")  # found out by a worker
+    assert refused.code == 2
+    assert "options.quality: 90 there, 50 now" in refused.err
+    assert files_of(tmp_path / "there") == expected
+
+
+def test_flink(beam_tfr: Command, photos: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    jar = os.environ.get("BEAM_TFR_TEST_FLINK_JAR")
+    if not jar:
+        return  # opt-in: the path of a beam-runners-flink-VERSION-job-server.jar; needs Java 11 or 17
+    expected = request.getfixturevalue("expected")
+    flags = ["--runner=FlinkRunner", f"--flink_job_server_jar={jar}", "--flink_master=[auto]"]
+    assert convert(beam_tfr, photos, tmp_path / "there", *flags).code == 0
+    assert files_of(tmp_path / "there") == expected
+
+
+def test_an_engine_that_is_not_there(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    flags = ["--prism_location=/nowhere/prism", "--experiments=disable_prism_server_singleton"]
+    run = convert(beam_tfr, photos, tmp_path / "there", "--runner=PrismRunner", *flags)
+    assert run.code == 1
+    assert re.search(r"/nowhere/prism", run.err)
+    assert "Traceback" not in run.err
+    assert not (tmp_path / "there").exists()

@@ -1,0 +1,249 @@
+"""Files that are no images: any bytes, and .npy arrays as tensors."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import struct
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr import manifest
+from beam_tfr.arrays import MAX_TEXTS, parse_array
+from beam_tfr.examples import build_array, build_file, parse_example
+from beam_tfr.images import convert_image
+from beam_tfr.schema import Array, ImageRef, RejectError, UsageError
+from beam_tfr.tensors import DTYPES
+from beam_tfr.verify import verify
+from beam_tfr.verify.tensor_check import array_problems, file_problems
+from tests.conftest import Run, files_of
+from tests.test_tables import as_csv, records_of
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")
+Command = Callable[..., Run]
+
+
+def npy(array: Any, **how: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, **how)
+    return file.getvalue()
+
+
+def with_header(header: str, content: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    text = header.encode() + b"\n"
+    length = struct.pack("<H" if version == b"\x01\x00" else "<I", len(text))
+    return b"\x93NUMPY" + version + length + text + content
+
+
+ARRAYS = {
+    "scalar": np.float32(1.5),
+    "empty": np.zeros((0, 3), np.int32),
+    "wide": np.arange(24, dtype=np.int16).reshape(1, 2, 3, 4),
+    "fortran": np.asfortranarray(np.arange(6, dtype=np.float64).reshape(2, 3)),
+    "big": np.arange(4, dtype=">u8"),
+    "half": np.array([1.5, -2], np.float16),
+    "complex": np.array([1 + 2j], np.complex128),
+    "bool": np.array([[True, False]]),
+    "bytes": np.array([b"ab", b"", b"\xff"]),
+    "texts": np.array(["naïve", "x"]),
+}
+
+
+def test_any_files_are_packed_as_they_are(beam_tfr: Command, tmp_path: Path) -> None:
+    files = {"a/1.wav": b"RIFF" * 100, "a/2.txt": "grün".encode(), "b/3": b"\0", "b/empty": b""}
+    for name, data in files.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(data)
+    flags = ["--encoding", "bytes", "--name", "d", "--max_rejects", "1", "--json"]
+    output = tmp_path / "o"
+    run = beam_tfr("convert", "--input", tmp_path / "in/**/*", *flags, "--output", output)
+    assert (run.code, run.json["rejected"]) == (0, {"empty-file": 1}), run.err
+    assert records_of(output) == {
+        name: {
+            "file/bytes": [data],
+            "file/name": [name.encode()],
+            "file/sha256": [hashlib.sha256(data).hexdigest().encode()],
+            "class/label": ["ab".index(name[0])],
+            "class/text": [name[:1].encode()],
+        }
+        for name, data in files.items()
+        if data
+    }
+    assert verify(str(output)).problems == ()
+    rows = [{"file": name, "class": name[0], "n": i} for i, name in enumerate(files)]
+    (tmp_path / "in" / "t.csv").write_bytes(as_csv(rows))
+    table = ["--table", tmp_path / "in/t.csv", "--uri_column", "file", "--label_column", "class"]
+    assert beam_tfr("convert", *table, *flags, "--output", tmp_path / "p").code == 0
+    assert files_of(output).keys() == files_of(tmp_path / "p").keys()
+    assert records_of(tmp_path / "p") == records_of(output)
+    more = ["--feature_columns", "n", "--output", tmp_path / "q"]
+    assert beam_tfr("convert", *table, *flags, *more).code == 0
+    assert {key: record["n"] for key, record in records_of(tmp_path / "q").items()} == {
+        "a/1.wav": [0],
+        "a/2.txt": [1],
+        "b/3": [2],
+    }
+    too_large = beam_tfr("convert", *table, *flags, "--max_file_bytes", "5", "--max_rejects", "2", *more, "--overwrite")
+    assert too_large.json["rejected"] == {"empty-file": 1, "file-too-large": 1}
+
+
+def test_arrays_become_tensors(beam_tfr: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, array in ARRAYS.items():
+        np.save(folder / f"{name}.npy", array)
+    (folder / "photo.npy").write_bytes(b"\xff\xd8\xff")
+    (folder / "cut.npy").write_bytes(npy(np.arange(9))[:-1])
+    output = tmp_path / "o"
+    run = beam_tfr(
+        "convert", "--input", folder / "*", "--output", output, *["--encoding", "array", "--layout", "*"],
+        *["--max_rejects", "2", "--json"],
+    )  # fmt: skip
+    assert (run.code, run.json["rejected"]) == (0, {"not-an-array": 1, "damaged-array": 1}), run.err
+    assert verify(str(output)).problems == ()
+    records = records_of(output)
+    for name, array in ARRAYS.items():
+        record = records[f"{name}.npy"]
+        tensor = tf.io.parse_tensor(record["array/raw"][0], tf.as_dtype(record["array/dtype"][0].decode()))
+        assert record["array/shape"] == list(array.shape) == tensor.shape.as_list()
+        expected = np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
+        assert np.array_equal(np.asarray(tensor.numpy()), expected)
+        assert tf.io.serialize_tensor(tensor).numpy() == record["array/raw"][0]
+    assert manifest.read(str(output)).features["array/shape"] == {"dtype": "int64", "shape": [-1]}
+
+
+class Dangerous:
+    def __reduce__(self) -> Any:
+        return exec, ("raise SystemExit('unpickled')",)
+
+
+HUGE = (1 << 62, 1 << 62)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "detail"),
+    [
+        (b"no array", "not-an-array", "begins with 6e 6f 20 61 72 72 61 79, expected a .npy file"),
+        (npy(np.array([Dangerous()], object), allow_pickle=True), "not-an-array", "values of the type object"),
+        (npy(np.array(["2020"], "M8[D]")), "not-an-array", "values of the type datetime64[D]"),
+        (npy(np.zeros(2, [("a", "i4")])), "not-an-array", "values of the type [('a', '<i4')]"),
+        (with_header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {HUGE}}}"), "damaged-array", "the shape"),
+        (
+            with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}"),
+            "damaged-array",
+            "8000000",
+        ),
+        (with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}"), "damaged-array", "the shape (-1,)"),
+        (with_header("{'descr': '|u1', 'fortran_order': False, 'shape': (True,)}", b"1"), "damaged-array", "(True,)"),
+        (
+            with_header(f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({'1, ' * 300})}}", b"1"),
+            "damaged-array",
+            "the shape (1, 1, ",
+        ),
+        (
+            with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", b"12345678x"),
+            "damaged-array",
+            "has 9",
+        ),
+        (with_header("{'descr': '|S0', 'fortran_order': False, 'shape': (1000000000000,)}"), "not-an-array", "texts"),
+        (with_header("{'descr': '|b1', 'fortran_order': False, 'shape': (1,)}", b"\2"), "damaged-array", "neither 0"),
+        (
+            with_header("{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}", b"\xff" * 4),
+            "damaged-array",
+            "a text",
+        ),
+        (with_header("__import__('os').system('false')"), "damaged-array", "its header: malformed node"),
+        (with_header("(" * 5000), "damaged-array", "its header: "),
+        (with_header(" " * 60_000), "damaged-array", "its header: "),
+        (with_header("{}", version=b"\x03\x00"), "not-an-array", "version 3.0"),
+        (b"\x93NUMPY\x01\x00\xff\xff{", "damaged-array", "its header: EOF"),
+        (npy(np.zeros(MAX_TEXTS + 1, "S1")), "not-an-array", "texts of 1 bytes, more than are read"),
+    ],
+)
+def test_a_hostile_array_is_a_reject_and_costs_nothing(data: bytes, reason: str, detail: str) -> None:
+    tracemalloc.start()
+    with pytest.raises(RejectError) as caught:
+        parse_array(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (caught.value.reason, detail in caught.value.detail) == (reason, True), caught.value.detail
+    assert peak < 8 << 20
+    assert len(caught.value.detail) < 300
+
+
+@given(st.binary(max_size=300) | st.integers(0, 200).map(lambda end: npy(np.arange(12))[:end]))
+def test_garbage_is_a_reject_or_an_array(data: bytes) -> None:
+    for start in (b"", b"\x93NUMPY\x01\x00"):
+        try:
+            parse_array(start + data)
+        except RejectError as error:
+            assert error.reason in ("not-an-array", "damaged-array")  # noqa: PT017 - both ends are right
+
+
+def test_what_does_not_fit_in_an_array_is_told() -> None:
+    ref = ImageRef("a.npy", 1, 0, "train")
+    array = parse_array(npy(np.arange(6, dtype=np.int32).reshape(2, 3)))
+
+    def told(**changes: Any) -> list[str]:
+        changed = Array(**{name: changes.get(name, getattr(array, name)) for name in Array.__dataclass_fields__})
+        return list(array_problems(parse_example(build_array(ref, changed))))
+
+    assert told() == []
+    assert told(shape=(3, 2)) == ["array/raw has the shape 2x3, but the record says 3x2"]
+    assert told(shape=()) == ["array/raw has the shape 2, but the record says "]
+    assert told(shape=(-1,))
+    assert told(shape=(1 << 62, 1 << 62)) == [
+        "array/raw has the shape 2x3, but the record says 4611686018427387904x4611686018427387904"
+    ]
+    assert told(dtype="int64") == [
+        "array/raw has the dtype 3, expected 9 (int64)",
+        "array/raw has 24 bytes of values, expected 48",
+    ]
+    assert told(dtype="object") == [f"array/dtype is 'object', expected one of {', '.join(DTYPES)}"]
+    assert told(shape=(1,) * 65) == ["array/shape has 65 sides, expected at most 64"]
+    assert told(tensor=array.tensor[:-1]) == [
+        "array/raw is not a TensorProto of dtype, shape and content: field 4 is of another kind, or ends too early"
+    ]
+    texts = parse_array(npy(np.array(["a", "b"])))
+    assert told(tensor=texts.tensor, dtype="string", shape=(2,)) == []
+    assert told(tensor=texts.tensor[:-3], dtype="string", shape=(2,)) == ["array/raw has 1 texts, expected 2"]
+
+
+def test_what_does_not_fit_in_a_file_is_told() -> None:
+    record = parse_example(build_file(ImageRef("a", 1, 0, "train"), b"data"))
+    assert list(file_problems(b"data", record["file/sha256"][0])) == []
+    (problem,) = file_problems(b"date", record["file/sha256"][0])
+    assert problem.startswith("file/bytes has the SHA-256 ")
+
+
+def test_no_image_is_converted_to_bytes() -> None:
+    for encoding in ("bytes", "array", "row"):
+        with pytest.raises(UsageError, match=f"--encoding {encoding}: is for what is no image"):
+            convert_image(b"", encoding=encoding)
+
+
+def test_a_manifest_that_lies_about_its_columns_is_refused(beam_tfr: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("age,name\n1,x\n")
+    assert beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "o").code == 0
+    path = tmp_path / "o" / "manifest.json"
+    fields = json.loads(path.read_text())
+    for change in (
+        {"age": "int32", "name": "bytes"},
+        {"age": "int64[]", "name": "bytes"},
+        {"age": "int64", "name": "bytes", "row/key": "int64"},
+        {"age": 1},
+        ["age"],
+    ):
+        fields["options"]["feature_columns"] = change
+        fields["manifest_digest"] = manifest.manifest_digest(fields)
+        path.write_bytes(manifest.to_bytes(fields))
+        run = beam_tfr("verify", tmp_path / "o")
+        assert (run.code, "is not a manifest: " in run.err) == (1, True), run.err

@@ -1,0 +1,140 @@
+"""What is remembered is not read again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from beam_tfr.reader import caching, load
+from beam_tfr.schema import UsageError
+from tests.reader_fixtures import write_dataset
+
+COUNT = 600
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    return write_dataset(tmp_path / "d", {"train": [40] * 15}, image_size=(4, 4))
+
+
+def without_shards(folder: Path) -> None:
+    for shard in folder.glob("*.tfrecord.gz"):
+        shard.unlink()
+
+
+@pytest.mark.parametrize("decoded", [False, True], ids=["records", "images"])
+@pytest.mark.parametrize("where", ["memory", "folder"])
+def test_second_epoch_reads_nothing(dataset: Path, tmp_path: Path, where: str, decoded: bool) -> None:
+    cache = "memory" if where == "memory" else tmp_path / "cache"
+    options = {"split": "train", "batch_size": 32, "shuffle": True, "seed": 3, "remainder": "pad"}
+    plain = load(dataset, split="train", batch_size=40)
+    fresh = {number: image for images, labels in plain for number, image in by(labels, images)}
+    elements = load(dataset, cache=cache, cache_decoded=decoded, **options)
+    orders = []
+    for _ in range(3):
+        order = []
+        for images, labels, weights in elements:
+            for (number, image), weight in zip(by(labels, images), weights.numpy(), strict=True):
+                if weight:
+                    np.testing.assert_array_equal(image, fresh[number])
+                    order.append(number)
+        assert sorted(order) == list(range(COUNT))
+        orders.append(order)
+        without_shards(dataset)
+    assert len({tuple(order) for order in orders}) == 3
+
+
+def by(labels: Any, images: Any) -> Any:
+    return zip(labels.numpy().tolist(), images.numpy(), strict=True)
+
+
+def test_repeated_epochs_read_nothing(dataset: Path) -> None:
+    elements = iter(load(dataset, split="train", batch_size=24, shuffle=True, cache="memory", repeat=True))
+    for _ in range(4):
+        epoch = [number for _ in range(25) for number in next(elements)[1].numpy().tolist()]
+        assert sorted(epoch) == list(range(COUNT))
+        without_shards(dataset)
+
+
+@pytest.mark.parametrize("start_step", [0, 11])
+def test_resumed_epoch_fills_it_and_goes_on_in_the_same_order(dataset: Path, start_step: int) -> None:
+    options = {"split": "train", "batch_size": 32, "remainder": "drop", "shuffle": True, "seed": 4, "cache": "memory"}
+    whole = [labels.numpy().tolist() for _, labels in load(dataset, repeat=2, **options)]
+    assert len(whole) == 36
+    elements = iter(load(dataset, repeat=2, start_step=start_step, **options))
+    found = [next(elements)[1].numpy().tolist() for _ in range(20 - start_step)]
+    without_shards(dataset)
+    found += [labels.numpy().tolist() for _, labels in elements]
+    assert found == whole[start_step:]
+
+
+def test_hosts_remember_their_own(dataset: Path) -> None:
+    options = {"split": "train", "batch_size": 24, "shuffle": True, "cache": "memory", "repeat": 2}
+    seen = [
+        [number for _, labels in load(dataset, num_hosts=4, host_index=host, **options) for number in labels.numpy()]
+        for host in range(4)
+    ]
+    for share in seen:
+        assert set(share[:150]) == set(share[150:])
+    assert sorted(number for share in seen for number in share[:150]) == list(range(COUNT))
+
+
+def test_another_dataset_never_takes_its_files(tmp_path: Path) -> None:
+    for name, count in (("a", 16), ("b", 24)):
+        folder = write_dataset(tmp_path / name, {"train": [count]}, image_size=(2, 2))
+        elements = load(folder, split="train", cache=tmp_path / "cache", output="encoded")
+        for _ in range(2):
+            assert sorted(int(label) for _, label in elements) == list(range(count))
+
+
+def test_too_large_is_refused(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caching, "free_memory_bytes", lambda: 100_000)
+    with pytest.raises(
+        UsageError, match=r"this host's share takes about [0-9,]+ bytes, and 100,000 of memory are free"
+    ):
+        load(dataset, split="train", cache="memory")
+    load(dataset, split="train[:5%]", cache="memory")
+    load(dataset, split="train", cache="memory", num_hosts=8)
+    assert caching.free_memory_bytes() == 100_000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cache": True}, 'cache must be False, "memory" or a folder on a local disk, not True'),
+        ({"cache": "gs://bucket/d"}, "only a local disk is faster"),
+        ({"cache_decoded": True}, "cache_decoded has no effect without cache"),
+        ({"cache": "memory", "cache_decoded": True, "output": "encoded"}, 'not decoded by output="encoded"'),
+        ({"cache": "memory", "cache_decoded": True, "image_size": (2, 2), "crop": "random"}, "leave one of them out"),
+    ],
+    ids=str,
+)
+def test_wrong_calls(dataset: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load(dataset, split="train", **options)
+
+
+KILLED = """
+import os, sys
+from beam_tfr.reader import load
+for number, _ in enumerate(load(sys.argv[1], split="train", batch_size=40, cache=sys.argv[2])):
+    if number == 3:
+        os._exit(9)
+"""
+
+
+def test_what_a_killed_process_left_does_no_harm(dataset: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    command = [sys.executable, "-c", KILLED, str(dataset), str(cache)]
+    run = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False)
+    assert run.returncode == 9
+    assert [*cache.glob("*.lockfile")]
+    elements = load(dataset, split="train", batch_size=40, cache=cache)
+    for _ in range(2):
+        assert sorted(number for _, labels in elements for number in labels.numpy()) == list(range(COUNT))
+        without_shards(dataset)

@@ -1,0 +1,52 @@
+"""The Python of docs/reader.md runs as it stands."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from beam_tfr.reader import load
+from tests.conftest import Run
+
+DOCS = Path(__file__).parents[1] / "docs" / "reader.md"
+
+
+def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> None:
+    folder = tmp_path / "clothing"
+    command = ["--input", f"{sample}/**/*.jpg", "--output", folder, "--layout", "{split}/{label}/*"]
+    assert beam_tfr("convert", *command, "--image_size", "16").code == 0
+    shutil.copytree(folder, tmp_path / "drawings")
+    written = {
+        "/tmp/backup": tmp_path / "backup",
+        "gs://data/photos": folder,
+        "gs://data/drawings": tmp_path / "drawings",
+    }
+    total = len(list(sample.glob("train/*/*.jpg")))
+
+    model = keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(10)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    names: dict[str, Any] = {"folder": str(folder), "model": model, "epochs": 2, "load": load}
+    names["strategy"] = tf.distribute.get_strategy()
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    found = []
+    for block in blocks:
+        for old, new in written.items():
+            block = block.replace(old, str(new))
+        names.pop("train", None)
+        exec(block, names)
+        found.append(names.get("train"))
+    recipe, distributed, jax, mixed, plain = found
+    assert recipe is None
+    assert int(model.optimizer.iterations.numpy()) == 2 * -(-total // 64)
+    assert next(iter(distributed))[0].shape[1:] == (16, 16, 3)
+    assert jax.cardinality() == tf.data.INFINITE_CARDINALITY
+    assert len(names["images"]) == len(names["labels"]) == min(256, total)
+    assert mixed.element_spec[0] == tf.TensorSpec([64, 224, 224, 3], tf.uint8)
+    features, labels = next(iter(plain))
+    assert (features["image/encoded"].shape, labels.shape) == ((64,), (64,))

@@ -1,0 +1,129 @@
+"""Damage: named with file and record, or replaced in its place; never short in silence."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from beam_tfr.reader import load
+from beam_tfr.reader.streams import COMPRESSIONS, read_part
+from beam_tfr.records import RecordFile
+from beam_tfr.schema import ENCODED, LABEL, UsageError
+from tests.reader_fixtures import edit_records, write_dataset
+
+COUNT = 5
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Records 0 to 39 in two shards; in the second, 24 is cut off within the image, 31 has a label beyond the list."""
+    folder = write_dataset(tmp_path / "d", {"train": [20, 20]})
+
+    def damage(number: int, example: tf.train.Example) -> None:
+        if number == 4:
+            image = example.features.feature[ENCODED].bytes_list.value
+            image[0] = image[0][:200]
+        elif number == 11:
+            example.features.feature[LABEL].int64_list.value[0] = 40
+
+    edit_records(folder / "d-train-00001-of-00002.tfrecord.gz", damage)
+    return folder
+
+
+@pytest.mark.parametrize("compression", ["gzip", "none"])
+def test_no_truncation_reads_short(tmp_path: Path, compression: str) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [COUNT]}, image_size=(2, 2), compression=compression)
+    (shard,) = folder.glob("*.tfrecord*")
+    data = shard.read_bytes()
+    records = list(RecordFile(str(shard)))
+    elements = load(folder, split="train", streams=1)
+    copies = []
+    for length in range(len(data)):
+        copies.append(tmp_path / f"{length:05d}")
+        copies[-1].write_bytes(data[:length])
+    whole = [count_of(copy) for copy in copies]
+    assert set(whole) == set(range(COUNT + (compression == "gzip")))  # then only the trailer is missing
+    files = tf.data.Dataset.from_tensor_slices([str(copy) for copy in copies])
+    for skip in (0, 2):
+        read = functools.partial(read_part, skip=skip, take=COUNT - skip, compression=COMPRESSIONS[compression])
+        found = list(files.flat_map(read).as_numpy_iterator())
+        assert len(found) == len(copies) * (COUNT - skip)
+        for number, (length, count) in enumerate(zip(range(len(data)), whole, strict=True)):
+            expected = [record if index < count else b"" for index, record in enumerate(records)][skip:]
+            assert found[number * (COUNT - skip) : (number + 1) * (COUNT - skip)] == expected, length
+    for copy in [copy for copy, count in zip(copies, whole, strict=True) if count < COUNT][:: len(copies) // 8]:
+        shard.write_bytes(copy.read_bytes())
+        message = rf"damaged shard {shard}: it cannot be read from record {count_of(copy)} on"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            list(elements)
+
+
+def count_of(shard: Path) -> int:
+    """How many records can be read of a file that is cut off."""
+    records = RecordFile(str(shard))
+    found = 0
+    try:
+        for _ in records:
+            found += 1
+    except Exception:
+        return found
+    return found
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 8}, {}, {"batch_size": 8, "image_size": (4, 4)}], ids=str)
+def test_what_does_not_decode_is_named(damaged: Path, options: dict[str, Any]) -> None:
+    shard = damaged / "d-train-00001-of-00002.tfrecord.gz"
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        list(load(damaged, split="train[:25]", **options))
+    assert f"{shard}: record 4 (counted from 0) holds an image that does not decode" in str(error.value)
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        list(load(damaged, split="train[25:]", shuffle=True, **options))
+    assert f"{shard}: record 11 (counted from 0) has label 40, outside the class list (0 to 39)" in str(error.value)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_skip_keeps_places_and_lengths(damaged: Path, shuffle: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    def read(folder: Path, **options: Any) -> list[tuple[list[int], list[float]]]:
+        elements = load(folder, split="train", batch_size=8, shuffle=shuffle, remainder="pad", **options)
+        return [(labels.numpy().tolist(), weights.numpy().tolist()) for _, labels, weights in elements]
+
+    sound = write_dataset(damaged / "sound", {"train": [20, 20]})
+    expected = [
+        ([0 if label in (24, 31) else label for label in labels], [float(label not in (24, 31)) for label in labels])
+        for labels, _ in read(sound)
+    ]
+    assert read(damaged, on_error="skip", max_skipped=2) == expected
+    said = capfd.readouterr().err
+    assert "record 4 (counted from 0) holds an image that does not decode" in said
+    assert "skipped, 2 of at most 2" in said
+    with pytest.raises(tf.errors.InvalidArgumentError, match="max_skipped 1 allows no more"):
+        read(damaged, on_error="skip", max_skipped=1)
+
+
+def test_shard_that_has_gone_is_an_error_in_any_case(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [10, 10]})
+    elements = load(folder, split="train", on_error="skip")
+    (folder / "d-train-00001-of-00002.tfrecord.gz").unlink()
+    with pytest.raises(tf.errors.NotFoundError, match="d-train-00001-of-00002"):
+        list(elements)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on_error": "ignore"}, 'on_error must be "raise" or "skip", not \'ignore\''),
+        ({"max_skipped": 3}, 'max_skipped has no effect without on_error="skip"'),
+        ({"on_error": "skip", "max_skipped": -1}, "max_skipped must be a whole number from 0"),
+        ({"on_error": "skip", "output": "image"}, 'which output="image" cannot hold: give output="dict"'),
+        ({"remainder": "pad", "batch_size": 8, "output": "raw_record"}, 'output="raw_record" cannot hold'),
+    ],
+    ids=str,
+)
+def test_wrong_calls(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [10]})
+    with pytest.raises(UsageError, match=message):
+        load(folder, split="train", **options)

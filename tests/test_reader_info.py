@@ -1,0 +1,181 @@
+"""What the manifest alone tells, against what is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from beam_tfr import cli, manifest, reader
+from beam_tfr.reader import class_weights, feature_spec, load, steps_per_epoch
+from beam_tfr.records import read_records
+from beam_tfr.schema import LABEL, TEXT, DataError, UsageError
+from tests.reader_fixtures import add_lists, write_dataset
+
+
+@pytest.fixture(scope="module")
+def converted_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """train: 9 hats, 6 shoes, no dress; test: two of each."""
+    parent = tmp_path_factory.mktemp("photos")
+    sample = Path(cli.__file__).parent / "sample"
+    for split, label, count in (("train", "hat", 9), ("train", "shoes", 6), *(("test", c, 2) for c in CLASSES)):
+        folder = parent / "photos" / split / label
+        folder.mkdir(parents=True)
+        for photo in sorted((sample / split / label).iterdir())[:count]:
+            (folder / photo.name).symlink_to(photo)
+    output = parent / "out"
+    command = ["convert", "--input", f"{parent}/photos/**/*.jpg", "--output", str(output), "--image_size", "8x8"]
+    assert cli.main([*command, "--layout", "{split}/{label}/*"]) == 0
+    return output
+
+
+CLASSES = ("dress", "hat", "shoes")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("data") / "d", {"train": [20, 0, 17], "test": [4]})
+
+
+def test_open(converted_photos: Path) -> None:
+    dataset = reader.open(converted_photos)
+    assert dataset == manifest.read(str(converted_photos))
+    assert dataset.class_names == CLASSES
+    assert dataset.counts["written"] == 21
+    assert dataset.splits["train"].class_counts == {"dress": 0, "hat": 9, "shoes": 6}
+    assert len(dataset.statistics["channel_mean"]) == 3
+    assert len(dataset.dataset_digest) == 64
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        dataset.name = "other"  # type: ignore[misc]
+    with pytest.raises(DataError, match="is not a complete dataset"):
+        reader.open(converted_photos.parent)
+    with pytest.raises(UsageError, match="path s3://bucket: only local paths and gs:// are supported"):
+        reader.open("s3://bucket")
+
+
+def test_class_weights(converted_photos: Path) -> None:
+    assert class_weights(converted_photos, "test") == {0: 1.0, 1: 1.0, 2: 1.0}
+    assert class_weights(converted_photos, "train") == {0: 0.0, 1: 15 / (2 * 9), 2: 15 / (2 * 6)}
+    both = class_weights(converted_photos, "train+test")
+    assert both == {0: 21 / (3 * 2), 1: 21 / (3 * 11), 2: 21 / (3 * 8)}
+    labels = [int(label) for _, label in load(converted_photos, split="train+test", output="encoded")]
+    assert np.isclose(np.mean([both[label] for label in labels]), 1)
+    assert len({round(both[label] * labels.count(label), 9) for label in both}) == 1
+
+
+def test_class_weights_that_cannot_be_known(converted_photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"split 'train\[:5\]' is a slice, whose classes the manifest does not count"):
+        class_weights(converted_photos, "train[:5]")
+    assert class_weights(converted_photos, "test[:100%]") == {0: 1.0, 1: 1.0, 2: 1.0}
+    with pytest.raises(UsageError, match="there are: test, train"):
+        class_weights(converted_photos, "validation")
+    bare = write_dataset(tmp_path / "d", {"train": [3]}, labelled=False)
+    with pytest.raises(UsageError, match=r"class_weights: .* has no labels"):
+        class_weights(bare, "train")
+
+
+def test_steps_per_epoch_is_the_cardinality(folder: Path) -> None:
+    def outcome(call: Any, **options: Any) -> Any:
+        try:
+            return call(folder, **options)
+        except UsageError as error:
+            return str(error)
+
+    loaded = set()
+    for split, batch_size, remainder, streams, num_hosts in itertools.product(
+        ["train", "train[40%:]+test[1:]"], [None, 8, 12, 48], [None, "keep", "drop", "pad"], [8, 4], [1, 2]
+    ):
+        options = {"split": split, "batch_size": batch_size, "remainder": remainder, "streams": streams}
+        steps = outcome(steps_per_epoch, num_hosts=num_hosts, **options)
+        kind = (remainder, batch_size, num_hosts > 1)
+        if isinstance(steps, str):
+            assert outcome(load, num_hosts=num_hosts, **options) == steps
+        elif batch_size in (None, 8) and kind not in loaded:
+            elements = load(folder, num_hosts=num_hosts, host_index=num_hosts - 1, output="encoded", **options)
+            assert steps == int(elements.cardinality())
+            loaded.add(kind)
+        elif batch_size:
+            total = 37 if split == "train" else 26
+            down = remainder == "drop" or (remainder is None and num_hosts == 2)
+            assert steps == (total // batch_size if down else -(-total // batch_size))
+    assert len(loaded) == 13
+
+
+def test_steps_per_epoch_checks_its_arguments(folder: Path) -> None:
+    for options, message in (
+        ({"split": "dev"}, "split 'dev' is not in"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1"),
+        ({"remainder": "fill"}, 'remainder must be None, "keep", "drop" or "pad"'),
+        ({"streams": 2.5}, "streams must be a whole number"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            steps_per_epoch(folder, **{"split": "train", **options})
+
+
+def test_feature_spec(converted_photos: Path) -> None:
+    spec = feature_spec(converted_photos)
+    assert spec.keys() == manifest.read(str(converted_photos)).features.keys()
+    assert spec["image/encoded"] == tf.io.FixedLenFeature([], tf.string)
+    assert spec["image/class/label"] == tf.io.FixedLenFeature([], tf.int64)
+
+
+LABELS = {0: [0, 2], 1: [2], 2: [], 3: [2, 3, 0], 4: [3]}
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    """Photos 0 to 3 in train, 4 in test, with the labels above."""
+    folder = write_dataset(tmp_path / "d", {"train": [3, 1], "test": [1]})
+    texts = {TEXT: lambda number: [b"class%05d" % label for label in LABELS[number]]}
+    add_lists(folder, {LABEL: LABELS.get, **texts})
+    return folder
+
+
+def test_several_labels(several: Path) -> None:
+    assert class_weights(several, "train") == {0: 6 / (3 * 2), 1: 0, 2: 6 / (3 * 3), 3: 6 / 3, 4: 0}
+    assert class_weights(several, "train+test") == {0: 7 / (3 * 2), 1: 0, 2: 7 / (3 * 3), 3: 7 / (3 * 2), 4: 0}
+    spec = feature_spec(several)
+    assert spec[LABEL] == tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
+    records = [record for file in sorted(several.glob("*train*")) for record in read_records(str(file))]
+    parsed = tf.io.parse_example(records, spec)
+    assert parsed[LABEL].to_list() == [LABELS[number] for number in range(4)]
+    assert parsed[TEXT].to_list()[3] == [b"class00002", b"class00003", b"class00000"]
+
+
+def test_class_weights_of_counts_that_cannot_be(folder: Path, several: Path, tmp_path: Path) -> None:
+    for other, counts, message in (
+        (folder, {"class00000": 1}, "have 1 labels for the 37 examples of train; beam-tfr verify"),
+        (several, {}, "have 0 labels for the 4 examples of train"),
+    ):
+        fields = json.loads((other / "manifest.json").read_text())
+        fields["splits"]["train"]["class_counts"] = counts
+        fields["manifest_digest"] = manifest.manifest_digest(fields)
+        (tmp_path / "manifest.json").write_bytes(manifest.to_bytes(fields))
+        with pytest.raises(DataError, match=message):
+            class_weights(tmp_path, "train")
+
+
+def test_the_manifest_is_asked_without_tensorflow(folder: Path) -> None:
+    program = (
+        "import sys\n"
+        "from beam_tfr import reader\n"
+        f"folder = {str(folder)!r}\n"
+        "print(reader.steps_per_epoch(folder, split='train', batch_size=8), len(reader.open(folder).class_names),\n"
+        "      len(reader.class_weights(folder, 'train')), sorted({'tensorflow', 'apache_beam'} & {*sys.modules}))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "5 41 41 []\n"
+
+
+def test_all_names_are_there() -> None:
+    assert all(callable(getattr(reader, name)) for name in reader.__all__)
+    with pytest.raises(AttributeError, match=r"module 'beam_tfr.reader' has no attribute 'laod'"):
+        reader.laod  # noqa: B018

@@ -1,0 +1,180 @@
+"""Several datasets in one stream: shares, order, hosts and resume by key."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from beam_tfr.reader import load, mix
+from beam_tfr.reader.mixing import PERIOD, _Turns
+from beam_tfr.schema import UsageError
+from tests.reader_fixtures import converted, write_dataset
+
+KEY = "image/filename"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """200 photos of 2x2 in two shards, the same number of 4x2 in one: the height tells which it is."""
+    parent = tmp_path_factory.mktemp("data")
+    narrow = write_dataset(parent / "narrow", {"train": [20, 180]}, image_size=(2, 2))
+    return [narrow, write_dataset(parent / "wide", {"train": [200]}, image_size=(4, 2))]
+
+
+def examples(folders: list[Path], batches: int = 12, **options: Any) -> list[Any]:
+    """Batch by batch: (dataset, number of the photo) of each example."""
+    named = dict(zip(folders, (3, 1), strict=True))
+    options = {"batch_size": 16, "shuffle": True, "output": "dict", "image_size": (2, 2), **options}
+    elements = mix(named, split="train", **options).take(batches).as_numpy_iterator()
+    return [
+        [
+            (int(height) // 2 - 1, int(key.decode().removesuffix(".jpg")))
+            for height, key in zip(np.ravel(element["image/height"]), np.ravel(element[KEY]), strict=True)
+        ]
+        for element in elements
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(folders: list[Path]) -> list[Any]:
+    """Of one host, from the beginning."""
+    return examples(folders, 56)
+
+
+@pytest.fixture(scope="module")
+def singles(folders: list[Path]) -> list[Any]:
+    """The same without batches, not shuffled."""
+    return examples(folders, 64, shuffle=False, batch_size=None)
+
+
+def test_every_dataset_comes_in_its_own_order_and_nothing_of_an_epoch_twice(
+    folders: list[Path], whole: list[Any]
+) -> None:
+    found = list(itertools.chain(*whole))
+    for index, folder in enumerate(folders):
+        alone = load(folder, split="train", batch_size=8, remainder="drop", shuffle=True, repeat=True, output="dict")
+        mine = [number for dataset, number in found if dataset == index]
+        keys = [key.decode() for batch in alone.take(len(mine) // 8).as_numpy_iterator() for key in batch[KEY]]
+        assert [f"{number}.jpg" for number in mine] == keys
+        for epoch in range(len(mine) // 200):
+            assert len(set(mine[epoch * 200 : (epoch + 1) * 200])) == 200
+
+
+def test_shares_hold_everywhere(whole: list[Any]) -> None:
+    for batch in whole:
+        assert 8 <= collections.Counter(dataset for dataset, _ in batch)[0] <= 16
+    found = [dataset for dataset, _ in itertools.chain(*whole)]
+    assert abs(found.count(1) / len(found) - 0.25) < 0.02
+
+
+def test_turns_are_exact() -> None:
+    turns = _Turns([7000, 2999, 1], 5)
+    owners = np.concatenate([turns.period(tf.constant(number, tf.int64)) for number in range(3)])
+    assert np.bincount(owners).tolist() == [21000, 8997, 3]
+    for share, owner in ((0.7, 0), (0.2999, 1)):
+        had = np.cumsum(owners == owner)
+        assert np.abs(had - share * np.arange(1, len(owners) + 1)).max() < 2
+    for first in (0, 1, 9_999, PERIOD, 12_345):
+        assert turns.before(first) == np.bincount(owners[:first], minlength=3).tolist()
+        assert list(turns.dataset(first).take(50).as_numpy_iterator()) == owners[first : first + 50].tolist()
+    assert not np.array_equal(owners[:PERIOD], owners[PERIOD : 2 * PERIOD])
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_hosts_share_every_step(folders: list[Path], whole: list[Any], hosts: int) -> None:
+    shares = [examples(folders, num_hosts=hosts, host_index=host) for host in range(hosts)]
+    assert {len(batch) for share in shares for batch in share} == {16 // hosts}
+    together = [sorted(itertools.chain(*step)) for step in zip(*shares, strict=True)]
+    assert together == [sorted(batch) for batch in whole[:12]]
+
+
+def test_hosts_share_single_examples(folders: list[Path], singles: list[Any]) -> None:
+    options: dict[str, Any] = {"shuffle": False, "batch_size": None, "num_hosts": 2}
+    shares = [examples(folders, 32, host_index=host, **options) for host in range(2)]
+    assert sorted(itertools.chain(*shares)) == sorted(singles)
+
+
+def test_a_resume_goes_on_exactly_there(folders: list[Path], whole: list[Any], singles: list[Any]) -> None:
+    assert examples(folders, 7, start_step=23) == whole[23:30]
+    assert examples(folders, 7, batch_size=None, shuffle=False, start_step=13) == singles[13:20]
+
+
+def test_a_resume_decodes_nothing_before_it(tmp_path: Path) -> None:
+    photos = [b"no image"] * 8 + [tf.io.encode_jpeg(np.zeros((2, 2, 3), np.uint8)).numpy()] * 56
+    folder = write_dataset(tmp_path / "d", {"train": [64]}, image_size=(2, 2), photos=photos)
+    options: dict[str, Any] = {"split": "train", "batch_size": 8, "streams": 1}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"record 0 \(counted from 0\) holds an image"):
+        next(iter(mix({folder: 1}, **options)))
+    assert len(list(mix({folder: 1}, start_step=1, **options).take(7))) == 7
+
+
+def test_seed_and_streams_make_the_order(folders: list[Path], whole: list[Any]) -> None:
+    options: list[dict[str, Any]] = [{"seed": 1}, {"streams": 4}, {"shuffle": False}]
+    orders = [whole[:12], *(examples(folders, **one) for one in options)]
+    assert all(order != other for order, other in itertools.combinations(orders, 2))
+    tf.random.set_seed(5)
+    assert examples(folders) == whole[:12]
+
+
+def test_elements(folders: list[Path]) -> None:
+    elements = mix(dict.fromkeys(folders, 1), split="train", batch_size=16, image_size=(3, 5), one_hot=True)
+    assert elements.element_spec == (tf.TensorSpec([16, 3, 5, 3], tf.uint8), tf.TensorSpec([16, 200], tf.float32))
+    assert elements.cardinality() == tf.data.INFINITE_CARDINALITY
+    context = tf.distribute.InputContext(2, 1, 2)
+    elements = mix(dict.fromkeys(folders, 1), split="train", output="encoded", batch_size=16, input_context=context)
+    assert elements.element_spec == (tf.TensorSpec([8], tf.string), tf.TensorSpec([8], tf.int64))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"image is uint8 \(8, 2, 2, 3\) in .*narrow, uint8 \(8, 4, 2, 3\) in .*wide; image_size="),
+        ({"repeat": True}, "mix takes no repeat: each dataset repeats for ever"),
+        ({"remainder": "pad"}, "mix takes no remainder: there is no last batch"),
+        ({"batch_size": 12}, "batch_size 12 is not a multiple of streams 8.*nearest that fits: 8 or 16"),
+        ({"num_hosts": 3}, "num_hosts 3 does not divide streams 8"),
+        ({"split": "test"}, "split 'test' is not in .*; there are: train"),
+        ({"split": "train[:7]"}, "7 examples do not fill a round of streams 8: give fewer streams"),
+        ({"start_step": -1}, "start_step must be a whole number from 0"),
+        ({"dtype": "int8"}, 'dtype must be "uint8"'),
+    ],
+    ids=str,
+)
+def test_wrong_calls(folders: list[Path], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        mix(dict.fromkeys(folders, 1), **{"split": "train", "batch_size": 16, **options})
+
+
+def test_wrong_weights(folders: list[Path]) -> None:
+    for weights, message in (
+        ({}, r"mix takes \{folder: weight, …\}, not \{\}"),
+        ([folders[0]], r"mix takes \{folder: weight, …\}"),
+        ({folders[0]: 0}, "the weight of .*narrow must be a number above 0, not 0; leave it out"),
+        ({folders[0]: "1"}, "must be a number above 0, not '1'"),
+        ({folders[0]: float("nan")}, "must be a number above 0, not nan"),
+        ({folders[0]: 1, str(folders[0]): 2}, "narrow is named twice"),
+        ({folders[0]: 1, folders[1]: 1e-9}, "the weight of .*wide is 1e-09 of 1.000000001, less than one in 10000"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            mix(weights, split="train")  # type: ignore[arg-type]
+
+
+def test_class_lists_must_be_equal(folders: list[Path], tmp_path: Path) -> None:
+    more = write_dataset(tmp_path / "more", {"train": [201]}, image_size=(2, 2))
+    bare = write_dataset(tmp_path / "bare", {"train": [201]}, image_size=(2, 2), labelled=False)
+    other = converted("--encoding jpeg")
+    for folder, message in (
+        (more, "narrow has 200 classes, .*more has 201: 'class00200' and those behind it differ; convert them with"),
+        (bare, '.*narrow has labels, .*bare has none; give output="image"'),
+        (other, "class 0 is 'class00000' in .*narrow, 'clear.png' in .*; convert them with the same --classes FILE"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            mix({folders[0]: 1, folder: 1}, split="train", batch_size=8, image_size=(2, 2))
+        elements = mix({folders[0]: 1, folder: 1}, split="train", batch_size=8, image_size=(2, 2), output="image")
+        assert len(list(elements.take(4))) == 4

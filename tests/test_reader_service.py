@@ -1,0 +1,160 @@
+"""Reading through a tf.data service: a dispatcher and two workers, each a process of its own."""
+
+from __future__ import annotations
+
+import collections
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from beam_tfr.reader import load
+from beam_tfr.schema import UsageError
+from tests.reader_fixtures import add_lists, write_dataset
+
+COUNTS = {"one shard": [1003], "97 shards": [8 + number % 7 for number in range(97)]}  # 1064
+DISPATCHER = """
+from tensorflow.data.experimental import service
+server = service.DispatchServer(service.DispatcherConfig(port=0))
+print(server.target, flush=True)
+server.join()
+"""
+WORKER = """
+import sys
+from tensorflow.data.experimental import service
+server = service.WorkerServer(service.WorkerConfig(dispatcher_address=sys.argv[1], heartbeat_interval_ms=100))
+print(server._address, flush=True)
+server.join()
+"""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Of the dispatcher: grpc://localhost:PORT."""
+    processes = []
+
+    def start(code: str, *arguments: str) -> str:
+        command = [sys.executable, "-c", code, *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        processes.append(process)
+        return process.stdout.readline().strip()
+
+    try:
+        target = start(DISPATCHER)
+        workers = {start(WORKER, target.removeprefix("grpc://")) for _ in range(2)}
+        assert target.startswith("grpc://")
+        assert len(workers) == 2
+        yield target
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(10)
+
+
+@pytest.fixture(scope="module", params=COUNTS)
+def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    counts = COUNTS[request.param]
+    folder = write_dataset(tmp_path_factory.mktemp("data") / "d", {"train": counts}, image_size=(2, 2))
+    return folder, sum(counts)
+
+
+def batches(folder: Path, address: str, **options: Any) -> list[list[int]]:
+    """The numbers of the examples of each batch."""
+    elements = load(folder, split="train", service=address, deterministic=False, **options)
+    found = [labels.tolist() for _, labels in elements.as_numpy_iterator()]
+    assert elements.cardinality() == len(found)
+    return found
+
+
+def test_only_the_remainder_is_missing(dataset: tuple[Path, int], address: str) -> None:
+    folder, total = dataset
+    kept = batches(folder, address, batch_size=48, shuffle=True)
+    assert [len(batch) for batch in kept[:-1]] == [48] * (total // 48)
+    assert sorted(number for batch in kept for number in batch) == list(range(total))
+    dropped = [number for batch in batches(folder, address, batch_size=48, remainder="drop") for number in batch]
+    assert len(dropped) == len(set(dropped)) == total // 48 * 48
+
+
+def test_epochs(dataset: tuple[Path, int], address: str) -> None:
+    folder, total = dataset
+    found = batches(folder, address, batch_size=200, repeat=3, shuffle=True)
+    steps = -(-total // 200)
+    for epoch in range(3):
+        part = found[epoch * steps : (epoch + 1) * steps]
+        assert sorted(number for batch in part for number in batch) == list(range(total))
+
+
+def test_single_examples_are_the_same_as_without(tmp_path: Path, address: str) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [20, 3]})
+    with_service = load(folder, split="train", service=address, deterministic=False)
+    expected = {int(label): image for image, label in load(folder, split="train").as_numpy_iterator()}
+    seen = collections.Counter()
+    for image, label in with_service.as_numpy_iterator():
+        np.testing.assert_array_equal(image, expected[int(label)])
+        seen[int(label)] += 1
+    assert seen == dict.fromkeys(range(23), 1)
+
+
+@pytest.mark.parametrize(
+    "options", [{"output": "dict"}, {"output": "raw_record"}, {"image_size": (4, 4), "crop": "random"}], ids=str
+)
+def test_outputs(tmp_path: Path, address: str, options: dict[str, Any]) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [10]})
+    options = {"split": "train", "batch_size": 10, "streams": 5, **options}
+    (with_service,) = load(folder, service=address, deterministic=False, **options)
+    (without,) = load(folder, **options)
+
+    def lines(element: Any) -> list[bytes]:
+        columns = [column.numpy() for column in tf.nest.flatten(element)]
+        return sorted(
+            b"".join(
+                np.asarray(cell).tobytes() if cell.ndim else bytes(str(cell), "utf8") for cell in map(np.asarray, row)
+            )
+            for row in zip(*columns, strict=True)
+        )
+
+    assert lines(with_service) == lines(without)
+
+
+def test_damage_is_named(tmp_path: Path, address: str) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [10]}, compression="none")
+    elements = load(folder, split="train", batch_size=8, service=address, deterministic=False)
+    (shard,) = folder.glob("*.tfrecord")
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"damaged shard {shard}: it cannot be read from record 9"
+    ):
+        list(elements)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"service": "localhost:5000"}, 'service must be the address of a dispatcher, such as "grpc://localhost:5000"'),
+        ({"deterministic": True}, "deterministic=True cannot be had with service: .* give deterministic=False"),
+        ({"start_step": 3}, "start_step cannot be had with service"),
+        ({"repeat": True}, "repeat=True cannot be had with service: give a number of epochs"),
+        ({"remainder": "pad", "batch_size": 8}, "remainder='pad' cannot be had with service"),
+        ({"on_error": "skip"}, "on_error='skip' cannot be had with service"),
+        ({"num_hosts": 2}, "num_hosts cannot be had with service"),
+        ({"cache": "memory"}, "cache cannot be had with service"),
+        ({"sizes": "ragged"}, "sizes='ragged' cannot be had with service"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_had(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [10]})
+    with pytest.raises(UsageError, match=message):
+        load(folder, split="train", **{"service": "grpc://localhost:1", "deterministic": False, **options})
+
+
+def test_lists_cannot_be_had(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [10]})
+    add_lists(folder, {"ids": lambda number: [number]})
+    with pytest.raises(UsageError, match="service cannot batch features that are lists of any length"):
+        load(folder, split="train", output="dict", service="grpc://localhost:1", deterministic=False)

@@ -1,0 +1,684 @@
+"""Tables that name the images, and tables that are the data: whole conversions, and what is wrong in a table."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from beam_tfr import manifest, storage
+from beam_tfr.examples import parse_example
+from beam_tfr.records import read_records
+from beam_tfr.tables import Seen, find_repeats, merge_repeats, opening
+from beam_tfr.tables.columns import infer_type, parse_type
+from beam_tfr.verify import verify
+from tests.conftest import Run, files_of
+
+Command = Callable[..., Run]
+Rows = Sequence[dict[str, Any]]
+
+
+def as_csv(rows: Rows, delimiter: str = ",", **how: Any) -> bytes:
+    """Lists as JSON, booleans as true and false, no value as an empty cell."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [*rows[0]], delimiter=delimiter, **{"lineterminator": "\n", **how})
+    writer.writeheader()
+    for row in rows:
+        cells = {k: json.dumps(v) if isinstance(v, (list, bool)) else "" if v is None else v for k, v in row.items()}
+        writer.writerow(cells)
+    return text.getvalue().encode()
+
+
+def as_jsonl(rows: Rows) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def as_parquet(rows: Rows) -> bytes:
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), file, row_group_size=5)
+    return file.getvalue()
+
+
+KINDS: dict[str, Callable[[Rows], bytes]] = {
+    "t.csv": as_csv,
+    "t.tsv": lambda rows: as_csv(rows, "\t"),
+    "t.jsonl": as_jsonl,
+    "t.parquet": as_parquet,
+    "t.csv.gz": lambda rows: gzip.compress(as_csv(rows)),
+    "t.ndjson.gz": lambda rows: gzip.compress(as_jsonl(rows[:7])) + gzip.compress(as_jsonl(rows[7:])),
+    "windows.csv": lambda rows: b"\xef\xbb\xbf" + as_csv(rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL),
+}
+
+
+def rows_of(photos: Path) -> list[dict[str, Any]]:
+    paths = sorted(path.relative_to(photos) for path in photos.rglob("*.jpg"))
+    return [
+        {
+            "path": str(path),
+            "class": path.parts[1],
+            "split": path.parts[0],
+            "age": i,
+            "score": i / 4,
+            "name": f'a "name",\nof {path.stem}',
+            "good": i % 3 == 0,
+            "box": [i / 2] * (i % 4),
+        }
+        for i, path in enumerate(paths)
+    ]
+
+
+ROLES = ["--uri_column", "path", "--label_column", "class", "--split_column", "split"]
+FEATURES = ["--feature_columns", "age,score,name,good,box:float[]"]
+
+
+def records_of(folder: Path | str) -> dict[str, dict[str, list[Any]]]:
+    """Key -> features of each record."""
+    dataset = manifest.read(str(folder))
+    records = [
+        parse_example(record)
+        for split in dataset.splits.values()
+        for shard in split.shards
+        for record in read_records(storage.join(str(folder), shard.file))
+    ]
+    return {record[dataset.names.key][0].decode(): record for record in records}
+
+
+def rejects_of(folder: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (folder / "rejects.jsonl").read_text().splitlines()]
+
+
+def test_every_kind_of_table_gives_the_same_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    rows = rows_of(photos)
+    digests = {}
+    for name, write in KINDS.items():
+        (tmp_path / name).write_bytes(write(rows))
+        flags = ["--image_root", photos, *ROLES, *FEATURES, "--name", "d", "--num_shards", "train=2,test=1"]
+        run = beam_tfr("convert", "--table", tmp_path / name, "--output", tmp_path / f"out-{name}", "--json", *flags)
+        assert (run.code, run.json["written"]) == (0, 18), run.err
+        assert run.json["columns"] == {
+            "age": "int64",
+            "score": "float",
+            "name": "bytes",
+            "good": "int64",
+            "box": "float[]",
+        }
+        digests[name] = run.json["dataset_digest"]
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    random.Random(1).shuffle(rows)
+    for i, (name, write) in enumerate(KINDS.items()):
+        (parts / f"{i}-{name}").write_bytes(write(rows[i :: len(KINDS)]))
+    patterns = [parts / "*.jsonl", parts / "*.{csv,tsv,parquet}", parts / "*.gz", parts / "0*"]
+    run = beam_tfr(
+        "convert", "--table", *patterns, "--output", tmp_path / "o", "--json", *flags, "--direct_num_workers=2"
+    )
+    digests["parts"] = run.json["dataset_digest"]
+    assert len(set(digests.values())) == 1, digests
+    assert files_of(tmp_path / "out-t.csv") == files_of(tmp_path / "out-t.parquet")
+    assert verify(str(tmp_path / "o")).problems == ()
+
+    dataset = manifest.read(str(tmp_path / "o"))
+    assert dataset.features["box"] == {"dtype": "float", "shape": [-1]}
+    assert dataset.features["age"] == {"dtype": "int64", "shape": []}
+    records = records_of(tmp_path / "o")
+    for row in rows:
+        record = records[row["path"]]
+        assert {name: record[name] for name in ("age", "score", "name", "good", "box", "image/class/text")} == {
+            "age": [row["age"]],
+            "score": [row["score"]],
+            "name": [row["name"].encode()],
+            "good": [int(row["good"])],
+            "box": row["box"],
+            "image/class/text": [row["class"].encode()],
+        }
+
+
+def test_a_table_of_what_patterns_find_gives_their_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    table = photos / "labels.csv"
+    table.write_bytes(as_csv(rows_of(photos)))
+    base = ["--name", "d", "--json", "--output"]
+    layout = ["--layout", "{split}/{label}/*"]
+    first = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", *layout, *base, tmp_path / "a")
+    second = beam_tfr("convert", "--table", table, *ROLES, *base, tmp_path / "b")
+    assert first.json["dataset_digest"] == second.json["dataset_digest"]
+    rows = rows_of(photos)
+    for row in rows:
+        row["path"] = f"{photos}/{row['path']}"
+    (tmp_path / "absolute.csv").write_bytes(as_csv(rows))
+    third = beam_tfr("convert", "--table", tmp_path / "absolute.csv", *ROLES, *base, tmp_path / "c")
+    assert third.json["dataset_digest"] == first.json["dataset_digest"]
+    again = beam_tfr("convert", "--table", tmp_path / "absolute.csv", *ROLES, *base, tmp_path / "c")
+    assert again.json["complete_already"]
+    changed = as_csv(rows).replace(b",hat,", b",shoes,", 1)
+    (tmp_path / "absolute.csv").write_bytes(changed)
+    refused = beam_tfr("convert", "--table", tmp_path / "absolute.csv", *ROLES, *base, tmp_path / "c")
+    assert refused.code == 2
+    assert "input_digest: " in refused.err
+
+
+def test_tables_and_images_on_gs(beam_tfr: Command, gcs: str, photos: Path, tmp_path: Path) -> None:
+    rows = rows_of(photos)
+    for row in rows:
+        storage.write_bytes(f"{gcs}/photos/{row['path']}", (photos / row["path"]).read_bytes(), scratch="")
+    (photos / "labels.csv").write_bytes(as_csv(rows))
+    local = beam_tfr(
+        "convert", "--table", photos / "labels.csv", *ROLES, *FEATURES, "--output", tmp_path / "o", "--json"
+    )
+    assert local.code == 0
+    whole = [{**row, "path": f"{gcs}/photos/{row['path']}"} for row in rows]
+    for name, data, flags in (
+        ("t.parquet", as_parquet(rows), ["--image_root", f"{gcs}/photos"]),
+        ("t.csv.gz", gzip.compress(as_csv(whole)), []),
+        ("photos/t.jsonl", as_jsonl(rows), []),
+    ):
+        storage.write_bytes(f"{gcs}/{name}", data, scratch="")
+        output = f"{gcs}/out/{name.replace('.', '_')}"
+        table = ["--table", f"{gcs}/{name}", *ROLES, *FEATURES]
+        run = beam_tfr("convert", *table, *flags, "--output", output, "--name", "o", "--json")
+        assert (run.code, run.json["dataset_digest"]) == (0, local.json["dataset_digest"]), run.err
+        assert verify(output).ok
+    storage.delete(f"{gcs}/photos/{rows[0]['path']}")
+    run = beam_tfr("convert", *table, "--output", f"{gcs}/less", "--json", "--max_rejects", "1")
+    assert run.json["rejected"] == {"not-found": 1}
+
+
+# Labels
+
+
+def test_several_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    labels = [["hat", "red"], [], ["red"], ["blue", "hat", "red"]]
+    rows = [{"path": row["path"], "class": labels[i % 4]} for i, row in enumerate(rows_of(photos))]
+    lines = [{**row, "class": "|".join(row["class"])} for row in rows]
+    flags = ["--image_root", photos, "--uri_column", "path", "--label_column", "class", "--name", "d", "--json"]
+    digests = []
+    for name, data, more in (
+        ("l.jsonl", as_jsonl(rows), []),
+        ("l.parquet", as_parquet(rows), []),
+        ("l.csv", as_csv(lines), ["--label_separator", "|"]),
+    ):
+        (tmp_path / name).write_bytes(data)
+        run = beam_tfr("convert", "--table", tmp_path / name, *flags, *more, "--output", tmp_path / f"o-{name}")
+        assert run.code == 0, run.err
+        digests.append(run.json["dataset_digest"])
+        assert verify(str(tmp_path / f"o-{name}")).problems == ()
+    assert len(set(digests)) == 1
+    dataset = manifest.read(str(tmp_path / "o-l.csv"))
+    assert dataset.class_names == ("blue", "hat", "red")
+    assert dataset.splits["train"].class_counts == {"blue": 4, "hat": 9, "red": 13}
+    assert dataset.features["image/class/label"] == {"dtype": "int64", "shape": [-1]}
+    records = records_of(tmp_path / "o-l.csv")
+    for row in rows:
+        assert records[row["path"]]["image/class/text"] == [label.encode() for label in row["class"]]
+        assert records[row["path"]]["image/class/label"] == [["blue", "hat", "red"].index(x) for x in row["class"]]
+    (tmp_path / "classes.txt").write_text("red\nhat\n")
+    more = ["--classes", tmp_path / "classes.txt", "--max_rejects", "1.0"]
+    run = beam_tfr("convert", "--table", tmp_path / "l.jsonl", *flags, *more, "--output", tmp_path / "known")
+    assert run.json["rejected"] == {"unknown-class": 4}
+
+
+def test_numbers_are_classes_in_their_order_and_an_empty_cell_is_unlabelled(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
+    rows = [{"path": row["path"], "class": None if i == 5 else i % 11} for i, row in enumerate(rows_of(photos))]
+    digests = set()
+    for name in ("t.csv", "t.jsonl", "t.parquet"):
+        (tmp_path / name).write_bytes(KINDS[name](rows))
+        flags = ["--image_root", photos, "--uri_column", "path", "--label_column", "class", "--name", "d", "--json"]
+        run = beam_tfr("convert", "--table", tmp_path / name, *flags, "--output", tmp_path / f"o-{name}")
+        assert run.code == 0, run.err
+        digests.add(run.json["dataset_digest"])
+        assert verify(str(tmp_path / f"o-{name}")).problems == ()
+    assert len(digests) == 1
+    dataset = manifest.read(str(tmp_path / "o-t.csv"))
+    assert dataset.class_names == tuple(map(str, range(11)))
+    assert sum(dataset.splits["train"].class_counts.values()) == 17
+    records = records_of(tmp_path / "o-t.csv")
+    for row in rows:
+        assert records[row["path"]]["image/class/label"] == [-1 if row["class"] is None else row["class"]]
+    assert records[rows[5]["path"]]["image/class/text"] == [b""]
+
+
+def test_groups_fall_into_one_split(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    rows = [{**row, "person": i // 3} for i, row in enumerate(rows_of(photos))]
+    (photos / "t.jsonl").write_bytes(as_jsonl(rows))
+    base = ["convert", "--table", photos / "t.jsonl", "--uri_column", "path", "--splits", "train=0.6,test=0.4"]
+    splits: dict[str, list[set[str]]] = {}
+    for name, flags in (("keys", []), ("groups", ["--group_column", "person"])):
+        assert beam_tfr(*base, *flags, "--output", tmp_path / name).code == 0
+        dataset = manifest.read(str(tmp_path / name))
+        splits[name] = [
+            {
+                parse_example(record)["image/filename"][0].decode()
+                for shard in split.shards
+                for record in read_records(str(tmp_path / name / shard.file))
+            }
+            for split in dataset.splits.values()
+        ]
+    assert splits["keys"] != splits["groups"]
+    people = {row["path"]: row["person"] for row in rows}
+    train, test = ({people[key] for key in keys} for keys in splits["groups"])
+    assert not train & test
+    assert train | test == set(range(6))
+
+
+# Rows as records
+
+
+def structured(number: int) -> list[dict[str, Any]]:
+    return [{"id": f"r{i}", "age": i % 90, "city": "Köln", "score": i / 8, "kind": "ab"[i % 2]} for i in range(number)]
+
+
+def test_rows_themselves_become_records(beam_tfr: Command, tmp_path: Path) -> None:
+    rows = structured(300)
+    digests: dict[str, list[str]] = {"number": [], "key": []}
+    for name, write in KINDS.items():
+        (tmp_path / name).write_bytes(write(rows))
+        base = ["convert", "--table", tmp_path / name, "--json", "--name", "d"]
+        run = beam_tfr(*base, "--output", tmp_path / f"n-{name}", "--splits", "train=0.5,test=0.5")
+        assert (run.code, run.json["written"]) == (0, 300), run.err
+        assert verify(str(tmp_path / f"n-{name}")).problems == ()
+        if name.startswith("t."):
+            digests["number"].append(run.json["dataset_digest"])
+        run = beam_tfr(*base, "--output", tmp_path / f"k-{name}", "--key_column", "id", "--label_column", "kind")
+        digests["key"].append(run.json["dataset_digest"])
+        assert verify(str(tmp_path / f"k-{name}")).problems == ()
+    assert {kind: len(set(found)) for kind, found in digests.items()} == {"number": 1, "key": 1}
+    assert records_of(tmp_path / "n-t.csv")["t#18"] == {
+        "row/key": [b"t#18"],
+        "id": [b"r17"],
+        "age": [17],
+        "city": ["Köln".encode()],
+        "score": [17 / 8],
+        "kind": [b"b"],
+    }
+    assert records_of(tmp_path / "k-t.csv")["r17"] == {
+        "row/key": [b"r17"],
+        "age": [17],
+        "city": ["Köln".encode()],
+        "score": [17 / 8],
+        "class/label": [1],
+        "class/text": [b"b"],
+    }
+
+
+def test_equal_rows_are_right_and_equal_keys_are_not(beam_tfr: Command, tmp_path: Path) -> None:
+    rows = [{"id": "same", "age": 1}] * 5
+    (tmp_path / "a.csv").write_bytes(as_csv(rows))
+    (tmp_path / "b.csv").write_bytes(as_csv(rows))
+    base = ["convert", "--table", tmp_path / "?.csv", "--output"]
+    assert beam_tfr(*base, tmp_path / "o", "--json").json["written"] == 10
+    assert sorted(records_of(tmp_path / "o")) == [f"{name}#{i}" for name in "ab" for i in range(1, 6)]
+    run = beam_tfr(*base, tmp_path / "p", "--key_column", "id")
+    assert run.code == 1
+    assert f"--table {tmp_path}/a.csv, row 2: its id is that of row 1 of {tmp_path}/a.csv; 9 rows repeat one" in run.err
+    assert not (tmp_path / "p" / "manifest.json").exists()
+
+
+def test_two_rows_of_one_file_are_refused_wherever_they_stand(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    rows = rows_of(photos)
+    (photos / "a.csv").write_bytes(as_csv(rows))
+    (photos / "b.csv").write_bytes(as_csv([{**rows[3], "path": f"./{rows[3]['path']}", "split": "other"}]))
+    run = beam_tfr("convert", "--table", photos / "*.csv", *ROLES, "--output", tmp_path / "o")
+    assert (run.code, run.out) == (1, "")
+    assert run.err.strip().endswith(
+        f"--table {photos}/b.csv, row 1: its path is that of row 4 of {photos}/a.csv. Each file may have one row: "
+        "remove the others, or join them to lists"
+    )
+    assert not list((tmp_path / "o").glob("*"))
+
+
+@given(st.lists(st.integers(0, 60), max_size=80))
+def test_repeats_are_found_in_every_order(keys: list[int]) -> None:
+    found = []
+    buckets: dict[int, list[bytes]] = {}
+    for table in range(3):
+        seen = Seen(table)
+        parts = [part for row, key in enumerate(keys[table::3], 1) for part in seen.add(f"k{key}", row)]
+        for bucket, rows in [*parts, *seen.flush()]:
+            buckets.setdefault(bucket, []).append(rows)
+    for parts in buckets.values():
+        assert find_repeats(parts) == find_repeats(parts[::-1])
+        found += [one for one in [find_repeats(parts)] if one]
+    places: dict[int, list[tuple[int, int]]] = {}
+    for table in range(3):
+        for row, key in enumerate(keys[table::3], 1):
+            places.setdefault(key, []).append((table, row))
+    later = sorted((place, of[i]) for of in map(sorted, places.values()) for i, place in enumerate(of[1:]))
+    assert bool(found) == bool(later)
+    if found:
+        assert merge_repeats(found) == (len(later), *later[0])
+
+
+# Values
+
+
+def test_values_that_do_not_fit_are_rejects_with_column_and_row(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
+    rows = [{**row, "split": "train", "class": "hat"} for row in rows_of(photos)[:14]]
+    rows[0] |= {"path": ""}
+    rows[1] |= {"class": " hat"}
+    rows[2] |= {"split": "my split"}
+    rows[3] |= {"age": "seven"}
+    rows[4] |= {"age": None}
+    rows[5] |= {"score": 1e39}
+    rows[6] |= {"box": ["x"]}
+    rows[7] |= {"path": "https://example.org/1.jpg"}
+    rows[8] |= {"path": "nowhere.jpg"}
+    rows[9] |= {"path": "class\x00.jpg"}
+    for name in ("t.csv", "t.jsonl"):
+        (photos / name).write_bytes(KINDS[name](rows))
+        output = tmp_path / name
+        columns = ["--feature_columns", "age:int64,score:float,box:float[]", "--max_rejects", "10"]
+        run = beam_tfr("convert", "--table", photos / name, *ROLES, *columns, "--output", output, "--json")
+        assert run.code == 0, run.err
+        assert (run.json["written"], run.json["rejected"]) == (4, {"bad-value": 9, "not-found": 1})
+        assert verify(str(output)).problems == ()
+        details = sorted(reject["detail"] for reject in rejects_of(output) if reject["reason"] == "bad-value")
+        rule = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
+        missing = "has no value; a default, such as int64=-1, or int64[] lets it"
+        assert details == sorted(
+            f"{name}, row {detail}"
+            for detail in (
+                "1: column 'path': has no value",
+                f"2: column 'class': ' hat' cannot be a class: {rule}",
+                "3: column 'split': 'my split' cannot be a split: letters, digits and _ only, and not none",
+                "4: column 'age': 'seven' is no whole number",
+                f"5: column 'age': {missing}",
+                f"6: column 'score': {'1e+39' if name == 't.jsonl' else repr('1e+39')} does not fit into 32 bits",
+                "7: column 'box': 'x' is no number",
+                "8: column 'path': 'https://example.org/1.jpg': only local paths and gs:// are read",
+                "10: column 'path': has a NUL character",
+            )
+        )
+        assert {reject["stage"] for reject in rejects_of(output)} == {"ReadTable", "ReadImages"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell", "values"),
+    [
+        ("int64", "7", [7]),
+        ("int64", -7, [-7]),
+        ("int64", "3.0", [3]),
+        ("int64", 3.0, [3]),
+        ("int64", True, [1]),
+        ("int64", "False", [0]),
+        ("int64", str((1 << 63) - 1), [(1 << 63) - 1]),
+        ("int64=-1", "", [-1]),
+        ("int64=-1", None, [-1]),
+        ("int64=-1", "5", [5]),
+        ("float", "1e3", [1000.0]),
+        ("float", 7, [7.0]),
+        ("float", "-inf", [float("-inf")]),
+        ("float=0", None, [0.0]),
+        ("bytes", "", [b""]),
+        ("bytes", "ü", ["ü".encode()]),
+        ("bytes", b"\xff\0", [b"\xff\0"]),
+        ("bytes=", None, [b""]),
+        ("int64[]", "", []),
+        ("int64[]", None, []),
+        ("int64[]", "[1, 2]", [1, 2]),
+        ("int64[]", "1|2", [1, 2]),
+        ("int64[]", 5, [5]),
+        ("bytes[]", ["a", b"b"], [b"a", b"b"]),
+        ("enum(s|m|l)", "m", [1]),
+        ("enum(s|m|l)=s", "", [0]),
+        ("enum(s|m|l)[]", "l|s", [2, 0]),
+    ],
+)
+def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
+    assert parse_type(kind).values(cell) == values
+    assert str(parse_type(kind)) == kind
+    assert [type(value) for value in parse_type(kind).values(cell)] == [type(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell", "problem"),
+    [
+        ("int64", "7.5", "'7.5' is no whole number"),
+        ("int64", 7.5, "7.5 is no whole number"),
+        ("int64", "1_000", "'1_000' is no whole number"),
+        ("int64", float("nan"), "nan is no whole number"),
+        ("int64", str(1 << 63), f"'{1 << 63}' does not fit into 64 bits"),
+        ("int64", "9" * 5000, "'99999"),
+        ("int64", None, "has no value; a default, such as int64=-1, or int64[] lets it"),
+        ("int64", [1], "[1] is no whole number"),
+        ("float", "1e39", "'1e39' does not fit into 32 bits"),
+        ("float", "1e999", "'1e999' does not fit into 32 bits"),
+        ("float", 10**400, "does not fit into 32 bits"),
+        ("float", True, "True is no number"),
+        ("float", "", "has no value; a default, such as float=nan, or float[] lets it"),
+        ("bytes", 5, "5 is no text"),
+        ("bytes", None, "has no value"),
+        ("bytes", "\ud800", "is no text that UTF-8 can hold"),
+        ("bytes[]", [None], "None is no text"),
+        ("int64[]", "[1, 2", "begins like a JSON list and is none"),
+        ("int64[]", "[[1]]", "[1] is no whole number"),
+        ("enum(s|m)", "x", "'x' is not one of s, m"),
+        ("enum(s|m)", "", "has no value"),
+    ],
+)
+def test_a_value_that_does_not_fit(kind: str, cell: Any, problem: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        parse_type(kind).values(cell)
+    assert problem in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("cells", "typed", "kind"),
+    [
+        (["1", "", "-20"], False, "int64"),
+        (["1", "2.5"], False, "float"),
+        (["1e3", "nan"], False, "float"),
+        (["true", "False"], False, "int64"),
+        (["true", "1"], False, "bytes"),
+        (["00501", "12345"], False, "bytes"),  # a postal code
+        (["12345678901234567890"], False, "bytes"),
+        (["1", "x"], False, "bytes"),
+        (["", ""], False, "bytes"),
+        ([], False, "bytes"),
+        (["1", "2"], True, "bytes"),
+        ([1, None], True, "int64"),
+        ([1, 2.5], True, "float"),
+        ([True, False], True, "int64"),
+        ([b"\xff", "x"], True, "bytes"),
+        ([[1], [], None], True, "int64[]"),
+        ([[1, 2.5]], True, "float[]"),
+        ([["a"]], True, "bytes[]"),
+    ],
+)
+def test_types_are_found_out(cells: list[Any], typed: bool, kind: str) -> None:
+    assert str(infer_type(cells, typed=typed)) == kind
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        ([1, "x"], "holds integers and texts"),
+        ([True, 1], "holds booleans and integers"),
+        ([{"a": 1}], "holds objects"),
+        ([[[1]]], "holds lists in lists"),
+        ([[None]], "holds lists with holes"),
+    ],
+)
+def test_what_has_no_type_is_told(cells: list[Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        infer_type(cells, typed=True)
+
+
+def test_a_default_an_enum_and_a_list_let_rows_without_values(beam_tfr: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,age,size\na,1,m\nb,,\nc,3,s\n")
+    base = ["convert", "--table", tmp_path / "t.csv", "--key_column", "id", "--max_rejects", "1.0", "--json"]
+    for number, (columns, values) in enumerate(
+        [
+            ("age:int64=-1,size:enum(s|m)=s", {"a": ([1], [1]), "b": ([-1], [0]), "c": ([3], [0])}),
+            ("age:float[],size:bytes", {"a": ([1.0], [b"m"]), "b": ([], [b""]), "c": ([3.0], [b"s"])}),
+            ("age:int64,size", {"a": ([1], [b"m"]), "c": ([3], [b"s"])}),
+        ]
+    ):
+        output = tmp_path / str(number)
+        assert beam_tfr(*base, "--feature_columns", columns, "--output", output).code == 0
+        assert {key: (row["age"], row["size"]) for key, row in records_of(output).items()} == values
+        assert verify(str(output)).problems == ()
+
+
+# What is wrong in a table
+
+
+def _twice() -> bytes:
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.table([pyarrow.array(["a"]), *[pyarrow.array([1])] * 2], ["id", "age", "age"]), buffer)
+    return buffer.getvalue()
+
+
+TWICE = _twice()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "problem"),
+    [
+        ("t.csv", b"", "is empty; its first line must name the columns"),
+        ("t.csv", b"id,age\n", "there are no rows"),
+        ("t.csv", b"id,name\na,1\n", "there is no column 'age'; there are: id, name"),
+        ("t.csv", b"id,age,id\na,1,b\n", "column 'id' is there twice; rename one"),
+        ("t.csv", b"id,age\na,1\nb\n", "row 2: has 1 cells, the header has 2; is there a quote missing?"),
+        ("t.csv", b"id,age\na,1\nb,2,3\n", "row 2: has 3 cells, the header has 2"),
+        ("t.csv", b'id,age\na,1\n"b,2\n', "row 2: unexpected end of data; is a quote not closed"),
+        ("t.csv", b'id,age\na,1\n"b"x,2\n', "row 2: ',' expected after '\"'"),
+        ("t.csv", b"id,age\na,1\nc,3\nb\xe9,2\n", "row 3: byte 0xe9 is not UTF-8 text; save the table as UTF-8"),
+        ("t.csv", "id,age\na,1\n".encode("utf-16"), "the text is UTF-16; save it as UTF-8"),
+        ("t.csv", b"id,age\ra,1\r", "new-line character seen in unquoted field"),
+        (
+            "t.csv.gz",
+            gzip.compress(b"id,age\n" + b"a,1\n" * 50, mtime=0)[:-9],
+            "the compressed data are damaged: Compressed",
+        ),
+        ("t.jsonl", b'{"id": "a", "age": 1}\n{"id": \n', "row 2: is no JSON that can be read: Expecting value"),
+        (
+            "t.jsonl",
+            b'\n{"id": "a", "age": 1, "age": 2}\n',
+            "row 1: is no JSON that can be read: 'age' stands in it",
+        ),
+        ("t.jsonl", b'{"id": "a", "age": 1}\n[1]\n', "row 2: is no JSON object"),
+        ("t.jsonl", b'{"id": "a", "age": 1}\n' + b"[" * 100_000 + b"\n", "can be read: it is nested too deeply"),
+        ("t.jsonl", b'{"id": "a"}\n', "there is no column 'age'; there are: id"),
+        ("t.jsonl", b'{"id": "a", "age": {"years": 1}}\n', "column 'age' holds objects in its first rows"),
+        ("t.parquet", b"PAR1, they say", "is no Parquet file: "),
+        ("t.parquet", TWICE, "has 2 columns 'age'; rename all but one"),
+        ("t.parquet", as_parquet([{"id": "a", "ages": 1}]), "there is no column 'age'; there are: id, ages"),
+        ("t.xlsx", b"PK", "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet, all but Parquet also with .gz"),
+        ("t.parquet.gz", b"", "the name must end in"),
+    ],
+)
+def test_a_broken_table_is_told_with_file_and_row(
+    beam_tfr: Command, tmp_path: Path, name: str, data: bytes, problem: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    columns = ["--key_column", "id", "--feature_columns", "age"]
+    run = beam_tfr("convert", "--table", path, *columns, "--output", tmp_path / "o")
+    assert run.code in (1, 2)
+    assert f"--table {path}" in run.err
+    assert problem in run.err
+    assert "Traceback" not in run.err
+    assert not (tmp_path / "o" / "manifest.json").exists()
+
+
+def test_what_is_broken_behind_the_first_rows_is_told_too(
+    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "SAMPLE_ROWS", 3)
+    path = tmp_path / "t.csv"
+    base = ["convert", "--table", path, "--json", "--max_rejects", "1.0", "--output"]
+    path.write_text("age\n1\n2\n3\n4.5\n")
+    run = beam_tfr(*base, tmp_path / "a")
+    assert (run.json["columns"], run.json["rejected"]) == ({"age": "int64"}, {"bad-value": 1})
+    assert rejects_of(tmp_path / "a")[0]["detail"] == "t.csv, row 4: column 'age': '4.5' is no whole number"
+    path.write_text("age\n1\n2\n3\n4,5\n")
+    run = beam_tfr(*base, tmp_path / "b")
+    assert (run.code, f"--table {path}, row 4: has 2 cells" in run.err) == (1, True)
+    monkeypatch.setattr("beam_tfr.tables.formats.MAX_LINE_BYTES", 1000)
+    path.write_text("age\n1\n2\n3\n" + "4" * 2000)
+    run = beam_tfr(*base, tmp_path / "c")
+    assert (run.code, f"--table {path}, row 4: a line has more than 1000 bytes" in run.err) == (1, True)
+    (tmp_path / "u.csv").write_text("age,more\n1,2\n")
+    path.write_text("age\n1\n2\n3\n")
+    run = beam_tfr(*base, tmp_path / "d", "--table", tmp_path / "u.csv")
+    assert (run.code, "u.csv: column 'more' is not in the first rows of the first table" in run.err) == (2, True)
+
+
+def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    rows = rows_of(photos)[:3]
+    rows[2]["path"] = "../elsewhere.jpg"
+    (photos / "t.csv").write_bytes(as_csv(rows))
+    run = beam_tfr("convert", "--table", photos / "t.csv", *ROLES, "--output", tmp_path / "o")
+    assert run.code == 2
+    assert f"t.csv, row 3: {tmp_path}/elsewhere.jpg is not below {photos}/; give the folder" in run.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--uri_column", "path"], "--uri_column has no effect without --table"),
+        (["--feature_columns", "a"], "--feature_columns has no effect without --table"),
+        (["--table", "T", "--input", "/a/*"], "--input and --table exclude each other"),
+        (["--table", "T", "--exclude", "/a/*"], "--exclude and --table exclude each other"),
+        (["--table", "T", "--layout", "*"], "--layout *: has no effect with --table"),
+        (["--table", "T", "--classes", "/c"], "--classes /c: has no effect with --table without --label_column"),
+        (["--table", "T", "--image_root", "/a"], "--image_root has no effect without --uri_column"),
+        (["--table", "T", "--label_separator", "|"], "--label_separator has no effect without --label_column"),
+        (["--table", "T", "--group_column", "id"], "--group_column id: has no effect without --splits"),
+        (["--table", "T", "--uri_column", "p", "--key_column", "id"], "--key_column and --uri_column exclude each"),
+        (["--table", "T", "--split_column", "s", "--splits", "a=1"], "not together with --split_column s"),
+        (["--table", "T", "--encoding", "png"], "--encoding png: there are no files to read; name the column"),
+        (["--table", "T", "--quality", "5"], "--quality has no effect with --encoding row: it is for images"),
+        (["--input", "/a/*", "--encoding", "row"], "--encoding row: is for the rows of a --table"),
+        (["--input", "/a/*", "--encoding", "bytes", "--image_size", "9"], "--image_size has no effect with --encoding"),
+        (["--table", "s3://b/t.csv"], "--table s3://b/t.csv: only local paths and gs:// are supported"),
+        (["--table", "/no/t.csv"], "--table /no/t.csv: there is no such file"),
+        (["--table", "T", "--uri_column", "pfad"], "there is no column 'pfad'; there are: id, age, image/encoded"),
+        (["--table", "T", "--feature_columns", "age:int32"], "'int32' is no type; there are int64, float, bytes"),
+        (["--table", "T", "--feature_columns", "age,age"], "names age twice"),
+        (["--table", "T", "--feature_columns", "age:int64=x"], "its default 'x' is no whole number"),
+        (["--table", "T", "--feature_columns", "age:int64[]=1"], "a list needs no default"),
+        (["--table", "T", "--feature_columns", "age:enum(a|a)"], "the members of an enum must be different"),
+        (
+            ["--table", "T", "--uri_column", "id", "--feature_columns", "image/encoded"],
+            "--feature_columns image/encoded: every record has a feature of this name; rename the column",
+        ),
+    ],
+)
+def test_a_wrong_call_is_told(beam_tfr: Command, tmp_path: Path, flags: list[str], problem: str) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("id,age,image/encoded\na,1,x\n")
+    run = beam_tfr("convert", "--output", tmp_path / "o", *(str(table) if flag == "T" else flag for flag in flags))
+    assert (run.code, run.out) == (2, "")
+    assert problem in run.err
+
+
+def test_a_column_without_a_name_is_told(beam_tfr: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(",age\n0,1\n")
+    run = beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "o")
+    assert (run.code, "a column has no name; name those" in run.err) == (2, True)
+    assert (
+        beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "o", "--feature_columns", "age").code
+        == 0
+    )
+
+
+def test_the_summary_shows_the_types(beam_tfr: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("age,name\n1,x\n")
+    run = beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "o")
+    assert "column:  age int64\ncolumn:  name bytes\n" in run.out

@@ -1,0 +1,236 @@
+"""The Flex Template: one table of options, the service's own form of a spec, an image that holds what it needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from google.cloud import dataflow_v1beta3
+from google.protobuf import json_format
+
+from beam_tfr import template
+from beam_tfr.options import ConvertOptions, table
+from beam_tfr.schema import UsageError
+from tests.conftest import Run
+from tests.worker_env import make_worker_env
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "templates"
+IMAGE = "europe-west4-docker.pkg.dev/my-project/images/beam-tfr:1"
+Command = Callable[..., Run]
+
+
+def parameters() -> dict[str, dict[str, object]]:
+    return {parameter["name"]: parameter for parameter in template.metadata()["parameters"]}
+
+
+# The spec
+
+
+def test_the_spec_is_what_the_service_reads(beam_tfr: Command, tmp_path: Path) -> None:
+    printed = beam_tfr("template", "--image", IMAGE)
+    assert printed.code == 0
+    written = beam_tfr("template", "--image", IMAGE, "--output", tmp_path / "spec.json")
+    assert (written.code, written.out) == (0, f"{tmp_path}/spec.json is written\n")
+    assert (tmp_path / "spec.json").read_text() == printed.out
+    spec = dataflow_v1beta3.ContainerSpec.pb(dataflow_v1beta3.ContainerSpec())
+    json_format.Parse(printed.out, spec)  # refuses fields and values that it does not know
+    assert spec.image == spec.default_environment.sdk_container_image == IMAGE
+    assert spec.sdk_info.language == dataflow_v1beta3.SDKInfo.Language.PYTHON
+    assert len(spec.metadata.parameters) == len(template.template_fields())
+    kinds = dataflow_v1beta3.ParameterType
+    found = {parameter.name: parameter.param_type for parameter in spec.metadata.parameters}
+    assert found["input"] == kinds.GCS_READ_FILE
+    assert found["output"] == kinds.GCS_WRITE_FOLDER
+    assert found["encoding"] == kinds.ENUM
+    assert found["overwrite"] == kinds.BOOLEAN
+    assert found["quality"] == kinds.NUMBER
+    assert all(parameter.label and parameter.help_text for parameter in spec.metadata.parameters)
+
+
+def test_the_spec_on_gs(beam_tfr: Command, gcs: str) -> None:
+    assert beam_tfr("template", "--image", IMAGE, "--output", f"{gcs}/spec.json").code == 0
+    from beam_tfr import storage
+
+    assert json.loads(storage.read_bytes(f"{gcs}/spec.json"))["image"] == IMAGE
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--image", "beam-tfr"], "--image beam-tfr: is no name of an image in a registry"),
+        (["--image", IMAGE, "--output", "/nowhere/spec.json"], "--output /nowhere/spec.json: cannot be written"),
+        (["--image", IMAGE, "--output", "s3://b/x"], "only local paths and gs:// are supported"),
+        ([], "the following arguments are required: --image"),
+    ],
+)
+def test_a_wrong_call(beam_tfr: Command, flags: list[str], said: str) -> None:
+    run = beam_tfr("template", *flags)
+    assert run.code in (1, 2)
+    assert said in run.err
+    assert "Traceback" not in run.err
+
+
+def test_the_file_in_the_sources_is_the_table() -> None:
+    assert json.loads((FOLDER / "metadata.json").read_text()) == template.metadata()
+
+
+def test_every_option_is_a_parameter_but_those_of_a_terminal() -> None:
+    left_out = {field.name for field in dataclasses.fields(ConvertOptions)} - parameters().keys()
+    assert left_out == {"json", "no_wait", "on_interrupt"}
+
+
+def test_defaults_given_are_as_nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    table.add_arguments(parser, ConvertOptions)
+    needed = ["--input=gs://b/*.jpg", "--output=gs://b/out"]
+    bare = table.from_arguments(parser.parse_args(needed), ConvertOptions)
+    defaults = [f"--{name}={value['defaultValue']}" for name, value in parameters().items() if "defaultValue" in value]
+    assert len(defaults) > 15
+    empty = [
+        f"--{name}=" for name, value in parameters().items() if value["isOptional"] and "defaultValue" not in value
+    ]
+    assert len(empty) > 5
+    empty.remove("--input=")
+    assert table.from_arguments(parser.parse_args([*needed, *defaults, *empty]), ConvertOptions) == bare
+
+
+SAMPLES = [
+    *("0", "-5", "+7", "12345678901234567890", "x", "1.5", "1e3", "0.5", ".5", "5.", "224", "224x160", "224X160", "x5"),
+    *("#ff00AA", "#ff00a", "white", "Gray", "100MiB", "100 MiB", "1k", "1KB", "1q", "train=16,test=2", "train=x"),
+    *("train=0.8, test=0.2", "train=", "=1", "train=0.8,test=0.2", "train = 16", "", "-1", "1.2.3"),
+]
+
+
+@pytest.mark.parametrize("parse", template.PATTERNS, ids=lambda parse: parse.__name__)
+def test_a_form_takes_what_the_parser_takes(parse: Callable[[str, str], object]) -> None:
+    for text in SAMPLES:
+        shown = re.fullmatch(template.PATTERNS[parse], text) is not None
+        try:
+            parse("x", text)
+        except (UsageError, ValueError):
+            taken = False
+        else:
+            taken = True
+        assert shown or not taken or text[:1] in "+-", f"{text!r} is allowed, but the form refuses it"
+        if parse is not table.shares:
+            assert taken or not shown, f"{text!r} is not allowed, but the form takes it"
+
+
+# The launcher
+
+
+def test_lists_in_one_value() -> None:
+    given = ["--input=gs://a/{x,y}/*.jpg, gs://b/[a,b]*", "--exclude=thumbs/**,**/*.gif", "--input_list=", "--name=a,b"]
+    assert template.launcher_arguments([*given, "--exclude="]) == [
+        *("--input=gs://a/{x,y}/*.jpg", "--input=gs://b/[a,b]*", "--exclude=thumbs/**", "--exclude=**/*.gif"),
+        *("--input_list=", "--name=a,b"),
+    ]
+
+
+def launch(
+    main: Path, folder: Path, *flags: str, python: str | Path = sys.executable
+) -> subprocess.CompletedProcess[str]:
+    """main.py with the launcher's flags, without a network."""
+    command = [python, main, "--runner=DataflowRunner", "--project=my-project", "--region=europe-west4"]
+    command += ["--job_name=from-template", f"--staging_location={folder}", f"--temp_location={folder}"]
+    command += [f"--template_location={folder}/job_object.json", "--dataflow_endpoint=http://localhost:1", "--no_auth"]
+    command += [f"--sdk_container_image={IMAGE}", '--labels={"goog-dataflow-provided-template-type": "flex"}']
+    command += ["--input=gs://b/{train,test}/**/*.jpg,gs://b/more/*.png", "--output=gs://b/out", "--name=", *flags]
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("EMULATOR_HOST")}
+    environment["PYTHONPATH"] = str(ROOT) if python == sys.executable else ""
+    return subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_the_launcher_gets_a_job_and_does_not_wait(tmp_path: Path) -> None:
+    flags = ["--overwrite=true", "--upscale=false", "--quality=80", "--resize=stretch", "--classes="]
+    run = launch(FOLDER / "main.py", tmp_path, *flags)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout == f"no job is created; its description: {tmp_path}/job_object.json\n"
+    job = json.loads((tmp_path / "job_object.json").read_text())
+    assert (job["name"], job["type"]) == ("from-template", "JOB_TYPE_BATCH")
+    assert job["labels"] == {"goog-dataflow-provided-template-type": "flex"}
+    (pool,) = job["environment"]["workerPools"]
+    assert pool["workerHarnessContainerImage"] == IMAGE
+    assert not pool.get("packages")
+    assert (tmp_path / "pipeline.pb").stat().st_size > 10_000
+
+
+def test_a_wrong_parameter_is_one_line_in_the_launchers_log(tmp_path: Path) -> None:
+    run = launch(FOLDER / "main.py", tmp_path, "--quality=900")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "beam-tfr convert: --quality 900: the value must be a whole number from 1 to 100\n"
+    run = launch(FOLDER / "main.py", tmp_path, "--output=/tmp/here")
+    assert (run.returncode, run.stderr.count("\n")) == (2, 1)
+    assert "--output /tmp/here: must be on gs://" in run.stderr
+    assert not (tmp_path / "job_object.json").exists()
+
+
+# The image
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", (FOLDER / "Dockerfile").read_text(), flags=re.MULTILINE))
+    return [tuple(line.split(" ", 1)) for line in text.splitlines() if line.strip()]  # type: ignore[misc]
+
+
+def test_the_dockerfile_is_one_that_a_linter_accepts() -> None:
+    linter = shutil.which("hadolint") or Path(sys.executable).parent / "hadolint"
+    run = subprocess.run([linter, FOLDER / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "")
+
+
+def test_versions_in_the_dockerfile_are_those_of_the_pins() -> None:
+    pins = dict(re.findall(r"^(\S+?)==(\S+)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
+    images = [rest.split()[0] for name, rest in instructions() if name == "FROM"]
+    assert all(re.search(r":[^:]*\d", image) for image in images)
+    assert images[-1].endswith(f"_sdk:{pins['apache-beam']}")
+
+
+@pytest.mark.timeout(600)
+def test_the_install_lines_and_the_entry_file_work_on_an_image_with_beam(tmp_path: Path) -> None:
+    python = make_worker_env(tmp_path / "image")
+    work = tmp_path / "template"
+    work.mkdir()
+    variables: dict[str, str] = {}
+    ran = 0
+    for name, rest in instructions():
+        if name == "COPY" and "--from" not in rest:
+            *sources, target = rest.split()
+            for source in sources:
+                assert (ROOT / source).exists(), source
+                goal = work / target / Path(source).name if target.endswith("/") else work / target
+                goal.parent.mkdir(parents=True, exist_ok=True)
+                copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+                copy(ROOT / source, goal)
+        elif name == "RUN":
+            path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+            environment = {**os.environ, "PATH": path, "PYTHONPATH": ""}
+            run = subprocess.run(["sh", "-ec", rest], cwd=work, env=environment, capture_output=True, text=True)
+            assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+            ran += 1
+        elif name == "ENV":
+            variables |= dict(part.split("=", 1) for part in shlex.split(rest))
+    assert ran == 1
+    assert variables == {"FLEX_TEMPLATE_PYTHON_PY_FILE": "/template/main.py"}
+    assert sorted(path.name for path in work.iterdir()) == ["main.py"]
+    (tmp_path / "job").mkdir()
+    run = launch(work / "main.py", tmp_path / "job", python=python)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert (tmp_path / "job" / "job_object.json").exists()
+    look = "import importlib.util as u, beam_tfr; print(u.find_spec('tensorflow'), beam_tfr.__file__)"
+    found = subprocess.check_output([python, "-c", look], cwd=tmp_path, env={"PATH": ""}, text=True)
+    assert found.startswith(f"None {tmp_path}/image/")

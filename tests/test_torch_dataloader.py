@@ -1,0 +1,139 @@
+"""`beam_tfr.torch` with PyTorch itself: what its DataLoader does with the datasets.
+
+PyPI's PyTorch for Linux brings 3 GB of CUDA with it, so these tests are collected only with BEAM_TFR_TORCH=1.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from beam_tfr.schema import DataError
+from beam_tfr.torch import ImageDataset
+from tests.reader_fixtures import write_dataset
+from tests.torch_fixtures import batches, labels, write_damaged, write_few, write_lists, write_many
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_few(tmp_path_factory.mktemp("few") / "d")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_workers_give_what_one_process_gives(tmp_path: Path, workers: int) -> None:
+    many = write_many(tmp_path / "d")
+    dataset = ImageDataset(many, split="train", batch_size=12, shuffle=True, epoch=4, start_step=5)
+    expected = list(dataset)
+    found = list(DataLoader(dataset, batch_size=None, num_workers=workers))
+    assert len(found) == len(expected) == len(dataset) == 104
+    for (images, numbers), (expected_images, expected_numbers) in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(images, expected_images)
+        np.testing.assert_array_equal(numbers, expected_numbers)
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_skipped_examples_are_counted_over_workers(tmp_path: Path, context: str) -> None:
+    options: dict[str, Any] = {"split": "train", "batch_size": 8, "shuffle": True, "on_error": "skip"}
+    dataset = ImageDataset(write_damaged(tmp_path / "d"), max_skipped=5, **options)
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=context)
+    for _ in range(2):
+        numbers = [n for _, batch, weights in loader for n in batch[weights == 1].tolist()]
+        assert sorted(numbers) == sorted({*range(20)} - {3, 19})
+    with pytest.raises(DataError, match="; max_skipped 5 allows no more"):
+        list(loader)
+
+
+def test_dicts(tmp_path: Path) -> None:
+    listed = write_lists(tmp_path / "d")
+    dataset = ImageDataset(listed, split="train", batch_size=8, output="dict")
+    for ours, theirs in zip(DataLoader(dataset, batch_size=None, num_workers=2), dataset, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ("image", "image/height"):
+            assert isinstance(ours[name], torch.Tensor)
+            np.testing.assert_array_equal(ours[name], theirs[name])
+        for name in ("boxes", "ids", "image/class/label"):
+            assert all(isinstance(one, torch.Tensor) for one in ours[name])
+            assert [one.tolist() for one in ours[name]] == [one.tolist() for one in theirs[name]]
+        for name in ("tags", "image/filename"):
+            assert ours[name] == theirs[name]
+    (hot, *_) = DataLoader(ImageDataset(listed, split="train", batch_size=8, multi_hot=True), batch_size=None)
+    assert (hot[1].dtype, hot[1].shape) == (torch.float32, (8, 20))
+
+
+def test_dataloader_gives_tensors(folder: Path) -> None:
+    dataset = ImageDataset(folder, split="train", batch_size=10, remainder="pad")
+    assert isinstance(dataset, IterableDataset)
+    loader = DataLoader(dataset, batch_size=None, num_workers=2)
+    assert len(loader) == 4
+    for images, numbers, weights in loader:
+        assert (images.dtype, numbers.dtype, weights.dtype) == (torch.uint8, torch.int64, torch.float32)
+        assert (images.shape, numbers.shape, weights.shape) == ((10, 8, 12, 3), (10,), (10,))
+
+
+def test_dataloader_makes_batches(folder: Path) -> None:
+    dataset = ImageDataset(folder, split="train", shuffle=True)
+    for workers in (0, 2):
+        found = list(DataLoader(dataset, batch_size=10, num_workers=workers))
+        assert {images.shape[1:] for images, _ in found} == {(8, 12, 3)}
+        assert sorted(labels(found)) == list(range(37))
+
+
+def test_set_epoch_reaches_persistent_workers(folder: Path) -> None:
+    for context in ("fork", "spawn"):
+        dataset = ImageDataset(folder, split="train", batch_size=10, shuffle=True)
+        loader = DataLoader(
+            dataset, batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context=context
+        )
+        for epoch in (0, 1, 2):
+            dataset.set_epoch(epoch)
+            assert batches(loader) == batches(dataset)
+
+
+def test_damage_is_named_through_workers(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [5]}, compression="none")
+    (shard,) = folder.glob("*.tfrecord")
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    with pytest.raises(DataError, match=rf"{shard}: record 4 at byte .*its data does not fit the checksum"):
+        list(DataLoader(ImageDataset(folder, split="train"), batch_size=None, num_workers=2))
+
+
+def test_transforms_that_give_tensors(folder: Path) -> None:
+    def views(image: np.ndarray) -> dict[str, torch.Tensor]:
+        tensor = torch.from_numpy(image).permute(2, 0, 1)
+        return {"whole": tensor, "half": tensor[:, :4].float()}
+
+    ((images, _),) = ImageDataset(folder, split="test", batch_size=4, transform=views)
+    assert (images["whole"].shape, images["whole"].dtype) == ((4, 3, 8, 12), torch.uint8)
+    assert (images["half"].shape, images["half"].dtype) == ((4, 3, 4, 12), torch.float32)
+
+
+def test_rank_of_torch_distributed(folder: Path, tmp_path: Path) -> None:
+    code = """
+import sys, torch
+from beam_tfr.torch import ImageDataset
+rank = int(sys.argv[1])
+torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+dataset = ImageDataset(sys.argv[3], split="train", batch_size=4, shuffle=True)
+print([int(label) for _, numbers in dataset for label in numbers])
+torch.distributed.destroy_process_group()
+"""
+    arguments = [str(tmp_path / "store"), str(folder)]
+    runs = [
+        subprocess.Popen([sys.executable, "-c", code, str(rank), *arguments], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    found = [json.loads(run.communicate(timeout=100)[0]) for run in runs]
+    expected = [
+        labels(ImageDataset(folder, split="train", batch_size=4, shuffle=True, rank=rank, world_size=2))
+        for rank in range(2)
+    ]
+    assert found == expected
+    assert [len(numbers) for numbers in found] == [16, 16]

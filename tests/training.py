@@ -1,0 +1,87 @@
+"""A training with Keras that can be killed and goes on: the recipe of docs/reader.md, as a program.
+
+Arguments: dataset, folder of backups, seed, batch after which the process kills itself (0: never), file of losses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from beam_tfr.reader import load, resume_position, steps_per_epoch
+
+EPOCHS, BATCH_SIZE = 3, 8
+
+
+class Backup(keras.callbacks.BackupAndRestore):
+    def on_train_begin(self, logs=None):
+        """Restores nothing: `resume_position` has done that, and `fit` says which epoch it is."""
+
+
+class Losses(keras.callbacks.Callback):
+    """Writes down loss and weights after each batch, and dies when it is told to."""
+
+    def __init__(self, path: str, kill_after: int):
+        super().__init__()
+        self.path, self.kill_after = path, kill_after
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.model.reset_metrics()  # so that the loss is that of the batch, not the mean since the epoch began
+
+    def on_train_batch_end(self, batch, logs=None):
+        done = int(self.model.optimizer.iterations.numpy())
+        with open(self.path, "a") as file:
+            weights = sum(float(np.abs(weight).sum()) for weight in self.model.get_weights())
+            file.write(json.dumps({"step": done, "loss": float(logs["loss"]), "weights": weights}) + "\n")
+        if done == self.kill_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train(folder: str, backups: str, seed: int, kill_after: int, losses: str) -> keras.Model:
+    keras.utils.set_random_seed(seed)
+    tf.config.experimental.enable_op_determinism()
+    model = keras.Sequential(
+        [
+            keras.Input((8, 12, 3), dtype="uint8"),
+            keras.layers.Rescaling(1 / 255),
+            keras.layers.Conv2D(4, 3, activation="relu"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(41),
+        ]
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+
+    steps = steps_per_epoch(folder, split="train", batch_size=BATCH_SIZE)
+    options = {"split": "train", "batch_size": BATCH_SIZE, "shuffle": True, "seed": seed}
+    callbacks = [
+        Backup(backups, save_freq=3, double_checkpoint=True, delete_checkpoint=False),
+        Losses(losses, kill_after),
+    ]
+    epoch, step = resume_position(model, backups, steps)
+    if step:  # the rest of the epoch
+        rest = load(folder, epoch=epoch, start_step=step, **options)
+        model.fit(rest, initial_epoch=epoch, epochs=epoch + 1, callbacks=callbacks, shuffle=False, verbose=0)
+        epoch += 1
+    if epoch < EPOCHS:
+        whole = load(folder, epoch=epoch, repeat=True, **options)
+        model.fit(
+            whole,
+            steps_per_epoch=steps,
+            initial_epoch=epoch,
+            epochs=EPOCHS,
+            callbacks=callbacks,
+            shuffle=False,
+            verbose=0,
+        )
+    return model
+
+
+if __name__ == "__main__":
+    trained = train(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+    np.savez(f"{sys.argv[5]}.npz", *trained.get_weights(), *[v.numpy() for v in trained.optimizer.variables])
