@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_tfr import __version__, storage
 from beam_tfr.manifest import Manifest, dataset_digest, find, labels_text, manifest_digest, parse, to_bytes
@@ -16,6 +18,7 @@ from beam_tfr.schema import (
     MANIFEST_FILE,
     NO_SPLIT,
     REJECTS_FILE,
+    Counts,
     DataError,
     Plan,
     RunError,
@@ -24,54 +27,86 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 
+READERS = 16  # threads that fetch lists of rejects, which on gs:// takes longer than to write them
 
-def balance(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, list[ShardInfo]]:
+
+class ShardEntry(NamedTuple):
+    """What stays of the books of one shard when its counts are added to those of its split: a few hundred bytes."""
+
+    file: str
+    num_examples: int
+    num_bytes: int
+    sha256: str
+    records_sha256: str
+    rejected: int
+
+
+@dataclasses.dataclass(slots=True)
+class SplitBooks:
+    """The books of a split: the sum over its shards, and their names with what the manifest says of each."""
+
+    counts: Counts = dataclasses.field(default_factory=Counts)
+    shards: dict[str, ShardEntry] = dataclasses.field(default_factory=dict)
+
+    def add(self, info: ShardInfo) -> None:
+        """
+        Raises:
+            RunError: a shard of this name is there already, with different content; the same once more is no error.
+        """
+        entry = ShardEntry(
+            info.file, info.num_examples, info.num_bytes, info.sha256, info.records_sha256, info.num_rejected
+        )
+        before = self.shards.setdefault(info.shard.name, entry)
+        if before is entry:
+            self.counts.add(info)
+        elif before != entry:
+            raise RunError(f"shard {info.shard.name} was written twice, with different content: nothing is published")
+
+
+def balance(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitBooks]:
     """Checks that the books of what was committed are those of the plan, and that nothing is missing in them.
 
     Returns:
-        split -> its shards' books, in order; every split of the plan.
+        split -> its books, the shards in order; every split of the plan.
 
     Raises:
         RunError: a shard is missing or there twice with different content, or matched is not written + rejected: the
             runner lost or repeated elements.
     """
-    by_name: dict[str, ShardInfo] = {}
+    books = {split: SplitBooks() for split in sorted(plan.splits)}
+    mixed_up = ""
     plan_digest = plan.digest
-    for info in infos:
+    for info in infos:  # each is let go: with a thousand classes it has tens of kilobytes
         if info.shard.plan_digest != plan_digest:
             raise RunError(f"shard {info.shard.name} belongs to another plan: nothing is published")
-        if by_name.setdefault(info.shard.name, info) != info:
-            raise RunError(f"shard {info.shard.name} was written twice, with different content: nothing is published")
+        if info.num_examples + info.num_rejected != info.shard.total:
+            mixed_up = mixed_up or (
+                f"shard {info.shard.name}: {info.shard.total} images were planned, but {info.num_examples} written "
+                f"and {info.num_rejected} rejected: the runner mixed some up. Nothing is published"
+            )
+        books.setdefault(info.shard.split, SplitBooks()).add(info)
     planned = plan.shards()
-    if missing := [name for name in planned if name not in by_name]:
+    found = {name: entry for split in books.values() for name, entry in split.shards.items()}
+    if missing := [name for name in planned if name not in found]:
         raise RunError(
             f"{len(missing)} of {len(planned)} shards are missing at the end, the first is {missing[0]}: the runner "
             "lost them. Nothing is published; the same command goes on with what is there"
         )
-    if extra := sorted(by_name.keys() - set(planned)):
+    if extra := sorted(found.keys() - set(planned)):
         raise RunError(f"shard {extra[0]} is not in the plan: nothing is published")
-    books: dict[str, list[ShardInfo]] = {
-        split: [by_name[name] for name in planned if by_name[name].shard.split == split]
-        for split in sorted(plan.splits)
-    }
-    for split, shards in books.items():
-        written = sum(info.num_examples for info in shards)
-        rejected = sum(sum(info.rejected.values()) for info in shards)
-        if written + rejected != plan.splits[split].matched:
+    for split, of in books.items():
+        of.shards = {name: of.shards[name] for name in planned if name in of.shards}
+        if of.counts.num_examples + of.counts.num_rejected != plan.splits[split].matched:
             raise RunError(
-                f"split {split}: {plan.splits[split].matched} images were matched, but {written} written and "
-                f"{rejected} rejected: the runner lost or repeated some. Nothing is published"
+                f"split {split}: {plan.splits[split].matched} images were matched, but {of.counts.num_examples} "
+                f"written and {of.counts.num_rejected} rejected: the runner lost or repeated some. Nothing is published"
             )
-        for info in shards:
-            if info.num_examples + sum(info.rejected.values()) != info.shard.total:
-                raise RunError(
-                    f"shard {info.shard.name}: {info.shard.total} images were planned, but {info.num_examples} written "
-                    f"and {sum(info.rejected.values())} rejected: the runner mixed some up. Nothing is published"
-                )
+    if mixed_up:
+        raise RunError(mixed_up)
     return books
 
 
-def check_enough(plan: Plan, books: Mapping[str, list[ShardInfo]], max_rejects: int | float) -> None:
+def check_enough(plan: Plan, books: Mapping[str, SplitBooks], max_rejects: int | float) -> None:
     """
     Args:
         plan, books: from `balance`.
@@ -84,8 +119,8 @@ def check_enough(plan: Plan, books: Mapping[str, list[ShardInfo]], max_rejects: 
     _check_nothing_empty(plan, books)
 
 
-def _check_rejects(plan: Plan, books: Mapping[str, list[ShardInfo]], max_rejects: int | float) -> None:
-    reasons = add_counts(info.rejected for shards in books.values() for info in shards)
+def _check_rejects(plan: Plan, books: Mapping[str, SplitBooks], max_rejects: int | float) -> None:
+    reasons = _together(books).rejected
     rejected = sum(reasons.values())
     # The share as it was written: 0.29 of 100 are 29, in floating point a little less.
     allowed = Fraction(str(max_rejects)) * plan.matched if isinstance(max_rejects, float) else max_rejects
@@ -98,74 +133,50 @@ def _check_rejects(plan: Plan, books: Mapping[str, list[ShardInfo]], max_rejects
         )
 
 
-def _check_nothing_empty(plan: Plan, books: Mapping[str, list[ShardInfo]]) -> None:
-    for split, shards in books.items():
+def _check_nothing_empty(plan: Plan, books: Mapping[str, SplitBooks]) -> None:
+    for split, of in books.items():
         if split == NO_SPLIT:
             continue
-        if not any(info.num_examples for info in shards):
+        if not of.counts.num_examples:
             raise DataError(
                 f"split {split} would be empty: all its {plan.splits[split].matched} images were rejected. Mend one, "
                 "or leave them out of --input"
             )
-        written = add_counts(info.class_counts for info in shards)
         for label_id, label in enumerate(plan.labels or ()):
-            if plan.splits[split].class_counts.get(label) and not written.get(label_id):
+            if plan.splits[split].class_counts.get(label) and not of.counts.class_counts.get(label_id):
                 raise DataError(
                     f"class {label} would be lost from split {split}: all its {plan.splits[split].class_counts[label]} "
                     "images there were rejected. Mend one, or leave the class out of --input or --classes"
                 )
 
 
-def add_counts(counts: Iterable[Mapping[Any, int]]) -> dict[Any, int]:
-    total: dict[Any, int] = {}
-    for one in counts:
-        for key, number in one.items():
-            total[key] = total.get(key, 0) + number
-    return dict(sorted(total.items()))
+def _together(books: Mapping[str, SplitBooks]) -> Counts:
+    total = Counts()
+    for of in books.values():
+        total.add(of.counts)
+    return total
 
 
-def statistics(infos: Iterable[ShardInfo]) -> dict[str, Any]:
+def statistics(counts: Counts) -> dict[str, Any]:
     """Channel mean and standard deviation over all stored pixels before encoding (0 to 255), and source sizes."""
-    infos = list(infos)
-    pixels = sum(info.pixels for info in infos)
-    sums = [sum(column) for column in zip(*(info.channel_sums for info in infos if info.pixels), strict=True)]
-    squares = [sum(column) for column in zip(*(info.channel_squares for info in infos if info.pixels), strict=True)]
+    pixels = counts.pixels
     # Integers up to the last division: the same figures on every machine and for every order of the shards.
     return {
         "pixels": pixels,
-        "channel_mean": [round(s / pixels, 6) for s in sums],
+        "channel_mean": [round(s / pixels, 6) for s in counts.channel_sums],
         "channel_std": [
-            round(math.sqrt((q * pixels - s * s) / (pixels * pixels)), 6) for s, q in zip(sums, squares, strict=True)
+            round(math.sqrt((q * pixels - s * s) / (pixels * pixels)), 6)
+            for s, q in zip(counts.channel_sums, counts.channel_squares, strict=True)
         ],
-        "source_sizes": {str(size): n for size, n in add_counts(info.source_sizes for info in infos).items()},
+        "source_sizes": {str(size): n for size, n in sorted(counts.source_sizes.items())},
     }
 
 
-def build(plan: Plan, books: Mapping[str, list[ShardInfo]], *, rejects_sha256: str) -> dict[str, Any]:
+def build(plan: Plan, books: Mapping[str, SplitBooks], *, rejects_sha256: str) -> dict[str, Any]:
     """The fields of manifest.json, from books that balance."""
     labels = plan.labels or []
     features = features_of(plan.options, labelled=plan.labels is not None)
-    reasons = add_counts(info.rejected for shards in books.values() for info in shards)
-    splits = {}
-    for name, shards in books.items():
-        written = add_counts(info.class_counts for info in shards)
-        splits[name] = {
-            "matched": plan.splits[name].matched,
-            "rejected": sum(sum(info.rejected.values()) for info in shards),
-            "num_examples": sum(info.num_examples for info in shards),
-            "num_bytes": sum(info.num_bytes for info in shards),
-            "class_counts": {label: written.get(i, 0) for i, label in enumerate(labels)} if name != NO_SPLIT else {},
-            "shards": [
-                {
-                    "file": info.file,
-                    "num_examples": info.num_examples,
-                    "num_bytes": info.num_bytes,
-                    "sha256": info.sha256,
-                }
-                for info in shards
-                if info.file
-            ],
-        }
+    total = _together(books)
     fields: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "name": plan.name,
@@ -177,22 +188,46 @@ def build(plan: Plan, books: Mapping[str, list[ShardInfo]], *, rejects_sha256: s
         "features": {name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in features.items()},
         "counts": {
             "matched": plan.matched,
-            "written": sum(info.num_examples for shards in books.values() for info in shards),
-            "rejected": reasons,
-            "adjusted": add_counts(info.adjusted for shards in books.values() for info in shards),
+            "written": total.num_examples,
+            "rejected": dict(sorted(total.rejected.items())),
+            "adjusted": dict(sorted(total.adjusted.items())),
         },
-        "rejects": {"count": sum(reasons.values()), "sha256": rejects_sha256},
-        "splits": splits,
-        "statistics": statistics(info for shards in books.values() for info in shards),
+        "rejects": {"count": total.num_rejected, "sha256": rejects_sha256},
+        "splits": {
+            name: {
+                "matched": plan.splits[name].matched,
+                "rejected": of.counts.num_rejected,
+                "num_examples": of.counts.num_examples,
+                "num_bytes": of.counts.num_bytes,
+                "class_counts": (
+                    {label: of.counts.class_counts.get(i, 0) for i, label in enumerate(labels)}
+                    if name != NO_SPLIT
+                    else {}
+                ),
+                "shards": [
+                    {
+                        "file": entry.file,
+                        "num_examples": entry.num_examples,
+                        "num_bytes": entry.num_bytes,
+                        "sha256": entry.sha256,
+                    }
+                    for entry in of.shards.values()
+                    if entry.file
+                ],
+            }
+            for name, of in books.items()
+        },
+        "statistics": statistics(total),
     }
     fields["dataset_digest"] = dataset_digest(
-        fields, {name: [info.records_sha256 for info in shards if info.file] for name, shards in books.items()}
+        fields,
+        {name: [entry.records_sha256 for entry in of.shards.values() if entry.file] for name, of in books.items()},
     )
     fields["manifest_digest"] = manifest_digest(fields)
     return fields
 
 
-def find_published(folder: str, plan: Plan, books: Mapping[str, list[ShardInfo]]) -> Manifest | None:
+def find_published(folder: str, plan: Plan, books: Mapping[str, SplitBooks]) -> Manifest | None:
     """The dataset of these books, if it is in the folder already: a step that a runner retries has an effect once.
 
     Raises:
@@ -210,7 +245,7 @@ def find_published(folder: str, plan: Plan, books: Mapping[str, list[ShardInfo]]
 def publish(
     folder: str,
     plan: Plan,
-    books: Mapping[str, list[ShardInfo]],
+    books: Mapping[str, SplitBooks],
     read_rejects: Callable[[str], Iterator[bytes]],
 ) -> Manifest:
     """Writes labels.txt, rejects.jsonl and, last, manifest.json.
@@ -236,16 +271,16 @@ def publish(
 
 
 def write_rejects(
-    path: str, books: Mapping[str, list[ShardInfo]], read_rejects: Callable[[str], Iterator[bytes]], *, scratch: str
+    path: str, books: Mapping[str, SplitBooks], read_rejects: Callable[[str], Iterator[bytes]], *, scratch: str
 ) -> str:
     """The rejects of all shards, in order, as one file; its SHA-256."""
     digest = hashlib.sha256()
-    with storage.create(path, scratch=scratch) as file:
-        for shards in books.values():
-            for info in shards:
-                if info.rejected:
-                    for line in read_rejects(info.shard.name):
-                        digest.update(line)
-                        file.write(line)
+    names = [name for of in books.values() for name, entry in of.shards.items() if entry.rejected]
+    with storage.create(path, scratch=scratch) as file, ThreadPoolExecutor(READERS) as pool:
+        for start in range(0, len(names), READERS):  # so many in memory
+            for lines in pool.map(lambda name: [*read_rejects(name)], names[start : start + READERS]):
+                for line in lines:
+                    digest.update(line)
+                    file.write(line)
         file.commit()
     return digest.hexdigest()

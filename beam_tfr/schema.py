@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 FORMAT_VERSION = 1  # of manifest.json and of everything under .beam_tfr/
@@ -464,30 +464,22 @@ class Item(NamedTuple):
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class ShardInfo:
-    """The books of one shard: what the manifest is made of, and what a resume reads from the sidecar.
+class Counts:
+    """What is counted of the images of a shard, and added up over shards.
 
     Attributes:
-        shard: where it stands.
-        file: name in the output folder; empty for shards of `NO_SPLIT`, which have no records.
         num_examples: records written.
-        num_bytes: of the file.
-        sha256: of the file.
-        records_sha256: of the records before compression, each preceded by its length as 8 bytes little-endian.
+        num_bytes: of the files.
         rejected: reason -> count.
         class_counts: label id -> records; empty in a dataset without labels.
         adjusted: member of `ADJUSTMENTS` -> records.
         pixels: stored pixels in all.
-        channel_sums, channel_squares: integer sums over them, per channel.
+        channel_sums, channel_squares: integer sums over them, per channel; empty without pixels.
         source_sizes: longest source side, rounded up to a power of two -> records.
     """
 
-    shard: Shard
-    file: str = ""
     num_examples: int = 0
     num_bytes: int = 0
-    sha256: str = ""
-    records_sha256: str = ""
     rejected: dict[str, int] = dataclasses.field(default_factory=dict)
     class_counts: dict[int, int] = dataclasses.field(default_factory=dict)
     adjusted: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -495,6 +487,43 @@ class ShardInfo:
     channel_sums: list[int] = dataclasses.field(default_factory=list)
     channel_squares: list[int] = dataclasses.field(default_factory=list)
     source_sizes: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def num_rejected(self) -> int:
+        return sum(self.rejected.values())
+
+    def add(self, other: Counts) -> None:
+        for field in dataclasses.fields(Counts):
+            mine, more = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(mine, dict):
+                for key, count in more.items():
+                    mine[key] = mine.get(key, 0) + count
+            elif isinstance(mine, list):
+                setattr(self, field.name, add_sums(mine, more))
+            else:
+                setattr(self, field.name, mine + more)
+
+
+def add_sums(sums: Sequence[int], more: Sequence[int]) -> list[int]:
+    """Sums per channel; where nothing is counted yet there are none."""
+    return [a + b for a, b in zip(sums, more, strict=True)] if sums and more else [*(sums or more)]
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ShardInfo(Counts):
+    """The books of one shard: what the manifest is made of, and what a resume reads from the sidecar.
+
+    Attributes:
+        shard: where it stands.
+        file: name in the output folder; empty for shards of `NO_SPLIT`, which have no records.
+        sha256: of the file.
+        records_sha256: of the records before compression, each preceded by its length as 8 bytes little-endian.
+    """
+
+    shard: Shard
+    file: str = ""
+    sha256: str = ""
+    records_sha256: str = ""
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))

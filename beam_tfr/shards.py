@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from beam_tfr.schema import Item, Record, Reject, RunError, Shard, ShardInfo
+from beam_tfr.schema import Item, Record, Reject, RunError, Shard, ShardInfo, add_sums
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
@@ -112,8 +112,8 @@ class Books:
         for what in image.adjusted:
             info.adjusted[what] = info.adjusted.get(what, 0) + 1
         info.pixels += image.height * image.width
-        info.channel_sums = _add(info.channel_sums, image.channel_sums)
-        info.channel_squares = _add(info.channel_squares, image.channel_squares)
+        info.channel_sums = add_sums(info.channel_sums, image.channel_sums)
+        info.channel_squares = add_sums(info.channel_squares, image.channel_squares)
         size = 1 << (max(image.source_height, image.source_width) - 1).bit_length()
         info.source_sizes[size] = info.source_sizes.get(size, 0) + 1
 
@@ -128,10 +128,6 @@ class Books:
             self._info.sha256 = file.sha256
             self._info.records_sha256 = self._records.hexdigest()
         return self._info
-
-
-def _add(sums: list[int], more: tuple[int, ...]) -> list[int]:
-    return [a + b for a, b in zip(sums, more, strict=True)] if sums else list(more)
 
 
 class Sequencer:

@@ -71,12 +71,13 @@ def write_dataset(
     """
     folder.mkdir(parents=True)
     total = sum(sum(counts) for counts in splits.values())
-    ledger: dict[str, list[ShardInfo]] = {NO_SPLIT: [ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 0, ""))]}
+    ledger = {NO_SPLIT: books.SplitBooks()}
+    ledger[NO_SPLIT].add(ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 0, "")))
     suffix = ".tfrecord.gz" if compression == "gzip" else ".tfrecord"
     names = [f"class{number:05d}" for number in range(total)] if labelled else None
     numbers = itertools.count()
     for split, counts in splits.items():
-        ledger[split] = []
+        ledger[split] = books.SplitBooks()
         for index, count in enumerate(counts):
             shard = Shard(split, index, len(counts), count, "")
             path = folder / f"d-{shard.name}{suffix}"
@@ -103,7 +104,7 @@ def write_dataset(
                     )
                     writer.write(build_example(ref, image))
             data = path.read_bytes()
-            ledger[split].append(
+            ledger[split].add(
                 ShardInfo(
                     shard=shard,
                     file=path.name,
@@ -120,8 +121,8 @@ def write_dataset(
         input_digest="",
         labels=names,
         splits={
-            split: SplitPlan(matched=sum(splits.get(split, ())), num_shards=len(infos), cuts=[], class_counts={})
-            for split, infos in ledger.items()
+            split: SplitPlan(matched=sum(splits.get(split, ())), num_shards=len(of.shards), cuts=[], class_counts={})
+            for split, of in ledger.items()
         },
         codecs={},
     )

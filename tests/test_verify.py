@@ -94,7 +94,7 @@ def make_dataset(
     shards = shards or {"train": 2, "test": 1}
     suffix = ".tfrecord.gz" if compression == "gzip" else ".tfrecord"
     order = [(split, index) for split, count in sorted(shards.items()) for index in range(count)]
-    ledger: dict[str, list[ShardInfo]] = {split: [] for split in sorted(shards)}
+    ledger = {split: books.SplitBooks() for split in sorted(shards)}
     (folder / ".beam_tfr").mkdir(parents=True)
     for position, (split, index) in enumerate(order):
         shard = Shard(split, index, shards[split], 3, "plan")
@@ -130,8 +130,9 @@ def make_dataset(
         info.records_sha256 = hashlib.sha256(
             b"".join(len(record).to_bytes(8, "little") + record for record in records)
         ).hexdigest()
-        ledger[split].append(info)
-    ledger[NO_SPLIT] = [ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1})]
+        ledger[split].add(info)
+    ledger[NO_SPLIT] = books.SplitBooks()
+    ledger[NO_SPLIT].add(ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1}))
     plan = Plan(
         name="tiny",
         suffix=suffix,
@@ -146,9 +147,12 @@ def make_dataset(
         labels=labels,
         splits={
             split: SplitPlan(
-                matched=1 if split == NO_SPLIT else 3 * len(infos), num_shards=len(infos), cuts=[], class_counts={}
+                matched=1 if split == NO_SPLIT else 3 * len(of.shards),
+                num_shards=len(of.shards),
+                cuts=[],
+                class_counts={},
             )
-            for split, infos in ledger.items()
+            for split, of in ledger.items()
         },
         codecs={},
     )
