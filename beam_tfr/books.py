@@ -30,7 +30,7 @@ from beam_tfr.schema import (
 READERS = 16  # threads that fetch lists of rejects, which on gs:// takes longer than to write them
 
 
-class ShardEntry(NamedTuple):
+class Committed(NamedTuple):
     """What stays of the books of one shard when its counts are added to those of its split: a few hundred bytes."""
 
     file: str
@@ -46,14 +46,14 @@ class SplitBooks:
     """The books of a split: the sum over its shards, and their names with what the manifest says of each."""
 
     counts: Counts = dataclasses.field(default_factory=Counts)
-    shards: dict[str, ShardEntry] = dataclasses.field(default_factory=dict)
+    shards: dict[str, Committed] = dataclasses.field(default_factory=dict)
 
     def add(self, info: ShardInfo) -> None:
         """
         Raises:
             RunError: a shard of this name is there already, with different content; the same once more is no error.
         """
-        entry = ShardEntry(
+        entry = Committed(
             info.file, info.num_examples, info.num_bytes, info.sha256, info.records_sha256, info.num_rejected
         )
         before = self.shards.setdefault(info.shard.name, entry)

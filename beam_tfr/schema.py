@@ -304,6 +304,10 @@ class ShardWork(NamedTuple):
     refs: list[bytes]
     finished: ShardInfo | None = None
 
+    def done(self) -> Item | None:
+        """The item that stands for the whole shard, where there is nothing to read: it is finished, or empty."""
+        return Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
+
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class SplitPlan:
@@ -461,6 +465,11 @@ class Item(NamedTuple):
     uri: str
     ref: ImageRef | None
     value: bytes | Image | Array | Record | Reject | ShardInfo | None
+
+    def reject(self, stage: str, error: RejectError) -> Item:
+        """The same place, with what is wrong with it."""
+        key = self.ref.key if self.ref else ""
+        return self._replace(value=Reject(key, self.uri, stage, error.reason, error.detail))
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -183,7 +183,9 @@ def test_the_own_wheel_is_the_same_from_everywhere_and_small(tmp_path: Path) -> 
     with zipfile.ZipFile(first) as wheel:
         names = wheel.namelist()
         described = wheel.read("beam_tfr-0.1.0.dist-info/METADATA").decode()
-    assert {"beam_tfr/transforms.py", "beam_tfr/manifest.schema.json", "beam_tfr/requirements.txt"} <= set(names)
+    assert {"beam_tfr/transforms/__init__.py", "beam_tfr/manifest.schema.json", "beam_tfr/requirements.txt"} <= set(
+        names
+    )
     assert not [name for name in names if "/sample/" in name or "__pycache__" in name]
     required = re.findall(r"Requires-Dist: (\S+?)[<>]", described)
     assert "apache-beam[gcp]" in required

@@ -1,0 +1,27 @@
+"""The seven steps as PTransforms, each a thin wire around the functions of one module.
+
+`pipeline.Convert` puts them together; in a pipeline of your own, put steps between with `MapImages`.
+"""
+
+from beam_tfr import cloud
+from beam_tfr.transforms.plans import PlanShards
+from beam_tfr.transforms.reading import ReadImages, ReadRows
+from beam_tfr.transforms.references import MatchImages, ReadTable
+from beam_tfr.transforms.values import BuildExamples, MapImages, ParseArrays, ResizeImages
+from beam_tfr.transforms.writing import WriteManifest, WriteShards
+
+__all__ = [
+    "BuildExamples",
+    "MapImages",
+    "MatchImages",
+    "ParseArrays",
+    "PlanShards",
+    "ReadImages",
+    "ReadRows",
+    "ReadTable",
+    "ResizeImages",
+    "WriteManifest",
+    "WriteShards",
+]
+
+cloud.use_given()  # every worker process imports this package, and has its options by then

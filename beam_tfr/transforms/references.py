@@ -1,0 +1,124 @@
+"""MatchImages and ReadTable: patterns or tables to references."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PBegin, PCollection
+
+from beam_tfr import inputs, interrupt, storage, tables
+from beam_tfr.labels import Labeler
+from beam_tfr.schema import DataError, RunError
+
+
+class MatchImages(beam.PTransform):
+    """Patterns to references: the files that match, each once, with label and split as its path says.
+
+    Args:
+        patterns: local or gs://.
+        labeler: reads labels and splits.
+        root: of `inputs.common_root`, where it is known already.
+        input_list: file with more patterns; read by a worker, since a pipeline has no place for millions of them.
+        exclude: patterns of files to leave out.
+
+    Output: encoded `ImageRef`.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        labeler: Labeler,
+        *,
+        root: str | None = None,
+        input_list: str | None = None,
+        exclude: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        self._patterns, self._input_list = tuple(patterns), input_list
+        self._labeler = labeler
+        self._root = root or inputs.common_root(inputs.all_patterns(patterns, input_list))
+        self._exclude = inputs.exclusion(exclude, self._root)
+
+    def expand(self, begin: PBegin) -> PCollection[bytes]:
+        return (
+            begin
+            | beam.Create([None])
+            | "Patterns" >> beam.FlatMap(_batches, self._patterns, self._input_list)
+            | "SpreadPatterns" >> beam.Reshuffle()
+            | "List" >> beam.FlatMap(_list, exclude=self._exclude)
+            | "Label" >> beam.Map(self._reference).with_output_types(bytes)
+        )
+
+    def _reference(self, entry: storage.Entry) -> bytes:
+        interrupt.check()
+        if not entry.path.startswith(self._root):
+            raise RunError(f"{entry.path} is not below {self._root}: --input_list was changed meanwhile; call again")
+        return self._labeler.label(entry, entry.path[len(self._root) :]).encode()
+
+
+def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterator[list[list[bytes]]]:
+    # As bytes: Beam's text has no place for the names of folders that are not UTF-8.
+    for batch in inputs.batches(inputs.order_patterns(inputs.all_patterns(patterns, input_list))):
+        yield [[*map(os.fsencode, [pattern, *before])] for pattern, before in batch]
+
+
+def _list(batch: list[list[bytes]], exclude: re.Pattern[str] | None) -> Iterator[storage.Entry]:
+    decoded = ([*map(os.fsdecode, patterns)] for patterns in batch)
+    return inputs.list_all([(pattern, before) for pattern, *before in decoded], exclude=exclude)
+
+
+class ReadTable(beam.PTransform):
+    """Tables to references: a row each, with labels, split and columns as it says. Tables are read in parallel.
+
+    Args:
+        opened: of `tables.open_tables`.
+
+    Output: (encoded `ImageRef`; a PCollection of one that is there when no two rows have the same key).
+    """
+
+    def __init__(self, opened: tables.Tables) -> None:
+        super().__init__()
+        self._opened = opened
+
+    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[None]]:
+        read = (
+            begin
+            | "Tables" >> beam.Create([*enumerate(self._opened.files)])
+            | "SpreadTables" >> beam.Reshuffle()
+            | "ReadRows"
+            >> beam.ParDo(_ReadRows(self._opened)).with_output_types(bytes).with_outputs("seen", main="refs")
+        )
+        distinct = (
+            read.seen
+            | "GroupSeen" >> beam.GroupByKey()
+            | "FindRepeats" >> beam.Map(lambda bucket: tables.find_repeats(bucket[1]))
+            | beam.combiners.ToList()
+            | "RefuseRepeats" >> beam.Map(_refuse_repeats, self._opened)
+        )
+        return read.refs, distinct
+
+
+class _ReadRows(beam.DoFn):
+    def __init__(self, opened: tables.Tables) -> None:
+        self._opened = opened
+
+    def process(self, table: tuple[int, str]) -> Iterator[Any]:
+        number, path = table
+        seen = tables.Seen(number)
+        for row, ref in self._opened.read(path):
+            interrupt.check()
+            yield ref.encode()
+            if self._opened.may_repeat:
+                for part in seen.add(ref.key, row):
+                    yield beam.pvalue.TaggedOutput("seen", part)
+        for part in seen.flush():
+            yield beam.pvalue.TaggedOutput("seen", part)
+
+
+def _refuse_repeats(found: Sequence[tables.Repeats | None], opened: tables.Tables) -> None:
+    if repeats := [one for one in found if one is not None]:
+        raise DataError(opened.tell(tables.merge_repeats(repeats)))

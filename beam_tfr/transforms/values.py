@@ -1,0 +1,73 @@
+"""What becomes of an item's value, one by one: ResizeImages, ParseArrays, BuildExamples, and what you put between."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from beam_tfr import arrays, examples, images
+from beam_tfr.options import ImageOptions
+from beam_tfr.schema import Array, ImageRef, Item, Reject, RejectError, ShardInfo
+
+
+class MapImages(beam.PTransform):
+    """Applies a function of your own between the steps; rejects and finished shards pass by.
+
+    Args:
+        fn: (value, ref) -> new value; raises `RejectError` to leave the image out.
+        stage: name in rejects.jsonl.
+
+    Output: `Item`, in the same order.
+    """
+
+    def __init__(self, fn: Callable[[Any, ImageRef], Any], *, stage: str = "MapImages") -> None:
+        super().__init__()
+        self._fn, self._stage = fn, stage
+
+    def expand(self, items: PCollection[Item]) -> PCollection[Item]:
+        return items | self._stage >> beam.Map(self._apply)
+
+    def _apply(self, item: Item) -> Item:
+        if item.ref is None or isinstance(item.value, (Reject, ShardInfo)):
+            return item
+        try:
+            return item._replace(value=self._fn(item.value, item.ref))
+        except RejectError as error:
+            return item.reject(self._stage, error)
+
+
+class ResizeImages(MapImages):
+    """Bytes to `Image`: decodes, orients, resizes, encodes.
+
+    Args:
+        options: how.
+    """
+
+    def __init__(self, options: ImageOptions) -> None:
+        super().__init__(lambda data, ref: images.convert_image(data, options, name=ref.key), stage="ResizeImages")
+
+
+class ParseArrays(MapImages):
+    """Bytes of .npy files to `Array`."""
+
+    def __init__(self) -> None:
+        super().__init__(_parse_array, stage="ParseArrays")
+
+
+def _parse_array(data: bytes, _: ImageRef) -> Array:
+    return arrays.parse_array(data)
+
+
+class BuildExamples(MapImages):
+    """`Image`, `Array`, bytes of a file, or row to `Record`: a serialized tf.train.Example.
+
+    Args:
+        encoding: of `ConvertOptions`, which says what there is.
+    """
+
+    def __init__(self, encoding: str = "jpeg") -> None:
+        super().__init__(functools.partial(examples.build_record, encoding), stage="BuildExamples")

@@ -1,0 +1,162 @@
+"""WriteShards and WriteManifest: items to files, and the books of all of them to the manifest."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.pvalue import AsIter, PCollection
+
+from beam_tfr import books, claim, lock, manifest, shards, storage
+from beam_tfr.schema import (
+    NO_SPLIT,
+    REJECTS_FILE,
+    DataError,
+    Item,
+    Plan,
+    Record,
+    Reject,
+    RunError,
+    Shard,
+    ShardInfo,
+)
+
+
+class WriteShards(beam.io.WriteToTFRecord):
+    """Items to files: Beam's framing and naming, with the shards, the order, the level and the commit of the plan.
+
+    Beam's own way assigns records to shards at random and renames all files at the end, where a retry can lose some.
+    Here a file appears when its last item has come, whole, and its sidecar after it.
+
+    Args:
+        output: folder of the dataset.
+        name: prefix of the files.
+        suffix: of the files.
+        level: of gzip, 0 to 9; None for no gzip.
+        run_id: keeps the folder's lock alive from here, too, where the process that began the run may be gone.
+
+    Output: `ShardInfo`, one for each planned shard.
+    """
+
+    def __init__(self, output: str, *, name: str, suffix: str, level: int | None, run_id: str = "") -> None:
+        super().__init__(
+            storage.join(output, name), file_name_suffix=suffix, compression_type=CompressionTypes.UNCOMPRESSED
+        )
+        self._output, self._name, self._suffix, self._level = output, name, suffix, level
+        self._run_id = run_id
+
+    def expand(self, items: PCollection[Item]) -> PCollection[ShardInfo]:
+        write = _Write(self._sink, self._output, self._name, self._suffix, self._level, self._run_id)
+        return items | "Write" >> beam.ParDo(write)
+
+
+class _Write(beam.DoFn):
+    def __init__(self, sink: Any, output: str, name: str, suffix: str, level: int | None, run_id: str) -> None:
+        self._sink, self._output, self._level = sink, output, level
+        self._name, self._suffix, self._run_id = name, suffix, run_id
+        self._beaten = 0.0
+        self._pending: storage.PendingFile | None = None
+
+    def start_bundle(self) -> None:
+        self._abort()  # what a failed attempt left open
+        self._sequence = shards.Sequencer()
+
+    def process(self, item: Item) -> Iterator[ShardInfo]:
+        if self._run_id and time.monotonic() - self._beaten > lock.HEARTBEAT_S:
+            self._beaten = time.monotonic()
+            lock.beat(self._output, self._run_id)
+        if isinstance(item.value, ShardInfo):
+            self._sequence.check_closed()
+            yield item.value
+            return
+        last = self._sequence.take(item, self._begin)
+        if isinstance(item.value, Record) and item.ref is not None:
+            self._sink.write_record(self._file, item.value.serialized)
+            self._books.count_record(item.value, item.ref.label_ids or ())
+        elif isinstance(item.value, Reject):
+            self._books.count_reject(item.value)
+        elif item.ref is not None:
+            raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
+        if last:
+            yield self._commit()
+
+    def _begin(self, shard: Shard) -> None:
+        self._books = shards.Books(shard)
+        self._file_name = ""
+        if shard.split != NO_SPLIT:
+            number = self._sink.shard_name_format % {"shard_num": shard.number, "num_shards": shard.num_shards}
+            self._file_name = f"{self._name}-{shard.split}{number}{self._suffix}"
+            path = storage.join(self._output, self._file_name)
+            self._pending = storage.create(path, scratch=storage.work_path(self._output, ""))
+            self._file = shards.ShardFile(self._pending, self._level)
+
+    def _commit(self) -> ShardInfo:
+        if self._pending is not None:
+            self._file.close()
+            try:
+                self._pending.commit()
+            except storage.AlreadyExistsError:
+                raise RunError(
+                    f"{storage.join(self._output, self._file_name)} was written by another run meanwhile; call again"
+                ) from None
+            self._pending = None
+        info = self._books.close(self._file_name, self._file if self._file_name else None)
+        claim.write_sidecar(self._output, info, self._books.reject_lines)
+        return info
+
+    def finish_bundle(self) -> None:
+        self._sequence.check_closed()
+
+    def teardown(self) -> None:
+        self._abort()
+
+    def _abort(self) -> None:
+        if self._pending is not None:
+            self._pending.abort()
+            self._pending = None
+
+
+class WriteManifest(beam.PTransform):
+    """The books of all shards to manifest.json, written last, and only when they balance.
+
+    Args:
+        output: folder of the dataset.
+        plan: of `PlanShards`, a PCollection of one.
+        run_id: must still hold the folder's lock.
+        max_rejects: a share (float) or a number (int).
+
+    Output: the dataset digest, when the dataset is complete.
+    """
+
+    def __init__(self, output: str, *, plan: PCollection[Plan], run_id: str, max_rejects: int | float) -> None:
+        super().__init__()
+        self._output, self._plan, self._run_id, self._max_rejects = output, plan, run_id, max_rejects
+
+    def expand(self, infos: PCollection[ShardInfo]) -> PCollection[str]:
+        return self._plan | "Publish" >> beam.Map(
+            _publish, AsIter(infos), output=self._output, run_id=self._run_id, max_rejects=self._max_rejects
+        )
+
+
+def _publish(plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str, max_rejects: int | float) -> str:
+    if plan.complete:
+        claim.finish(output)  # what a run that was killed at its end left
+        return manifest.read(output).dataset_digest
+    balanced = books.balance(plan, infos)
+    read_rejects = functools.partial(claim.read_rejects, output)
+    try:
+        books.check_enough(plan, balanced, max_rejects)
+    except DataError as error:
+        path = storage.work_path(output, REJECTS_FILE)
+        books.write_rejects(path, balanced, read_rejects, scratch=storage.work_path(output, ""))
+        raise DataError(f"{error}. Each reject with its reason: {path}") from error
+    published = books.find_published(output, plan, balanced)  # by this step, run before
+    if published is None:
+        lock.check_held(output, run_id)
+        published = books.publish(output, plan, balanced, read_rejects)
+    claim.finish(output)
+    return published.dataset_digest
