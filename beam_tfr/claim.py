@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,9 +42,9 @@ _SHARD_FILE = re.compile(r"([A-Za-z0-9_]+)-[A-Za-z0-9_]+-[0-9]{5,}-of-[0-9]{5,}\
 
 
 def _plan_bytes(plan: Plan, run_id: str) -> bytes:
-    fields = dataclasses.asdict(plan)
-    del fields["complete"]
-    return canonical_json({"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": fields})
+    return canonical_json(
+        {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields()}
+    )
 
 
 def _read_plan(output: str) -> dict[str, Any] | None:
@@ -225,10 +226,22 @@ def describe_difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: 
         if isinstance(before, dict) and isinstance(after, dict):
             lines += describe_difference(before, after, f"{prefix}{name}.")
         else:
-            lines.append(f"{prefix}{name}: {_short(before)} there, {_short(after)} now")
+            lines.append("{}{}: {} there, {} now".format(prefix, name, *_short(_text(before), _text(after))))
     return lines
 
 
-def _short(value: Any) -> str:
+def _text(value: Any) -> str:
     text = ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text or "nothing"
+
+
+def _short(*texts: str) -> Iterator[str]:
+    """At most 60 characters of each, from shortly before where they differ."""
+    if max(map(len, texts)) <= 60:
+        yield from texts
+        return
+    shared = itertools.takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))
+    start = max(0, len([*shared]) - 20)
+    for text in texts:
+        end = start + 60 - (3 if start else 0)
+        yield ("..." if start else "") + (text[start:end] if len(text) <= end else text[start : end - 3] + "...")

@@ -198,14 +198,17 @@ def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             launch.parse_beam_flags(others)
         raise
     from beam_tfr import launch  # Beam: not before the options are known to be sound
-    from beam_tfr.summary import ProgressLines, print_submission, print_summary, summary
+    from beam_tfr.summary import ProgressLines, print_saved, print_submission, print_summary, summary
 
     with _own_stderr() as stream:
         lines = ProgressLines(stream)
         result = launch.start(options, others, progress=lines.tell, say=lines.say)
-    if isinstance(result, launch.Submission):
+    if not isinstance(result, launch.Result):
         with _output():
-            print_submission(result, as_json=options.json)
+            if isinstance(result, launch.Saved):
+                print_saved(result, as_json=options.json)
+            else:
+                print_submission(result, as_json=options.json)
         return 0
     with _output():
         if options.json:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import arrays, examples, images, inputs, planning, shards, storage, tables
+from beam_tfr import arrays, examples, images, inputs, planning, saved_plan, shards, storage, tables
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.schema import (
@@ -26,6 +27,7 @@ from beam_tfr.schema import (
     REJECTS_FILE,
     ImageRef,
     Item,
+    Plan,
     RejectError,
     RunError,
     ShardWork,
@@ -38,9 +40,11 @@ from beam_tfr.transforms import (
     ParseArrays,
     PlanShards,
     ReadImages,
+    ReadPlan,
     ReadRows,
     ReadTable,
     ResizeImages,
+    SavePlan,
     WriteManifest,
     WriteShards,
 )
@@ -53,10 +57,11 @@ class Convert(beam.PTransform):
         options: checked.
         run_id: of this run, unique; the folder's lock is held under it.
 
-    Output: the dataset digest, once the dataset is complete.
+    Output: the dataset digest, once the dataset is complete; with --save_plan the path of the plan, once it is saved.
 
     Raises:
-        UsageError: --layout or --classes is wrong, or the inputs have nothing in common.
+        UsageError: --layout or --classes is wrong, the inputs have nothing in common, or --plan was saved by another
+            call.
     """
 
     def __init__(self, options: ConvertOptions, *, run_id: str) -> None:
@@ -81,14 +86,19 @@ class Convert(beam.PTransform):
             options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s
         )
         self._image_options = options.image_options()
-        self._draft = functools.partial(
-            planning.draft_plan,
-            name=options.name,
-            suffix=options.suffix,
-            options=data_options,
-            labelled=labelled,
-            codecs=images.codec_versions(),
-        )
+        named: dict[str, Any] = {"name": options.name, "suffix": options.suffix, "options": data_options}
+        self._codecs = images.codec_versions()
+        self._draft = functools.partial(planning.draft_plan, **named, labelled=labelled, codecs=self._codecs)
+        self._call = {
+            "root": self._root,
+            "input": sorted(set(options.input)),
+            "input_list": options.input_list,
+            "exclude": sorted(set(options.exclude)),
+            "table": list(options.table),
+        }
+        if options.plan:
+            with saved_plan.SavedPlan(options.plan) as saved:
+                saved.check_call(self._call, named)
         self._measure = functools.partial(
             mean_record_bytes, root=self._root, ahead=self._ahead, image_options=self._image_options
         )
@@ -96,16 +106,9 @@ class Convert(beam.PTransform):
     def expand(self, begin: PBegin) -> PCollection[str]:
         options = self.options
         level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
-        refs, distinct = self._references(begin)  # ImageRef
-        plan, work = refs | PlanShards(
-            options.output,
-            draft=self._draft,
-            measure=self._measure,
-            seed=options.seed,
-            run_id=self.run_id,
-            overwrite=options.overwrite,
-            after=distinct,
-        )  # Plan, ShardWork(shard, [ImageRef])
+        plan, work = self._planned(begin)  # Plan, ShardWork(shard, [ImageRef])
+        if options.save_plan:
+            return work | SavePlan(options.save_plan, plan=plan, call=self._call, replace=options.overwrite)
         return (
             self._values(work)  # Item(Image)
             | BuildExamples(options.encoding)  # Item(Record)
@@ -113,6 +116,27 @@ class Convert(beam.PTransform):
                 options.output, name=options.name, suffix=options.suffix, level=level, run_id=self.run_id
             )  # ShardInfo
             | WriteManifest(options.output, plan=plan, run_id=self.run_id, max_rejects=options.max_rejects)
+        )
+
+    def _planned(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
+        options = self.options
+        if options.plan:
+            return begin | ReadPlan(  # type: ignore[no-any-return]
+                options.plan,
+                output=options.output,
+                run_id=self.run_id,
+                overwrite=options.overwrite,
+                codecs=self._codecs,
+            )
+        refs, distinct = self._references(begin)  # ImageRef
+        return refs | PlanShards(  # type: ignore[no-any-return]
+            None if options.save_plan else options.output,
+            draft=self._draft,
+            measure=self._measure,
+            seed=options.seed,
+            run_id=self.run_id,
+            overwrite=options.overwrite,
+            after=distinct,
         )
 
     def _references(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[None] | None]:

@@ -337,9 +337,7 @@ def order(values: Iterable[bytes]) -> tuple[Shard, list[bytes]]:
         RunError: the runner lost or repeated some of them.
     """
     first, *rest = sorted(values)
-    if first[:1] != _PLANNED:
-        raise RunError("a shard came without its plan: this runner lost elements. Nothing is published")
-    shard = Shard(*json.loads(first[1:]))
+    shard = planned_shard(first)
     different = len({value for value in rest if value[:1] == _IMAGE})
     if not len(rest) == different == shard.total:
         raise RunError(
@@ -347,6 +345,17 @@ def order(values: Iterable[bytes]) -> tuple[Shard, list[bytes]]:
             "runner lost or repeated some. Nothing is published"
         )
     return shard, [value[1 + ORDER_BYTES :] for value in rest]
+
+
+def planned_shard(value: bytes) -> Shard:
+    """The shard itself, of what `every_shard` says of it.
+
+    Raises:
+        RunError: the runner lost that.
+    """
+    if value[:1] != _PLANNED:
+        raise RunError("a shard came without its plan: this runner lost elements. Nothing is published")
+    return Shard(*json.loads(value[1:]))
 
 
 def planned_total(of: SplitPlan, index: int) -> int:

@@ -358,9 +358,17 @@ class Plan:
 
     @property
     def digest(self) -> str:
+        return sha256_hex(canonical_json(self.fields()))
+
+    def fields(self) -> dict[str, Any]:
+        """All that the digest covers, as JSON values."""
         fields = dataclasses.asdict(self)
         del fields["complete"]
-        return sha256_hex(canonical_json(fields))
+        return fields
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Plan:
+        return cls(**{**fields, "splits": {name: SplitPlan(**of) for name, of in fields["splits"].items()}})
 
     @functools.cached_property
     def label_ids(self) -> dict[str, int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr.claim import Progress
-from beam_tfr.launch import Result, Submission
+from beam_tfr.launch import Result, Saved, Submission
 from beam_tfr.manifest import Manifest, Split
 from beam_tfr.schema import ADJUSTMENTS
 
@@ -97,6 +98,28 @@ def print_submission(submission: Submission, *, as_json: bool) -> None:
         print(f"no job is created; its description: {submission.place or 'not kept, this was a dry run'}")
 
 
+def print_saved(saved: Saved, *, as_json: bool) -> None:
+    """What a saved plan says, on stdout."""
+    splits = {name: saved.plan.splits[name] for name in _in_order(saved.plan.splits)}
+    if as_json:
+        about = {
+            "plan": saved.path,
+            "matched": saved.plan.matched,
+            "splits": {
+                name: {"matched": of.matched, "num_shards": of.num_shards, "class_counts": of.class_counts}
+                for name, of in splits.items()
+            },
+            "seconds": round(saved.seconds, 3),
+        }
+        print(json.dumps(about, sort_keys=True))
+        return
+    rows = [("matched", [of.matched for of in splits.values()]), ("shards", [of.num_shards for of in splits.values()])]
+    rows += _class_rows(saved.plan.labels or [], [of.class_counts for of in splits.values()])
+    _print_table([*splits], rows, to=sys.stdout)
+    print(f"plan:    {saved.path}   {saved.seconds:.1f} s; the output was not touched")
+    print(f"next:    the same command with --plan {shlex.quote(saved.path)} in place of --save_plan")
+
+
 def print_summary(result: Result, *, to: IO[str]) -> None:
     """The same as a table for a person."""
     dataset, facts = result.manifest, summary(result)
@@ -106,10 +129,8 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
 
     if not result.fresh:
         line(f"{dataset.folder} already holds this dataset, complete; nothing was written.")
-    names = sorted(dataset.splits, key=lambda name: (SPLIT_ORDER.index(name) if name in SPLIT_ORDER else 3, name))
-    line(f"{'':24}{''.join(f'{name:>12}' for name in names)}{'together':>12}")
-    for title, values in _table(dataset, [dataset.splits[name] for name in names]):
-        line(f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}")
+    names = _in_order(dataset.splits)
+    _print_table(names, _table(dataset, [dataset.splits[name] for name in names]), to=to)
     counts, columns = dataset.counts, dataset.options.get("feature_columns", {})
     rejected = sum(counts["rejected"].values())
     line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
@@ -137,9 +158,21 @@ def _table(dataset: Manifest, splits: Sequence[Split]) -> list[tuple[str, list[i
         ("shards", [len(split.shards) for split in splits]),
         ("bytes", [split.num_bytes for split in splits]),
     ]
-    if len(dataset.class_names) <= MAX_CLASSES_SHOWN:
-        rows += [
-            (f"  {name if name.isprintable() else ascii(name)}", [split.class_counts.get(name, 0) for split in splits])
-            for name in dataset.class_names
-        ]
-    return rows
+    return rows + _class_rows(dataset.class_names, [split.class_counts for split in splits])
+
+
+def _class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[tuple[str, list[int]]]:
+    if len(names) > MAX_CLASSES_SHOWN:
+        return []
+    shown = [(name, name if name.isprintable() else ascii(name)) for name in names]
+    return [(f"  {text}", [of.get(name, 0) for of in counts]) for name, text in shown]
+
+
+def _in_order(splits: Iterable[str]) -> list[str]:
+    return sorted(splits, key=lambda name: (SPLIT_ORDER.index(name) if name in SPLIT_ORDER else 3, name))
+
+
+def _print_table(splits: Sequence[str], rows: Iterable[tuple[str, Sequence[int]]], *, to: IO[str]) -> None:
+    print(f"{'':24}{''.join(f'{name:>12}' for name in splits)}{'together':>12}", file=to)
+    for title, values in rows:
+        print(f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}", file=to)

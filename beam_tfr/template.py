@@ -23,6 +23,8 @@ KINDS = {  # options whose values are places on Cloud Storage
     "input_list": "GCS_READ_FILE",
     "table": "GCS_READ_FILE",
     "classes": "GCS_READ_FILE",
+    "plan": "GCS_READ_FILE",
+    "save_plan": "GCS_WRITE_FILE",
     "output": "GCS_WRITE_FOLDER",
 }
 PATTERNS: dict[

@@ -234,9 +234,9 @@ class Server:
             return Answer(204)
         if request.query.get("alt") != "media":
             return Answer(200, found.metadata(bucket, name), Content_Type="application/json")
-        return self.media(found, fault)
+        return self.media(request, found, fault)
 
-    def media(self, found: Object, fault: str) -> Answer:
+    def media(self, request: Request, found: Object, fault: str) -> Answer:
         headers = {} if fault == "unchecked" else {"X_Goog_Hash": f"crc32c={found.crc32c()},md5=AAAA"}
         if found.encoding:
             headers["Content_Encoding"] = headers["X_Goog_Stored_Content_Encoding"] = found.encoding
@@ -244,6 +244,11 @@ class Server:
         if fault == "corrupt" and data:
             data = data[:-1] + bytes([data[-1] ^ 1])
         headers |= {"X_Goog_Generation": str(found.generation), "X_Goog_Stored_Content_Length": str(len(found.data))}
+        if part := re.fullmatch(r"bytes=([0-9]+)-([0-9]*)", request.headers.get("range", "")):
+            first, last = int(part[1]), min(int(part[2] or len(data)), len(data) - 1)
+            if first > last:
+                return Answer(416, b"")
+            return Answer(206, data[first : last + 1], Content_Range=f"bytes {first}-{last}/{len(data)}")
         return Answer(200, data, **headers)
 
     def list_objects(self, request: Request, bucket: str) -> Answer:

@@ -81,6 +81,8 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "max_rejects": 0.01,
         "overwrite": False,
         "json": False,
+        "save_plan": None,
+        "plan": None,
         "no_wait": False,
         "on_interrupt": "ask",
     }
@@ -148,6 +150,8 @@ VALUES: list[tuple[str, str, Any]] = [
     ("overwrite", "TRUE", True),
     ("overwrite", "false", False),
     ("json", "true", True),
+    ("save_plan", "/plans/a.zip", "/plans/a.zip"),
+    ("plan", "gs://b/a.zip", "gs://b/a.zip"),
     ("no_wait", "true", True),
     ("on_interrupt", "leave", "leave"),
 ]
@@ -293,6 +297,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("max_rejects", "1e-3", "must be a share with a decimal point, 0.0 to 1.0, or a whole number of images"),
     ("overwrite", "yes", "must be true or false; --overwrite alone means true"),
     ("json", "1", "must be true or false; --json alone means true"),
+    ("save_plan", "s3://b/a.zip", "only local paths and gs:// are supported"),
+    ("plan", "s3://b/a.zip", "only local paths and gs:// are supported"),
     ("no_wait", "yes", "must be true or false; --no_wait alone means true"),
     ("on_interrupt", "stop", "must be one of: ask, cancel, leave"),
 ]
@@ -452,7 +458,7 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     }
     places = {"input", "input_list", "exclude", "output", "name"}
     run = {"read_ahead", "read_deadline_s", "gcs_project", "max_rejects", "overwrite", "json"}
-    assert FIELDS.keys() - data.keys() == places | run | {"no_wait", "on_interrupt"} | TABULAR
+    assert FIELDS.keys() - data.keys() == places | run | {"no_wait", "on_interrupt", "save_plan", "plan"} | TABULAR
 
 
 def test_place_and_run_do_not_change_the_data_options() -> None:

@@ -102,7 +102,9 @@ def _check_folder(flag: str, folder: str | None, *, local: bool) -> None:
 def _check_places(options: ConvertOptions) -> None:
     places = [("output", options.output), *(("input", pattern) for pattern in options.input)]
     places += [("table", table) for table in options.table]
-    places += [("input_list", options.input_list)] if options.input_list else []
+    places += [
+        (flag, path) for flag in ("input_list", "save_plan", "plan") if (path := getattr(options, flag)) is not None
+    ]
     for flag, path in places:
         if not storage.is_gcs(path):
             raise UsageError(f"--{flag} {path}: must be on gs://, where Dataflow's workers can reach it")

@@ -23,9 +23,10 @@ from beam_tfr.launch.flags import beam_parser, choose_runner, parse_beam_flags
 from beam_tfr.launch.running import GOES_ON, Reporter, on_interrupt, quiet, wait
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import BeamTfrError, DataError, InterruptedRunError, RunError, UsageError
+from beam_tfr.saved_plan import SavedPlan
+from beam_tfr.schema import BeamTfrError, DataError, InterruptedRunError, Plan, RunError, UsageError
 
-__all__ = ["Result", "Submission", "beam_parser", "convert", "parse_beam_flags", "start", "translate"]
+__all__ = ["Result", "Saved", "Submission", "beam_parser", "convert", "parse_beam_flags", "start", "translate"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,21 @@ class Result:
     manifest: manifest.Manifest
     seconds: float
     fresh: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A plan that was made and saved.
+
+    Attributes:
+        path: of the file.
+        plan: in it.
+        seconds: wall time.
+    """
+
+    path: str
+    plan: Plan
+    seconds: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,8 +77,10 @@ def convert(
 ) -> Result:
     """Converts, and returns when the dataset is complete; arguments and errors as of `start`."""
     done = start(options, beam_flags, progress=progress)
-    if isinstance(done, Submission):
-        raise UsageError("--no_wait, --template_location and --dry_run leave no dataset to return: call launch.start")
+    if not isinstance(done, Result):
+        raise UsageError(
+            "--no_wait, --template_location, --dry_run and --save_plan leave no dataset to return: call launch.start"
+        )
     return done
 
 
@@ -72,8 +90,9 @@ def start(
     *,
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
-) -> Result | Submission:
-    """Converts, and returns when the dataset is complete, or, where that was asked for, when the job is created.
+) -> Result | Saved | Submission:
+    """Converts, and returns when the dataset is complete, or, where that was asked for, when the plan is saved or the
+    job is created.
 
     Args:
         options: checked.
@@ -101,7 +120,7 @@ def start(
     step = Convert(options, run_id=run_id)
     if job_is_elsewhere:
         return _run_on_dataflow(step, beam_options, progress=progress, say=say)
-    _connect(options)
+    _check_reach(options)
     return _run_here(step, choose_runner(beam_options, beam_flags), beam_options, progress=progress)
 
 
@@ -111,14 +130,14 @@ def _run_here(
     beam_options: PipelineOptions,
     *,
     progress: Callable[[Progress], object] | None,
-) -> Result:
-    output, run_id = step.options.output, step.run_id
+) -> Result | Saved:
+    output = step.options.output
     before, started = _manifest_bytes(output), time.monotonic()
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
-    with on_interrupt() as interrupted, lock.held(output, run_id):
+    with on_interrupt() as interrupted, _held(step):
         pipeline = _build(step, runner, beam_options)
         local = isinstance(runner, fn_runner.FnApiRunner)
-        reporter = Reporter(output, progress)
+        reporter = Reporter(output, None if step.options.save_plan else progress)
         reporter.begin(anew=step.options.overwrite)
         with quiet(local=local):
             try:
@@ -137,7 +156,14 @@ def _run_here(
                 if _manifest_bytes(output) in (None, before):
                     raise
                 # Too late: the dataset was published in that moment, and to say otherwise would be wrong.
-    return _published(step.options, before, started)
+    return _outcome(step.options, before, started)
+
+
+def _held(step: Convert) -> contextlib.AbstractContextManager[lock.Hold]:
+    """The output's lock; none where the output is not touched."""
+    return (
+        contextlib.nullcontext(lock.Hold()) if step.options.save_plan else lock.held(step.options.output, step.run_id)
+    )
 
 
 def _run_on_dataflow(
@@ -146,17 +172,17 @@ def _run_on_dataflow(
     *,
     progress: Callable[[Progress], object] | None,
     say: Callable[[str], object],
-) -> Result | Submission:
+) -> Result | Saved | Submission:
     options, output = step.options, step.options.output
     only_form = dataflow.is_only_form(beam_options)
     before = None
     if not only_form:
-        _connect(options)
+        _check_reach(options)
         before = _manifest_bytes(output)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         interrupted = stack.enter_context(on_interrupt())
-        hold = lock.Hold() if only_form else stack.enter_context(lock.held(output, step.run_id))
+        hold = lock.Hold() if only_form else stack.enter_context(_held(step))
         stack.enter_context(dataflow.messages(say))
         with dataflow.staged(beam_options) as runner:
             result = _submit(_build(step, runner, beam_options))
@@ -167,7 +193,7 @@ def _run_on_dataflow(
         if options.no_wait:
             hold.leave(job.id)
             return Submission(job=job, place="")
-        reporter = Reporter(output, progress)
+        reporter = Reporter(output, None if options.save_plan else progress)
         reporter.begin(anew=options.overwrite)
 
         def stop() -> str:
@@ -177,7 +203,7 @@ def _run_on_dataflow(
             return f"job {job.id} is cancelled; {GOES_ON}"
 
         wait(lambda: dataflow.wait(result, job), interrupted=interrupted, tick=reporter.tick, stop=stop)
-    return _published(options, before, started)
+    return _outcome(options, before, started)
 
 
 def _build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) -> beam.Pipeline:
@@ -204,11 +230,17 @@ def _submit(pipeline: beam.Pipeline) -> beam.runners.runner.PipelineResult:
         raise translate(error) from error
 
 
-def _published(options: ConvertOptions, before: bytes | None, started: float) -> Result:
+def _outcome(options: ConvertOptions, before: bytes | None, started: float) -> Result | Saved:
     """
     Raises:
-        RunError: there is no dataset, whatever the engine says.
+        RunError: there is no dataset, or no plan, whatever the engine says.
     """
+    if options.save_plan:
+        try:
+            with SavedPlan(options.save_plan) as saved:
+                return Saved(path=options.save_plan, plan=saved.plan, seconds=time.monotonic() - started)
+        except UsageError as error:
+            raise RunError(f"the runner says that it is done, but there is no plan: {error}") from error
     try:
         published = manifest.read(options.output)
     except DataError as error:
@@ -227,19 +259,22 @@ def _check_waits(options: ConvertOptions) -> None:
             raise UsageError(f"--{flag} has no effect without --runner=DataflowRunner: the run ends with its command")
 
 
-def _connect(options: ConvertOptions) -> None:
-    """Finds credentials for gs:// before anything begins, where any of it is there.
+def _check_reach(options: ConvertOptions) -> None:
+    """Finds credentials for gs:// before anything begins, where any of it is there, and a place for a plan to be saved.
 
     Raises:
-        UsageError: there are none.
+        UsageError: there are none, or there is a plan already.
     """
-    places = [*options.input, *options.table, options.output, options.input_list or "", options.classes or ""]
+    files = [options.input_list, options.classes, options.save_plan, options.plan]
+    places = [path for path in [*options.input, *options.table, options.output, *files] if path]
     place = next(filter(storage.is_gcs, places), None)
     if place is not None:
         try:
             storage.connect()
         except OSError as error:
             raise UsageError(f"{place} cannot be reached: {error.strerror}") from error
+    if options.save_plan and not options.overwrite and storage.find(options.save_plan):
+        raise UsageError(f"--save_plan {options.save_plan}: is there already; --overwrite replaces it")
 
 
 def _manifest_bytes(output: str) -> bytes | None:

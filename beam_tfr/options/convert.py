@@ -146,7 +146,26 @@ class ConvertOptions(TableOptions, ImageOptions):
         changes_data=False,
     )
     overwrite: bool = option(
-        False, help="replace another dataset in the output", parse=table.boolean, group=RUN, changes_data=False
+        False,
+        help="replace another dataset in the output (with --save_plan: another plan)",
+        parse=table.boolean,
+        group=RUN,
+        changes_data=False,
+    )
+    save_plan: str | None = option(
+        None,
+        help="list and plan only, and save that as a file, local or on gs://; the output is not touched",
+        metavar="FILE",
+        group=RUN,
+        changes_data=False,
+    )
+    plan: str | None = option(
+        None,
+        help="go on from a saved plan: the same command with --plan in place of --save_plan, on any engine, lists "
+        "nothing",
+        metavar="FILE",
+        group=RUN,
+        changes_data=False,
     )
     json: bool = option(
         False,
@@ -186,8 +205,11 @@ class ConvertOptions(TableOptions, ImageOptions):
             raise UsageError(f"{inputs[0]} and --table exclude each other: the table names what is read")
         if not (self.input or self.input_list or self.table) or not all(self.input):
             raise UsageError("--input: give at least one pattern, such as --input 'photos/**/*.jpg', or a --table")
-        if self.input_list:
-            self._normalize("input_list", storage.check_path(self.input_list, "--input_list"))
+        for name in ("input_list", "save_plan", "plan"):
+            if path := getattr(self, name):
+                self._normalize(name, storage.check_path(path, f"--{name}"))
+        if self.save_plan and self.plan:
+            raise UsageError("--save_plan and --plan exclude each other: the plan is saved already")
         check_range("read_ahead", self.read_ahead, 1, MAX_READ_AHEAD)
         if not is_number(self.read_deadline_s) or not 0 < self.read_deadline_s <= MAX_DEADLINE_S:
             refuse("read_deadline_s", self.read_deadline_s, f"must be above 0 and at most {MAX_DEADLINE_S} seconds")

@@ -144,6 +144,15 @@ def open_binary(path: str) -> IO[bytes]:
     return os.fdopen(disk.open_descriptor(path), "rb", buffering=1 << 18)
 
 
+def open_seekable(path: str) -> IO[bytes]:
+    """A file opened to read parts of it; of an object only those are fetched, all of one generation.
+
+    Raises:
+        OSError: it is not there, or cannot be read; later reads raise it too.
+    """
+    return gcs.open_seekable(path) if is_gcs(path) else os.fdopen(disk.open_descriptor(path), "rb")
+
+
 def file_sha256(file: IO[bytes]) -> str:
     """Hex SHA-256 of what is left of an open file."""
     digest = hashlib.sha256()

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from beam_tfr.storage.base import GCS, Access, AlreadyExistsError, Entry, PendingFile
 
@@ -33,6 +33,7 @@ FIRST_WAIT_S = 0.25  # before the first repetition, at most; doubled each time
 LONGEST_WAIT_S = 16.0
 SILENCE_S = 3.0  # after which it is said that credentials are being looked for
 PAGE_SIZE = 5000  # names in a page of a listing; the service gives what it likes, up to that
+PART_BYTES = 1 << 20  # 1 MiB of an object of which parts are read
 UPLOAD_CHUNK_BYTES = 16 << 20  # 16 MiB of a large file are in memory at a time
 _CLIENT_LOCK = threading.Lock()
 _access = Access()
@@ -278,6 +279,20 @@ def find(path: str) -> Entry | None:
     with named_errors(path, "get"):
         blob = _bucket(bucket).get_blob(name, retry=retrying())
     return None if blob is None else Entry(path, int(blob.size or 0), int(blob.generation or 0))
+
+
+def open_seekable(path: str) -> IO[bytes]:
+    from google.cloud.storage.fileio import BlobReader
+
+    class Reader(BlobReader):
+        def read(self, size: int = -1) -> bytes:
+            with named_errors(path, "get"):
+                return super().read(size)  # type: ignore[no-any-return]
+
+    found = find(path)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return Reader(_blob(path), chunk_size=PART_BYTES, retry=retrying(), if_generation_match=found.generation)
 
 
 def delete(path: str) -> None:

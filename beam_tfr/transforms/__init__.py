@@ -4,7 +4,7 @@
 """
 
 from beam_tfr import cloud
-from beam_tfr.transforms.plans import PlanShards
+from beam_tfr.transforms.plans import PlanShards, ReadPlan, SavePlan
 from beam_tfr.transforms.reading import ReadImages, ReadRows
 from beam_tfr.transforms.references import MatchImages, ReadTable
 from beam_tfr.transforms.values import BuildExamples, MapImages, ParseArrays, ResizeImages
@@ -17,9 +17,11 @@ __all__ = [
     "ParseArrays",
     "PlanShards",
     "ReadImages",
+    "ReadPlan",
     "ReadRows",
     "ReadTable",
     "ResizeImages",
+    "SavePlan",
     "WriteManifest",
     "WriteShards",
 ]

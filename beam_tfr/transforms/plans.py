@@ -1,13 +1,15 @@
-"""PlanShards: references to shards."""
+"""PlanShards: references to shards; SavePlan and ReadPlan, for one that is made here and used there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsIter, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
-from beam_tfr import claim, planning
+from beam_tfr import claim, planning, saved_plan
 from beam_tfr.schema import ImageRef, Plan, ShardWork
 
 
@@ -39,7 +41,7 @@ class PlanShards(beam.PTransform):
     also an empty one.
 
     Args:
-        output: folder of the dataset.
+        output: folder of the dataset; None: the plan is only made, nothing is written.
         draft: (survey, mean record bytes) -> `Plan` without cuts.
         measure: references of a sample -> mean bytes of their records.
         seed: of the order.
@@ -52,7 +54,7 @@ class PlanShards(beam.PTransform):
 
     def __init__(
         self,
-        output: str,
+        output: str | None,
         *,
         draft: Callable[[planning.Survey, float], Plan],
         measure: Callable[[Sequence[ImageRef]], float],
@@ -75,9 +77,9 @@ class PlanShards(beam.PTransform):
             | "GroupByBucket" >> beam.GroupByKey()  # so that no worker ever holds more than the keys of one
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
-        plan = drafted | "Claim" >> beam.Map(
-            _claim, AsIter(cuts), output=self._output, run_id=self._run_id, overwrite=self._overwrite
-        )
+        plan = drafted | "Cut" >> beam.Map(_cut, AsIter(cuts))
+        if self._output is not None:
+            plan = plan | "Claim" >> beam.Map(_claim, self._output, run_id=self._run_id, overwrite=self._overwrite)
         assigned = refs | "Assign" >> beam.FlatMap(_assign, AsSingleton(plan)).with_output_types(tuple[str, bytes])
         planned = plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
         work = (
@@ -111,10 +113,12 @@ def _pick_cuts(bucket: tuple[str, Iterable[bytes]], drafted: _Draft) -> tuple[st
     return bucket[0], drafted[1].pick(*bucket)
 
 
-def _claim(
-    drafted: _Draft, cuts: Iterable[tuple[str, list[bytes]]], *, output: str, run_id: str, overwrite: bool
-) -> Plan:
-    return claim.claim(output, planning.cut(*drafted, cuts), run_id=run_id, overwrite=overwrite)
+def _cut(drafted: _Draft, cuts: Iterable[tuple[str, list[bytes]]]) -> Plan:
+    return planning.cut(*drafted, cuts)
+
+
+def _claim(plan: Plan, output: str, *, run_id: str, overwrite: bool) -> Plan:
+    return claim.claim(output, plan, run_id=run_id, overwrite=overwrite)
 
 
 def _assign(ref: bytes, plan: Plan) -> Iterator[tuple[str, bytes]]:
@@ -127,6 +131,93 @@ def _every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
         yield from planning.every_shard(plan)
 
 
-def _order(grouped: tuple[str, Iterable[bytes]], *, output: str) -> ShardWork:
+def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None) -> ShardWork:
     shard, refs = planning.order(grouped[1])
-    return ShardWork(shard, refs, claim.read_finished(output, shard))
+    return ShardWork(shard, refs, claim.read_finished(output, shard) if output is not None else None)
+
+
+class SavePlan(beam.PTransform):
+    """A plan and its shards to a file, for `ReadPlan`.
+
+    Args:
+        path: of the file, local or gs://.
+        plan: of `PlanShards`, a PCollection of one.
+        call: of `saved_plan.SavedPlan`.
+        replace: whether another plan there is replaced.
+
+    Output: the path, when the file is there.
+    """
+
+    def __init__(self, path: str, *, plan: PCollection[Plan], call: Mapping[str, Any], replace: bool) -> None:
+        super().__init__()
+        self._path, self._plan, self._call, self._replace = path, plan, call, replace
+
+    def expand(self, work: PCollection[ShardWork]) -> PCollection[str]:
+        packed = work | "Pack" >> beam.Map(_pack)
+        return self._plan | "Save" >> beam.Map(
+            _save, AsIter(packed), path=self._path, call=self._call, replace=self._replace
+        )
+
+
+def _pack(work: ShardWork) -> tuple[str, bytes]:
+    return work.shard.name, saved_plan.pack(work.refs)
+
+
+def _save(plan: Plan, packed: Iterable[tuple[str, bytes]], *, path: str, call: Mapping[str, Any], replace: bool) -> str:
+    saved_plan.write(path, plan, packed, call=call, replace=replace)
+    return path
+
+
+class ReadPlan(beam.PTransform):
+    """A saved plan to shards, in place of MatchImages and PlanShards: nothing is listed, nothing shuffled.
+
+    Args:
+        path: of the file, local or gs://.
+        output, run_id, overwrite: as for `PlanShards`.
+        codecs: `images.codec_versions`.
+
+    Output: (the `Plan`, a PCollection of one; `ShardWork`).
+    """
+
+    def __init__(self, path: str, *, output: str, run_id: str, overwrite: bool, codecs: Mapping[str, str]) -> None:
+        super().__init__()
+        self._path, self._output, self._run_id, self._overwrite = path, output, run_id, overwrite
+        self._codecs = dict(codecs)
+
+    def expand(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
+        plan = (
+            begin
+            | beam.Create([self._path])
+            | "Open" >> beam.Map(_open, codecs=self._codecs)
+            | "Claim" >> beam.Map(_claim, self._output, run_id=self._run_id, overwrite=self._overwrite)
+        )
+        work = (
+            plan
+            | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
+            | "SpreadShards" >> beam.Reshuffle()
+            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._output))
+        )
+        return plan, work
+
+
+def _open(path: str, codecs: dict[str, str]) -> Plan:
+    with saved_plan.SavedPlan(path) as saved:
+        return dataclasses.replace(saved.plan, codecs=codecs)
+
+
+class _ReadRefs(beam.DoFn):
+    def __init__(self, path: str, output: str) -> None:
+        self._path, self._output = path, output
+        self._saved: saved_plan.SavedPlan | None = None
+
+    def process(self, planned: tuple[str, bytes]) -> Iterator[ShardWork]:
+        if self._saved is None:
+            self._saved = saved_plan.SavedPlan(self._path)
+        shard = planning.planned_shard(planned[1])
+        finished = claim.read_finished(self._output, shard)
+        yield ShardWork(shard, [] if finished else self._saved.refs(shard), finished)
+
+    def teardown(self) -> None:
+        if self._saved is not None:
+            self._saved.close()
+            self._saved = None

@@ -1,0 +1,342 @@
+"""--save_plan and --plan: listed and planned once, converted elsewhere, the same bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr import planning, saved_plan
+from beam_tfr.saved_plan import SavedPlan
+from beam_tfr.schema import BeamTfrError, DataError, Plan, RunError, Shard, SplitPlan, UsageError
+from beam_tfr.transforms import plans
+from tests.conftest import SAMPLE, Run, files_of
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+from tests.portable import prism
+from tests.test_pipeline import LAYOUT, spoil
+
+__all__ = ["fake", "fake_server", "prism"]
+
+Command = Callable[..., Run]
+CALL = {"root": "/p/", "input": ["/p/*.jpg"], "input_list": None, "exclude": [], "table": []}
+
+
+def convert(beam_tfr: Command, photos: Path, output: object, *more: object) -> Run:
+    command = ["convert", "--input", f"{photos}/**/*", "--output", output, "--name", "d", "--layout", LAYOUT]
+    return beam_tfr(*command, "--num_shards", "train=3,test=2", "--max_rejects", "9", *more)
+
+
+def test_a_saved_plan_gives_the_same_dataset_and_lists_nothing(
+    beam_tfr: Command, photos: Path, tmp_path: Path, prism: Path
+) -> None:
+    spoil(photos)
+    (photos / "astray.jpg").write_bytes(b"")  # of no split
+    assert convert(beam_tfr, photos, tmp_path / "whole").code == 0
+    file, output = tmp_path / "plan.zip", tmp_path / "out"
+    saved = convert(beam_tfr, photos, output, "--save_plan", file)
+    assert saved.code == 0, saved.err
+    assert saved.out.splitlines()[0].split() == ["train", "test", "none", "together"]
+    assert saved.out.splitlines()[2].split() == ["shards", "3", "2", "1", "6"]
+    assert saved.out.splitlines()[-1] == f"next:    the same command with --plan {file} in place of --save_plan"
+    assert not output.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["photos", "plan.zip", "whole"]
+
+    shutil.copy(
+        SAMPLE / "test/hat" / sorted(path.name for path in (SAMPLE / "test/hat").iterdir())[0], photos / "new.jpg"
+    )
+    for engine in (
+        [],
+        ["--direct_running_mode=multi_processing"],
+        ["--runner=PrismRunner", f"--prism_location={prism}"],
+    ):
+        run = convert(beam_tfr, photos, output, "--plan", file, *engine)
+        assert run.code == 0, run.err
+        assert files_of(output) == files_of(tmp_path / "whole")
+        shutil.rmtree(output)
+
+
+def test_equal_plans_are_equal_files(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    for name, engine in (("a", []), ("b", ["--direct_running_mode=multi_processing"])):
+        assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / name, *engine).code == 0
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_what_it_says_as_json(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    run = convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / "p", "--json")
+    assert {name: value for name, value in run.json.items() if name != "seconds"} == {
+        "plan": str(tmp_path / "p"),
+        "matched": 18,
+        "splits": {
+            split: {"matched": 3 * n, "num_shards": shards, "class_counts": {"hat": n, "shoes": n, "t-shirt": n}}
+            for split, n, shards in (("train", 4, 3), ("test", 2, 2))
+        },
+    }
+
+
+def test_on_gs_too_and_only_the_parts_that_are_needed_are_read(
+    beam_tfr: Command, fake: FakeGcs, tmp_path: Path
+) -> None:
+    for number, path in enumerate(sorted((SAMPLE / "train").rglob("*.jpg"))[:12]):
+        fake.put(f"photos/hat/{number}.jpg", path.read_bytes())
+    there = ["convert", "--input", "gs://b/photos/**", "--num_shards", "2", "--name", "d"]
+    assert beam_tfr(*there, "--output", "gs://b/whole").code == 0
+    fake.take_log()
+    assert beam_tfr(*there, "--output", "gs://b/out", "--save_plan", "gs://b/plan.zip").code == 0
+    assert [name for name in fake.names() if name.startswith("out/")] == []
+    fake.take_log()
+    assert beam_tfr(*there, "--output", "gs://b/out", "--plan", "gs://b/plan.zip").code == 0
+    assert not [one for one in fake.take_log() if (one.get("prefix") or "").startswith("photos")]
+    written = {name.partition("/")[2]: fake.get(name) for name in fake.names() if name.startswith("out/")}
+    assert written == {name.partition("/")[2]: fake.get(name) for name in fake.names() if name.startswith("whole/")}
+    assert "manifest.json" in written
+    missing = beam_tfr(*there, "--output", "gs://b/new", "--plan", "gs://b/nowhere.zip")
+    assert (missing.code, missing.err.splitlines()[-1]) == (
+        2,
+        "beam-tfr convert: --plan gs://b/nowhere.zip: cannot be read: No such file or directory",
+    )
+
+
+def test_tables_too(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    rows = [
+        f"{path.relative_to(photos)},{path.parent.name},{i},0.5" for i, path in enumerate(sorted(photos.rglob("*.jpg")))
+    ]
+    table.write_text("\n".join(["file,kind,number,share", *rows]) + "\n")
+    columns = [
+        "--uri_column",
+        "file",
+        "--label_column",
+        "kind",
+        "--feature_columns",
+        "number,share",
+        "--image_root",
+        photos,
+    ]
+    for call in (columns, ["--label_column", "kind"]):  # photos, then the rows themselves
+        command = ["convert", "--table", table, "--name", "d", "--num_shards", "2", *call]
+        assert beam_tfr(*command, "--output", tmp_path / "whole").code == 0
+        assert beam_tfr(*command, "--output", tmp_path / "out", "--save_plan", tmp_path / "p").code == 0
+        assert beam_tfr(*command, "--output", tmp_path / "out", "--plan", tmp_path / "p").code == 0
+        assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+        for name in ("whole", "out"):
+            shutil.rmtree(tmp_path / name)
+        (tmp_path / "p").unlink()
+
+
+def test_a_run_without_a_plan_goes_on_with_one(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    spoil(photos)
+    assert convert(beam_tfr, photos, tmp_path / "out", "--max_rejects", "0").code == 1
+    assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / "p").code == 0  # beside it
+    run = convert(beam_tfr, photos, tmp_path / "out", "--plan", tmp_path / "p")
+    assert run.code == 0
+    assert "an earlier run has finished 6 of 6 shards" in run.err
+    again = convert(beam_tfr, photos, tmp_path / "out", "--plan", tmp_path / "p")
+    assert "already holds this dataset, complete; nothing was written." in again.out
+
+
+def test_a_plan_of_another_call_is_refused_with_what_differs(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    file = tmp_path / "p"
+    assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file).code == 0
+    run = convert(
+        beam_tfr, photos, tmp_path / "out", "--plan", file, "--quality", "50", "--name", "e", "--exclude", "x"
+    )
+    assert run.code == 2
+    assert run.err == (
+        f"beam-tfr convert: --plan {file}: was saved by another call:\n"
+        "  exclude: nothing there, x now\n  name: d there, e now\n  options.quality: 90 there, 50 now\n"
+        "Give the same options, or save another plan\n"
+    )
+    other = convert(beam_tfr, photos / "train", tmp_path / "out", "--plan", file)
+    assert other.code == 2
+    assert "photos/ there, " in other.err
+    assert "photos/train/ now" in other.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_plan_is_replaced_only_where_that_is_said(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    file = tmp_path / "p"
+    file.write_bytes(b"precious")
+    refused = convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file)
+    assert (refused.code, refused.err) == (
+        2,
+        f"beam-tfr convert: --save_plan {file}: is there already; --overwrite replaces it\n",
+    )
+    assert file.read_bytes() == b"precious"
+    assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file, "--overwrite").code == 0
+    with SavedPlan(str(file)) as saved:
+        assert saved.plan.matched == 18
+    both = convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file, "--plan", file)
+    assert (both.code, both.err) == (
+        2,
+        "beam-tfr convert: --save_plan and --plan exclude each other: the plan is saved already\n",
+    )
+    nowhere = convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / "no/folder/p")
+    assert (nowhere.code, nowhere.err) == (
+        1,
+        f"beam-tfr convert: --save_plan {tmp_path}/no/folder/p: cannot be written: No such file or directory\n",
+    )
+
+
+def test_codecs_are_those_of_where_it_is_converted(tmp_path: Path) -> None:
+    path = save(tmp_path / "p")
+    assert plans._open(path, {"pillow": "2"}) == dataclasses.replace(make_plan(), codecs={"pillow": "2"})
+
+
+# The file
+
+
+def make_plan(**changes: Any) -> Plan:
+    plan = Plan(
+        name="d",
+        suffix=".tfrecord.gz",
+        options={"seed": 0, "encoding": "jpeg"},
+        input_digest="ab" * 32,
+        labels=["hat"],
+        splits={
+            "test": SplitPlan(matched=0, num_shards=1, cuts=[], class_counts={}),
+            "train": SplitPlan(matched=5, num_shards=2, cuts=["80"], class_counts={"hat": 5}),
+        },
+        codecs={"pillow": "1"},
+    )
+    return dataclasses.replace(plan, **changes)
+
+
+REFS = {
+    "test-00000-of-00001": [],
+    "train-00000-of-00002": [b"a", b"b\n"],
+    "train-00001-of-00002": [b"", b"\0", b"c" * 999],
+}
+
+
+def packed(refs: dict[str, list[bytes]]) -> Iterable[tuple[str, bytes]]:
+    return [(name, saved_plan.pack(of)) for name, of in refs.items()]
+
+
+def save(path: Path, plan: Plan | None = None, shards: Iterable[tuple[str, bytes]] | None = None) -> str:
+    saved_plan.write(
+        str(path), plan or make_plan(), packed(REFS) if shards is None else shards, call=CALL, replace=True
+    )
+    return str(path)
+
+
+def shards_of(plan: Plan) -> dict[str, Shard]:
+    return {name: planning.planned_shard(value) for name, value in planning.every_shard(plan)}
+
+
+def read(path: str) -> tuple[Plan, dict[str, Any], dict[str, list[bytes]]]:
+    with SavedPlan(path) as saved:
+        return saved.plan, dict(saved.call), {name: saved.refs(shard) for name, shard in shards_of(saved.plan).items()}
+
+
+def test_what_is_saved_is_read_back_in_whatever_order_it_came(tmp_path: Path) -> None:
+    path = save(tmp_path / "a")
+    assert read(path) == (make_plan(), CALL, REFS)
+    save(tmp_path / "b", shards=reversed([*packed(REFS)]))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == ["plan.json", *(f"{name}.gz" for name in REFS)]
+        assert json.loads(archive.read("plan.json"))["digest"] == make_plan().digest
+
+
+@given(refs=st.lists(st.binary(max_size=300), max_size=20))
+def test_any_references(refs: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "any_references"
+    plan = make_plan(splits={"train": SplitPlan(matched=len(refs), num_shards=1, cuts=[], class_counts={})})
+    assert read(save(path, plan, packed({"train-00000-of-00001": refs})))[2] == {"train-00000-of-00001": refs}
+
+
+def test_a_runner_that_loses_or_repeats_shards_saves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="shard train-00001-of-00002 did not come: this runner lost elements"):
+        save(tmp_path / "p", shards=[*packed(REFS)][:-1])
+    with pytest.raises(RunError, match="shard test-00000-of-00001 came twice: this runner repeated elements"):
+        save(tmp_path / "p", shards=[*packed(REFS), *packed(REFS)])
+    assert not [*tmp_path.iterdir()]
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], Any]) -> str:
+    """The plan at the path with another header."""
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(entries["plan.json"])
+    change(header)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in {**entries, "plan.json": json.dumps(header).encode()}.items():
+            archive.writestr(name, data)
+    return str(path)
+
+
+HEADERS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "another version": (lambda h: h.update(format_version=2), "format_version is 2, this version reads only 1"),
+    "a cut edited": (lambda h: h["plan"]["splits"]["train"].update(cuts=["81"]), "it was edited, or damaged"),
+    "a number edited": (lambda h: h["plan"]["splits"]["train"].update(matched=6), "it was edited, or damaged"),
+    "no number": (lambda h: h["plan"]["splits"]["train"].update(matched="6"), "plan.splits.train.matched is '6', exp"),
+    "no plan": (lambda h: h.pop("plan"), "plan is missing"),
+    "too much": (lambda h: h["plan"].update(more=1), "plan.more is too much"),
+    "no call": (lambda h: h.update(call=[]), r"call is \[\], expected an object"),
+    "nested": (lambda h: h.update(call={"input": json.loads("[" * 400 + "]" * 400)}), ""),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_an_edited_header(tmp_path: Path, name: str) -> None:
+    save(tmp_path / "p")
+    change, message = HEADERS[name]
+    path = edited(tmp_path / "p", change)
+    if not message:  # not believed, but harmless: it is compared with the present call
+        with SavedPlan(path) as saved, pytest.raises(UsageError, match=r"\n  input: \[\[\[.* there, /p/\*\.jpg now\n"):
+            saved.check_call(CALL, {})
+        return
+    with pytest.raises(UsageError, match=f"is no plan that --save_plan wrote: {message}"):
+        SavedPlan(path)
+
+
+def test_no_plan_at_all(tmp_path: Path) -> None:
+    for content in (b"", b"PK", b"something else", (SAMPLE.parent / "__init__.py").read_bytes()):
+        (tmp_path / "p").write_bytes(content)
+        with pytest.raises(UsageError, match="is no plan that --save_plan wrote: File is not a zip file"):
+            SavedPlan(str(tmp_path / "p"))
+    for path, why in (("nowhere", "No such file or directory"), (".", "it is a folder")):
+        with pytest.raises(UsageError, match=f"cannot be read: .*({why})"):
+            SavedPlan(str(tmp_path / path))
+
+
+def test_a_shard_that_is_damaged_short_or_missing(tmp_path: Path) -> None:
+    for shards in (
+        [*packed({**REFS, "train-00001-of-00002": [b"x"]})],
+        [*packed({**REFS, "train-00001-of-00002": [b"x"] * 4})],
+        [(name, data[:-9] if name == "train-00001-of-00002" else data) for name, data in packed(REFS)],
+    ):
+        with pytest.raises(DataError, match=r"shard train-00001-of-00002 is damaged: .*; save the plan anew"):
+            read(save(tmp_path / "p", shards=shards))
+
+
+def test_no_damaged_byte_goes_unnoticed_and_none_ends_in_a_stack_trace(tmp_path: Path) -> None:
+    whole = Path(save(tmp_path / "p")).read_bytes()
+    expected = read(str(tmp_path / "p"))
+    rng, told, unchanged = random.Random(0), 0, 0
+    for trial in range(600):
+        data = bytearray(whole)
+        if trial % 3:
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        else:
+            del data[rng.randrange(len(data)) :]
+        (tmp_path / "q").write_bytes(data)
+        try:
+            found = read(str(tmp_path / "q"))
+        except BeamTfrError as error:
+            told += str(tmp_path / "q") in str(error)
+        else:
+            assert found == expected
+            unchanged += 1
+    assert told + unchanged == 600
+    assert unchanged < 120  # bytes that mean nothing here: of times, of permissions
