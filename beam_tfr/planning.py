@@ -14,6 +14,8 @@ import heapq
 import json
 import math
 import re
+import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -42,8 +44,11 @@ FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
 
 def order_key(seed: int, key: str) -> bytes:
     """Where an image stands in the order of its split: 16 bytes, BLAKE2b of seed and key."""
-    text = f"{seed}\0{key}".encode("utf-8", "surrogateescape")
-    return hashlib.blake2b(text, digest_size=ORDER_BYTES, person=b"beam_tfr order").digest()
+    return _order_key(seed, key.encode("utf-8", "surrogateescape"))
+
+
+def _order_key(seed: int, key: bytes) -> bytes:
+    return hashlib.blake2b(b"%d\0%b" % (seed, key), digest_size=ORDER_BYTES, person=b"beam_tfr order").digest()
 
 
 def _bucket(order: bytes) -> int:
@@ -306,11 +311,12 @@ def cut(plan: Plan, wanted: CutBuckets, picked: Iterable[tuple[str, Sequence[byt
     )
 
 
-_PLANNED, _IMAGE = b"\0", b"\1"  # first byte of what is grouped under the name of a shard
+_PLANNED, _IMAGES = b"\0", b"\1"  # first byte of what is grouped under the name of a shard
+_LENGTH = struct.Struct("<I")
 
 
 def assign(encoded: bytes, plan: Plan) -> tuple[str, bytes]:
-    """(name of the shard, what is grouped under it) of a reference, its class id filled in."""
+    """(name of the shard, the reference with its class id) of a reference."""
     ref = ImageRef.decode(encoded)
     of = plan.splits[ref.split]
     order = order_key(plan.options["seed"], ref.key)
@@ -318,7 +324,56 @@ def assign(encoded: bytes, plan: Plan) -> tuple[str, bytes]:
     if plan.labels is not None and not ref.reason:
         label_ids = tuple(plan.label_ids[label] if label else -1 for label in ref.labels)
         encoded = ref._replace(label_ids=label_ids).encode()
-    return name, _IMAGE + order + encoded
+    return name, encoded
+
+
+class Assigned:
+    """Assigned references, packed by shard before they are grouped: fewer elements, and a third of the bytes.
+
+    Args:
+        max_bytes: held at a time.
+    """
+
+    def __init__(self, max_bytes: int = 8 << 20) -> None:
+        self._max_bytes, self._held = max_bytes, 0
+        self._shards: dict[str, list[bytes]] = {}
+
+    def add(self, name: str, value: bytes) -> list[tuple[str, bytes]]:
+        """
+        Args:
+            name, value: of `assign`.
+
+        Returns:
+            What is to be grouped now: often nothing.
+        """
+        self._shards.setdefault(name, []).append(value)
+        self._held += len(value)
+        return self.flush() if self._held >= self._max_bytes else []
+
+    def flush(self) -> list[tuple[str, bytes]]:
+        shards, self._shards, self._held = self._shards, {}, 0
+        return [(name, _IMAGES + zlib.compress(join(values), 1)) for name, values in shards.items()]
+
+
+def join(values: Iterable[bytes]) -> bytes:
+    """Values as one: the length of each (uint32, little-endian), its bytes."""
+    return b"".join(_LENGTH.pack(len(value)) + value for value in values)
+
+
+def split(joined: bytes) -> Iterator[bytes]:
+    """
+    Raises:
+        ValueError: they end early.
+    """
+    start = 0
+    while start < len(joined):
+        end = start + _LENGTH.size
+        if end <= len(joined):
+            start, end = end, end + _LENGTH.unpack_from(joined, start)[0]
+        if end > len(joined):
+            raise ValueError("the references end early")
+        yield joined[start:end]
+        start = end
 
 
 def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
@@ -330,21 +385,26 @@ def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
             yield shard.name, _PLANNED + canonical_json(shard)
 
 
-def order(values: Iterable[bytes]) -> tuple[Shard, list[bytes]]:
-    """What was grouped under one shard: the shard, and its references in their order.
+def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes]]:
+    """What was grouped under one shard: the shard, and its references (encoded) in their order.
+
+    Args:
+        values: in any order.
+        seed: of the order.
 
     Raises:
         RunError: the runner lost or repeated some of them.
     """
-    first, *rest = sorted(values)
-    shard = planned_shard(first)
-    different = len({value for value in rest if value[:1] == _IMAGE})
-    if not len(rest) == different == shard.total:
+    planned, *rest = sorted(values)
+    shard = planned_shard(planned)
+    refs = [ref for value in rest if value != planned for ref in split(zlib.decompress(value[1:]))]
+    different = len(set(refs))
+    if not len(refs) == different == shard.total:
         raise RunError(
-            f"shard {shard.name} came with {different} of {shard.total} references in {len(rest)} elements: this "
-            "runner lost or repeated some. Nothing is published"
+            f"shard {shard.name} came with {different} of {shard.total} references, {len(refs)} with those that came "
+            "twice: this runner lost or repeated some. Nothing is published"
         )
-    return shard, [value[1 + ORDER_BYTES :] for value in rest]
+    return shard, sorted(refs, key=lambda ref: _order_key(seed, ref.partition(b"\0")[0]))
 
 
 def planned_shard(value: bytes) -> Shard:

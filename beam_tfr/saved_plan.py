@@ -5,7 +5,7 @@ A ZIP file whose entries are stored as they are, in the order of the shards and 
 equal files:
 
     plan.json    the call that it belongs to, the plan, and the plan's digest
-    SHARD.gz     for each shard its references in their order: the length of each (uint32, little-endian), its bytes
+    SHARD.gz     for each shard its references in their order, by `planning.join`: the length of each, its bytes
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any
 
-from beam_tfr import storage
+from beam_tfr import planning, storage
 from beam_tfr.claim import describe_difference
 from beam_tfr.json_check import check_kinds, load_object
 from beam_tfr.schema import FORMAT_VERSION, DataError, Plan, RunError, Shard, UsageError, canonical_json
 
 _HEADER = "plan.json"
 _MAX_HEADER_BYTES = 1 << 30  # 1 GiB; a plan of a billion images has 10 MB
-_LENGTH = struct.Struct("<I")
 _KINDS: Mapping[Any, Any] = {
     "digest": str,
     "call": {...: object},
@@ -43,12 +41,12 @@ _KINDS: Mapping[Any, Any] = {
     },
     ...: object,
 }
-_DAMAGES = (OSError, EOFError, KeyError, ValueError, NotImplementedError, struct.error, zlib.error, zipfile.BadZipFile)
+_DAMAGES = (OSError, EOFError, KeyError, ValueError, NotImplementedError, zlib.error, zipfile.BadZipFile)
 
 
 def pack(refs: Sequence[bytes]) -> bytes:
     """The content of a shard's entry."""
-    return gzip.compress(b"".join(_LENGTH.pack(len(ref)) + ref for ref in refs), 1, mtime=0)
+    return gzip.compress(planning.join(refs), 1, mtime=0)
 
 
 def write(
@@ -163,8 +161,7 @@ class SavedPlan:
             DataError: the file is damaged.
         """
         try:
-            with self._archive.open(f"{shard.name}.gz") as entry, gzip.open(entry) as file:
-                found = [*_unpack(cast(IO[bytes], file))]
+            found = [*planning.split(gzip.decompress(self._archive.read(f"{shard.name}.gz")))]
             if len(found) != shard.total:
                 raise ValueError(f"{len(found)} references in place of {shard.total}")
         except _DAMAGES as error:
@@ -182,12 +179,3 @@ class SavedPlan:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _unpack(file: IO[bytes]) -> Iterator[bytes]:
-    while head := file.read(_LENGTH.size):
-        (length,) = _LENGTH.unpack(head)
-        ref = file.read(length)
-        if len(ref) != length:
-            raise EOFError("it ends early")
-        yield ref

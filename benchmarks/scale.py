@@ -98,10 +98,9 @@ def list_names() -> None:
 
 def plan(shards: int) -> None:
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.runners.portability.fn_api_runner import fn_runner
 
     from beam_tfr import lock, manifest
+    from beam_tfr.launch.flags import choose_runner, parse_beam_flags
     from beam_tfr.options import ConvertOptions
     from beam_tfr.pipeline import Convert
     from beam_tfr.transforms import MatchImages, PlanShards, WriteManifest
@@ -110,7 +109,9 @@ def plan(shards: int) -> None:
         options = ConvertOptions(input=(PATTERN,), output=output, name="scale", num_shards=shards)
         run_id = uuid.uuid4().hex
         step = Convert(options, run_id=run_id)
-        with lock.held(output, run_id), beam.Pipeline(fn_runner.FnApiRunner(), options=PipelineOptions([])) as pipeline:
+        beam_options = parse_beam_flags(flags := ["--direct_num_workers=1"])
+        runner = choose_runner(beam_options, flags)
+        with lock.held(output, run_id), beam.Pipeline(runner, options=beam_options) as pipeline:
             drafted = PlanShards(
                 output, draft=step._draft, measure=step._measure, seed=0, run_id=run_id, overwrite=False
             )
@@ -129,7 +130,7 @@ def pretend(work: Any) -> Any:
     image = Image(b"", "jpeg", 1, 3, 3, "RGB", 400, 500, "jpeg", "0" * 64, (9, 9, 9), (27, 27, 27))
     for encoded in work.refs:
         ref = ImageRef.decode(encoded)
-        books.count_record(Record(ref.key.encode(), image), ref.label_id)
+        books.count_record(Record(ref.key.encode(), image), ref.label_ids or ())
     info = books.close("", None)
     info.file = f"scale-{work.shard.split}-{work.shard.number:05}-of-{work.shard.num_shards:05}.tfrecord.gz"
     info.sha256 = info.records_sha256 = "0" * 64

@@ -90,12 +90,14 @@ def picked(near: planning.CutBuckets, encoded: Sequence[bytes]) -> list[tuple[st
     return [(name, near.pick(name, reversed(orders))) for name, orders in buckets.items()]
 
 
-def fill(refs: Sequence[ImageRef], plan: Plan) -> dict[Shard, list[ImageRef]]:
+def fill(refs: Sequence[ImageRef], plan: Plan, max_bytes: int = 1000) -> dict[Shard, list[ImageRef]]:
     """Shard -> its references in order, by the functions around the GroupByKey."""
     groups: dict[str, list[bytes]] = {}
-    for name, value in [*(planning.assign(ref.encode(), plan) for ref in refs), *planning.every_shard(plan)]:
+    assigned = planning.Assigned(max_bytes)
+    joined = [pair for ref in refs for pair in assigned.add(*planning.assign(ref.encode(), plan))]
+    for name, value in [*joined, *assigned.flush(), *planning.every_shard(plan)]:
         groups.setdefault(name, []).append(value)
-    shards = dict(planning.order(values) for values in groups.values())
+    shards = dict(planning.order(values, plan.options["seed"]) for values in groups.values())
     assert sorted(groups) == sorted(shard.name for shard in shards) == sorted(plan.shards())
     return {shard: [ImageRef.decode(ref) for ref in found] for shard, found in shards.items()}
 
@@ -314,7 +316,9 @@ def test_few_images_in_many_shards_leave_empty_ones_that_are_planned_too() -> No
 
 def grouped(refs: Sequence[ImageRef]) -> list[bytes]:
     plan = make_plan(refs, num_shards=1)
-    return [value for _, value in [*(planning.assign(ref.encode(), plan) for ref in refs), *planning.every_shard(plan)]]
+    assigned = planning.Assigned(1)  # each alone
+    joined = [pair for ref in refs for pair in assigned.add(*planning.assign(ref.encode(), plan))]
+    return [value for _, value in [*joined, *planning.every_shard(plan)]]
 
 
 def without(values: list[bytes], index: int) -> list[bytes]:
@@ -333,9 +337,9 @@ FAULTS: Mapping[str, Any] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_runner_that_loses_or_repeats_references_ends_loudly(fault: str) -> None:
     values = grouped(refs_of(5))
-    assert len(planning.order(values)[1]) == 5
+    assert len(planning.order(values, 0)[1]) == 5
     with pytest.raises(RunError, match="Nothing is published"):
-        planning.order(FAULTS[fault](values))
+        planning.order(FAULTS[fault](values), 0)
 
 
 # Cost

@@ -8,6 +8,8 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import claim, planning, saved_plan
 from beam_tfr.schema import ImageRef, Plan, ShardWork
@@ -80,13 +82,13 @@ class PlanShards(beam.PTransform):
         plan = drafted | "Cut" >> beam.Map(_cut, AsIter(cuts))
         if self._output is not None:
             plan = plan | "Claim" >> beam.Map(_claim, self._output, run_id=self._run_id, overwrite=self._overwrite)
-        assigned = refs | "Assign" >> beam.FlatMap(_assign, AsSingleton(plan)).with_output_types(tuple[str, bytes])
+        assigned = refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)).with_output_types(tuple[str, bytes])
         planned = plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
         work = (
             (assigned, planned)
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "Order" >> beam.Map(_order, output=self._output)
+            | "Order" >> beam.Map(_order, output=self._output, seed=self._seed)
         )
         return plan, work
 
@@ -121,9 +123,15 @@ def _claim(plan: Plan, output: str, *, run_id: str, overwrite: bool) -> Plan:
     return claim.claim(output, plan, run_id=run_id, overwrite=overwrite)
 
 
-def _assign(ref: bytes, plan: Plan) -> Iterator[tuple[str, bytes]]:
-    if not plan.complete:
-        yield planning.assign(ref, plan)
+class _Assign(beam.DoFn):
+    def start_bundle(self) -> None:
+        self._assigned = planning.Assigned()
+
+    def process(self, ref: bytes, plan: Plan) -> Iterable[tuple[str, bytes]]:
+        return [] if plan.complete else self._assigned.add(*planning.assign(ref, plan))
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        yield from map(GlobalWindows.windowed_value, self._assigned.flush())
 
 
 def _every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
@@ -131,8 +139,8 @@ def _every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
         yield from planning.every_shard(plan)
 
 
-def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None) -> ShardWork:
-    shard, refs = planning.order(grouped[1])
+def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None, seed: int) -> ShardWork:
+    shard, refs = planning.order(grouped[1], seed)
     return ShardWork(shard, refs, claim.read_finished(output, shard) if output is not None else None)
 
 
