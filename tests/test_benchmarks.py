@@ -59,6 +59,15 @@ def test_read_benchmark(sample: Path) -> None:
     assert len(run.stdout.splitlines()[-1].split(", ")) == 7
 
 
+def test_scale_benchmark() -> None:
+    command = [sys.executable, BENCHMARK.with_name("scale.py"), "--images", "12000", "--shards", "20"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert (run.returncode, run.stderr) == (0, "")
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in run.stdout.splitlines()]
+    assert [row[:2] for row in rows[2:]] == [["12,000", "list"], ["12,000", "plan"]]
+    assert all(float(cell.replace(",", "")) > 0 for row in rows[2:] for cell in row[2:6])
+
+
 def test_tables_benchmark() -> None:
     command = [sys.executable, BENCHMARK.with_name("tables.py"), "--rows", "300", "--kinds", "parquet"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -140,6 +140,7 @@ ALLOWED = {
     "cloud": {"storage"},
     "books": {"schema", "storage", "manifest"},
     "claim": {"schema", "storage", "manifest", "lock"},
+    "saved_plan": {"schema", "storage", "planning", "claim", "json_check"},
     "options": {"schema", "storage", "labels"},
     "dataflow": {"schema", "storage", "options", "images"},
     "checks": {"schema", "storage"},
