@@ -10,6 +10,9 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.schema import UsageError
 
+REMAINDERS = (None, "keep", "drop", "pad")
+MAX_SKIPPED = 100
+
 
 def integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
     """
@@ -44,6 +47,19 @@ def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
         known = [f'"{one}"' if one else "None" for one in allowed]
         raise UsageError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r}")
     return value
+
+
+def skippable(on_error: Any, max_skipped: Any) -> int | None:
+    """How many examples that cannot be read may be skipped; None with on_error="raise".
+
+    Raises:
+        UsageError: `on_error` is neither "raise" nor "skip", or `max_skipped` no whole number, or has no effect.
+    """
+    if choice("on_error", on_error, ("raise", "skip")) == "skip":
+        return MAX_SKIPPED if max_skipped is None else integer("max_skipped", max_skipped, 0)
+    if max_skipped is not None:
+        raise UsageError('max_skipped has no effect without on_error="skip"')
+    return None
 
 
 def num_epochs(repeat: Any) -> int | None:

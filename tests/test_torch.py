@@ -538,7 +538,7 @@ def test_rank_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         ({"multi_hot": True}, "multi_hot: the images of .* have one label each: leave it out"),
         ({"multi_hot": 1}, "multi_hot must be True or False, not 1"),
         ({"streams": 0}, "streams must be a whole number from 1"),
-        ({"remainder": "fill"}, "remainder must be one of drop, keep, pad, not 'fill'"),
+        ({"remainder": "fill"}, 'remainder must be None, "keep", "drop" or "pad", not \'fill\''),
         ({"rank": 1}, "rank 1 and world_size None: give both, or none of them"),
         ({"rank": 2, "world_size": 2}, "rank 2 must be less than world_size 2: ranks count from 0"),
         (

@@ -6,13 +6,11 @@ import os
 from typing import Any
 
 from beam_tfr import checks, manifest
-from beam_tfr.checks import choice, integer
+from beam_tfr.checks import REMAINDERS, choice, integer
 from beam_tfr.manifest import Manifest
 from beam_tfr.reader.layout import Layout
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.selection import select
-
-REMAINDERS = (None, "keep", "drop", "pad")
 
 
 def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behind the name of its module

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from beam_tfr import checks, manifest
-from beam_tfr.checks import boolean, choice, integer, num_epochs
+from beam_tfr.checks import REMAINDERS, boolean, choice, integer, num_epochs, skippable
 from beam_tfr.options.image import MAX_SIDE
 from beam_tfr.reader import caching
 from beam_tfr.reader.assembly import assemble
@@ -25,7 +25,6 @@ from beam_tfr.selection import select
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 DTYPES = ("uint8", "float32", "bfloat16")
-MAX_SKIPPED = 100
 
 
 def load(
@@ -134,14 +133,13 @@ def load(
     boolean("one_hot", one_hot)
     boolean("multi_hot", multi_hot)
     boolean("deterministic", deterministic)
-    choice("remainder", remainder, (None, "keep", "drop", "pad"))
+    choice("remainder", remainder, REMAINDERS)
     choice("output", output, OUTPUTS)
     choice("crop", crop, (None, "random", "center"))
     choice("sizes", sizes, (None, "padded", "ragged"))
-    choice("on_error", on_error, ("raise", "skip"))
+    max_skipped = skippable(on_error, max_skipped)
     dtype = _dtype(dtype)
     image_size = _image_size(image_size, crop)
-    max_skipped = _max_skipped(on_error, max_skipped)
     if service is not None:
         check_service(
             service,
@@ -240,14 +238,6 @@ def _image_size(image_size: Any, crop: str | None) -> tuple[int, int] | None:
     if max(height, width) > MAX_SIDE:
         raise UsageError(f"image_size {height}x{width} is beyond {MAX_SIDE} pixels a side")
     return height, width
-
-
-def _max_skipped(on_error: str, max_skipped: Any) -> int | None:
-    if on_error == "raise":
-        if max_skipped is not None:
-            raise UsageError('max_skipped has no effect without on_error="skip"')
-        return None
-    return MAX_SKIPPED if max_skipped is None else integer("max_skipped", max_skipped, 0)
 
 
 def _check_output(decoder: Decoder, batch_size: int | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from beam_tfr import checks, manifest
-from beam_tfr.checks import boolean, choice, integer
+from beam_tfr.checks import REMAINDERS, boolean, choice, integer, skippable
 from beam_tfr.manifest import Manifest
 from beam_tfr.schema import IMAGE_ENCODINGS, LABEL, DataError, UsageError
 from beam_tfr.selection import select
@@ -30,9 +30,7 @@ except ModuleNotFoundError as error:  # then there is no DataLoader that would a
     if error.name != "torch":
         raise
 
-REMAINDERS = ("drop", "keep", "pad")
 OUTPUTS = ("pair", "dict", "image", "encoded")
-MAX_SKIPPED = 100
 
 
 class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
@@ -127,9 +125,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         batch_size = batch_size if batch_size is None else integer("batch_size", batch_size, 1)
         self._seed = integer("seed", seed, 0, bits=63) if boolean("shuffle", shuffle) else None
         rank, world_size = place(rank, world_size)
-        if remainder not in (None, *REMAINDERS):
-            raise UsageError(f"remainder must be one of {', '.join(REMAINDERS)}, not {remainder!r}")
-        remainder = remainder or ("keep" if world_size == 1 else "drop")
+        remainder = choice("remainder", remainder, REMAINDERS) or ("keep" if world_size == 1 else "drop")
         dataset = manifest.read(folder)
         if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:
             raise UsageError(f"{folder} holds no images (--encoding {encoding}): read it by beam_tfr.records")
@@ -158,10 +154,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         self._rank = rank
         self._threads = integer("threads", threads, 0, bits=10)
         self._batched = batch_size is not None
-        skips = choice("on_error", on_error, ("raise", "skip")) == "skip"
-        if max_skipped is not None and not skips:
-            raise UsageError('max_skipped has no effect without on_error="skip"')
-        self._max_skipped = (MAX_SKIPPED if max_skipped is None else integer("max_skipped", max_skipped, 0)) * skips
+        self._max_skipped = skippable(on_error, max_skipped) or 0
+        skips = on_error == "skip"
         self._weighted = remainder == "pad" or skips
         self._pads = remainder == "pad"
         self._transform = transform
