@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
+import itertools
 import json
 import os
 import zlib
@@ -84,10 +85,8 @@ def read_columns(path: str, rows: int) -> list[str]:
             lines = _Lines(path, text)
             if form == "jsonl":
                 names: dict[str, None] = {}
-                for number, line in enumerate((line for line in lines if not line.isspace()), 1):
-                    names |= dict.fromkeys(_json_object(path, number, line))
-                    if number >= rows:
-                        break
+                for _, row in itertools.islice(_json_objects(path, lines), rows):
+                    names |= dict.fromkeys(row)
                 return list(names)
             return _header(path, _csv_rows(path, form, lines))
 
@@ -186,17 +185,22 @@ def _delimited(path: str, lines: _Lines, columns: Sequence[str], known: Sequence
 
 
 def _json_lines(path: str, lines: _Lines, columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
-    number = 0
     allowed = set(known)
-    for line in lines:
-        if line.isspace():
-            continue
-        number += 1
-        row = _json_object(path, number, line)
+    for number, row in _json_objects(path, lines):
         if known and not row.keys() <= allowed:
             check_columns(f"{path}, row {number}", [*row], (), known)
-        lines.row = number
         yield Row(number, [row.get(name) for name in columns])
+
+
+def _json_objects(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The object of each line that is not blank, with the number of its row.
+
+    Raises:
+        DataError: of `lines`, or a line is no object.
+    """
+    for number, line in enumerate((line for line in lines if not line.isspace()), 1):
+        yield number, _json_object(path, number, line)
+        lines.row = number
 
 
 def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
