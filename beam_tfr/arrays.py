@@ -49,9 +49,8 @@ def parse_array(data: bytes) -> Array:
     name = STRING if dtype.kind in "SU" else dtype.newbyteorder("=").name
     if name not in DTYPES:
         raise RejectError("not-an-array", f"no tensor has values of the type {str(dtype)[:100]}")
-    if len(shape) > MAX_RANK or any(type(side) is not int or side < 0 for side in shape):
-        raise RejectError("damaged-array", f"its header promises the shape {str(shape)[:100]}")
-    if math.prod(side for side in shape if side) >= MAX_ELEMENTS:
+    sound = len(shape) <= MAX_RANK and all(type(side) is int and side >= 0 for side in shape)
+    if not sound or math.prod(side for side in shape if side) >= MAX_ELEMENTS:
         raise RejectError("damaged-array", f"its header promises the shape {str(shape)[:100]}")
     content = data[file.tell() :]
     promised = math.prod(shape) * dtype.itemsize

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from beam_tfr.reader import load
+from beam_tfr.reader import load, steps_per_epoch
 from beam_tfr.reader.streams import WINDOW
 from beam_tfr.schema import UsageError
 from tests.reader_fixtures import write_dataset
@@ -112,6 +112,13 @@ def test_start_step_goes_on_where_it_stopped(dataset: tuple[Path, int], options:
         assert numbers(dataset[0], repeat=3, start_step=start, **options) == whole[start:]
         rest = whole[start : (start // epoch + 1) * epoch]  # without repeat: of its epoch
         assert numbers(dataset[0], start_step=start, **options) == rest
+
+
+def test_start_step_at_the_end_of_the_last_epoch_leaves_nothing(dataset: tuple[Path, int]) -> None:
+    for options in ({"batch_size": 48}, {"batch_size": None}):
+        steps = steps_per_epoch(dataset[0], split="train", **options)
+        elements = load(dataset[0], split="train", repeat=3, start_step=3 * steps, **options)
+        assert (elements.cardinality(), list(elements)) == (0, [])
 
 
 def test_start_step_of_single_examples(tmp_path: Path) -> None:

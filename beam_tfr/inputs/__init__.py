@@ -8,6 +8,7 @@ from beam_tfr.inputs.listing import list_all, list_images
 from beam_tfr.inputs.patterns import (
     all_patterns,
     batches,
+    common_folder,
     common_root,
     exclusion,
     has_wildcard,
@@ -19,7 +20,6 @@ from beam_tfr.inputs.patterns import (
 from beam_tfr.inputs.reading import (
     MAX_FILE_BYTES,
     READ_AHEAD_BYTES,
-    READ_AHEAD_IMAGES,
     Content,
     ReadAhead,
     read_image,
@@ -29,11 +29,11 @@ from beam_tfr.inputs.reading import (
 __all__ = [
     "MAX_FILE_BYTES",
     "READ_AHEAD_BYTES",
-    "READ_AHEAD_IMAGES",
     "Content",
     "ReadAhead",
     "all_patterns",
     "batches",
+    "common_folder",
     "common_root",
     "exclusion",
     "has_wildcard",

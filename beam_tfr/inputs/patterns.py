@@ -39,10 +39,23 @@ def common_root(patterns: Sequence[str]) -> str:
     Raises:
         UsageError: some are local and some on gs://.
     """
-    folders = [split_pattern(pattern)[0] for pattern in patterns]
+    folders = [split_pattern(pattern)[0].rstrip("/") for pattern in patterns]
+    return common_folder(folders, "--input: patterns")
+
+
+def common_folder(folders: Sequence[str], what: str) -> str:
+    """The longest folder that all have in common, with a slash at its end.
+
+    Args:
+        folders: without one.
+        what: they are, for an error.
+
+    Raises:
+        UsageError: some are local and some on gs://.
+    """
     if len({storage.is_gcs(folder) for folder in folders}) > 1:
-        raise UsageError("--input: patterns must all be local or all on gs://")
-    parts = [folder.rstrip("/").split("/") for folder in folders]
+        raise UsageError(f"{what} must all be local or all on gs://")
+    parts = [folder.split("/") for folder in folders]
     levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))
     shared = [level[0] for level in levels]
     return "/".join(shared) + "/"

@@ -14,7 +14,6 @@ from beam_tfr import storage
 from beam_tfr.schema import ImageRef, RejectError, RunError
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
-READ_AHEAD_IMAGES = 64
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
 CALLS = 2  # of `ReadAhead.read` at a time: one is consumed, the next begun
 SLOW_DISK_S = 0.01  # a read from a disk that takes longer on average is worth a hand-over between threads
@@ -87,7 +86,7 @@ class ReadAhead:
     """
 
     max_bytes: int = MAX_FILE_BYTES
-    images: int = READ_AHEAD_IMAGES
+    images: int = storage.READ_AHEAD
     ahead_bytes: int = READ_AHEAD_BYTES
     deadline_s: float = storage.DEADLINE_S
 

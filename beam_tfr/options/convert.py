@@ -18,7 +18,6 @@ from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema import NO_SPLIT, OTHER_ENCODINGS, UsageError
 
 NAME = re.compile(r"[A-Za-z0-9_]+")
-READ_AHEAD = 64
 MAX_READ_AHEAD = 1024  # each has a thread
 MAX_DEADLINE_S = 86_400
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
@@ -115,7 +114,7 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     seed: int = option(0, help="of the order of the records", metavar="N", parse=table.integer, group=FILES)
     read_ahead: int = option(
-        READ_AHEAD,
+        storage.READ_AHEAD,
         help="images of a shard that are fetched while others are decoded; more for a store that is far away",
         metavar="N",
         parse=table.integer,

@@ -32,12 +32,13 @@ def assemble(
         decoded: the streams give decoded features already.
         epoch: the first.
         epochs: how many; None for ever.
-        start_step: elements that are left out.
+        start_step: elements that are left out; of a single epoch also whole ones, then a later epoch comes.
         moving: each iteration takes the epoch after that of the last one.
         deterministic: whether batches keep their order.
     """
     layout = streams.layout
-    first_epoch, step = epoch + start_step // layout.steps, start_step % layout.steps
+    skipped, step = divmod(start_step, layout.steps)
+    first_epoch, left = epoch + skipped, None if epochs is None else epochs - skipped * (epochs > 1)
     if layout.batch_size is None:
         first_round, singles = divmod(step, layout.local_streams)
     else:
@@ -56,7 +57,7 @@ def assemble(
             records = records.unbatch().skip(tf.where(resumed, tf.constant(singles, tf.int64), 0)).batch(CHUNK)
         return records
 
-    together = _epochs(first_epoch, None if epochs is None else max(1, epoch + epochs - first_epoch), moving=moving)
+    together = _epochs(first_epoch, left, moving=moving)
     records = together.flat_map(one_epoch)
     single = layout.batch_size is None and (decoder.variable or decoder.ragged)
     static = (
@@ -75,11 +76,7 @@ def assemble(
         elements = elements if single else elements.unbatch()
     elif rounds != layout.rounds_per_step:
         elements = elements.rebatch(layout.host_batch, drop_remainder=True)
-    steps = (
-        tf.data.INFINITE_CARDINALITY
-        if epochs is None
-        else max(1, epochs - start_step // layout.steps) * layout.steps - step
-    )
+    steps = tf.data.INFINITE_CARDINALITY if left is None else left * layout.steps - step
     return elements.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(tf.data.AUTOTUNE)
 
 

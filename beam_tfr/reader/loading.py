@@ -81,9 +81,9 @@ def load(
             the same examples for every number of hosts.
         input_context: gives both for `tf.distribute`'s `distribute_datasets_from_function`.
         output: "pair": (image, label), of a dataset without labels the image alone; label -1 where a table named none
-            for it (Keras' losses take `ignore_class=-1`). "dict": all features by the
-            manifest's names, with the pixels as `image` in the place of the encoded ones. "image": the image alone.
-            "encoded": as "pair", with the encoded bytes. "raw_record": serialized tf.train.Examples.
+            for it (Keras' losses take `ignore_class=-1`). "dict": all features by the manifest's names, with the
+            pixels as `image` in the place of the encoded ones. "image": the image alone. "encoded": as "pair", with
+            the encoded bytes. "raw_record": serialized tf.train.Examples.
         dtype: of the images: "uint8", 0 to 255; "float32" or "bfloat16", divided by 255: 0 to 1.
         image_size: (height, width) that images are brought to at reading (bilinear, antialiased).
         crop: which part of them: None all, "center" the largest middle part of that shape, "random" a random part
@@ -164,9 +164,6 @@ def load(
         batch_size=batch_size,
         remainder=remainder,
     )
-    at_the_end = epochs is not None and epochs > 1 and start_step == epochs * layout.steps
-    if at_the_end:
-        start_step = 0
     if epochs is not None and epochs > 1 and start_step > epochs * layout.steps:
         raise UsageError(f"start_step {start_step} lies behind the {epochs * layout.steps} steps of {epochs} epochs")
     image = ImageDecoder(options=dataset.image_options, image_size=image_size, crop=crop, seed=seed)
@@ -209,7 +206,7 @@ def load(
                 epochs=epochs or 1,
                 drop_remainder=layout.remainder == "drop",
             )
-        elements = build(
+        return build(
             records,
             decoder,
             decoded=cache_decoded,
@@ -219,7 +216,6 @@ def load(
             moving=shuffle and repeat is False and not start_step,
             deterministic=deterministic,
         )
-        return elements.take(0) if at_the_end else elements
 
 
 def _dtype(dtype: Any) -> Any:
@@ -246,6 +242,7 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
         UsageError: an option has no effect on this output, or the output cannot hold it.
     """
     folder, output, image = decoder.dataset.folder, decoder.output, decoder.image
+    why = ""  # nothing is decoded
     if not decoder.holds_images:
         encoding = image.options.encoding
         if output not in ("dict", "raw_record"):
@@ -253,13 +250,12 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
                 f'output="{output}": {folder} holds no images (--encoding {encoding}): give output="dict", or '
                 '"raw_record"'
             )
-        given = {"image_size": image.image_size, "dtype": decoder.dtype != tf.uint8, "sizes": decoder.sizes}
-        for name in (name for name, value in given.items() if value):
-            raise UsageError(f"{name} has no effect: {folder} holds no images (--encoding {encoding})")
-    if output in ("encoded", "raw_record"):
-        given = {"image_size": image.image_size, "dtype": decoder.dtype != tf.uint8, "sizes": decoder.sizes}
-        for name in (name for name, value in given.items() if value):
-            raise UsageError(f'{name} has no effect on output="{output}", which decodes nothing')
+        why = f": {folder} holds no images (--encoding {encoding})"
+    elif output in ("encoded", "raw_record"):
+        why = f' on output="{output}", which decodes nothing'
+    given = {"image_size": image.image_size, "dtype": decoder.dtype != tf.uint8, "sizes": decoder.sizes}
+    for name in (name for name, value in given.items() if why and value):
+        raise UsageError(f"{name} has no effect{why}")
     hot = "one_hot" if decoder.one_hot else "multi_hot" if decoder.multi_hot else ""
     if hot and (not decoder.labelled or output in ("image", "raw_record")):
         why = f'output="{output}" has no labels' if decoder.labelled else f"{folder} has no labels"

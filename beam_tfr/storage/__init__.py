@@ -17,13 +17,24 @@ from typing import IO
 
 from beam_tfr.schema import WORK_FOLDER, UsageError
 from beam_tfr.storage import disk, gcs, media
-from beam_tfr.storage.base import GCS, Access, AlreadyExistsError, ChangedError, Entry, ListError, PendingFile, is_gcs
+from beam_tfr.storage.base import (
+    GCS,
+    READ_AHEAD,
+    Access,
+    AlreadyExistsError,
+    ChangedError,
+    Entry,
+    ListError,
+    PendingFile,
+    is_gcs,
+)
 from beam_tfr.storage.disk import DiskPendingFile
 from beam_tfr.storage.gcs import DEADLINE_S, GcsPendingFile, connect, use_access
 
 __all__ = [
     "DEADLINE_S",
     "GCS",
+    "READ_AHEAD",
     "Access",
     "AlreadyExistsError",
     "ChangedError",

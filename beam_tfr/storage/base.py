@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 GCS = "gs://"
+READ_AHEAD = 64  # files that are read at a time
 
 
 class Entry(NamedTuple):

@@ -11,7 +11,7 @@ from beam_tfr import inputs, storage
 from beam_tfr.schema import UsageError
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import check_columns, is_typed, read_columns, read_rows, split_suffix
-from beam_tfr.tables.rows import Tables, common_folder, resolve
+from beam_tfr.tables.rows import Tables, folder_of, resolve
 
 SAMPLE_ROWS = 10_000  # the first ones, of the tables in the order of their names
 ALL = "*"
@@ -46,7 +46,7 @@ def open_tables(
         UsageError: no table, a column that is not there, one whose values have no type, or a name that is reserved.
     """
     files = find_tables(patterns)
-    folder = common_folder(files)
+    folder = _common_folder(files, "--table: tables")
     there = read_columns(files[0], SAMPLE_ROWS)
     roles = [name for name in (uri, key, label, split, group) if name]
     given = dict(features or {})
@@ -150,4 +150,8 @@ def _root(folder: str, uris: Sequence[Any]) -> str:
         if path != uri and not (isinstance(uri, str) and uri.startswith("/")):
             return folder
         paths.append(path)
-    return common_folder(paths) if paths else folder
+    return _common_folder(paths, "--table: the files that its rows name") if paths else folder
+
+
+def _common_folder(paths: Sequence[str], what: str) -> str:
+    return inputs.common_folder([folder_of(path)[:-1] for path in paths], what)

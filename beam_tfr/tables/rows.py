@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -215,15 +214,3 @@ def resolve(uri: Any, base: str) -> str:
 
 def folder_of(path: str) -> str:
     return path[: path.rindex("/") + 1]
-
-
-def common_folder(paths: Sequence[str]) -> str:
-    """The longest folder that all have in common, with a slash at its end.
-
-    Raises:
-        UsageError: some are local and some on gs://.
-    """
-    if len({storage.is_gcs(path) for path in paths}) > 1:
-        raise UsageError("--table: its rows must all name local files, or all files on gs://")
-    levels = zip(*(folder_of(path).split("/")[:-1] for path in paths), strict=False)
-    return "/".join(level[0] for level in itertools.takewhile(lambda level: len(set(level)) == 1, levels)) + "/"
