@@ -262,6 +262,8 @@ HINTS = [
     ("x[1]/7.jpg", "matches no file; there is a file of this very name: write [[] for [, [{{] for {{"),
     ("a/1.jpg/*.jpg", "matches no file; there is no folder {root}/a/1.jpg"),
     ("a/none.jpg", "matches no file"),
+    ("a/1.jpg \t", "matches no file; '1.jpg \\t' has blanks at an end, which count: is it meant so?"),
+    (" a/*.jpg", "matches no file; there is no folder {root}/ a; ' a' has blanks at an end, which count"),
 ]
 
 
@@ -534,6 +536,8 @@ def test_input_list(tree: Path, tmp_path: Path) -> None:
         (b"", "is empty; give one URI or pattern a line"),
         (b"\n\r\n", "is empty; give one URI or pattern a line"),
         (b"a\x00b", "is no text file; give one URI or pattern a line, in UTF-8"),
+        (b"/a\n\t/b/c.jpg\n", "line 2: '\\t/b/c.jpg' begins with blanks; take them away"),
+        (b"  gs://b/c.jpg  \n", "line 1: '  gs://b/c.jpg  ' begins with blanks; take them away"),
         (b"/a\n\ns3://b/c\n", "line 3: s3://b/c: only local paths and gs:// are supported"),
     ],
 )

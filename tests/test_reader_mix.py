@@ -165,6 +165,17 @@ def test_wrong_weights(folders: list[Path]) -> None:
             mix(weights, split="train")  # type: ignore[arg-type]
 
 
+def test_images_of_different_sizes_are_told_what_mix_takes() -> None:
+    folder = converted("--encoding png --resize fit")
+    with pytest.raises(UsageError) as error:
+        mix({folder: 1}, split="train", batch_size=8)
+    assert str(error.value) == (
+        f"mix: the images of {folder} have different sizes (--resize fit), and rounds take equal ones. Give "
+        "image_size=(height, width), or convert with --resize stretch, crop or pad"
+    )
+    assert mix({folder: 1}, split="train", batch_size=8, output="encoded").element_spec[0].shape == (8,)
+
+
 def test_class_lists_must_be_equal(folders: list[Path], tmp_path: Path) -> None:
     more = write_dataset(tmp_path / "more", {"train": [201]}, image_size=(2, 2))
     bare = write_dataset(tmp_path / "bare", {"train": [201]}, image_size=(2, 2), labelled=False)

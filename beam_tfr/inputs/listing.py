@@ -34,7 +34,7 @@ def list_images(
             if not any(other.fullmatch(entry.path) for other in others):
                 yield entry
         if not found:
-            raise UsageError(f"--input {pattern}: matches no file{_hint(pattern)}")
+            raise UsageError(f"--input {pattern}: matches no file{_hint(pattern)}{_blanks(pattern)}")
     except (storage.ListError, OSError) as error:
         said = getattr(error, "strerror", None) or error
         raise UsageError(f"--input {pattern}: cannot be listed: {said}") from error
@@ -147,3 +147,8 @@ def _hint(pattern: str) -> str:
     if os.path.isdir(pattern):
         return f"; it is a folder, write '{pattern.rstrip('/')}/**/*.jpg'"
     return ""
+
+
+def _blanks(pattern: str) -> str:
+    part = next((part for part in pattern.split("/") if part != part.strip()), "")
+    return f"; {part!r} has blanks at an end, which count: is it meant so?" if part else ""

@@ -189,7 +189,8 @@ def batches(ordered: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[Sequence
 
 
 def read_input_list(path: str) -> tuple[str, ...]:
-    """The patterns of a file, one a line, as --input takes them; empty lines are passed over.
+    """The patterns of a file, one a line, as --input takes them; empty lines are passed over. Blanks at the end of a
+    line count, as names may have them.
 
     Args:
         path: local or gs://; UTF-8, with or without a byte order mark. Names that are not UTF-8 are read as the file
@@ -209,7 +210,10 @@ def read_input_list(path: str) -> tuple[str, ...]:
     patterns = []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if text := os.fsdecode(line.removesuffix(b"\r")):
-            patterns.append(storage.check_path(text, f"--input_list {path}, line {number}:"))
+            where = f"--input_list {path}, line {number}:"
+            if text[0].isspace() and text.lstrip().startswith(("/", storage.GCS)):
+                raise UsageError(f"{where} {text!r} begins with blanks; take them away")
+            patterns.append(storage.check_path(text, where))
     if not patterns:
         raise UsageError(f"--input_list {path}: is empty; give one URI or pattern a line")
     return tuple(patterns)

@@ -65,8 +65,9 @@ class ConvertOptions(TableOptions, ImageOptions):
         changes_data=False,
     )
     layout: str = option(
-        "{label}/*",
-        help="how the last parts of a path are read: {label}, {split}, {group}, *; '*' alone: no labels",
+        "",  # not given, which --table must know
+        help="how the last parts of a path are read: {label}, {split}, {group}, *; '*' alone: no labels (default: "
+        "{label}/*)",
         metavar="PARTS",
         group=WHAT,
     )
@@ -220,9 +221,10 @@ class ConvertOptions(TableOptions, ImageOptions):
             self._normalize("name", re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
             refuse("name", self.name, f"may hold letters, digits and _ only, at most {MAX_NAME}")
-        self._normalize("layout", "/".join(parse_layout(self.layout).parts))
-        if self.table and self.layout != "{label}/*":
+        if self.table and self.layout:
             refuse("layout", self.layout, "has no effect with --table, whose columns say labels and splits")
+        if not self.table:
+            self._normalize("layout", "/".join(parse_layout(self.layout or "{label}/*").parts))
         if self.classes and not self.table and "{label}" not in self.layout:
             refuse("classes", self.classes, f"has no effect with --layout {self.layout}, which names no {{label}}")
         if self.classes and self.table and not self.label_column:
@@ -240,7 +242,7 @@ class ConvertOptions(TableOptions, ImageOptions):
         self._check_shards()
         check_range("seed", self.seed, -(1 << 63), (1 << 63) - 1)
         if not isinstance(self.max_rejects, (int, float)) or isinstance(self.max_rejects, bool):
-            refuse("max_rejects", self.max_rejects, "must be a share, 0.0 to 1.0, or a whole number of images")
+            refuse("max_rejects", self.max_rejects, "must be a share, 0.0 to 1.0, or a whole number")
         if isinstance(self.max_rejects, float) and not 0.0 <= self.max_rejects <= 1.0:
             refuse(
                 "max_rejects",

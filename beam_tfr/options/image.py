@@ -73,10 +73,10 @@ class ImageOptions:
         "first", help="of animations and files of several pages", choices=("first", "reject"), group=LOOK
     )
     encoding: str = option(
-        "jpeg",
+        "",  # not given, which --table without --uri_column must know
         help="of the stored image. raw: a serialized uint8 tensor; keep: the bytes of the file itself where the size "
         "is right and a trainer can decode them, else encoded again; bytes: any files, as they are; array: .npy files "
-        "as serialized tensors; row: what --table without --uri_column does",
+        "as serialized tensors; row: what --table without --uri_column does (default: jpeg, there row)",
         choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
         group=LOOK,
     )
@@ -132,6 +132,7 @@ class ImageOptions:
     )
 
     def __post_init__(self) -> None:
+        self._normalize("encoding", self.encoding or "jpeg")
         check_kinds(self)
         self._normalize("image_size", _tuple("image_size", self.image_size, table.image_size))
         self._normalize("background", _tuple("background", self.background, table.colour))

@@ -153,7 +153,7 @@ def share_or_number(flag: str, text: str) -> int | float:
     if re.fullmatch(r"[0-9]{1,20}", text):
         return int(text)
     if not re.fullmatch(r"[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\.", text):
-        refuse(flag, text, "must be a share with a decimal point, 0.0 to 1.0, or a whole number of images")
+        refuse(flag, text, "must be a share with a decimal point, 0.0 to 1.0, or a whole number")
     return float(text)
 
 

@@ -97,7 +97,7 @@ class TableOptions:
     )
 
     def _check_tables(self, encoding: str) -> str:
-        """The encoding, which is that of rows without --uri_column.
+        """The encoding, which is that of rows without --uri_column; empty where none is given.
 
         Raises:
             UsageError: a value that is not allowed, or an option that has no effect.
@@ -121,13 +121,18 @@ class TableOptions:
             if getattr(self, name) and not getattr(self, other):
                 raise UsageError(f"--{name} has no effect without --{other}")
         if self.key_column and self.uri_column:
-            raise UsageError("--key_column and --uri_column exclude each other: the path of an image is its key")
+            raise UsageError("--key_column and --uri_column exclude each other: the path of a file is its key")
         if not self.table or self.uri_column:
             if encoding == "row":
                 refuse("encoding", encoding, "is for the rows of a --table without --uri_column")
             return encoding
-        if encoding not in ("jpeg", "row"):  # jpeg is the default
-            refuse("encoding", encoding, "there are no files to read; name the column with their paths: --uri_column")
+        if encoding not in ("", "row"):
+            refuse(
+                "encoding",
+                encoding,
+                "there are no files to read, the rows become the records (row); name the column with the paths of the "
+                "files: --uri_column, or leave --encoding out",
+            )
         return "row"
 
     def _given(self) -> dict[str, Any]:

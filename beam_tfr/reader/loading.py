@@ -261,13 +261,15 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
         why = f'output="{output}" has no labels' if decoder.labelled else f"{folder} has no labels"
         raise UsageError(f"{hot} has no effect: {why}")
     if decoder.one_hot and decoder.several_labels:
-        raise UsageError(f"one_hot: the images of {folder} have any number of labels each: give multi_hot=True instead")
+        raise UsageError(
+            f"one_hot: the examples of {folder} have any number of labels each: give multi_hot=True instead"
+        )
     if decoder.multi_hot and not decoder.several_labels:
-        raise UsageError(f"multi_hot: the images of {folder} have one label each: give one_hot=True instead")
+        raise UsageError(f"multi_hot: the examples of {folder} have one label each: give one_hot=True instead")
     if decoder.weighted and (output in ("image", "raw_record") or (output != "dict" and not decoder.labelled)):
         raise UsageError(
             'remainder="pad" and on_error="skip" mark what is no example by a weight of 0, which '
-            + (f'output="{output}" cannot hold: ' if decoder.labelled else "an image without a label cannot have: ")
+            + (f'output="{output}" cannot hold: ' if decoder.labelled else "an example without a label cannot have: ")
             + 'give output="dict"'
         )
     if decoder.sizes and batch_size is None:

@@ -19,6 +19,7 @@ import tensorflow as tf
 from beam_tfr import checks, manifest
 from beam_tfr.checks import integer
 from beam_tfr.manifest import Manifest
+from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.reader.layout import Layout
 from beam_tfr.reader.loading import load
 from beam_tfr.reader.streams import fold
@@ -101,6 +102,8 @@ def mix(
             )
     if options.get("output", "pair") != "image":
         _check_classes(datasets)
+    if not options.get("image_size") and options.get("output") not in ("encoded", "raw_record"):
+        _check_sizes(datasets)
 
     shares = _shares(folders)
     if batch_size is None:
@@ -227,6 +230,15 @@ def _check_classes(datasets: Sequence[Manifest]) -> None:
             raise UsageError(
                 f"mix: {first.folder} has {len(ours)} classes, {other.folder} has {len(theirs)}: "
                 f"{max(ours, theirs, key=len)[min(len(ours), len(theirs))]!r} and those behind it differ; {cure}"
+            )
+
+
+def _check_sizes(datasets: Sequence[Manifest]) -> None:
+    for dataset in datasets:
+        if (resize := dataset.image_options.resize) in VARIABLE_SIZES:
+            raise UsageError(
+                f"mix: the images of {dataset.folder} have different sizes (--resize {resize}), and rounds take equal "
+                "ones. Give image_size=(height, width), or convert with --resize stretch, crop or pad"
             )
 
 

@@ -99,9 +99,8 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
         try:
             found |= {entry.path for entry in inputs.list_images(pattern, ())}
         except UsageError as error:
-            cause = error.__cause__
-            said = f"cannot be listed: {cause}" if cause else "there is no such file"
-            raise UsageError(f"--table {pattern}: {said}") from None
+            message = str(error).removeprefix("--input ").replace("**/*.jpg'", "*.csv'")
+            raise UsageError(f"--table {message}") from None
     stems: dict[str, str] = {}
     for path in sorted(found):
         stem = split_suffix(path)[0]
