@@ -676,6 +676,27 @@ def test_a_wrong_call_is_told(beam_tfr: Command, tmp_path: Path, flags: list[str
     assert problem in run.err
 
 
+@pytest.mark.parametrize(
+    ("cells", "kind", "reason"),
+    [
+        ([None] * 3, "", "as bytes, fits none of the first 3 rows, which would all be rejects (row 1: has no value; a"),
+        (["a", "4.5", ""], "int64", "as int64, fits none of the first 3 rows, which would all be rejects (row 1: 'a' "),
+        ([None, "4.5"], "enum(s|l)", "as enum(s|l), fits none of the first 2 rows, which would all be rejects (row 1"),
+    ],
+)
+def test_a_column_that_no_row_fits_is_told_before_the_run(
+    beam_tfr: Command, tmp_path: Path, cells: list[Any], kind: str, reason: str
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(as_jsonl([{"age": 1, "note": cell} for cell in cells]))
+    base = ["convert", "--table", path, "--output", tmp_path / "o"]
+    run = beam_tfr(*base, *(["--feature_columns", f"note:{kind},*"] if kind else []))
+    assert (run.code, run.out) == (2, "")
+    assert f"--table {path}: column 'note', {reason}" in run.err
+    assert "Give another type, --feature_columns note:TYPE, or name the columns that become features" in run.err
+    assert beam_tfr(*base, "--feature_columns", "note:bytes=,*").code == 0
+
+
 def test_a_column_without_a_name_is_told(beam_tfr: Command, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(",age\n0,1\n")
     run = beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "o")

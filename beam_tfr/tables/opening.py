@@ -43,7 +43,8 @@ def open_tables(
         reserved: names that other features of the records have.
 
     Raises:
-        UsageError: no table, a column that is not there, one whose values have no type, or a name that is reserved.
+        UsageError: no table, a column that is not there, one whose values have no type or that fits none of the first
+            rows, or a name that is reserved.
     """
     files = find_tables(patterns)
     folder = _common_folder(files, "--table: tables")
@@ -124,7 +125,7 @@ def _sample(files: Sequence[str], columns: Sequence[str], known: Sequence[str]) 
 
 def _type(path: str, name: str, kind: str, cells: Sequence[Any]) -> ColumnType:
     try:
-        return parse_type(kind) if kind else infer_type(cells, typed=is_typed(path))
+        of = parse_type(kind) if kind else infer_type(cells, typed=is_typed(path))
     except ValueError as error:
         if kind:
             raise UsageError(f"--feature_columns {name}:{kind}: {error}") from None
@@ -132,6 +133,25 @@ def _type(path: str, name: str, kind: str, cells: Sequence[Any]) -> ColumnType:
             f"--table {path}: column {name!r} {error} in its first rows, which makes no feature; give its type, such "
             f"as --feature_columns {name}:bytes, or name the columns that become features without it"
         ) from None
+    if reasons := _misfits(of, cells):
+        raise UsageError(
+            f"--table {path}: column {name!r}, as {of}, fits none of the first {len(reasons)} rows, which would all be "
+            f"rejects (row 1: {reasons[0]}). Give another type, --feature_columns {name}:TYPE, or name the columns "
+            "that become features without it"
+        )
+    return of
+
+
+def _misfits(of: ColumnType, cells: Sequence[Any]) -> list[str]:
+    """Why none of the cells fits a type; empty when one does."""
+    reasons = []
+    for cell in cells:
+        try:
+            of.values(cell)
+            return []
+        except ValueError as error:
+            reasons.append(str(error))
+    return reasons
 
 
 def _root(folder: str, uris: Sequence[Any]) -> str:
