@@ -92,6 +92,21 @@ def test_another_dataset_never_takes_its_files(tmp_path: Path) -> None:
             assert sorted(int(label) for _, label in elements) == list(range(count))
 
 
+@pytest.mark.parametrize("decoded", [False, True], ids=["records", "images"])
+def test_what_iterates_while_another_fills_it_reads_for_itself(dataset: Path, tmp_path: Path, decoded: bool) -> None:
+    options = {"split": "train", "batch_size": 24, "cache": tmp_path / "cache", "cache_decoded": decoded}
+    elements = load(dataset, **options)
+    whole = [labels.numpy().tolist() for _, labels in load(dataset, **options | {"cache": "memory"})]
+    first = iter(elements)
+    found = [next(first)[1].numpy().tolist()]
+    for other in (elements, load(dataset, **options)):
+        assert [labels.numpy().tolist() for _, labels in other] == whole
+    assert [*(tmp_path / "cache").glob("*.lockfile")]
+    assert found + [labels.numpy().tolist() for _, labels in first] == whole
+    without_shards(dataset)
+    assert [labels.numpy().tolist() for _, labels in elements] == whole
+
+
 def test_too_large_is_refused(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caching, "free_memory_bytes", lambda: 100_000)
     with pytest.raises(

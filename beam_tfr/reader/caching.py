@@ -80,9 +80,29 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, layout: Layout) 
                 ),
                 num_parallel_calls=tf.data.AUTOTUNE,
             )
-        return windows.cache(path and f"{path}-{stream:05d}-of-{layout.streams:05d}")
+        return _in_files(windows, f"{path}-{stream:05d}-of-{layout.streams:05d}") if path else windows.cache()
 
     return remember
+
+
+def _in_files(windows: Any, path: str) -> Any:
+    """The windows, remembered in files that begin so; as they are as long as another iterator fills these files, which
+    tf.data refuses.
+    """
+    remembered = windows.cache(path)
+
+    def filled_by_another() -> bool:
+        return os.path.exists(f"{path}_0.lockfile") and not os.path.exists(f"{path}.index")
+
+    def one_of_them(_: Any) -> Any:
+        variant = tf.cond(  # only of the one that is taken there will be an iterator: the other would remove the files
+            tf.numpy_function(filled_by_another, [], tf.bool),
+            lambda: tf.data.experimental.to_variant(windows),
+            lambda: tf.data.experimental.to_variant(remembered),
+        )
+        return tf.data.experimental.from_variant(variant, windows.element_spec)
+
+    return tf.data.Dataset.from_tensors(0).flat_map(one_of_them)
 
 
 _held: dict[str, Any] = {}  # the locks of this process, open as long as it lives

@@ -93,7 +93,8 @@ def load(
         one_hot: labels as float32 [batch, classes].
         multi_hot: the same where an image has several labels; without it they are a tf.RaggedTensor, int64.
         cache: "memory", or a folder on a local disk: remembers the records from epoch to epoch. The order is another
-            one then: a stream has the same records in every epoch. Only an epoch that is read to its end fills it.
+            one then: a stream has the same records in every epoch. Only an epoch that is read to its end fills it;
+            what iterates meanwhile reads the shards.
         cache_decoded: remembers the decoded images instead.
         deterministic: False lets batches overtake each other.
         on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of weight 0
