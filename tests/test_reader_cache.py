@@ -124,7 +124,7 @@ def test_too_large_is_refused(dataset: Path, monkeypatch: pytest.MonkeyPatch) ->
         ({"cache": True}, 'cache must be False, "memory" or a folder on a local disk, not True'),
         ({"cache": "gs://bucket/d"}, "only a local disk is faster"),
         ({"cache_decoded": True}, "cache_decoded has no effect without cache"),
-        ({"cache": "memory", "cache_decoded": True, "output": "encoded"}, 'not decoded by output="encoded"'),
+        ({"cache": "memory", "cache_decoded": True, "output": "encoded"}, 'output="encoded" decodes nothing'),
         ({"cache": "memory", "cache_decoded": True, "image_size": (2, 2), "crop": "random"}, "leave one of them out"),
     ],
     ids=str,

@@ -44,8 +44,8 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, layout: Layout) 
     if cache_decoded and decoder.ragged:
         raise UsageError("cache_decoded: the examples hold lists of any length. Leave it out: records are remembered")
     if cache_decoded and (decoder.output in ("encoded", "raw_record") or decoder.variable):
-        what = "have different sizes" if decoder.variable else f'are not decoded by output="{decoder.output}"'
-        raise UsageError(f"cache_decoded: the images {what}. Leave it out: the records are remembered then")
+        what = "images have different sizes" if decoder.variable else f'output="{decoder.output}" decodes nothing'
+        raise UsageError(f"cache_decoded: {what}. Leave it out: the records are remembered then")
     if cache_decoded and decoder.image.crop == "random":
         raise UsageError('cache_decoded would give every epoch the same parts of crop="random": leave one of them out')
 
@@ -130,11 +130,11 @@ def _clear_unfinished(path: str, layout: Layout) -> None:
 
 
 def estimated_bytes(decoder: Decoder, layout: Layout, *, decoded: bool) -> int:
-    """What the share of one host takes, about: images of one size decoded or raw, else the bytes of the files."""
+    """What the share of one host takes, about: images of one size decoded or raw, else the bytes of the shards."""
     height, width, channels = (
         decoder.image.shape if decoded else (*decoder.image.options.image_size, decoder.image.channels)
     )
-    if decoded or decoder.image.options.encoding == "raw":
+    if decoder.holds_images and (decoded or decoder.image.options.encoding == "raw"):
         each = (height or 0) * (width or 0) * channels
     else:
         splits = decoder.selection.splits
