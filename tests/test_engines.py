@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import apache_beam as beam
 import pytest
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.runners.worker import data_plane
 
+from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.verify import verify
 from tests.conftest import Run, files_of
 from tests.portable import job_service, prism, worker_pool
@@ -47,6 +53,34 @@ def test_engines_of_beam_itself(
 ) -> None:
     assert convert(beam_tfr, photos, tmp_path / "there", *LOCAL[engine]).code == 0
     assert files_of(tmp_path / "there") == expected
+
+
+def slowly(count: int) -> Iterator[tuple[str, int]]:
+    for number in range(count):
+        time.sleep(0.001)
+        yield "all", number
+
+
+def write_down(path: Path, numbers: list[int]) -> None:
+    path.write_text(" ".join(map(str, sorted(numbers))))
+
+
+def test_nothing_is_lost_in_a_bundle_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beam's flush by the clock forgets what is written while it hands over: here every 20 ms, and never quickly."""
+    enqueue = data_plane._GrpcDataChannel._enqueue_to_send
+
+    def as_into_a_full_queue(channel: Any, elements: Any) -> None:
+        time.sleep(0.01)
+        enqueue(channel, elements)
+
+    monkeypatch.setattr(data_plane._GrpcDataChannel, "_enqueue_to_send", as_into_a_full_queue)
+    monkeypatch.setattr(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 20)
+    options = parse_beam_flags(["--direct_num_workers=2"])
+    pipeline = beam.Pipeline(runner=choose_runner(options, ["--direct_num_workers=2"]), options=options)
+    grouped = pipeline | beam.Create([300]) | beam.FlatMap(slowly) | beam.GroupByKey()
+    grouped | beam.MapTuple(lambda _, numbers: write_down(tmp_path / "found", list(numbers)))
+    pipeline.run().wait_until_finish()
+    assert (tmp_path / "found").read_text().split() == [str(number) for number in range(300)]
 
 
 def test_prism(beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path) -> None:
