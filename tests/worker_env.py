@@ -39,12 +39,17 @@ def make_worker_env(folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     (target,) = folder.glob("lib/python*/site-packages")
     for name in closure(BEAM):
-        for path in importlib.metadata.files(name) or []:
-            source = Path(str(path.locate()))
-            if ".." not in path.parts and path.name != "direct_url.json" and source.exists():
-                (target / path).parent.mkdir(parents=True, exist_ok=True)
-                _link(source, target / path)
+        link_distribution(name, target)
     return folder / "bin" / "python"
+
+
+def link_distribution(name: str, target: Path) -> None:
+    """Installs what is installed here into the folder of another environment."""
+    for path in importlib.metadata.files(name) or []:
+        source = Path(str(path.locate()))
+        if ".." not in path.parts and path.name != "direct_url.json" and source.exists():
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            _link(source, target / path)
 
 
 def _link(source: Path, target: Path) -> None:

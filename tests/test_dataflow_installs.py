@@ -1,0 +1,101 @@
+"""What a submission stages does not depend on how the package was installed: from a wheel, or to be edited."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from beam_tfr.dataflow import staging
+from tests.fake_dataflow import JOB_ID, FakeDataflow
+from tests.test_dataflow import dataflow_server, service
+from tests.worker_env import link_distribution, offline
+
+__all__ = ["dataflow_server", "service"]
+
+ROOT = Path(__file__).parents[1]
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+ALONE = ["--no-deps", "--no-index"]
+
+
+def from_a_wheel(sources: Path, python: Path) -> Path:
+    """Builds a wheel and installs it; returns the folder that the package must then be imported from."""
+    shelf = sources.parent / "shelf"
+    subprocess.run([*PIP, "wheel", *ALONE, "--no-build-isolation", "--wheel-dir", shelf, sources], check=True)
+    (wheel,) = shelf.iterdir()
+    shutil.rmtree(sources)
+    subprocess.run([*PIP, "--python", python, "install", *ALONE, wheel], check=True)
+    return python.parents[1]
+
+
+def to_be_edited(sources: Path, python: Path) -> Path:
+    """Installs the sources where they are; returns the folder that the package must then be imported from."""
+    link_distribution("setuptools", site_packages(python))  # builds it, within that environment
+    subprocess.run([*PIP, "--python", python, "install", *ALONE, "--no-build-isolation", "-e", sources], check=True)
+    return sources
+
+
+def site_packages(python: Path) -> Path:
+    (folder,) = python.parents[1].glob("lib/python*/site-packages")
+    return folder
+
+
+def staged_by(install: Callable[[Path, Path], Path], service: FakeDataflow, folder: Path) -> dict[str, bytes]:
+    """What a fresh environment stages, by name, where only the package itself is its own."""
+    sources, elsewhere = folder / "sources", folder / "elsewhere"
+    sources.mkdir(parents=True)
+    elsewhere.mkdir()
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, sources)
+    shutil.copytree(ROOT / "beam_tfr", sources / "beam_tfr", ignore=shutil.ignore_patterns("__pycache__"))
+    python = folder / "fresh" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "fresh"], check=True)
+    home = install(sources, python)
+    # Beam and the codecs are those of this environment. Its own .pth files have no effect there.
+    here = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (site_packages(python) / "of-this-environment.pth").write_text("\n".join(here))
+    environment = offline(elsewhere)
+    look = [python, "-c", "import beam_tfr; print(beam_tfr.__file__)"]
+    imported = subprocess.check_output(look, cwd=elsewhere, env=environment, text=True)
+    assert home in Path(imported).parents
+    before = set(service.names())
+    command = [python.parent / "beam-tfr", "convert", "--input=gs://b/photos/**/*.jpg", "--output=gs://b/out"]
+    command += [*service.flags, "--no_wait"]
+    run = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=200)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith(f"job {JOB_ID} is created")
+    assert not list(elsewhere.iterdir())
+    return {name.rpartition("/")[2]: service.get(name) for name in set(service.names()) - before}
+
+
+def test_every_install_stages_the_same(service: FakeDataflow, tmp_path: Path) -> None:
+    first = staged_by(from_a_wheel, service, tmp_path / "wheel")
+    second = staged_by(to_be_edited, service, tmp_path / "edited")
+    assert first.pop("pipeline.pb")
+    assert second.pop("pipeline.pb")
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+    wheels = first.pop("extra_packages.txt").decode().split()
+    assert sorted(wheels) == sorted(first)
+    assert [name.partition("-")[0] for name in (wheels[0], wheels[-1])] == ["numpy", "beam_tfr"]
+    here = staging.own_wheel(tmp_path)
+    assert (wheels[-1], first[wheels[-1]]) == (here.name, here.read_bytes())
+    check_own(here)
+
+
+def check_own(path: Path) -> None:
+    """Our wheel is our files, and requires what a worker needs."""
+    info = "beam_tfr-0.1.0.dist-info"
+    package = [path for path in (ROOT / "beam_tfr").rglob("*") if path.is_file()]
+    files = {str(path.relative_to(ROOT)): path.read_bytes() for path in package if "__pycache__" not in path.parts}
+    with zipfile.ZipFile(path) as wheel:
+        found = {name: wheel.read(name) for name in wheel.namelist()}
+    described = found.pop(f"{info}/METADATA").decode()
+    del found[f"{info}/WHEEL"], found[f"{info}/RECORD"]
+    assert found == {name: data for name, data in files.items() if not name.startswith("beam_tfr/sample/")}
+    requires = [line for line in described.splitlines() if line.startswith("Requires-Dist: ")]
+    needed = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()
+    assert requires == [f"Requires-Dist: {line}" for line in needed]
