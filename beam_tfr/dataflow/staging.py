@@ -16,6 +16,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import beam_tfr
@@ -24,6 +25,7 @@ from beam_tfr.schema import UsageError
 PACKAGE = Path(beam_tfr.__file__).parent
 NAME = "beam_tfr"
 WORKER_PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+PACKERS = 4  # threads; each holds the files of one package
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of all files in a wheel
 _NOT_INSTALLED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")  # what pip adds to a wheel's files
 
@@ -38,12 +40,12 @@ def make_wheels(folder: Path, codecs: Iterable[str]) -> list[Path]:
     Raises:
         UsageError: a codec's wheel for workers cannot be had.
     """
-    wheels, missing = [], []
-    for name in codecs:
-        wheel = repack(importlib.metadata.distribution(name), folder)
-        wheels += [wheel] if wheel else []
-        missing += [] if wheel else [name]
-    return [*(download(missing, folder) if missing else []), *wheels, own_wheel(folder)]
+    names = list(codecs)
+    with ThreadPoolExecutor(PACKERS) as pool:  # zlib takes the time, and lets other threads run
+        packed = list(pool.map(lambda name: repack(importlib.metadata.distribution(name), folder), names))
+    missing = [name for name, wheel in zip(names, packed, strict=True) if wheel is None]
+    downloaded = download(missing, folder) if missing else []
+    return [*downloaded, *(wheel for wheel in packed if wheel), own_wheel(folder)]
 
 
 def own_wheel(folder: Path) -> Path:
