@@ -179,6 +179,44 @@ def test_a_wrong_parameter_is_one_line_in_the_launchers_log(tmp_path: Path) -> N
     assert not (tmp_path / "job_object.json").exists()
 
 
+# The README
+
+GCLOUD = """#!{python}
+import json, pathlib, sys
+with open("{log}", "a") as log:
+    log.write(json.dumps(sys.argv[1:]) + "\\n")
+if sys.argv[1:4] == ["storage", "cp", "-"]:
+    pathlib.Path("{spec}").write_bytes(sys.stdin.buffer.read())
+"""
+
+
+def test_the_commands_of_the_readme(tmp_path: Path) -> None:
+    (shell,) = re.findall(r"^```sh\n(.*?)^```", (FOLDER / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    # A Python with nothing installed.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    log, spec, gcloud = tmp_path / "log", tmp_path / "spec.json", tmp_path / "venv" / "bin" / "gcloud"
+    gcloud.write_text(GCLOUD.format(python=sys.executable, log=log, spec=spec))
+    gcloud.chmod(0o755)
+    environment = {"PATH": f"{gcloud.parent}{os.pathsep}{os.environ['PATH']}"}
+    run = subprocess.run(["bash", "-euo", "pipefail", "-c", shell], cwd=ROOT, env=environment, capture_output=True)
+    assert (run.returncode, run.stderr) == (0, b"")
+    commands = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len(commands) == 11
+    image = "europe-west4-docker.pkg.dev/my-project/images/beam-tfr:0.1.0"
+    assert json.loads(spec.read_text()) == template.spec(image)
+    assert ["storage", "cp", "-", "gs://my-project-images/templates/beam-tfr.json"] in commands
+    (build,) = [command for command in commands if command[0] == "builds"]
+    assert f"--substitutions=_IMAGE={image}" in build
+    assert (ROOT / next(flag for flag in build if flag.startswith("--config=")).partition("=")[2]).exists()
+    (copied,) = [command[3] for command in commands if command[:3] == ["storage", "cp", "--recursive"]]
+    assert len(list((ROOT / copied).glob("*/*.jpg"))) > 10
+    (given,) = [flag.partition("=")[2] for flag in commands[-1] if flag.startswith("--parameters=")]
+    assert given.startswith("^~^")
+    job = launch(FOLDER / "main.py", tmp_path, *(f"--{parameter}" for parameter in given[3:].split("~")))
+    assert (job.returncode, job.stderr) == (0, "")
+    assert (tmp_path / "job_object.json").exists()
+
+
 # The image
 
 
