@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ from apache_beam.runners.worker import data_plane
 
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.verify import verify
-from tests.conftest import Run, files_of
+from tests.conftest import Run, files_of, wait_for
 from tests.portable import job_service, prism, worker_pool
 from tests.test_pipeline import LAYOUT, spoil
 
@@ -130,3 +132,32 @@ def test_an_engine_that_is_not_there(beam_tfr: Command, photos: Path, tmp_path: 
     assert re.search(r"/nowhere/prism", run.err)
     assert "Traceback" not in run.err
     assert not (tmp_path / "there").exists()
+
+
+def test_worker_processes_end_with_the_run(photos: Path, tmp_path: Path) -> None:
+    flags = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", str(tmp_path / "out"), *flags]
+    run = subprocess.Popen([sys.executable, "-m", "beam_tfr", *command], cwd=Path(__file__).parents[1])
+
+    def workers() -> list[str]:
+        listed = subprocess.check_output(["ps", "-A", "-ww", "-o", "args"], text=True).splitlines()
+        return [line for line in listed if line.endswith(f" -m beam_tfr.worker {run.pid}")]
+
+    try:
+        wait_for(lambda: run.poll() is not None or len(workers()) == 2)
+    finally:
+        run.kill()
+    assert run.wait() == -signal.SIGKILL
+    wait_for(lambda: not workers(), timeout_s=10)
+
+
+def test_worker_processes_of_a_python_whose_path_has_a_space(
+    beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "the folder" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\necho started >> "$0.log"\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert convert(beam_tfr, photos, tmp_path / "there", *LOCAL["processes"]).code == 0
+    assert (tmp_path / "the folder" / "python.log").read_text() == "started\n" * 2

@@ -7,8 +7,11 @@ import contextlib
 import dataclasses
 import difflib
 import importlib
+import os
+import shlex
+import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from apache_beam.options.pipeline_options import (
     DirectOptions,
@@ -16,6 +19,7 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     _BeamArgumentParser,
 )
+from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
@@ -26,6 +30,17 @@ from beam_tfr.schema import UsageError
 
 OWN_FLAGS = [f"--{field.name}" for field in dataclasses.fields(ConvertOptions)]
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
+
+
+class _LocalRunner(fn_runner.FnApiRunner):
+    """Beam's, whose worker processes end with this one, and start where the path of Python has a space."""
+
+    def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
+        command = f"exec {shlex.quote(sys.executable)} -m beam_tfr.worker {os.getpid()}"  # no shell stays in between
+        for environment in pipeline_proto.components.environments.values():
+            if environment.urn == python_urns.SUBPROCESS_SDK:
+                environment.payload = command.encode()
+        return super().run_via_runner_api(pipeline_proto, options)
 
 
 class _BeamParser(_BeamArgumentParser):
@@ -93,4 +108,4 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     # Worker processes get the options through the provision info only.
     encoded = JobServiceHandle.encode_pipeline_options(beam_options.get_all_options())
     info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-    return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(info))
+    return _LocalRunner(provision_info=fn_runner.ExtendedProvisionInfo(info))

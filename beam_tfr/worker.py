@@ -1,0 +1,30 @@
+"""A worker process of a local run: `python -m beam_tfr.worker PID` is Beam's, and ends with the process PID.
+
+Beam's own goes on for a while where the run is killed (`kill -9`, or no memory left), and holds memory meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import threading
+import time
+
+LOOK_EVERY_S = 0.5
+
+
+def main() -> None:
+    parent = int(sys.argv.pop(1))
+    threading.Thread(target=_end_with, args=[parent], daemon=True).start()
+    runpy.run_module("apache_beam.runners.worker.sdk_worker_main", run_name="__main__", alter_sys=True)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_EVERY_S)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
