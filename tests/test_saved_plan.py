@@ -20,12 +20,14 @@ from beam_tfr.saved_plan import SavedPlan
 from beam_tfr.schema import BeamTfrError, DataError, Plan, RunError, Shard, SplitPlan, UsageError
 from beam_tfr.transforms import plans
 from tests.conftest import SAMPLE, Run, files_of
+from tests.fake_dataflow import FakeDataflow
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 from tests.portable import prism
+from tests.test_dataflow import dataflow_server, service, submit
 from tests.test_pipeline import LAYOUT, spoil
 
-__all__ = ["fake", "fake_server", "prism"]
+__all__ = ["dataflow_server", "fake", "fake_server", "prism", "service"]
 
 Command = Callable[..., Run]
 CALL = {"root": "/p/", "input": ["/p/*.jpg"], "input_list": None, "exclude": [], "table": []}
@@ -190,6 +192,38 @@ def test_another_plan_is_replaced_only_where_that_is_said(beam_tfr: Command, pho
 def test_codecs_are_those_of_where_it_is_converted(tmp_path: Path) -> None:
     path = save(tmp_path / "p")
     assert plans._open(path, {"pillow": "2"}) == dataclasses.replace(make_plan(), codecs={"pillow": "2"})
+
+
+def test_on_dataflow(service: FakeDataflow, beam_tfr: Command) -> None:
+    saved = submit(beam_tfr, service, "--no_wait", "--save_plan=gs://b/plan.zip")
+    assert saved.code == 0, saved.err
+    assert steps_of(service) == {"MatchImages", "PlanShards", "SavePlan"}
+    assert not [name for name in service.names() if name.startswith("out/")]  # not even a lock
+    command = ["convert", "--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out", "--num_shards", "3"]
+    assert beam_tfr(*command, "--save_plan=gs://b/plan.zip").code == 0
+    run = submit(beam_tfr, service, "--no_wait", "--plan=gs://b/plan.zip")
+    assert run.code == 0, run.err
+    assert steps_of(service) == {
+        "ReadPlan",
+        "ReadImages",
+        "ResizeImages",
+        "BuildExamples",
+        "WriteShards",
+        "WriteManifest",
+    }
+    grouping = ("beam:transform:group_by_key:v1", "beam:transform:reshuffle:v1", "beam:transform:combine_per_key:v1")
+    shuffled = [t.unique_name for t in service.pipeline().components.transforms.values() if t.spec.urn in grouping]
+    assert {name.split("/")[2] for name in shuffled} == {"SpreadShards"}
+    local = submit(beam_tfr, service, "--plan=/plan.zip")
+    assert (local.code, local.err) == (
+        2,
+        "beam-tfr convert: --plan /plan.zip: must be on gs://, where Dataflow's workers can reach it\n",
+    )
+
+
+def steps_of(service: FakeDataflow) -> set[str]:
+    names = [t.unique_name.split("/") for t in service.pipeline().components.transforms.values()]
+    return {name[1] for name in names if len(name) > 1}
 
 
 # The file
