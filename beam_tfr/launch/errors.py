@@ -10,9 +10,9 @@ from beam_tfr import schema
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, RunError
 
 _WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
+_CLASS = r"beam_tfr\.schema\.(?:errors\.)?"
 _OURS = re.compile(
-    r"beam_tfr\.schema\.(UsageError|DataError|RunError|InterruptedRunError): ((?:(?!Traceback |beam_tfr\.schema\.).)*?)"
-    + _WHILE,
+    _CLASS + rf"(UsageError|DataError|RunError|InterruptedRunError): ((?:(?!Traceback |{_CLASS}).)*?)" + _WHILE,
     re.DOTALL,
 )
 

@@ -1,0 +1,107 @@
+"""What a run will write, decided before anything is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from beam_tfr.schema.digests import canonical_json, sha256_hex
+
+
+class Shard(NamedTuple):
+    """One output file: the `number`-th (from 0) of `num_shards` of a split, for `total` planned images."""
+
+    split: str
+    number: int
+    num_shards: int
+    total: int
+    plan_digest: str
+
+    @property
+    def name(self) -> str:
+        return shard_name(self.split, self.number, self.num_shards)
+
+
+def shard_name(split: str, number: int, num_shards: int) -> str:
+    """`train-00003-of-00016`: Beam's own naming, behind the split."""
+    return f"{split}-{number:05d}-of-{num_shards:05d}"
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class SplitPlan:
+    """One split of the plan.
+
+    Attributes:
+        matched: images listed for it, those among them that are already known to be rejects included.
+        num_shards: files (for `NO_SPLIT`: shards without a file).
+        cuts: the order keys (hex) at which shards 1, 2, … begin; num_shards - 1 of them.
+        class_counts: class name -> images listed.
+    """
+
+    matched: int
+    num_shards: int
+    cuts: list[str]
+    class_counts: dict[str, int]
+
+
+@dataclasses.dataclass(kw_only=True)
+class Plan:
+    """What a run will write, decided before anything is written; stands in .beam_tfr/plan.json while it runs.
+
+    Attributes:
+        name: prefix of the shard files.
+        suffix: of the shard files, ".tfrecord.gz" or ".tfrecord".
+        options: those that can change a record, a shard or a reject, as JSON values.
+        input_digest: over all keys and sizes, in no order.
+        labels: class names, in the order of their ids; None in a dataset without labels.
+        splits: split name -> its plan.
+        codecs: library -> version: whatever can change a byte of a record.
+        generations: over keys, sizes and generations (or times): an input that changed while a run was dead shows.
+        complete: the output already holds the dataset of this plan; not part of the digest.
+    """
+
+    name: str
+    suffix: str
+    options: dict[str, Any]
+    input_digest: str
+    labels: list[str] | None
+    splits: dict[str, SplitPlan]
+    codecs: dict[str, str]
+    generations: str = ""
+    complete: bool = False
+
+    @property
+    def options_digest(self) -> str:
+        return sha256_hex(canonical_json(self.options))
+
+    @property
+    def digest(self) -> str:
+        return sha256_hex(canonical_json(self.fields()))
+
+    def fields(self) -> dict[str, Any]:
+        """All that the digest covers, as JSON values."""
+        fields = dataclasses.asdict(self)
+        del fields["complete"]
+        return fields
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Plan:
+        return cls(**{**fields, "splits": {name: SplitPlan(**of) for name, of in fields["splits"].items()}})
+
+    @functools.cached_property
+    def label_ids(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.labels or ())}
+
+    @property
+    def matched(self) -> int:
+        return sum(split.matched for split in self.splits.values())
+
+    def shards(self) -> list[str]:
+        """Names of all planned shards, by split, then index."""
+        return [
+            shard_name(split, index, plan.num_shards)
+            for split, plan in sorted(self.splits.items())
+            for index in range(plan.num_shards)
+        ]

@@ -1,0 +1,117 @@
+"""The record: names, dtypes and shapes of its features."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+# The names that TensorFlow's own image models use.
+ENCODED = "image/encoded"  # bytes: the encoded image
+RAW = "image/raw"  # bytes, in its place with --encoding raw: a serialized TensorProto, uint8 [height, width, channels]
+FORMAT = "image/format"  # bytes: "jpeg", "png", "webp", "raw"; with --encoding keep also "bmp", "gif"
+HEIGHT = "image/height"  # int64, pixels, of what is stored
+WIDTH = "image/width"  # int64, pixels, of what is stored
+CHANNELS = "image/channels"  # int64
+COLORSPACE = "image/colorspace"  # bytes: "RGB", "Gray"; with --keep_all also "CMYK"
+SOURCE_HEIGHT = "image/source/height"  # int64, pixels, of the source, upright
+SOURCE_WIDTH = "image/source/width"  # int64, pixels, of the source, upright
+SOURCE_FORMAT = "image/source/format"  # bytes: "jpeg", "heic", …
+FILENAME = "image/filename"  # bytes: the key
+SHA256 = "image/key/sha256"  # bytes: hex digest of the source file
+LABEL = "image/class/label"  # int64, 0-based line number in labels.txt
+TEXT = "image/class/text"  # bytes: the class name
+
+# Records that are no images, see `IMAGE_ENCODINGS`.
+FILE_BYTES = "file/bytes"  # bytes: --encoding bytes: the file
+FILE_NAME = "file/name"  # bytes: the key
+FILE_SHA256 = "file/sha256"  # bytes: hex digest of the source file
+ARRAY_RAW = "array/raw"  # bytes: --encoding array: a serialized TensorProto
+ARRAY_SHAPE = "array/shape"  # int64, one for each dimension
+ARRAY_DTYPE = "array/dtype"  # bytes: "float32", "bool", "string", …
+ROW_KEY = "row/key"  # bytes: --encoding row: the key
+CLASS_LABEL = "class/label"  # int64, as `LABEL`
+CLASS_TEXT = "class/text"  # bytes, as `TEXT`
+
+Feature = tuple[str, tuple[int, ...]]  # dtype, shape; [-1] is a list of any length
+
+# name -> (dtype, shape) of one record; `RAW` instead of `ENCODED` with --encoding raw, see `features_of`.
+FEATURES: dict[str, Feature] = {
+    ENCODED: ("bytes", ()),
+    FORMAT: ("bytes", ()),
+    HEIGHT: ("int64", ()),
+    WIDTH: ("int64", ()),
+    CHANNELS: ("int64", ()),
+    COLORSPACE: ("bytes", ()),
+    FILENAME: ("bytes", ()),
+    SHA256: ("bytes", ()),
+    SOURCE_HEIGHT: ("int64", ()),
+    SOURCE_WIDTH: ("int64", ()),
+    SOURCE_FORMAT: ("bytes", ()),
+}
+LABEL_FEATURES: dict[str, Feature] = {LABEL: ("int64", ()), TEXT: ("bytes", ())}
+_FILE_FEATURES: dict[str, Feature] = {FILE_NAME: ("bytes", ()), FILE_SHA256: ("bytes", ())}
+_OTHER_FEATURES: dict[str, dict[str, Feature]] = {
+    "bytes": {FILE_BYTES: ("bytes", ()), **_FILE_FEATURES},
+    "array": {
+        ARRAY_RAW: ("bytes", ()),
+        ARRAY_SHAPE: ("int64", (-1,)),
+        ARRAY_DTYPE: ("bytes", ()),
+        **_FILE_FEATURES,
+    },
+    "row": {ROW_KEY: ("bytes", ())},
+}
+DICT_NAMES = ("image", "weight")  # what the readers put into a dict beside the features of a record
+IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
+OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # of whole files, arrays, rows of a table
+
+
+class Names(NamedTuple):
+    """What the key and the label of a record are called; `sha256` is empty where nothing is read from a file."""
+
+    key: str
+    sha256: str
+    label: str
+    text: str
+
+
+def names_of(encoding: str) -> Names:
+    if encoding in IMAGE_ENCODINGS:
+        return Names(FILENAME, SHA256, LABEL, TEXT)
+    return Names(*((ROW_KEY, "") if encoding == "row" else (FILE_NAME, FILE_SHA256)), CLASS_LABEL, CLASS_TEXT)
+
+
+def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feature]:
+    """name -> (dtype, shape) of the records of a dataset, by its options: `encoding`, and those of a table.
+
+    Raises:
+        ValueError: the type of a column is none, or it has the name of another feature.
+    """
+    encoding = options["encoding"]
+    if encoding in IMAGE_ENCODINGS:
+        features = {RAW if encoding == "raw" and name == ENCODED else name: about for name, about in FEATURES.items()}
+    else:
+        features = dict(_OTHER_FEATURES[encoding])
+    if labelled:
+        names = names_of(encoding)
+        shape = (-1,) if options.get("multi_label") else ()
+        features |= {names.label: ("int64", shape), names.text: ("bytes", shape)}
+    for name, kind in (options.get("feature_columns") or {}).items():
+        if features.setdefault(name, about := column_feature(kind)) is not about:
+            raise ValueError(f"{name!r} is there twice")
+    return features
+
+
+_COLUMN = re.compile(r"(?:(int64|float|bytes)|enum\([^()]+\))(\[\])?(=.*)?", re.DOTALL)
+
+
+def column_feature(kind: str) -> Feature:
+    """("int64", (-1,)) of "int64[]"; the types of columns are those of `tables.columns.parse_type`.
+
+    Raises:
+        ValueError: no such type.
+    """
+    match = _COLUMN.fullmatch(kind)
+    if match is None:
+        raise ValueError(f"{kind!r} is no type of a column")
+    return match[1] or "int64", (-1,) if match[2] else ()
