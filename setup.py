@@ -53,7 +53,7 @@ setup(
         "test": FORMATS + READER + TEST,
         "dev": FORMATS + READER + TEST + DEV,
     },
-    entry_points={"console_scripts": ["beam-tfr = beam_tfr.cli:run"]},
+    entry_points={"console_scripts": ["beam-tfr = beam_tfr.__main__:run"]},
     classifiers=[
         "Programming Language :: Python :: 3",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",

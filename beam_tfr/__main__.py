@@ -1,6 +1,21 @@
-"""`python -m beam_tfr` is `beam-tfr`."""
+"""The console script `beam-tfr`, and `python -m beam_tfr`."""
 
-from beam_tfr.cli import run
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+
+def run() -> NoReturn:
+    try:
+        from beam_tfr import cli
+
+        cli.run()
+    except KeyboardInterrupt:  # before the command has begun
+        print("beam-tfr: interrupted", file=sys.stderr, flush=True)
+        os._exit(130)
+
 
 if __name__ == "__main__":
     run()

@@ -430,6 +430,20 @@ def test_ctrl_c_before_anything_is_written(many: Path, tmp_path: Path) -> None:
     assert not locks(tmp_path / "out")
 
 
+def test_an_interrupt_while_it_still_imports() -> None:
+    program = (
+        "import sys\n"
+        "class Late:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'beam_tfr.storage': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Late())\n"
+        "from beam_tfr.__main__ import run\n"
+        "run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "beam-tfr: interrupted\n")
+
+
 def test_ctrl_c_in_the_moment_of_publishing_does_not_deny_the_dataset(
     photos: Path, tmp_path: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
