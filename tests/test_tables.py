@@ -697,6 +697,13 @@ def test_a_column_that_no_row_fits_is_told_before_the_run(
     assert beam_tfr(*base, "--feature_columns", "note:bytes=,*").code == 0
 
 
+def test_rows_that_name_local_files_and_objects_are_told(beam_tfr: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("path\n/a/1.jpg\ngs://b/2.jpg\n")
+    run = beam_tfr("convert", "--table", tmp_path / "t.csv", "--uri_column", "path", "--output", tmp_path / "o")
+    assert (run.code, run.out) == (2, "")
+    assert "--table: the files that its rows name must all be local or all on gs://" in run.err
+
+
 def test_a_column_without_a_name_is_told(beam_tfr: Command, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(",age\n0,1\n")
     run = beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "o")
