@@ -81,8 +81,9 @@ def balance(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitBooks]:
             raise RunError(f"shard {info.shard.name} belongs to another plan: nothing is published")
         if info.num_examples + info.num_rejected != info.shard.total:
             mixed_up = mixed_up or (
-                f"shard {info.shard.name}: {info.shard.total} images were planned, but {info.num_examples} written "
-                f"and {info.num_rejected} rejected: the runner mixed some up. Nothing is published"
+                f"shard {info.shard.name}: {info.shard.total} {plan.things} were planned, but "
+                f"{info.num_examples} written and {info.num_rejected} rejected: the runner mixed some up. "
+                "Nothing is published"
             )
         books.setdefault(info.shard.split, SplitBooks()).add(info)
     planned = plan.shards()
@@ -98,7 +99,7 @@ def balance(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitBooks]:
         of.shards = {name: of.shards[name] for name in planned if name in of.shards}
         if of.counts.num_examples + of.counts.num_rejected != plan.splits[split].matched:
             raise RunError(
-                f"split {split}: {plan.splits[split].matched} images were matched, but {of.counts.num_examples} "
+                f"split {split}: {plan.splits[split].matched} {plan.things} were matched, but {of.counts.num_examples} "
                 f"written and {of.counts.num_rejected} rejected: the runner lost or repeated some. Nothing is published"
             )
     if mixed_up:
@@ -127,8 +128,8 @@ def _check_rejects(plan: Plan, books: Mapping[str, SplitBooks], max_rejects: int
     if rejected > allowed:
         led = ", ".join(f"{reason} {n}" for reason, n in sorted(reasons.items(), key=lambda kv: (-kv[1], kv[0])))
         raise DataError(
-            f"{rejected} of {plan.matched} images were rejected ({led}), --max_rejects {max_rejects} allows "
-            f"{math.floor(allowed)}: nothing is published. Mend the images, or call again with a larger --max_rejects: "
+            f"{rejected} of {plan.matched} {plan.things} were rejected ({led}), --max_rejects {max_rejects} allows "
+            f"{math.floor(allowed)}: nothing is published. Mend them, or call again with a larger --max_rejects: "
             "finished shards are kept"
         )
 
@@ -139,14 +140,15 @@ def _check_nothing_empty(plan: Plan, books: Mapping[str, SplitBooks]) -> None:
             continue
         if not of.counts.num_examples:
             raise DataError(
-                f"split {split} would be empty: all its {plan.splits[split].matched} images were rejected. Mend one, "
-                "or leave them out of --input"
+                f"split {split} would be empty: all its {plan.splits[split].matched} {plan.things} were rejected. "
+                f"Mend one, or leave them out of {plan.input_flag}"
             )
         for label_id, label in enumerate(plan.labels or ()):
             if plan.splits[split].class_counts.get(label) and not of.counts.class_counts.get(label_id):
                 raise DataError(
                     f"class {label} would be lost from split {split}: all its {plan.splits[split].class_counts[label]} "
-                    "images there were rejected. Mend one, or leave the class out of --input or --classes"
+                    f"{plan.things} there were rejected. Mend one, or leave the class out of {plan.input_flag} or "
+                    "--classes"
                 )
 
 

@@ -17,7 +17,7 @@ from typing import IO, NoReturn
 
 from beam_tfr import __version__, storage
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
-from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError
+from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, things
 
 CONVERT_EXAMPLES = """examples:
   beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos
@@ -201,7 +201,7 @@ def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     from beam_tfr.summary import ProgressLines, print_saved, print_submission, print_summary, summary
 
     with _own_stderr() as stream:
-        lines = ProgressLines(stream)
+        lines = ProgressLines(stream, things(options.encoding))
         result = launch.start(options, others, progress=lines.tell, say=lines.say)
     if not isinstance(result, launch.Result):
         with _output():

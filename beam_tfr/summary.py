@@ -13,7 +13,7 @@ from typing import IO, Any
 from beam_tfr.claim import Progress
 from beam_tfr.launch import Result, Saved, Submission
 from beam_tfr.manifest import Manifest, Split
-from beam_tfr.schema import ADJUSTMENTS
+from beam_tfr.schema import ADJUSTMENTS, things
 
 MUCH = 0.1  # a share of the images that deserves a word
 SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
@@ -23,7 +23,8 @@ MAX_CLASSES_SHOWN = 30
 class ProgressLines:
     """Tells the progress of a conversion, with a rate and what is left; the first call is its start."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: IO[str], what: str = "images") -> None:
+        self._what = what
         self._stream, self._started, self._before = stream, time.monotonic(), -1
 
     def tell(self, progress: Progress) -> None:
@@ -38,7 +39,7 @@ class ProgressLines:
             return
         rate = (images - self._before) / max(seconds, 1e-3)
         left = f", {(of - images) / rate:,.0f} s left" if rate else ""
-        self.say(f"{images:,} of {of:,} images, {done}, {rate:,.0f} images/s{left}")
+        self.say(f"{images:,} of {of:,} {self._what}, {done}, {rate:,.0f} {self._what}/s{left}")
 
     def say(self, text: str) -> None:
         with contextlib.suppress(OSError):
@@ -146,7 +147,8 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line(f"note:    {hint}")
     line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")
     if result.fresh:
-        line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} images/s")
+        what = things(dataset.options["encoding"])
+        line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} {what}/s")
     line(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}")
 
 

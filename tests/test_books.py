@@ -234,6 +234,18 @@ def test_a_lost_split_and_a_lost_class_are_failures() -> None:
     balance(unused, make_infos(unused))
 
 
+def test_rows_are_called_rows_and_come_from_a_table() -> None:
+    plan = make_plan(options={"compression": "gzip", "encoding": "row", "seed": 0})
+    infos = make_infos(plan)
+    with pytest.raises(
+        DataError, match=r"^3 of 16 rows were rejected .*: nothing is published\. Mend them, or call again"
+    ):
+        balance(plan, infos, 0)
+    change("test-00000-of-00002", num_examples=0, rejected={"bad-value": 4}, class_counts={})(infos)
+    with pytest.raises(DataError, match=r"all its 4 rows were rejected\. Mend one, or leave them out of --table$"):
+        balance(plan, infos, 1.0)
+
+
 # Statistics
 
 

@@ -20,6 +20,7 @@ from beam_tfr.schema import NO_SPLIT, ImageRef, Plan, RunError, Shard, SplitPlan
 
 OPTIONS: dict[str, Any] = {
     "seed": 0,
+    "encoding": "jpeg",
     "layout": "{label}/*",
     "classes": None,
     "num_shards": None,

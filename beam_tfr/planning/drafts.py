@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import NO_SPLIT, Plan, SplitPlan, UsageError
+from beam_tfr.schema import NO_SPLIT, Plan, SplitPlan, UsageError, things
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per so many images …
@@ -68,11 +68,12 @@ def draft_plan(
     usable = [split for split in counts if split != NO_SPLIT]
     if not counts:
         raise UsageError("--exclude: leaves out all files that --input matches")
+    what = things(options["encoding"])
     if not usable:
         _refuse_misfits(sum(counts.values()), survey.misfit, options)
     if empty := sorted((options.get("splits") or {}).keys() - set(usable)):
         raise UsageError(
-            f"--splits: none of the {sum(counts.values())} images falls into {empty[0]}; give it a larger share, or "
+            f"--splits: none of the {sum(counts.values())} {what} falls into {empty[0]}; give it a larger share, or "
             "leave it out"
         )
     if isinstance(options["num_shards"], dict) and (unknown := sorted(options["num_shards"].keys() - set(usable))):
@@ -82,8 +83,8 @@ def draft_plan(
         count = given.get(split, 0) if isinstance(given, dict) else given or 0
         if count > max(MOST_EMPTY_SHARDS, counts[split]):
             raise UsageError(
-                f"--num_shards {count}: split {split} has {counts[split]} images; at most {MOST_EMPTY_SHARDS} files, "
-                "or one for each image"
+                f"--num_shards {count}: split {split} has {counts[split]} {what}; at most {MOST_EMPTY_SHARDS} files, "
+                "or one for each of them"
             )
     labels = None
     if labelled:

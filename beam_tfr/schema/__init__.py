@@ -65,6 +65,7 @@ from beam_tfr.schema.record import (
     column_feature,
     features_of,
     names_of,
+    things,
 )
 
 __all__ = [
@@ -133,4 +134,5 @@ __all__ = [
     "names_of",
     "sha256_hex",
     "shard_name",
+    "things",
 ]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.digests import canonical_json, sha256_hex
+from beam_tfr.schema.record import things
 
 
 class Shard(NamedTuple):
@@ -89,6 +90,16 @@ class Plan:
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Plan:
         return cls(**{**fields, "splits": {name: SplitPlan(**of) for name, of in fields["splits"].items()}})
+
+    @property
+    def things(self) -> str:
+        """What becomes an example each, for a person."""
+        return things(self.options["encoding"])
+
+    @property
+    def input_flag(self) -> str:
+        """Which flag says what is read."""
+        return "--input" if "layout" in self.options else "--table"
 
     @functools.cached_property
     def label_ids(self) -> dict[str, int]:

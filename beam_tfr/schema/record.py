@@ -81,6 +81,11 @@ def names_of(encoding: str) -> Names:
     return Names(*((ROW_KEY, "") if encoding == "row" else (FILE_NAME, FILE_SHA256)), CLASS_LABEL, CLASS_TEXT)
 
 
+def things(encoding: str) -> str:
+    """What becomes an example each, for a person: "images", "files" or "rows"."""
+    return "images" if encoding in IMAGE_ENCODINGS else "rows" if encoding == "row" else "files"
+
+
 def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feature]:
     """name -> (dtype, shape) of the records of a dataset, by its options: `encoding`, and those of a table.
 
