@@ -60,8 +60,7 @@ class Convert(beam.PTransform):
     Output: the dataset digest, once the dataset is complete; with --save_plan the path of the plan, once it is saved.
 
     Raises:
-        UsageError: --layout or --classes is wrong, the inputs have nothing in common, or --plan was saved by another
-            call.
+        UsageError: --layout or --classes is wrong, or the inputs have nothing in common.
     """
 
     def __init__(self, options: ConvertOptions, *, run_id: str) -> None:
@@ -89,19 +88,28 @@ class Convert(beam.PTransform):
         named: dict[str, Any] = {"name": options.name, "suffix": options.suffix, "options": data_options}
         self._codecs = images.codec_versions()
         self._draft = functools.partial(planning.draft_plan, **named, labelled=labelled, codecs=self._codecs)
-        self._call = {
-            "root": self._root,
-            "input": sorted(set(options.input)),
-            "input_list": options.input_list,
-            "exclude": sorted(set(options.exclude)),
-            "table": list(options.table),
-        }
-        if options.plan:
-            with saved_plan.SavedPlan(options.plan) as saved:
-                saved.check_call(self._call, named)
+        self._named, self._call = (
+            named,
+            {
+                "root": self._root,
+                "input": sorted(set(options.input)),
+                "input_list": options.input_list,
+                "exclude": sorted(set(options.exclude)),
+                "table": list(options.table),
+            },
+        )
         self._measure = functools.partial(
             mean_record_bytes, root=self._root, ahead=self._ahead, image_options=self._image_options
         )
+
+    def check_plan(self) -> None:
+        """
+        Raises:
+            UsageError: --plan cannot be read, is no plan, or one of another call.
+        """
+        if self.options.plan:
+            with saved_plan.SavedPlan(self.options.plan) as saved:
+                saved.check_call(self._call, self._named)
 
     def expand(self, begin: PBegin) -> PCollection[str]:
         options = self.options
@@ -192,6 +200,10 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
     paths = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]
     paths = [path for path in paths if exclude is None or not exclude.fullmatch(path)]
     for pattern in filter(inputs.has_wildcard, patterns):
+        if options.save_plan and inputs.to_regex(pattern).fullmatch(options.save_plan):
+            raise UsageError(
+                f"--save_plan {options.save_plan}: --input {pattern} matches it; choose a file that is no image"
+            )
         if any(inputs.to_regex(pattern).fullmatch(path) for path in paths):
             raise UsageError(
                 f"--output {options.output}: --input {pattern} matches the files in it; choose a folder outside, or a "

@@ -4,7 +4,7 @@ elsewhere.
 A ZIP file whose entries are stored as they are, in the order of the shards and without a time, so that equal plans are
 equal files:
 
-    plan.json    the call that it belongs to, the plan, and the plan's digest
+    plan.json    the call that it belongs to, the plan, the SHA-256 of each of the other entries, and of all of that
     SHARD.gz     for each shard its references in their order, by `planning.join`: the length of each, its bytes
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import os
 import tempfile
 import zipfile
 import zlib
@@ -22,13 +23,14 @@ from typing import IO, Any
 from beam_tfr import planning, storage
 from beam_tfr.claim import describe_difference
 from beam_tfr.json_check import check_kinds, load_object
-from beam_tfr.schema import FORMAT_VERSION, DataError, Plan, RunError, Shard, UsageError, canonical_json
+from beam_tfr.schema import FORMAT_VERSION, DataError, Plan, RunError, Shard, UsageError, canonical_json, sha256_hex
 
 _HEADER = "plan.json"
 _MAX_HEADER_BYTES = 1 << 30  # 1 GiB; a plan of a billion images has 10 MB
 _KINDS: Mapping[Any, Any] = {
     "digest": str,
     "call": {...: object},
+    "shards": [str],
     "plan": {
         "name": str,
         "suffix": str,
@@ -75,18 +77,22 @@ def write(
 def _write(
     path: str, plan: Plan, packed: Iterable[tuple[str, bytes]], *, call: Mapping[str, Any], replace: bool
 ) -> None:
-    header = {"format_version": FORMAT_VERSION, "digest": plan.digest, "call": call, "plan": plan.fields()}
     places: dict[str, tuple[int, int]] = {}
+    digests: dict[str, str] = {}
     with tempfile.TemporaryFile(prefix="beam_tfr-") as spool, tempfile.TemporaryFile(prefix="beam_tfr-") as made:
         for name, data in packed:
             if name in places:
                 raise RunError(f"shard {name} came twice: this runner repeated elements. Nothing is written")
-            places[name] = spool.tell(), len(data)
+            places[name], digests[name] = (spool.tell(), len(data)), sha256_hex(data)
             spool.write(data)
         if missing := [name for name in plan.shards() if name not in places]:
             raise RunError(f"shard {missing[0]} did not come: this runner lost elements. Nothing is written")
+        header = {"format_version": FORMAT_VERSION, "call": call, "plan": plan.fields()}
+        header["shards"] = [digests[name] for name in plan.shards()]
         with zipfile.ZipFile(made, "w") as archive:
-            archive.writestr(zipfile.ZipInfo(_HEADER), canonical_json(header))
+            archive.writestr(
+                zipfile.ZipInfo(_HEADER), canonical_json({**header, "digest": sha256_hex(canonical_json(header))})
+            )
             for name in plan.shards():
                 start, size = places[name]
                 spool.seek(start)
@@ -96,6 +102,38 @@ def _write(
             while chunk := made.read(1 << 20):
                 file.write(chunk)
             file.commit()
+
+
+def check_place(path: str, *, replace: bool) -> None:
+    """Whether a plan can be saved there: nothing else is ever replaced, and what can be known is said before the work.
+
+    Raises:
+        UsageError: the file is there and is no plan, or is one and `replace` is not given; or its folder is not there,
+            or may not be written to.
+    """
+    folder, _, name = path.rpartition("/")
+    if not name or os.path.isdir(path):
+        raise UsageError(f"--save_plan {path}: is a folder; give a file, such as {path.rstrip('/')}/plan.zip")
+    if storage.is_gcs(path) and path.count("/") < 3:
+        raise UsageError(f"--save_plan {path}: is a bucket; give a file, such as {path}/plan.zip")
+    try:
+        if storage.find(path) is not None or os.path.lexists(path):
+            if not replace:
+                raise UsageError(f"--save_plan {path}: is there already; --overwrite replaces it, if it is a plan")
+            try:
+                SavedPlan(path).close()
+            except UsageError as error:
+                said = str(error).partition(": ")[2]
+                raise UsageError(f"--save_plan {path}: is not replaced by --overwrite, it {said}") from None
+        if storage.is_gcs(path):
+            storage.list_folder(folder)  # finds out whether the bucket is there
+        else:
+            storage.create(path, scratch=folder).abort()
+    except PermissionError as error:
+        if not storage.is_gcs(path):
+            raise UsageError(f"--save_plan {path}: cannot be written: {error.strerror}") from error
+    except OSError as error:
+        raise UsageError(f"--save_plan {path}: cannot be written: {error.strerror or error}") from error
 
 
 class SavedPlan:
@@ -126,9 +164,10 @@ class SavedPlan:
                 if header.get("format_version") != FORMAT_VERSION:
                     raise ValueError(f"format_version is {header.get('format_version')}, this version reads only 1")
                 check_kinds(header, _KINDS)
-                self.plan, self.call = Plan.from_fields(header["plan"]), header["call"]
-                if self.plan.digest != header["digest"]:
+                if header.pop("digest") != sha256_hex(canonical_json(header)):
                     raise ValueError("it was edited, or damaged")
+                self.plan, self.call = Plan.from_fields(header["plan"]), header["call"]
+                self._digests = dict(zip(self.plan.shards(), header["shards"], strict=True))
             except (*_DAMAGES, TypeError) as error:
                 raise UsageError(f"--plan {path}: is no plan that --save_plan wrote: {error}") from error
             closing.pop_all()
@@ -161,7 +200,10 @@ class SavedPlan:
             DataError: the file is damaged.
         """
         try:
-            found = [*planning.split(gzip.decompress(self._archive.read(f"{shard.name}.gz")))]
+            data = self._archive.read(f"{shard.name}.gz")
+            if sha256_hex(data) != self._digests[shard.name]:
+                raise ValueError("it was edited")
+            found = [*planning.split(gzip.decompress(data))]
             if len(found) != shard.total:
                 raise ValueError(f"{len(found)} references in place of {shard.total}")
         except _DAMAGES as error:

@@ -13,7 +13,7 @@ from typing import IO, Any
 from beam_tfr.claim import Progress
 from beam_tfr.launch import Result, Saved, Submission
 from beam_tfr.manifest import Manifest, Split
-from beam_tfr.schema import ADJUSTMENTS, things
+from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, things
 
 MUCH = 0.1  # a share of the images that deserves a word
 SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
@@ -102,19 +102,20 @@ def print_submission(submission: Submission, *, as_json: bool) -> None:
 def print_saved(saved: Saved, *, as_json: bool) -> None:
     """What a saved plan says, on stdout."""
     splits = {name: saved.plan.splits[name] for name in _in_order(saved.plan.splits)}
+    shards = {name: 0 if name == NO_SPLIT else of.num_shards for name, of in splits.items()}
     if as_json:
         about = {
             "plan": saved.path,
             "matched": saved.plan.matched,
             "splits": {
-                name: {"matched": of.matched, "num_shards": of.num_shards, "class_counts": of.class_counts}
+                name: {"matched": of.matched, "num_shards": shards[name], "class_counts": of.class_counts}
                 for name, of in splits.items()
             },
             "seconds": round(saved.seconds, 3),
         }
         print(json.dumps(about, sort_keys=True))
         return
-    rows = [("matched", [of.matched for of in splits.values()]), ("shards", [of.num_shards for of in splits.values()])]
+    rows = [("matched", [of.matched for of in splits.values()]), ("shards", [*shards.values()])]
     rows += _class_rows(saved.plan.labels or [], [of.class_counts for of in splits.values()])
     _print_table([*splits], rows, to=sys.stdout)
     print(f"plan:    {saved.path}   {saved.seconds:.1f} s; the output was not touched")

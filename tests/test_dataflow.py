@@ -8,6 +8,10 @@ import contextlib
 import json
 import os
 import re
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -241,6 +245,12 @@ WRONG = [
     (["--output=/data/out"], "--output /data/out: must be on gs://, where Dataflow's workers can reach it"),
     (["--input=/data/*.jpg"], "--input /data/*.jpg: must be on gs://"),
     (["--input_list=/data/list"], "--input_list /data/list: must be on gs://"),
+    (["--template_location=/t", "--staging_location=/no/s"], "--staging_location /no/s: there is no such folder; make"),
+    (["--template_location=/no/t"], "--template_location /no/t: its folder is not there; make it first"),
+    (
+        ["--dataflow_endpoint=http://127.0.0.1:1"],
+        "--temp_location gs://b/tmp: must be gs://BUCKET/FOLDER, the bucket of 3",
+    ),
     (["--direct_num_workers=2"], "--direct_num_workers has no effect with --runner=DataflowRunner"),
     (["--streaming"], "--streaming: a conversion has an end"),
     (["--save_main_session"], "--save_main_session: there is nothing to save"),
@@ -372,6 +382,23 @@ def test_ctrl_c(
     assert (f"job {JOB_ID} goes on ({LINK})" in run.err) is not cancelled
     assert bool(asked) is (not flags)
     service.set_service(state="JOB_STATE_DONE")  # for the thread that still polls
+
+
+def test_ctrl_c_while_a_service_does_not_answer(service: FakeDataflow, tmp_path: Path) -> None:
+    with socket.create_server(("localhost", 0)) as silent:
+        command = ["convert", "--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out", *service.flags]
+        command += [f"--dataflow_endpoint=http://localhost:{silent.getsockname()[1]}", f"--sdk_container_image={IMAGE}"]
+        process = subprocess.Popen([sys.executable, "-m", "beam_tfr", *command], stderr=subprocess.PIPE, text=True)
+        connection, _ = silent.accept()
+        with connection:
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=30)
+    assert (process.returncode, error) == (
+        130,
+        "beam-tfr convert: interrupted: while the job was submitted; should it be created after all, the console lists "
+        "it\n",
+    )
+    assert not [name for name in service.names() if name.startswith("out/")]  # the lock is released
 
 
 # Who holds the output

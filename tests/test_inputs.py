@@ -444,7 +444,7 @@ def test_local_files_are_read_one_by_one_in_the_callers_thread(tree: Path, ahead
     threads = threading.active_count()
     contents = ahead.read(paths)
     assert next(contents) == b"a/1.jpg"
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
     rest = list(contents)
     assert rest[0] is None
     assert isinstance(rest[1], RejectError)

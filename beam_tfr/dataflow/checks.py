@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import urllib.parse
 from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import (
@@ -76,7 +77,16 @@ def check(options: ConvertOptions, beam_options: PipelineOptions, flags: Sequenc
             "give --sdk_container_image with an image for them, or another machine"
         )
     _check_conflicts(options, beam_options, flags)
+    _check_template(google.template_location)
     validator = PipelineOptionsValidator(beam_options, None)  # Beam itself leaves these out for other endpoints
+    if not (urllib.parse.urlsplit(google.dataflow_endpoint or "").hostname or "").startswith("localhost"):
+        # Beam would create a bucket of its own in place of one whose name it does not take.
+        for flag in ("temp_location", "staging_location"):
+            folder = getattr(google, flag)
+            if folder and storage.is_gcs(folder) and validator.validate_gcs_path(google, flag):
+                raise UsageError(
+                    f"--{flag} {folder}: must be gs://BUCKET/FOLDER, the bucket of 3 to 63 of a-z, 0-9, -, _ and ."
+                )
     errors = validator.validate_num_workers(worker) + validator.validate_worker_region_zone(worker)
     errors += validator.validate_sdk_container_image_options(worker)
     if errors:
@@ -97,6 +107,13 @@ def _check_folder(flag: str, folder: str | None, *, local: bool) -> None:
         raise UsageError(f"--{flag} {folder}: must be on gs://, where Dataflow's workers can reach it")
     if storage.is_gcs(folder):
         storage.check_path(folder, f"--{flag}")
+    elif not os.path.isdir(folder):
+        raise UsageError(f"--{flag} {folder}: there is no such folder; make it first")
+
+
+def _check_template(path: str | None) -> None:
+    if path and not storage.is_gcs(path) and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise UsageError(f"--template_location {path}: its folder is not there; make it first")
 
 
 def _check_places(options: ConvertOptions) -> None:

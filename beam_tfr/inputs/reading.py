@@ -44,7 +44,7 @@ def read_image(
         cancelled: whether nobody waits for it any more; then it is not tried again.
 
     Raises:
-        RejectError: `not-found`, `changed-while-reading` (gs://), `unreadable`, `empty-file` or `file-too-large`.
+        RejectError: `not-found`, `changed-while-reading`, `unreadable`, `empty-file` or `file-too-large`.
         RunError: the account may not read objects of this bucket: nor any other image.
     """
     path, size_bytes, generation = (source, 0, 0) if isinstance(source, str) else source

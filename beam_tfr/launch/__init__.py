@@ -10,6 +10,7 @@ import dataclasses
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -23,7 +24,7 @@ from beam_tfr.launch.flags import beam_parser, choose_runner, parse_beam_flags
 from beam_tfr.launch.running import GOES_ON, Reporter, on_interrupt, quiet, wait
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
-from beam_tfr.saved_plan import SavedPlan
+from beam_tfr.saved_plan import SavedPlan, check_place
 from beam_tfr.schema import BeamTfrError, DataError, InterruptedRunError, Plan, RunError, UsageError
 
 __all__ = ["Result", "Saved", "Submission", "beam_parser", "convert", "parse_beam_flags", "start", "translate"]
@@ -111,6 +112,7 @@ def start(
         beam_flags = [*beam_flags, f"--gcs_project={options.gcs_project}"]
     beam_options = parse_beam_flags(beam_flags)
     job_is_elsewhere = dataflow.is_wanted(beam_options)
+    only_form = job_is_elsewhere and dataflow.is_only_form(beam_options)
     if job_is_elsewhere:
         dataflow.check(options, beam_options, beam_flags)
     else:
@@ -118,9 +120,11 @@ def start(
     cloud.use(beam_options)
     run_id = uuid.uuid4().hex
     step = Convert(options, run_id=run_id)
+    if not only_form:
+        _check_reach(options)
+        step.check_plan()
     if job_is_elsewhere:
         return _run_on_dataflow(step, beam_options, progress=progress, say=say)
-    _check_reach(options)
     return _run_here(step, choose_runner(beam_options, beam_flags), beam_options, progress=progress)
 
 
@@ -136,12 +140,11 @@ def _run_here(
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt() as interrupted, _held(step):
         pipeline = _build(step, runner, beam_options)
-        local = isinstance(runner, fn_runner.FnApiRunner)
         reporter = Reporter(output, None if step.options.save_plan else progress)
         reporter.begin(anew=step.options.overwrite)
-        with quiet(local=local):
+        with quiet():
             try:
-                if local:
+                if isinstance(runner, fn_runner.FnApiRunner):
                     wait(lambda: pipeline.run().wait_until_finish(), interrupted=interrupted, tick=reporter.tick)
                 else:
                     result = _submit(pipeline)  # at once, and some want the main thread for it
@@ -177,7 +180,6 @@ def _run_on_dataflow(
     only_form = dataflow.is_only_form(beam_options)
     before = None
     if not only_form:
-        _check_reach(options)
         before = _manifest_bytes(output)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -185,7 +187,19 @@ def _run_on_dataflow(
         hold = lock.Hold() if only_form else stack.enter_context(_held(step))
         stack.enter_context(dataflow.messages(say))
         with dataflow.staged(beam_options) as runner:
-            result = _submit(_build(step, runner, beam_options))
+            pipeline = _build(step, runner, beam_options)
+            submitted: list[Any] = []
+            try:
+                wait(
+                    lambda: submitted.append(pipeline.run()),
+                    interrupted=interrupted,
+                    tick=lambda: None,
+                    stop=lambda: "while the job was submitted; should it be created after all, the console lists it",
+                )
+            except InterruptedRunError:
+                if not submitted:  # else the job was created in that moment: what becomes of it is asked below
+                    raise
+        (result,) = submitted
         job = dataflow.job_of(result, beam_options)
         if job is None:
             return Submission(job=None, place=dataflow.template_location(beam_options))
@@ -215,6 +229,8 @@ def _build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions)
         pipeline = beam.Pipeline(runner=runner, options=beam_options)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    except Exception as error:
+        raise translate(error) from error
     pipeline | "Convert" >> step
     return pipeline
 
@@ -263,7 +279,7 @@ def _check_reach(options: ConvertOptions) -> None:
     """Finds credentials for gs:// before anything begins, where any of it is there, and a place for a plan to be saved.
 
     Raises:
-        UsageError: there are none, or there is a plan already.
+        UsageError: there are none, or no plan can be saved there.
     """
     files = [options.input_list, options.classes, options.save_plan, options.plan]
     places = [path for path in [*options.input, *options.table, options.output, *files] if path]
@@ -273,8 +289,8 @@ def _check_reach(options: ConvertOptions) -> None:
             storage.connect()
         except OSError as error:
             raise UsageError(f"{place} cannot be reached: {error.strerror}") from error
-    if options.save_plan and not options.overwrite and storage.find(options.save_plan):
-        raise UsageError(f"--save_plan {options.save_plan}: is there already; --overwrite replaces it")
+    if options.save_plan:
+        check_place(options.save_plan, replace=options.overwrite)
 
 
 def _manifest_bytes(output: str) -> bytes | None:

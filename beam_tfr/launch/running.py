@@ -22,25 +22,24 @@ GOES_ON = "nothing is published; the same command goes on with the finished shar
 
 
 @contextlib.contextmanager
-def quiet(*, local: bool) -> Iterator[None]:
-    """Keeps Beam's own account of a failure off the screen: our error, several times over, with stack traces.
+def quiet() -> Iterator[None]:
+    """Keeps the engine's own account of a failure off the screen: our error, several times over, with stack traces.
 
-    A local worker prints it to sys.stderr whatever the log level, and hangs when nobody reads that any more. Worker
-    processes print to what they inherit as standard error, and a Ctrl-C in the terminal reaches each of them. C
-    libraries print there too: libtiff, of every damaged file.
+    A worker in this process prints it to sys.stderr whatever the log level, and hangs when nobody reads that any more.
+    Worker processes and engines print to what they inherit as standard error, and a Ctrl-C in the terminal reaches each
+    of them. C libraries print there too: libtiff, of every damaged file.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1 if local else logging.WARNING)
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
     with contextlib.ExitStack() as stack:
-        if local:
-            null = stack.enter_context(open(os.devnull, "w"))
-            stack.enter_context(contextlib.redirect_stderr(null))
-            inherited = os.dup(2)
-            stack.callback(os.close, inherited)
-            stack.callback(os.dup2, inherited, 2)
-            os.dup2(null.fileno(), 2)
+        null = stack.enter_context(open(os.devnull, "w"))
+        stack.enter_context(contextlib.redirect_stderr(null))
+        inherited = os.dup(2)
+        stack.callback(os.close, inherited)
+        stack.callback(os.dup2, inherited, 2)
+        os.dup2(null.fileno(), 2)
         yield
 
 

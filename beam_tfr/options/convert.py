@@ -216,6 +216,8 @@ class ConvertOptions(TableOptions, ImageOptions):
         if not self.output:
             raise UsageError("--output: give the folder of the dataset, such as --output /data/flowers")
         self._normalize("output", storage.check_path(self.output, "--output"))
+        if self.save_plan and f"{self.save_plan}/".startswith(f"{self.output.rstrip('/')}/"):
+            raise UsageError(f"--save_plan {self.save_plan}: lies in --output; choose a file outside of it")
         if not self.name:
             last = self.output.rstrip("/").rsplit("/", 1)[-1]
             self._normalize("name", re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")

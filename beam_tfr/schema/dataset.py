@@ -22,7 +22,7 @@ REJECT_REASONS: dict[str, str] = {
     "not-an-array": "the content is no .npy array of numbers or texts",
     "damaged-array": "the .npy array has more or fewer bytes than its header promises",
     "not-found": "the file was listed and is no longer there",
-    "changed-while-reading": "the object was replaced after it was listed",
+    "changed-while-reading": "the object was replaced, or the file changed, after it was listed",
     "unreadable": "the file is there and its bytes cannot be read",
     "empty-file": "the file has no bytes",
     "not-an-image": "the content is of no image format that is read",

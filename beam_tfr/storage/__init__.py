@@ -125,20 +125,20 @@ def read_bytes(
     Args:
         path: local or gs://. What an object's Content-Encoding: gzip compressed is decompressed.
         max_bytes: None for no limit.
-        generation: that the object must have; 0 for any. Not looked at on a disk.
+        generation: that the object must have, on a disk the modification time in ns; 0 for any.
         deadline_s: for an object with all its tries, in seconds.
         cancelled: whether nobody waits for it any more; then it is not tried again.
 
     Raises:
         FileNotFoundError: no such file or object.
-        ChangedError: the object was replaced.
+        ChangedError: the object was replaced, the file changed.
         OSError: it cannot be read, or is no regular file.
     """
     if is_gcs(path):
         return media.read_bytes(
             path, generation=generation, max_bytes=max_bytes, deadline_s=deadline_s, cancelled=cancelled
         )
-    return disk.read_bytes(path, max_bytes)
+    return disk.read_bytes(path, max_bytes, generation)
 
 
 def may_pass(error: OSError) -> bool:

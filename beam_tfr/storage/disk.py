@@ -10,7 +10,7 @@ import stat
 import uuid
 from collections.abc import Callable, Iterator
 
-from beam_tfr.storage.base import AlreadyExistsError, Entry, PendingFile
+from beam_tfr.storage.base import AlreadyExistsError, ChangedError, Entry, PendingFile
 
 
 def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
@@ -68,9 +68,12 @@ def open_descriptor(path: str) -> int:
     return descriptor
 
 
-def read_bytes(path: str, max_bytes: int | None) -> bytes:
+def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
     with os.fdopen(open_descriptor(path), "rb", buffering=0) as file:
-        if max_bytes is not None and os.fstat(file.fileno()).st_size > max_bytes:
+        status = os.fstat(file.fileno())
+        if generation not in (0, status.st_mtime_ns):
+            raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
+        if max_bytes is not None and status.st_size > max_bytes:
             return file.read(max_bytes + 1)
         return file.readall()  # makes room for the size of the file, not for max_bytes
 

@@ -12,7 +12,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import claim, planning, saved_plan
-from beam_tfr.schema import ImageRef, Plan, ShardWork
+from beam_tfr.schema import ImageRef, Plan, RunError, ShardWork
 
 
 class _Survey(beam.CombineFn):
@@ -203,25 +203,28 @@ class ReadPlan(beam.PTransform):
             plan
             | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
             | "SpreadShards" >> beam.Reshuffle()
-            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._output))
+            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._codecs, self._output))
         )
         return plan, work
 
 
-def _open(path: str, codecs: dict[str, str]) -> Plan:
+def _open(path: str, codecs: Mapping[str, str]) -> Plan:
     with saved_plan.SavedPlan(path) as saved:
-        return dataclasses.replace(saved.plan, codecs=codecs)
+        return dataclasses.replace(saved.plan, codecs=dict(codecs))
 
 
 class _ReadRefs(beam.DoFn):
-    def __init__(self, path: str, output: str) -> None:
-        self._path, self._output = path, output
+    def __init__(self, path: str, codecs: Mapping[str, str], output: str) -> None:
+        self._path, self._codecs, self._output = path, codecs, output
         self._saved: saved_plan.SavedPlan | None = None
 
     def process(self, planned: tuple[str, bytes]) -> Iterator[ShardWork]:
         if self._saved is None:
             self._saved = saved_plan.SavedPlan(self._path)
+            self._digest = dataclasses.replace(self._saved.plan, codecs=dict(self._codecs)).digest
         shard = planning.planned_shard(planned[1])
+        if shard.plan_digest != self._digest:
+            raise RunError(f"--plan {self._path}: was replaced meanwhile; the same command goes on with the new one")
         finished = claim.read_finished(self._output, shard)
         yield ShardWork(shard, [] if finished else self._saved.refs(shard), finished)
 
