@@ -21,6 +21,7 @@ from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.verify import verify
 from tests.conftest import Run, files_of, wait_for
 from tests.portable import job_service, prism, worker_pool
+from tests.test_cli import finish, start
 from tests.test_pipeline import LAYOUT, spoil
 
 __all__ = ["prism"]
@@ -89,6 +90,19 @@ def test_prism(beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[s
     flags = ["--runner=PrismRunner", f"--prism_location={prism}"]
     assert convert(beam_tfr, photos, tmp_path / "there", *flags).code == 0
     assert files_of(tmp_path / "there") == expected
+
+
+@pytest.mark.parametrize("engine", [*LOCAL, "prism"])
+def test_a_failing_run_is_one_sentence_on_every_engine(photos: Path, tmp_path: Path, prism: Path, engine: str) -> None:
+    spoil(photos)
+    flags = {**LOCAL, "prism": ["--runner=PrismRunner", f"--prism_location={prism}"]}[engine]
+    command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--max_rejects", "0", *flags]
+    run = finish(start(*command))  # a process of its own: engines and their threads print past Python's sys.stderr
+    assert (run.code, run.out) == (1, "")
+    said = (
+        r"beam-tfr convert: 6 of 25 images were rejected \(.*\), --max_rejects 0 allows 0: nothing is published\..*\n"
+    )
+    assert re.fullmatch(said, run.err)
 
 
 @pytest.fixture

@@ -101,12 +101,19 @@ def wait(
         thread.join(0.2)
         tick()
         if interrupted.is_set():
-            threading.excepthook = lambda _: None  # an engine's threads lose their connections, and would say so
+            _ignore_threads()
             said = stop()
             thread.join(INTERRUPT_WAIT_S)
             raise InterruptedRunError(f"interrupted: {said}")
     if failure:
+        _ignore_threads()
         raise translate(failure[0]) from failure[0]
+
+
+def _ignore_threads() -> None:
+    """The threads of an engine that ends lose their connections, and would say so, with stack traces."""
+    if not os.environ.get(TRACEBACK_VARIABLE):
+        threading.excepthook = lambda _: None
 
 
 @contextlib.contextmanager
