@@ -57,7 +57,7 @@ class Convert(beam.PTransform):
         options: checked.
         run_id: of this run, unique; the folder's lock is held under it.
 
-    Output: the dataset digest, once the dataset is complete; with --save_plan the path of the plan, once it is saved.
+    Output: the dataset digest, once the dataset is complete; with --save_plan that of the plan, once it is saved.
 
     Raises:
         UsageError: --layout or --classes is wrong, or the inputs have nothing in common.

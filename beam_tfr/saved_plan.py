@@ -26,7 +26,7 @@ from beam_tfr.json_check import check_kinds, load_object
 from beam_tfr.schema import FORMAT_VERSION, DataError, Plan, RunError, Shard, UsageError, canonical_json, sha256_hex
 
 _HEADER = "plan.json"
-_MAX_HEADER_BYTES = 1 << 30  # 1 GiB; a plan of a billion images has 10 MB
+_MAX_HEADER_BYTES = 1 << 30  # 1 GiB; a plan of a billion images has 20 MB
 _KINDS: Mapping[Any, Any] = {
     "digest": str,
     "call": {...: object},
@@ -162,7 +162,9 @@ class SavedPlan:
                 self._archive = zipfile.ZipFile(self._file)
                 header = load_object(self._read(_HEADER, _MAX_HEADER_BYTES))
                 if header.get("format_version") != FORMAT_VERSION:
-                    raise ValueError(f"format_version is {header.get('format_version')}, this version reads only 1")
+                    raise ValueError(
+                        f"format_version is {header.get('format_version')}, this version reads only {FORMAT_VERSION}"
+                    )
                 check_kinds(header, _KINDS)
                 if header.pop("digest") != sha256_hex(canonical_json(header)):
                     raise ValueError("it was edited, or damaged")

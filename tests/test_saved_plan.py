@@ -84,6 +84,13 @@ def test_equal_plans_are_equal_files(beam_tfr: Command, photos: Path, tmp_path: 
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+def test_a_file_whose_name_is_no_text(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    file = os.fsdecode(os.fsencode(tmp_path) + b"/p\xff\n")
+    assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file, "--json").code == 0
+    run = convert(beam_tfr, photos, tmp_path / "out", "--plan", file, "--json")
+    assert (run.code, run.json["written"]) == (0, 18)
+
+
 def test_what_it_says_as_json(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     run = convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / "p", "--json")
     assert {name: value for name, value in run.json.items() if name != "seconds"} == {
@@ -259,7 +266,7 @@ def test_a_plan_that_is_replaced_under_a_run_ends_it(tmp_path: Path) -> None:
 
 def test_codecs_are_those_of_where_it_is_converted(tmp_path: Path) -> None:
     path = save(tmp_path / "p")
-    assert plans._open(path, {"pillow": "2"}) == dataclasses.replace(make_plan(), codecs={"pillow": "2"})
+    assert plans._open(None, path, {"pillow": "2"}) == dataclasses.replace(make_plan(), codecs={"pillow": "2"})
 
 
 def test_on_dataflow(service: FakeDataflow, beam_tfr: Command) -> None:

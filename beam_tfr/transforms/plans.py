@@ -153,7 +153,7 @@ class SavePlan(beam.PTransform):
         call: of `saved_plan.SavedPlan`.
         replace: whether another plan there is replaced.
 
-    Output: the path, when the file is there.
+    Output: the plan's digest, when the file is there.
     """
 
     def __init__(self, path: str, *, plan: PCollection[Plan], call: Mapping[str, Any], replace: bool) -> None:
@@ -173,7 +173,7 @@ def _pack(work: ShardWork) -> tuple[str, bytes]:
 
 def _save(plan: Plan, packed: Iterable[tuple[str, bytes]], *, path: str, call: Mapping[str, Any], replace: bool) -> str:
     saved_plan.write(path, plan, packed, call=call, replace=replace)
-    return path
+    return plan.digest
 
 
 class ReadPlan(beam.PTransform):
@@ -195,8 +195,8 @@ class ReadPlan(beam.PTransform):
     def expand(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         plan = (
             begin
-            | beam.Create([self._path])
-            | "Open" >> beam.Map(_open, codecs=self._codecs)
+            | beam.Create([None])
+            | "Open" >> beam.Map(_open, self._path, codecs=self._codecs)  # Beam's text has no place for every path
             | "Claim" >> beam.Map(_claim, self._output, run_id=self._run_id, overwrite=self._overwrite)
         )
         work = (
@@ -208,7 +208,7 @@ class ReadPlan(beam.PTransform):
         return plan, work
 
 
-def _open(path: str, codecs: Mapping[str, str]) -> Plan:
+def _open(_: None, path: str, codecs: Mapping[str, str]) -> Plan:
     with saved_plan.SavedPlan(path) as saved:
         return dataclasses.replace(saved.plan, codecs=dict(codecs))
 
