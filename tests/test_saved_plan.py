@@ -289,6 +289,8 @@ def test_on_dataflow(service: FakeDataflow, beam_tfr: Command) -> None:
     grouping = ("beam:transform:group_by_key:v1", "beam:transform:reshuffle:v1", "beam:transform:combine_per_key:v1")
     shuffled = [t.unique_name for t in service.pipeline().components.transforms.values() if t.spec.urn in grouping]
     assert {name.split("/")[2] for name in shuffled} == {"SpreadShards"}
+    unseen = submit(beam_tfr, service, "--no_wait", "--plan=gs://b/later.zip")  # --no_auth: only the form is looked at
+    assert unseen.code == 0, unseen.err
     local = submit(beam_tfr, service, "--plan=/plan.zip")
     assert (local.code, local.err) == (
         2,
