@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import lock, manifest, storage
+from beam_tfr.differences import describe_difference, show_differences
 from beam_tfr.lock import LOCK_FILE
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -79,7 +79,9 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest}
         differences = describe_difference({key: there.fields[key] for key in now}, now)
         if differences:
-            raise UsageError(_refusal(output, "a dataset", differences, cure))
+            raise UsageError(
+                f"--output {output} holds a dataset of other input or options:{show_differences(differences)}\n{cure}"
+            )
         manifest.check_shards(there, there.splits.values())
         return dataclasses.replace(plan, complete=True)
     begun = _read_plan(output)
@@ -88,7 +90,10 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         return plan
     if begun is not None and not overwrite:
         if differences := describe_difference(begun["plan"], json.loads(data)["plan"]):
-            raise UsageError(_refusal(output, "the beginning of a dataset", differences, cure))
+            raise UsageError(
+                f"--output {output} holds the beginning of a dataset of other input or options:"
+                f"{show_differences(differences)}\n{cure}"
+            )
         _clear_work_folder(output, unfinished_only=True)
         return plan
     if overwrite:
@@ -100,12 +105,6 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
     _clear_work_folder(output)
     storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
     return plan
-
-
-def _refusal(output: str, what: str, differences: Sequence[str], cure: str) -> str:
-    shown = "".join(f"\n  {line}" for line in differences[:10])
-    more = f"\n  and {len(differences) - 10} more" if len(differences) > 10 else ""
-    return f"--output {output} holds {what} of other input or options:{shown}{more}\n{cure}"
 
 
 def _dataset_files(output: str) -> list[str]:
@@ -214,34 +213,3 @@ def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
             f"the sidecar of shard {shard_name} in {work_path(output, '')} is gone: another program removed it"
         )
     yield from sidecar[1]
-
-
-def describe_difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """What differs between two plans (or options) as JSON objects, a line each, for a person."""
-    lines: list[str] = []
-    for name in sorted(old.keys() | new.keys()):
-        before, after = old.get(name), new.get(name)
-        if before == after:
-            continue
-        if isinstance(before, dict) and isinstance(after, dict):
-            lines += describe_difference(before, after, f"{prefix}{name}.")
-        else:
-            lines.append("{}{}: {} there, {} now".format(prefix, name, *_short(_text(before), _text(after))))
-    return lines
-
-
-def _text(value: Any) -> str:
-    text = ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
-    return text or "nothing"
-
-
-def _short(*texts: str) -> Iterator[str]:
-    """At most 60 characters of each, from shortly before where they differ."""
-    if max(map(len, texts)) <= 60:
-        yield from texts
-        return
-    shared = itertools.takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))
-    start = max(0, len([*shared]) - 20)
-    for text in texts:
-        end = start + 60 - (3 if start else 0)
-        yield ("..." if start else "") + (text[start:end] if len(text) <= end else text[start : end - 3] + "...")

@@ -11,6 +11,7 @@ equal files:
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gzip
 import json
 import os
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr import planning, storage
-from beam_tfr.claim import describe_difference
+from beam_tfr.differences import describe_difference, show_differences
 from beam_tfr.json_check import check_kinds, load_object
 from beam_tfr.schema import FORMAT_VERSION, DataError, Plan, RunError, Shard, UsageError, canonical_json, sha256_hex
 
@@ -179,6 +180,10 @@ class SavedPlan:
             raise ValueError(f"{name} has more than {max_bytes} bytes")
         return self._archive.read(name)
 
+    def plan_here(self, codecs: Mapping[str, str]) -> Plan:
+        """The plan with the codecs of where it is converted: `images.codec_versions`."""
+        return dataclasses.replace(self.plan, codecs=dict(codecs))
+
     def check_call(self, call: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
         """
         Args:
@@ -190,9 +195,9 @@ class SavedPlan:
         """
         there: dict[str, Any] = {**self.call, **{name: self.plan.fields()[name] for name in plan}}
         if lines := describe_difference(there, json.loads(canonical_json({**call, **plan}))):
-            shown = "".join(f"\n  {line}" for line in lines[:10])
             raise UsageError(
-                f"--plan {self._path}: was saved by another call:{shown}\nGive the same options, or save another plan"
+                f"--plan {self._path}: was saved by another call:{show_differences(lines)}\n"
+                "Give the same options, or save another plan"
             )
 
     def refs(self, shard: Shard) -> list[bytes]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from beam_tfr import claim, lock, storage
+from beam_tfr.differences import describe_difference
 from beam_tfr.schema import (
     BeamTfrError,
     Plan,
@@ -532,12 +533,10 @@ def test_a_manifest_that_was_edited_is_refused_and_overwritten(tmp_path: Path) -
 
 
 def test_what_differs_is_told_in_lines_of_bearable_length() -> None:
-    lines = claim.describe_difference(
-        {"a": 1, "b": {"c": [1, 2], "d": 0}, "e": "x" * 99}, {"a": 1, "b": {"c": [1], "d": 0}}
-    )
+    lines = describe_difference({"a": 1, "b": {"c": [1, 2], "d": 0}, "e": "x" * 99}, {"a": 1, "b": {"c": [1], "d": 0}})
     assert lines == ["b.c: 1,2 there, 1 now", f"e: {'x' * 57}... there, None now"]
-    assert claim.describe_difference({"a": {"b": 1}}, {"a": None}) == ["a: {'b': 1} there, None now"]
-    assert claim.describe_difference({"a": [1]}, {"a": [1]}) == []
+    assert describe_difference({"a": {"b": 1}}, {"a": None}) == ["a: {'b': 1} there, None now"]
+    assert describe_difference({"a": [1]}, {"a": [1]}) == []
 
 
 def test_errors_are_for_a_person() -> None:

@@ -178,9 +178,7 @@ def _run_on_dataflow(
 ) -> Result | Saved | Submission:
     options, output = step.options, step.options.output
     only_form = dataflow.is_only_form(beam_options)
-    before = None
-    if not only_form:
-        before = _manifest_bytes(output)
+    before = None if only_form else _manifest_bytes(output)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         interrupted = stack.enter_context(on_interrupt())

@@ -113,7 +113,8 @@ def wait(
 def _ignore_threads() -> None:
     """The threads of an engine that ends lose their connections, and would say so, with stack traces."""
     if not os.environ.get(TRACEBACK_VARIABLE):
-        threading.excepthook = lambda _: None
+        ending, before = set(threading.enumerate()), threading.excepthook  # threads of later are not concerned
+        threading.excepthook = lambda told: None if told.thread in ending else before(told)
 
 
 @contextlib.contextmanager

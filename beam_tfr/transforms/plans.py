@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -210,7 +209,7 @@ class ReadPlan(beam.PTransform):
 
 def _open(_: None, path: str, codecs: Mapping[str, str]) -> Plan:
     with saved_plan.SavedPlan(path) as saved:
-        return dataclasses.replace(saved.plan, codecs=dict(codecs))
+        return saved.plan_here(codecs)
 
 
 class _ReadRefs(beam.DoFn):
@@ -221,7 +220,7 @@ class _ReadRefs(beam.DoFn):
     def process(self, planned: tuple[str, bytes]) -> Iterator[ShardWork]:
         if self._saved is None:
             self._saved = saved_plan.SavedPlan(self._path)
-            self._digest = dataclasses.replace(self._saved.plan, codecs=dict(self._codecs)).digest
+            self._digest = self._saved.plan_here(self._codecs).digest
         shard = planning.planned_shard(planned[1])
         if shard.plan_digest != self._digest:
             raise RunError(f"--plan {self._path}: was replaced meanwhile; the same command goes on with the new one")

@@ -1,0 +1,46 @@
+"""What differs between two plans, calls or sets of options, for a person."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+MOST_SHOWN = 10
+
+
+def show_differences(lines: Sequence[str]) -> str:
+    """Lines of `describe_difference` as the end of a message: the first ones, each indented in a line of its own."""
+    shown = "".join(f"\n  {line}" for line in lines[:MOST_SHOWN])
+    return shown + (f"\n  and {len(lines) - MOST_SHOWN} more" if len(lines) > MOST_SHOWN else "")
+
+
+def describe_difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """What differs between two plans (or options) as JSON objects, a line each, for a person."""
+    lines: list[str] = []
+    for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name), new.get(name)
+        if before == after:
+            continue
+        if isinstance(before, dict) and isinstance(after, dict):
+            lines += describe_difference(before, after, f"{prefix}{name}.")
+        else:
+            lines.append("{}{}: {} there, {} now".format(prefix, name, *_short(_text(before), _text(after))))
+    return lines
+
+
+def _text(value: Any) -> str:
+    text = ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
+    return text or "nothing"
+
+
+def _short(*texts: str) -> Iterator[str]:
+    """At most 60 characters of each, from shortly before where they differ."""
+    if max(map(len, texts)) <= 60:
+        yield from texts
+        return
+    shared = itertools.takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))
+    start = max(0, len([*shared]) - 20)
+    for text in texts:
+        end = start + 60 - (3 if start else 0)
+        yield ("..." if start else "") + (text[start:end] if len(text) <= end else text[start : end - 3] + "...")
