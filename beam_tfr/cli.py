@@ -17,7 +17,7 @@ from typing import IO, NoReturn
 
 from beam_tfr import __version__, storage
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
-from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, things
+from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags, things
 
 CONVERT_EXAMPLES = """examples:
   beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BeamTfrError as error:
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)
-        say(f"{program}: {error}")
+        say(f"{program}: {as_flags(str(error))}")
         return error.exit_code
     except KeyboardInterrupt:
         say(f"{program}: interrupted")

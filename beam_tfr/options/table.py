@@ -28,7 +28,7 @@ def refuse(flag: str, value: object, allowed: str) -> NoReturn:
     Raises:
         UsageError: always.
     """
-    raise UsageError(f"--{flag} {value}: {allowed}")
+    raise UsageError(allowed, option=flag, value=value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ from beam_tfr.schema.errors import (
     RejectError,
     RunError,
     UsageError,
+    as_flags,
 )
 from beam_tfr.schema.plan import Plan, Shard, SplitPlan, shard_name
 from beam_tfr.schema.record import (
@@ -127,6 +128,7 @@ __all__ = [
     "SplitPlan",
     "UsageError",
     "add_sums",
+    "as_flags",
     "canonical_json",
     "column_feature",
     "features_of",

@@ -1,6 +1,13 @@
-"""What may go wrong: with the call, the data, the run, or one image."""
+"""The errors that users can act on, and the rejection of a single image.
+
+A message names an option as `name=` or `name=value` in backticks, as Python spells it. The command line shows the same
+message with `--name` and `--name value` (`as_flags`). The notation is plain text because an error from a worker comes
+back as nothing but its text.
+"""
 
 from __future__ import annotations
+
+import re
 
 from beam_tfr.schema.dataset import REJECT_REASONS
 
@@ -8,13 +15,22 @@ TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # set: errors of a run come with the 
 
 
 class BeamTfrError(Exception):
-    """Something the user can act on: shown as its message alone, never as a stack trace."""
+    """An error that the user can act on; the command line shows its message without a stack trace.
+
+    Args:
+        message: what is wrong, what is allowed, and the cure.
+        option: the option or argument that is wrong, named as in Python; the message then begins with it.
+        value: the value that was given for it; None names the option alone.
+    """
 
     exit_code = 1
 
+    def __init__(self, message: str, *, option: str = "", value: object = None) -> None:
+        super().__init__(f"`{option}={'' if value is None else value}`: {message}" if option else message)
+
 
 class UsageError(BeamTfrError):
-    """The call is wrong: the message names the flag, the value, what is allowed and the cure."""
+    """The call is wrong."""
 
     exit_code = 2
 
@@ -31,6 +47,11 @@ class InterruptedRunError(BeamTfrError):
     """The user asked for an end (Ctrl-C)."""
 
     exit_code = 130
+
+
+def as_flags(message: str) -> str:
+    """Spells the options in an error message as command-line flags."""
+    return re.sub(r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda found: f"--{found[1]} {found[2]}".rstrip(), message)
 
 
 class RejectError(Exception):
