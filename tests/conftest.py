@@ -1,7 +1,12 @@
-"""Fixtures for all tests: real photos, real runs. In CI (BEAM_TFR_NO_SKIP=1) a test that skips is a failure."""
+"""Fixtures for all tests: real photos, real runs. In CI (BEAM_TFR_NO_SKIP=1) a test that skips is a failure.
+
+Some tests are left out unless asked for, and the end of the run says so: slow ones, and those marked `needs` whose
+environment variable is not set.
+"""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import importlib.util
@@ -23,8 +28,8 @@ import pytest
 from apache_beam.internal.gcp import auth
 
 from beam_tfr import cli, storage
-
-SAMPLE = Path(cli.__file__).parent / "sample"
+from tests import converted
+from tests.converted import SAMPLE
 
 auth._Credentials._credentials_init = True  # nobody looks for credentials: that takes 20 seconds
 
@@ -32,10 +37,57 @@ auth._Credentials._credentials_init = True  # nobody looks for credentials: that
 PYTORCH = bool(os.environ.get("BEAM_TFR_TORCH") and importlib.util.find_spec("torch"))
 collect_ignore = [] if PYTORCH else ["test_torch_dataloader.py"]
 
+LEFT_OUT = pytest.StashKey[dict[str, int]]()  # why tests are left out -> how many
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the slow tests too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT_OUT] = {}
+    if not hasattr(config, "workerinput"):  # xdist's workers inherit the variable
+        os.environ[converted.FOLDER] = tempfile.mkdtemp(prefix="beam_tfr-test-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(converted.FOLDER))
+
+
+@pytest.hookimpl(trylast=True)  # after -k and -m
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out slow tests, and those whose environment variable is not set."""
+    groups = collections.defaultdict(list)
+    for item in items:
+        needs = item.get_closest_marker("needs")
+        if needs and not os.environ.get(needs.args[0]):
+            groups[f"need {needs.args[0]}"].append(item)
+        elif item.get_closest_marker("slow") and not config.getoption("slow"):
+            groups["are slow (--slow runs them)"].append(item)
+        else:
+            groups[""].append(item)
+    items[:] = groups.pop("", [])
+    for why, left_out in groups.items():
+        config.stash[LEFT_OUT][why] = len(left_out)
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash[LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[LEFT_OUT] |= node.workeroutput["left_out"]  # the same in every worker
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for why, number in config.stash[LEFT_OUT].items():
+        terminalreporter.write_line(f"left out: {number} that {why}")
     if not PYTORCH:
-        terminalreporter.write_line("not collected: tests/test_torch_dataloader.py (BEAM_TFR_TORCH=1, with PyTorch)")
+        terminalreporter.write_line("left out: test_torch_dataloader.py, which needs BEAM_TFR_TORCH=1 and PyTorch")
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,15 +1,12 @@
-"""Complete datasets for the tests of what reads them: small ones written without the pipeline, and real conversions."""
+"""Small datasets written without the pipeline, for the tests of what reads datasets."""
 
 from __future__ import annotations
 
-import atexit
 import collections
-import functools
 import hashlib
 import io
 import itertools
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,7 +15,7 @@ import PIL.Image
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr import books, cli, manifest
+from beam_tfr import books, manifest
 from beam_tfr.examples import build_example, parse_example
 from beam_tfr.records import read_records
 from beam_tfr.schema import (
@@ -34,7 +31,6 @@ from beam_tfr.schema import (
     ShardInfo,
     SplitPlan,
 )
-from tests.fixtures import save, smooth
 
 
 def photo(number: int, height: int = 8, width: int = 12) -> np.ndarray:
@@ -179,78 +175,6 @@ def add_lists(folder: Path, lists: dict[str, Callable[[int], list[object]]]) -> 
     fields["options"]["multi_label"] = LABEL in dtypes
     fields["manifest_digest"] = manifest.manifest_digest(fields)
     (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes(fields))
-
-
-def _sources() -> dict[str, bytes]:
-    """Name -> file, of every kind that matters to what reads a dataset; none is square, most have other sizes."""
-    photo, wide, tall = smooth(48, 64), smooth(20, 90), smooth(70, 33)
-    exif = PIL.Image.Exif()
-    exif[0x0112] = 6
-    half_clear = tall.copy()
-    half_clear.putalpha(PIL.Image.linear_gradient("L").resize(tall.size))
-    return {
-        "photo.jpg": save(photo, "JPEG", quality=90),
-        "wide.jpg": save(wide, "JPEG", quality=90, progressive=True),
-        "gray.jpg": save(tall.convert("L"), "JPEG"),
-        "turned.jpg": save(photo, "JPEG", exif=exif),
-        "cmyk.jpg": save(tall.convert("CMYK"), "JPEG"),
-        "photo.png": save(photo, "PNG"),
-        "gray.png": save(wide.convert("L"), "PNG"),
-        "palette.png": save(photo.quantize(32), "PNG"),
-        "clear.png": save(half_clear, "PNG"),
-        "photo.webp": save(tall, "WEBP", lossless=True),
-        "photo.bmp": save(photo, "BMP"),
-        "gray.bmp": save(photo.convert("L"), "BMP"),
-        "palette.gif": save(photo.quantize(16), "GIF"),
-        "photo.tif": save(wide, "TIFF"),
-    }
-
-
-SOURCES = _sources()
-
-
-@functools.cache
-def _scratch() -> Path:
-    folder = tempfile.TemporaryDirectory(prefix="beam_tfr-test-")
-    atexit.register(folder.cleanup)
-    for name, data in SOURCES.items():
-        path = Path(folder.name) / "sources" / name / name
-        path.parent.mkdir(parents=True)
-        path.write_bytes(data)
-    return Path(folder.name)
-
-
-@functools.cache
-def converted(flags: str) -> Path:
-    """The dataset that a real run makes of `SOURCES`, each a class of its own; nobody may change it.
-
-    Args:
-        flags: of `convert`, separated by spaces.
-    """
-    scratch = _scratch()
-    output = scratch / flags.replace(" ", "_").replace("-", "")
-    command = ["convert", "--input", f"{scratch}/sources/*/*", "--output", str(output), "--layout", "{label}/*"]
-    assert cli.main([*command, "--name", "d", "--image_size", "32x40", *flags.split()]) == 0
-    return output
-
-
-CONVERSIONS = (
-    "--encoding jpeg",
-    "--encoding jpeg --color gray --resize shortest --image_size 32",
-    "--encoding jpeg --color keep --resize pad",
-    "--encoding png --resize fit",
-    "--encoding png --color gray --resize pad --compression none",
-    "--encoding webp --resize crop",
-    "--encoding webp --resize none",
-    "--encoding raw --resize stretch",
-    "--encoding raw --color gray --resize fit --upscale",
-    "--encoding raw --color keep --resize none",
-    "--encoding keep --resize none",
-    "--encoding keep --resize none --strip_metadata --ignore_orientation",
-    "--encoding keep --color gray --resize fit",
-    "--encoding keep --color keep --resize crop --image_size 48x64",
-    "--encoding keep --resize none --keep_all",
-)
 
 
 def records_of(folder: Path) -> dict[str, dict[str, object]]:

@@ -129,11 +129,9 @@ def test_a_job_service_with_workers_of_its_own(
     assert files_of(tmp_path / "there") == expected
 
 
-def test_flink(beam_tfr: Command, photos: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    jar = os.environ.get("BEAM_TFR_TEST_FLINK_JAR")
-    if not jar:
-        return  # opt-in: the path of a beam-runners-flink-VERSION-job-server.jar; needs Java 11 or 17
-    expected = request.getfixturevalue("expected")
+@pytest.mark.needs("BEAM_TFR_TEST_FLINK_JAR")  # of a beam-runners-flink-VERSION-job-server.jar; Java 11 or 17
+def test_flink(beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
+    jar = os.environ["BEAM_TFR_TEST_FLINK_JAR"]
     flags = ["--runner=FlinkRunner", f"--flink_job_server_jar={jar}", "--flink_master=[auto]"]
     assert convert(beam_tfr, photos, tmp_path / "there", *flags).code == 0
     assert files_of(tmp_path / "there") == expected

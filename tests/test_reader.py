@@ -17,7 +17,8 @@ from beam_tfr import manifest, reader
 from beam_tfr.manifest import manifest_digest, to_bytes
 from beam_tfr.reader import load
 from beam_tfr.schema import MANIFEST_FILE, DataError, UsageError
-from tests.reader_fixtures import CONVERSIONS, SOURCES, converted, encode, photo, pixels_of, records_of, write_dataset
+from tests.converted import CONVERSIONS, SOURCES, converted
+from tests.reader_fixtures import encode, photo, pixels_of, records_of, write_dataset
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ import tensorflow as tf
 from beam_tfr.reader import load, mix
 from beam_tfr.reader.mixing import PERIOD, _Turns
 from beam_tfr.schema import UsageError
-from tests.reader_fixtures import converted, write_dataset
+from tests.converted import converted
+from tests.reader_fixtures import write_dataset
 
 KEY = "image/filename"
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 from beam_tfr.reader import load
 from beam_tfr.records import read_records
 from beam_tfr.schema import LABEL, TEXT, UsageError
-from tests.reader_fixtures import add_lists, converted, encode, photo, write_dataset
+from tests.converted import converted
+from tests.reader_fixtures import add_lists, encode, photo, write_dataset
 
 
 @pytest.fixture(scope="module")

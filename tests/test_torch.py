@@ -35,8 +35,9 @@ from beam_tfr.torch import ImageDataset
 from beam_tfr.torch.elements import ExampleDecoder
 from beam_tfr.torch.order import Epoch, permutation
 from beam_tfr.torch.pixels import decode_image
+from tests.converted import CONVERSIONS, converted
 from tests.fixtures import save, smooth
-from tests.reader_fixtures import CONVERSIONS, converted, encode, photo, records_of, write_dataset
+from tests.reader_fixtures import encode, photo, records_of, write_dataset
 from tests.torch_fixtures import LISTS, batches, classes_of, labels, write_damaged, write_few, write_lists, write_many
 
 

@@ -1,0 +1,109 @@
+"""Datasets that many tests read: converted once for a whole run of the tests, by whichever worker asks first.
+
+They are in one folder that all workers of pytest-xdist share. No test may change them; copy one to change it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import PIL.Image
+
+from beam_tfr import cli
+from tests.fixtures import save, smooth
+
+FOLDER = "BEAM_TFR_TEST_DATASETS"  # environment variable with the folder's path; conftest makes and removes it
+SAMPLE = Path(cli.__file__).parent / "sample"
+
+
+def once(name: str, make: Callable[[Path], object]) -> Path:
+    """The file or folder `name`, made by `make(path)` unless this run of the tests has it already."""
+    path = Path(os.environ[FOLDER]) / name
+    with open(f"{path}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            partial = path.with_name(f"{name}.partial")
+            make(partial)
+            partial.rename(path)
+    return path
+
+
+def convert(pattern: str, output: Path, flags: str) -> None:
+    """Runs `beam-tfr convert` in this process; `flags` are separated by spaces."""
+    assert cli.main(["convert", "--input", pattern, "--output", str(output), "--name", "d", *flags.split()]) == 0
+
+
+def _name(flags: str) -> str:
+    return flags.replace(" ", "_").replace("-", "").replace("/", "|")
+
+
+@functools.cache
+def converted_sample(flags: str = "--layout {split}/{label}/*") -> Path:
+    """The bundled photos as a dataset named `d`."""
+    return once(f"sample_{_name(flags)}", lambda path: convert(f"{SAMPLE}/*/*/*.jpg", path, flags))
+
+
+def _sources() -> dict[str, bytes]:
+    """Name -> file, of every kind that matters to what reads a dataset; none is square, most have other sizes."""
+    photo, wide, tall = smooth(48, 64), smooth(20, 90), smooth(70, 33)
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    half_clear = tall.copy()
+    half_clear.putalpha(PIL.Image.linear_gradient("L").resize(tall.size))
+    return {
+        "photo.jpg": save(photo, "JPEG", quality=90),
+        "wide.jpg": save(wide, "JPEG", quality=90, progressive=True),
+        "gray.jpg": save(tall.convert("L"), "JPEG"),
+        "turned.jpg": save(photo, "JPEG", exif=exif),
+        "cmyk.jpg": save(tall.convert("CMYK"), "JPEG"),
+        "photo.png": save(photo, "PNG"),
+        "gray.png": save(wide.convert("L"), "PNG"),
+        "palette.png": save(photo.quantize(32), "PNG"),
+        "clear.png": save(half_clear, "PNG"),
+        "photo.webp": save(tall, "WEBP", lossless=True),
+        "photo.bmp": save(photo, "BMP"),
+        "gray.bmp": save(photo.convert("L"), "BMP"),
+        "palette.gif": save(photo.quantize(16), "GIF"),
+        "photo.tif": save(wide, "TIFF"),
+    }
+
+
+SOURCES = _sources()
+
+
+def _write_sources(folder: Path) -> None:
+    for name, data in SOURCES.items():
+        path = folder / name / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+
+
+@functools.cache
+def converted(flags: str) -> Path:
+    """`SOURCES` as a dataset named `d`, each of a class of its own."""
+    sources = once("sources", _write_sources)
+    flags = f"--layout {{label}}/* --image_size 32x40 {flags}"
+    return once(f"sources_{_name(flags)}", lambda path: convert(f"{sources}/*/*", path, flags))
+
+
+CONVERSIONS = (
+    "--encoding jpeg",
+    "--encoding jpeg --color gray --resize shortest --image_size 32",
+    "--encoding jpeg --color keep --resize pad",
+    "--encoding png --resize fit",
+    "--encoding png --color gray --resize pad --compression none",
+    "--encoding webp --resize crop",
+    "--encoding webp --resize none",
+    "--encoding raw --resize stretch",
+    "--encoding raw --color gray --resize fit --upscale",
+    "--encoding raw --color keep --resize none",
+    "--encoding keep --resize none",
+    "--encoding keep --resize none --strip_metadata --ignore_orientation",
+    "--encoding keep --color gray --resize fit",
+    "--encoding keep --color keep --resize crop --image_size 48x64",
+    "--encoding keep --resize none --keep_all",
+)
