@@ -12,12 +12,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import re
-from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr import lock, manifest, storage
-from beam_tfr.differences import describe_difference, show_differences
+from beam_tfr import diff, lock, manifest, naming, sidecars, storage
 from beam_tfr.lock import LOCK_FILE
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -26,19 +23,13 @@ from beam_tfr.schema import (
     REJECTS_FILE,
     DataError,
     Plan,
-    RunError,
-    Shard,
-    ShardInfo,
     SplitPlan,
     UsageError,
     canonical_json,
-    sha256_hex,
 )
 from beam_tfr.storage import work_path
 
 PLAN_FILE = "plan.json"
-_SIDECAR = re.compile(r"([A-Za-z0-9_]+)-[0-9]{5,}-of-[0-9]{5,}\.json")
-_SHARD_FILE = re.compile(r"([A-Za-z0-9_]+)-[A-Za-z0-9_]+-[0-9]{5,}-of-[0-9]{5,}\.tfrecord(\.gz)?")
 
 
 def _plan_bytes(plan: Plan, run_id: str) -> bytes:
@@ -77,11 +68,8 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         there = None
     if there is not None and not overwrite:
         now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest}
-        differences = describe_difference({key: there.fields[key] for key in now}, now)
-        if differences:
-            raise UsageError(
-                f"--output {output} holds a dataset of other input or options:{show_differences(differences)}\n{cure}"
-            )
+        if different := diff.describe({key: there.fields[key] for key in now}, now):
+            raise UsageError(f"--output {output} holds a dataset of other input or options:{different}\n{cure}")
         manifest.check_shards(there, there.splits.values())
         return dataclasses.replace(plan, complete=True)
     begun = _read_plan(output)
@@ -89,10 +77,9 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
     if begun == json.loads(data):  # this step ran before: what came of it since may not be overwritten
         return plan
     if begun is not None and not overwrite:
-        if differences := describe_difference(begun["plan"], json.loads(data)["plan"]):
+        if different := diff.describe(begun["plan"], json.loads(data)["plan"]):
             raise UsageError(
-                f"--output {output} holds the beginning of a dataset of other input or options:"
-                f"{show_differences(differences)}\n{cure}"
+                f"--output {output} holds the beginning of a dataset of other input or options:{different}\n{cure}"
             )
         _clear_work_folder(output, unfinished_only=True)
         return plan
@@ -110,7 +97,7 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
 def _dataset_files(output: str) -> list[str]:
     """What a conversion writes or replaces, but the manifest."""
     names = storage.list_folder(output)
-    return [name for name in names if _SHARD_FILE.fullmatch(name) or name in (LABELS_FILE, REJECTS_FILE)]
+    return [name for name in names if naming.parse_file_name(name) or name in (LABELS_FILE, REJECTS_FILE)]
 
 
 def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
@@ -142,7 +129,7 @@ def read_progress(output: str) -> Progress | None:
     if begun is None:
         return None
     splits = {name: SplitPlan(**fields) for name, fields in begun["plan"]["splits"].items()}
-    found = [match[1] for name in storage.list_folder(work_path(output, "")) if (match := _SIDECAR.fullmatch(name))]
+    found = [shard.split for shard in sidecars.find(output)]
     finished = {split: found.count(split) for split in splits}
     return Progress(
         sum(finished.values()),
@@ -156,60 +143,3 @@ def finish(output: str) -> None:
     """Removes the work folder of a complete dataset; what cannot be removed is harmless beside a manifest."""
     with contextlib.suppress(OSError):
         storage.delete_folder(work_path(output, ""))
-
-
-def read_finished(output: str, shard: Shard) -> ShardInfo | None:
-    """The books of a shard that an earlier run of the same plan finished, if its file is still what it wrote."""
-    sidecar = read_sidecar(output, shard.name)
-    if sidecar is None or sidecar[0].shard != shard:
-        return None
-    info = sidecar[0]
-    if info.file:
-        try:
-            with storage.open_binary(storage.join(output, info.file)) as file:
-                if storage.file_sha256(file) != info.sha256:
-                    return None
-        except OSError:
-            return None
-    return info
-
-
-# Sidecars: one JSON line with the books of the shard, its reject lines, one line with the checksum of those before it.
-
-
-def write_sidecar(output: str, info: ShardInfo, reject_lines: Sequence[str]) -> None:
-    body = "\n".join([info.to_json(), *reject_lines]) + "\n"
-    data = body.encode() + sha256_hex(body.encode()).encode() + b"\n"
-    storage.write_bytes(_sidecar(output, info.shard.name), data, scratch=work_path(output, ""))
-
-
-def _sidecar(output: str, shard_name: str) -> str:
-    return work_path(output, f"{shard_name}.json")
-
-
-def read_sidecar(output: str, shard_name: str) -> tuple[ShardInfo, list[bytes]] | None:
-    """The books of a shard and its reject lines; None where there is no sound sidecar."""
-    try:
-        data = storage.read_bytes(_sidecar(output, shard_name))
-    except FileNotFoundError:
-        return None
-    body, _, checksum = data.removesuffix(b"\n").rpartition(b"\n")
-    body += b"\n"
-    if sha256_hex(body).encode() != checksum:
-        return None
-    first, *lines = body.splitlines(keepends=True)
-    return ShardInfo.from_json(first), lines
-
-
-def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
-    """The reject lines of a finished shard.
-
-    Raises:
-        RunError: its sidecar is gone or damaged.
-    """
-    sidecar = read_sidecar(output, shard_name)
-    if sidecar is None:
-        raise RunError(
-            f"the sidecar of shard {shard_name} in {work_path(output, '')} is gone: another program removed it"
-        )
-    yield from sidecar[1]

@@ -6,16 +6,15 @@ import bisect
 import dataclasses
 import hashlib
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from beam_tfr import storage
+from beam_tfr.naming import NAME
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 
 PARTS = ("{label}", "{split}", "{group}", "*")
 DEFAULT_SPLIT = "train"
-SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 MAX_CLASSES_BYTES = 64 << 20  # 64 MiB
 LABEL_RULE = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
 
@@ -112,7 +111,7 @@ class Labeler:
             return ref._replace(reason="layout-mismatch", detail=f"has fewer parts than {wanted}")
         if "split" in found:
             split = found["split"]
-            if not SPLIT_NAME.fullmatch(split) or split == NO_SPLIT:
+            if not NAME.fullmatch(split) or split == NO_SPLIT:
                 detail = f"{split!r} cannot be a split: letters, digits and _ only, and not {NO_SPLIT}"
                 return ref._replace(reason="layout-mismatch", detail=detail)
         else:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beam_tfr import __version__, storage
 from beam_tfr.json_check import check_kinds, load_object
+from beam_tfr.naming import parse_file_name
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -35,7 +35,6 @@ from beam_tfr.schema import (
 KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images with --encoding keep
 MAX_RANK = 8  # of a feature
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB: more than 100,000 shards; parsed it takes up to 7 times that
-_FILE_NAME = re.compile(r"[A-Za-z0-9_]+-[A-Za-z0-9_]+-[0-9]{5,}-of-[0-9]{5,}\.tfrecord(\.gz)?")
 _CURE = "copy the dataset again, or convert it again with --overwrite"
 
 # The kind of everything in a manifest, so that nobody behind `parse` has to look at it.
@@ -177,7 +176,7 @@ def _what_is_there(folder: str) -> str:
         return error.strerror or str(error)
     if started:
         return f"{MANIFEST_FILE} is missing. A conversion has not finished here; the same convert command goes on"
-    if any(_FILE_NAME.fullmatch(name) for name in names):
+    if any(map(parse_file_name, names)):
         return f"it holds TFRecord files, but {MANIFEST_FILE} is missing, which convert writes last"
     if names:
         return f"it holds {len(names)} files (such as {names[0]}), but no {MANIFEST_FILE}"
@@ -229,7 +228,7 @@ def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
     for name, split in fields["splits"].items():
         shards = tuple(ShardEntry(**shard) for shard in split["shards"])
         for shard in shards:
-            _require(bool(_FILE_NAME.fullmatch(shard.file)), f"splits.{name}: the name of a shard", shard.file)
+            _require(parse_file_name(shard.file) is not None, f"splits.{name}: the name of a shard", shard.file)
         total = sum(shard.num_examples for shard in shards)
         if split["num_examples"] != total:
             raise ValueError(f"splits.{name}.num_examples is {split['num_examples']}, but its shards have {total}")

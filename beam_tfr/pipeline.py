@@ -20,6 +20,7 @@ from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr import arrays, examples, images, inputs, planning, saved_plan, shards, storage, tables
 from beam_tfr.labels import Labeler, parse_layout, read_classes
+from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.schema import (
     DICT_NAMES,
@@ -196,7 +197,7 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
     Raises:
         UsageError: a pattern matches what the conversion itself writes, which it would then read as images.
     """
-    written = [MANIFEST_FILE, f"{options.name}-train-00000-of-00001{options.suffix}"]
+    written = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
     paths = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]
     paths = [path for path in paths if exclude is None or not exclude.fullmatch(path)]
     for pattern in filter(inputs.has_wildcard, patterns):

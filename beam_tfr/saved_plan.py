@@ -21,8 +21,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
-from beam_tfr import planning, storage
-from beam_tfr.differences import describe_difference, show_differences
+from beam_tfr import diff, planning, storage
 from beam_tfr.json_check import check_kinds, load_object
 from beam_tfr.schema import FORMAT_VERSION, DataError, Plan, RunError, Shard, UsageError, canonical_json, sha256_hex
 
@@ -194,9 +193,9 @@ class SavedPlan:
             UsageError: another call saved the plan; tells what differs.
         """
         there: dict[str, Any] = {**self.call, **{name: self.plan.fields()[name] for name in plan}}
-        if lines := describe_difference(there, json.loads(canonical_json({**call, **plan}))):
+        if different := diff.describe(there, json.loads(canonical_json({**call, **plan}))):
             raise UsageError(
-                f"--plan {self._path}: was saved by another call:{show_differences(lines)}\n"
+                f"--plan {self._path}: was saved by another call:{different}\n"
                 "Give the same options, or save another plan"
             )
 

@@ -91,7 +91,7 @@ class ShardFile:
         self._sink.write(data)
 
 
-class Books:
+class ShardCounter:
     """Counts what becomes of the images of one shard; `info` at the end."""
 
     def __init__(self, shard: Shard) -> None:

@@ -123,16 +123,16 @@ def plan(shards: int) -> None:
 
 def pretend(work: Any) -> Any:
     """The books of a shard whose images all became records of 3 x 1 pixels."""
-    from beam_tfr import shards
+    from beam_tfr import naming, shards
     from beam_tfr.schema import Image, ImageRef, Record
 
-    books = shards.Books(work.shard)
+    counter = shards.ShardCounter(work.shard)
     image = Image(b"", "jpeg", 1, 3, 3, "RGB", 400, 500, "jpeg", "0" * 64, (9, 9, 9), (27, 27, 27))
     for encoded in work.refs:
         ref = ImageRef.decode(encoded)
-        books.count_record(Record(ref.key.encode(), image), ref.label_ids or ())
-    info = books.close("", None)
-    info.file = f"scale-{work.shard.split}-{work.shard.number:05}-of-{work.shard.num_shards:05}.tfrecord.gz"
+        counter.count_record(Record(ref.key.encode(), image), ref.label_ids or ())
+    info = counter.close("", None)
+    info.file = naming.file_name("scale", work.shard.name, ".tfrecord.gz")
     info.sha256 = info.records_sha256 = "0" * 64
     return info
 

@@ -15,7 +15,7 @@ import PIL.Image
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr import books, manifest
+from beam_tfr import manifest, publish
 from beam_tfr.examples import build_example, parse_example
 from beam_tfr.records import read_records
 from beam_tfr.schema import (
@@ -67,13 +67,13 @@ def write_dataset(
     """
     folder.mkdir(parents=True)
     total = sum(sum(counts) for counts in splits.values())
-    ledger = {NO_SPLIT: books.SplitBooks()}
+    ledger = {NO_SPLIT: publish.SplitTotals()}
     ledger[NO_SPLIT].add(ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 0, "")))
     suffix = ".tfrecord.gz" if compression == "gzip" else ".tfrecord"
     names = [f"class{number:05d}" for number in range(total)] if labelled else None
     numbers = itertools.count()
     for split, counts in splits.items():
-        ledger[split] = books.SplitBooks()
+        ledger[split] = publish.SplitTotals()
         for index, count in enumerate(counts):
             shard = Shard(split, index, len(counts), count, "")
             path = folder / f"d-{shard.name}{suffix}"
@@ -122,7 +122,7 @@ def write_dataset(
         },
         codecs={},
     )
-    fields = books.build(plan, ledger, rejects_sha256="")
+    fields = publish.manifest_fields(plan, ledger, rejects_sha256="")
     (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes(fields))
     return folder
 

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from apache_beam.runners.portability.fn_api_runner.fn_runner import BundleManager
 
-from beam_tfr import books, claim, examples, images, lock, storage
+from beam_tfr import claim, examples, images, lock, publish, sidecars, storage
 
 # Functions of the pipeline's steps: each may fail before it began, and after it had all its effects.
 PLACES: list[tuple[Any, str]] = [
     (claim, "claim"),
-    (claim, "read_finished"),
+    (sidecars, "read_finished"),
     (images, "convert_image"),
     (examples, "build_example"),
     (storage, "create"),
     (storage.DiskPendingFile, "commit"),
-    (claim, "write_sidecar"),
+    (sidecars, "write"),
     (lock, "check_held"),
-    (books, "publish"),
+    (publish, "write"),
     (claim, "finish"),
 ]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import claim, lock, storage
-from beam_tfr.differences import describe_difference
+from beam_tfr import claim, diff, lock, sidecars, storage
+from beam_tfr.naming import shard_name
 from beam_tfr.schema import (
     BeamTfrError,
     Plan,
@@ -28,7 +28,6 @@ from beam_tfr.schema import (
     SplitPlan,
     UsageError,
     sha256_hex,
-    shard_name,
 )
 from tests.conftest import files_of
 
@@ -283,7 +282,7 @@ def finish_shard(output: Path, plan: Plan, number: int = 0, split: str = "train"
             num_bytes=len(data),
         )
         (output / info.file).write_bytes(data)
-    claim.write_sidecar(str(output), info, [reject.to_json()])
+    sidecars.write(str(output), info, [reject.to_json()])
     return info
 
 
@@ -313,8 +312,8 @@ def test_the_same_plan_goes_on_and_another_is_refused_with_what_differs(tmp_path
     die(tmp_path)
     assert begin(tmp_path, run_id="third") == plan
     assert not list((tmp_path / ".beam_tfr").glob(".tmp-*"))
-    assert claim.read_finished(str(tmp_path), info.shard) == info
-    assert len(list(claim.read_rejects(str(tmp_path), info.shard.name))) == 1
+    assert sidecars.read_finished(str(tmp_path), info.shard) == info
+    assert len(list(sidecars.read_rejects(str(tmp_path), info.shard.name))) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"plan": 3}', b"\xff", b'{"plan'])
@@ -337,7 +336,7 @@ def test_shards_whose_plan_is_lost_are_not_taken_for_ones_own(tmp_path: Path) ->
         begin(tmp_path, run_id="second")
     assert begin(tmp_path, run_id="second", overwrite=True) == plan
     assert not (tmp_path / DONE).exists()
-    assert claim.read_finished(str(tmp_path), shard_of(plan)) is None
+    assert sidecars.read_finished(str(tmp_path), shard_of(plan)) is None
 
 
 @pytest.mark.parametrize("name", ["labels.txt", "rejects.jsonl"])
@@ -364,10 +363,10 @@ def test_a_step_that_runs_twice_claims_once(tmp_path: Path) -> None:
     plan = begin(tmp_path, overwrite=True)
     info = finish_shard(tmp_path, plan)
     assert begin(tmp_path, overwrite=True) == plan  # a runner's retry, of the same run
-    assert claim.read_finished(str(tmp_path), info.shard) == info
+    assert sidecars.read_finished(str(tmp_path), info.shard) == info
     die(tmp_path)
     assert begin(tmp_path, overwrite=True, run_id="second") == plan  # the user's new call begins anew
-    assert claim.read_finished(str(tmp_path), info.shard) is None
+    assert sidecars.read_finished(str(tmp_path), info.shard) is None
 
 
 # Finished shards
@@ -392,9 +391,9 @@ def test_a_damaged_sidecar_is_none(tmp_path: Path, damage: str) -> None:
         path.unlink()
     else:
         path.write_bytes(damaged[damage])
-    assert claim.read_finished(str(tmp_path), info.shard) is None
+    assert sidecars.read_finished(str(tmp_path), info.shard) is None
     with pytest.raises(RunError, match=f"the sidecar of shard {info.shard.name} in .* is gone"):
-        list(claim.read_rejects(str(tmp_path), info.shard.name))
+        list(sidecars.read_rejects(str(tmp_path), info.shard.name))
 
 
 def test_every_truncation_and_every_flipped_byte_of_a_sidecar_shows(tmp_path: Path) -> None:
@@ -406,19 +405,19 @@ def test_every_truncation_and_every_flipped_byte_of_a_sidecar_shows(tmp_path: Pa
         flipped[place] ^= 0x10
         for damaged in (data[:place], bytes(flipped)):
             sidecar(tmp_path).write_bytes(damaged)
-            assert claim.read_finished(str(tmp_path), info.shard) is None, damaged
+            assert sidecars.read_finished(str(tmp_path), info.shard) is None, damaged
 
 
 def test_sidecars_of_another_plan_are_not_kept(tmp_path: Path) -> None:
     plan = begin(tmp_path)
     for shard, split in ((0, "train"), (0, "none")):
         info = finish_shard(tmp_path, plan, shard, split)
-        assert claim.read_finished(str(tmp_path), info.shard) == info
-        assert claim.read_finished(str(tmp_path), info.shard._replace(plan_digest=make_plan(seed=1).digest)) is None
-        assert claim.read_finished(str(tmp_path), info.shard._replace(total=9)) is None
+        assert sidecars.read_finished(str(tmp_path), info.shard) == info
+        assert sidecars.read_finished(str(tmp_path), info.shard._replace(plan_digest=make_plan(seed=1).digest)) is None
+        assert sidecars.read_finished(str(tmp_path), info.shard._replace(total=9)) is None
     swapped = sidecar(tmp_path, 1)
     swapped.write_bytes(sidecar(tmp_path, 0).read_bytes())
-    assert claim.read_finished(str(tmp_path), shard_of(plan, 1)) is None
+    assert sidecars.read_finished(str(tmp_path), shard_of(plan, 1)) is None
 
 
 @pytest.mark.parametrize("change", ["removed", "emptied", "appended", "one bit", "a folder"])
@@ -433,17 +432,17 @@ def test_a_finished_shard_whose_file_changed_is_not_kept(tmp_path: Path, change:
     elif change != "removed":
         changed = {"emptied": b"", "appended": data + b"\0", "one bit": bytes([data[0] ^ 1]) + data[1:]}
         file.write_bytes(changed[change])
-    assert claim.read_finished(str(tmp_path), info.shard) is None
+    assert sidecars.read_finished(str(tmp_path), info.shard) is None
 
 
 def test_reject_lines_come_back_byte_for_byte(tmp_path: Path) -> None:
     begin(tmp_path)
     shard = shard_of(make_plan(), split="none")
     lines = [Reject(f"{i}\r\x85\u2028\ud800", "u", "s", "not-found", "\x0b\x0c").to_json() for i in range(50)]
-    claim.write_sidecar(str(tmp_path), ShardInfo(shard=shard), lines)
-    assert b"".join(claim.read_rejects(str(tmp_path), shard.name)).decode() == "".join(f"{line}\n" for line in lines)
-    claim.write_sidecar(str(tmp_path), ShardInfo(shard=shard), [])
-    assert list(claim.read_rejects(str(tmp_path), shard.name)) == []
+    sidecars.write(str(tmp_path), ShardInfo(shard=shard), lines)
+    assert b"".join(sidecars.read_rejects(str(tmp_path), shard.name)).decode() == "".join(f"{line}\n" for line in lines)
+    sidecars.write(str(tmp_path), ShardInfo(shard=shard), [])
+    assert list(sidecars.read_rejects(str(tmp_path), shard.name)) == []
 
 
 # Overwriting
@@ -502,7 +501,7 @@ def test_overwriting_that_is_killed_anywhere_never_leaves_a_mixture(
                 assert killed
             else:
                 for split, number in (("train", 0), ("train", 1), ("none", 0)):
-                    assert claim.read_finished(str(output), shard_of(new, number, split)) is None
+                    assert sidecars.read_finished(str(output), shard_of(new, number, split)) is None
             die(output)
         assert sorted(path.name for path in output.iterdir()) == [".beam_tfr", "notes.txt"]
         assert {path.name.split(".")[0] for path in (output / ".beam_tfr").iterdir()} == {"lock", "plan"}
@@ -533,10 +532,10 @@ def test_a_manifest_that_was_edited_is_refused_and_overwritten(tmp_path: Path) -
 
 
 def test_what_differs_is_told_in_lines_of_bearable_length() -> None:
-    lines = describe_difference({"a": 1, "b": {"c": [1, 2], "d": 0}, "e": "x" * 99}, {"a": 1, "b": {"c": [1], "d": 0}})
-    assert lines == ["b.c: 1,2 there, 1 now", f"e: {'x' * 57}... there, None now"]
-    assert describe_difference({"a": {"b": 1}}, {"a": None}) == ["a: {'b': 1} there, None now"]
-    assert describe_difference({"a": [1]}, {"a": [1]}) == []
+    lines = diff.describe({"a": 1, "b": {"c": [1, 2], "d": 0}, "e": "x" * 99}, {"a": 1, "b": {"c": [1], "d": 0}})
+    assert lines == f"\n  b.c: 1,2 there, 1 now\n  e: {'x' * 57}... there, None now"
+    assert diff.describe({"a": {"b": 1}}, {"a": None}) == "\n  a: {'b': 1} there, None now"
+    assert diff.describe({"a": [1]}, {"a": [1]}) == ""
 
 
 def test_errors_are_for_a_person() -> None:

@@ -184,7 +184,7 @@ def test_retry_after_is_obeyed(fake: FakeGcs) -> None:
 
 
 def test_a_stalled_stream_is_begun_anew(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage.media, "STALL_S", 0.3)
+    monkeypatch.setattr(storage.download, "STALL_S", 0.3)
     fake.put("x", DATA)
     fake.set(faults={"x": ["stall", "stall"]})
     assert read_image("gs://b/x") == DATA

@@ -32,7 +32,6 @@ from beam_tfr.schema import (
     canonical_json,
     features_of,
     is_class_name,
-    shard_name,
 )
 
 COUNTS = st.integers(0, 1 << 62)
@@ -165,11 +164,6 @@ def test_canonical_json_is_one_text_for_one_value() -> None:
     assert canonical_json(dict(reversed([("x", 1), ("y", {"q": 2, "p": 1})]))) == b'{"x":1,"y":{"p":1,"q":2}}'
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical_json({"a": float("nan")})
-
-
-def test_shards_are_named_as_beam_names_them() -> None:
-    assert shard_name("train", 3, 16) == "train-00003-of-00016"
-    assert shard_name("train", 123_456, 234_567) == "train-123456-of-234567"
 
 
 def plan() -> Plan:

@@ -1,4 +1,4 @@
-"""WriteShards' parts: the gzip container, the books and the order of one shard."""
+"""WriteShards' parts: the gzip container, the counter and the order of one shard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from beam_tfr import shards
 from beam_tfr.schema import NO_SPLIT, Image, ImageRef, Item, Record, Reject, RunError, Shard
-from beam_tfr.shards import Books, Sequencer, ShardFile, gzip_level
+from beam_tfr.shards import Sequencer, ShardCounter, ShardFile, gzip_level
 
 LEVELS = [None, *range(10)]
 BLOCK = 0xFFFF
@@ -173,7 +173,7 @@ def test_tensorflow_reads_every_level(tmp_path: Path, level: int | None) -> None
     assert list(tf.data.TFRecordDataset(str(path), compression_type="" if level is None else "GZIP")) == []
 
 
-# Books
+# ShardCounter
 
 SHARD = Shard("train", 1, 3, 2, "plan")
 REF = ImageRef("a.jpg", 1, 1, "train", ("hat",), (0,))
@@ -192,15 +192,15 @@ def record(
 
 
 def test_books_count_what_was_written() -> None:
-    books = Books(SHARD)
-    books.count_record(record(b"abc"), (4,))
-    books.count_record(record(b"", source=(1, 1), adjusted=("rotated",)), (4,))
-    books.count_record(record(b"d", height=10, source=(256, 300), adjusted=("cmyk-converted", "rotated")), (-1,))
+    counter = ShardCounter(SHARD)
+    counter.count_record(record(b"abc"), (4,))
+    counter.count_record(record(b"", source=(1, 1), adjusted=("rotated",)), (4,))
+    counter.count_record(record(b"d", height=10, source=(256, 300), adjusted=("cmyk-converted", "rotated")), (-1,))
     rejects = [Reject("b.jpg", "/b.jpg", "ReadImages", "not-found", "gone"), Reject("c", "/c", "x", "not-found", "ü")]
     for reject in rejects:
-        books.count_reject(reject)
+        counter.count_reject(reject)
     data, file = written([b"xyz"], 0)
-    info = books.close("d-train-00001-of-00003.tfrecord.gz", file)
+    info = counter.close("d-train-00001-of-00003.tfrecord.gz", file)
     assert info.shard == SHARD
     assert (info.num_examples, info.class_counts, info.rejected) == (3, {4: 2}, {"not-found": 2})
     assert info.adjusted == {"rotated": 2, "cmyk-converted": 1}
@@ -209,29 +209,29 @@ def test_books_count_what_was_written() -> None:
     assert info.source_sizes == {1: 1, 16: 1, 512: 1}
     framed = b"\x03" + bytes(7) + b"abc" + bytes(8) + b"\x01" + bytes(7) + b"d"
     assert info.records_sha256 == hashlib.sha256(framed).hexdigest()
-    assert books.reject_lines == [reject.to_json() for reject in rejects]
+    assert counter.reject_lines == [reject.to_json() for reject in rejects]
 
 
 def test_books_of_records_that_are_cut_otherwise_differ() -> None:
     digests = set()
     for pieces in ([b"ab", b"c"], [b"a", b"bc"], [b"abc"], [b"abc", b""]):
-        books = Books(SHARD)
+        counter = ShardCounter(SHARD)
         for piece in pieces:
-            books.count_record(record(piece), (0,))
-        digests.add(books.close("f", written([], 0)[1]).records_sha256)
+            counter.count_record(record(piece), (0,))
+        digests.add(counter.close("f", written([], 0)[1]).records_sha256)
     assert len(digests) == 4
 
 
 @pytest.mark.parametrize(("longest", "size"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (512, 512), (513, 1024)])
 def test_source_sizes_are_rounded_up_to_a_power_of_two(longest: int, size: int) -> None:
     for source in ((longest, 1), (1, longest)):
-        books = Books(SHARD)
-        books.count_record(record(source=source), (0,))
-        assert books.close("f", written([], 0)[1]).source_sizes == {size: 1}
+        counter = ShardCounter(SHARD)
+        counter.count_record(record(source=source), (0,))
+        assert counter.close("f", written([], 0)[1]).source_sizes == {size: 1}
 
 
 def test_books_without_a_file_name_none() -> None:
-    info = Books(Shard(NO_SPLIT, 0, 1, 5, "plan")).close("", None)
+    info = ShardCounter(Shard(NO_SPLIT, 0, 1, 5, "plan")).close("", None)
     assert (info.file, info.sha256, info.records_sha256, info.num_bytes) == ("", "", "", 0)
 
 

@@ -15,7 +15,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from beam_tfr import claim, manifest, transforms
+from beam_tfr import claim, manifest, sidecars, transforms
 from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
 from beam_tfr.labels import Labeler, parse_layout
@@ -262,7 +262,7 @@ def test_write_shards_writes_what_beam_reads(photos: Path, tmp_path: Path, level
     test = (output / f"d-test-00000-of-00001{suffix}").read_bytes()
     assert (test if level is None else gzip.decompress(test)) == b""
     for one in infos.values():
-        kept = claim.read_finished(str(output), one.shard)
+        kept = sidecars.read_finished(str(output), one.shard)
         assert kept == (None if one == finished else one)
     assert not list((output / ".beam_tfr").glob(".tmp-*"))
 

@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
-from beam_tfr import books
 from beam_tfr import manifest as manifests
+from beam_tfr import publish
 from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.images.geometry import place
 from beam_tfr.options import ImageOptions
@@ -94,7 +94,7 @@ def make_dataset(
     shards = shards or {"train": 2, "test": 1}
     suffix = ".tfrecord.gz" if compression == "gzip" else ".tfrecord"
     order = [(split, index) for split, count in sorted(shards.items()) for index in range(count)]
-    ledger = {split: books.SplitBooks() for split in sorted(shards)}
+    ledger = {split: publish.SplitTotals() for split in sorted(shards)}
     (folder / ".beam_tfr").mkdir(parents=True)
     for position, (split, index) in enumerate(order):
         shard = Shard(split, index, shards[split], 3, "plan")
@@ -131,7 +131,7 @@ def make_dataset(
             b"".join(len(record).to_bytes(8, "little") + record for record in records)
         ).hexdigest()
         ledger[split].add(info)
-    ledger[NO_SPLIT] = books.SplitBooks()
+    ledger[NO_SPLIT] = publish.SplitTotals()
     ledger[NO_SPLIT].add(ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1}))
     plan = Plan(
         name="tiny",
@@ -156,7 +156,7 @@ def make_dataset(
         },
         codecs={},
     )
-    books.publish(str(folder), plan, ledger, lambda _: iter([f"{REJECT.to_json()}\n".encode()]))
+    publish.write(str(folder), plan, ledger, lambda _: iter([f"{REJECT.to_json()}\n".encode()]))
     shutil.rmtree(folder / ".beam_tfr")
     return folder
 

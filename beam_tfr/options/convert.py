@@ -11,13 +11,13 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.labels import parse_layout
+from beam_tfr.naming import NAME, SUFFIXES
 from beam_tfr.options import table
 from beam_tfr.options.image import OF_ALL_FILES, ImageOptions
 from beam_tfr.options.table import FILES, RUN, WHAT, check_range, is_int, is_number, option, refuse
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema import NO_SPLIT, OTHER_ENCODINGS, UsageError
 
-NAME = re.compile(r"[A-Za-z0-9_]+")
 MAX_READ_AHEAD = 1024  # each has a thread
 MAX_DEADLINE_S = 86_400
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
@@ -317,7 +317,7 @@ class ConvertOptions(TableOptions, ImageOptions):
 
     @property
     def suffix(self) -> str:
-        return ".tfrecord.gz" if self.compression == "gzip" else ".tfrecord"
+        return SUFFIXES[self.compression]
 
 
 def _share(name: str, share: object) -> Fraction:

@@ -7,7 +7,7 @@ Between ReadImages and WriteShards an `Item` may hold a `Reject` (an image that 
 or a `ShardInfo` (an earlier run finished this shard) instead; every stage hands those on untouched.
 """
 
-from beam_tfr.schema.books import Counts, ShardInfo, add_sums
+from beam_tfr.schema.counts import Counts, ShardInfo, add_sums
 from beam_tfr.schema.dataset import (
     ADJUSTMENTS,
     FORMAT_VERSION,
@@ -31,7 +31,7 @@ from beam_tfr.schema.errors import (
     UsageError,
     as_flags,
 )
-from beam_tfr.schema.plan import Plan, Shard, SplitPlan, shard_name
+from beam_tfr.schema.plan import Plan, Shard, SplitPlan
 from beam_tfr.schema.record import (
     ARRAY_DTYPE,
     ARRAY_RAW,
@@ -135,6 +135,5 @@ __all__ = [
     "is_class_name",
     "names_of",
     "sha256_hex",
-    "shard_name",
     "things",
 ]

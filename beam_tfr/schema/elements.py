@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import NamedTuple
 
-from beam_tfr.schema.books import ShardInfo
+from beam_tfr.schema.counts import ShardInfo
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.plan import Shard
 

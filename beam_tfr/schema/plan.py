@@ -7,6 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from beam_tfr.naming import shard_name
 from beam_tfr.schema.digests import canonical_json, sha256_hex
 from beam_tfr.schema.record import things
 
@@ -23,11 +24,6 @@ class Shard(NamedTuple):
     @property
     def name(self) -> str:
         return shard_name(self.split, self.number, self.num_shards)
-
-
-def shard_name(split: str, number: int, num_shards: int) -> str:
-    """`train-00003-of-00016`: Beam's own naming, behind the split."""
-    return f"{split}-{number:05d}-of-{num_shards:05d}"
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

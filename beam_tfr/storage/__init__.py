@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from beam_tfr.schema import WORK_FOLDER, UsageError
-from beam_tfr.storage import disk, gcs, media
+from beam_tfr.storage import disk, download, gcs
 from beam_tfr.storage.base import (
     GCS,
     READ_AHEAD,
@@ -135,7 +135,7 @@ def read_bytes(
         OSError: it cannot be read, or is no regular file.
     """
     if is_gcs(path):
-        return media.read_bytes(
+        return download.read_bytes(
             path, generation=generation, max_bytes=max_bytes, deadline_s=deadline_s, cancelled=cancelled
         )
     return disk.read_bytes(path, max_bytes, generation)
@@ -150,7 +150,7 @@ def open_binary(path: str) -> IO[bytes]:
     """A file opened for reading from its start; an object is fetched whole first, its checksum compared."""
     if is_gcs(path):
         file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - the caller closes it
-        media.download(path, file)
+        download.to_file(path, file)
         return file
     return os.fdopen(disk.open_descriptor(path), "rb", buffering=1 << 18)
 

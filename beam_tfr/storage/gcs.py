@@ -1,4 +1,4 @@
-"""Objects of Cloud Storage, by Google's client: what is there, and uploads. `media` reads them.
+"""Objects of Cloud Storage, by Google's client: what is there, and uploads. `download` reads them.
 
 One client serves the whole process. What passes (408, 429, 5xx, broken connections) is tried again, with growing,
 random waits or as long as the service says; see `retrying`. What does not is an OSError like that of a disk, which for

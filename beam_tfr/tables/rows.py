@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr import examples, storage
-from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_NAME, choose_split
+from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, choose_split
+from beam_tfr.naming import NAME
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 from beam_tfr.tables.columns import ColumnType
 from beam_tfr.tables.formats import Row, read_rows, split_suffix
@@ -181,7 +182,7 @@ def _name(cell: Any) -> str:
 
 def _split(cell: Any) -> str:
     split = _name(cell)
-    if not SPLIT_NAME.fullmatch(split) or split == NO_SPLIT:
+    if not NAME.fullmatch(split) or split == NO_SPLIT:
         raise ValueError(f"{ascii(split)[:100]} cannot be a split: letters, digits and _ only, and not {NO_SPLIT}")
     return split
 

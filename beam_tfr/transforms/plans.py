@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import claim, planning, saved_plan
+from beam_tfr import claim, planning, saved_plan, sidecars
 from beam_tfr.schema import ImageRef, Plan, RunError, ShardWork
 
 
@@ -140,7 +140,7 @@ def _every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
 
 def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None, seed: int) -> ShardWork:
     shard, refs = planning.order(grouped[1], seed)
-    return ShardWork(shard, refs, claim.read_finished(output, shard) if output is not None else None)
+    return ShardWork(shard, refs, sidecars.read_finished(output, shard) if output is not None else None)
 
 
 class SavePlan(beam.PTransform):
@@ -224,7 +224,7 @@ class _ReadRefs(beam.DoFn):
         shard = planning.planned_shard(planned[1])
         if shard.plan_digest != self._digest:
             raise RunError(f"--plan {self._path}: was replaced meanwhile; the same command goes on with the new one")
-        finished = claim.read_finished(self._output, shard)
+        finished = sidecars.read_finished(self._output, shard)
         yield ShardWork(shard, [] if finished else self._saved.refs(shard), finished)
 
     def teardown(self) -> None:

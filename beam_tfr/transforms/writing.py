@@ -11,7 +11,8 @@ import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
 
-from beam_tfr import books, claim, lock, manifest, shards, storage
+from beam_tfr import claim, lock, manifest, publish, shards, sidecars, storage
+from beam_tfr.naming import file_name
 from beam_tfr.schema import (
     NO_SPLIT,
     REJECTS_FILE,
@@ -76,20 +77,19 @@ class _Write(beam.DoFn):
         last = self._sequence.take(item, self._begin)
         if isinstance(item.value, Record) and item.ref is not None:
             self._sink.write_record(self._file, item.value.serialized)
-            self._books.count_record(item.value, item.ref.label_ids or ())
+            self._counter.count_record(item.value, item.ref.label_ids or ())
         elif isinstance(item.value, Reject):
-            self._books.count_reject(item.value)
+            self._counter.count_reject(item.value)
         elif item.ref is not None:
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         if last:
             yield self._commit()
 
     def _begin(self, shard: Shard) -> None:
-        self._books = shards.Books(shard)
+        self._counter = shards.ShardCounter(shard)
         self._file_name = ""
         if shard.split != NO_SPLIT:
-            number = self._sink.shard_name_format % {"shard_num": shard.number, "num_shards": shard.num_shards}
-            self._file_name = f"{self._name}-{shard.split}{number}{self._suffix}"
+            self._file_name = file_name(self._name, shard.name, self._suffix)
             path = storage.join(self._output, self._file_name)
             self._pending = storage.create(path, scratch=storage.work_path(self._output, ""))
             self._file = shards.ShardFile(self._pending, self._level)
@@ -104,8 +104,8 @@ class _Write(beam.DoFn):
                     f"{storage.join(self._output, self._file_name)} was written by another run meanwhile; call again"
                 ) from None
             self._pending = None
-        info = self._books.close(self._file_name, self._file if self._file_name else None)
-        claim.write_sidecar(self._output, info, self._books.reject_lines)
+        info = self._counter.close(self._file_name, self._file if self._file_name else None)
+        sidecars.write(self._output, info, self._counter.reject_lines)
         return info
 
     def finish_bundle(self) -> None:
@@ -146,17 +146,17 @@ def _publish(plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str
     if plan.complete:
         claim.finish(output)  # what a run that was killed at its end left
         return manifest.read(output).dataset_digest
-    balanced = books.balance(plan, infos)
-    read_rejects = functools.partial(claim.read_rejects, output)
+    totals = publish.add_up(plan, infos)
+    read_rejects = functools.partial(sidecars.read_rejects, output)
     try:
-        books.check_enough(plan, balanced, max_rejects)
+        publish.check_rejects(plan, totals, max_rejects)
     except DataError as error:
         path = storage.work_path(output, REJECTS_FILE)
-        books.write_rejects(path, balanced, read_rejects, scratch=storage.work_path(output, ""))
+        publish.write_rejects(path, totals, read_rejects, scratch=storage.work_path(output, ""))
         raise DataError(f"{error}. Each reject with its reason: {path}") from error
-    published = books.find_published(output, plan, balanced)  # by this step, run before
+    published = publish.find_published(output, plan, totals)  # by this step, run before
     if published is None:
         lock.check_held(output, run_id)
-        published = books.publish(output, plan, balanced, read_rejects)
+        published = publish.write(output, plan, totals, read_rejects)
     claim.finish(output)
     return published.dataset_digest

@@ -6,13 +6,13 @@ import collections
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest
+from beam_tfr.naming import SUFFIXES, file_name, parse_file_name, shard_name
 from beam_tfr.schema import (
     ADJUSTMENTS,
     IMAGE_ENCODINGS,
@@ -25,12 +25,10 @@ from beam_tfr.schema import (
     canonical_json,
     features_of,
     sha256_hex,
-    shard_name,
 )
 from beam_tfr.verify.problems import Problem, Tell, leads_outside, shown, unreadable
 
 _MAX_LINE_BYTES = 1 << 20  # of rejects.jsonl
-_SHARD_NAME = re.compile(r"(\w+)-\w+-[0-9]{5,}-of-[0-9]{5,}\.tfrecord(\.gz)?", re.ASCII)
 
 
 def manifest_problems(manifest: Manifest) -> Iterator[str]:
@@ -76,9 +74,9 @@ def _split_problems(manifest: Manifest, name: str) -> Iterator[str]:
     split, what = manifest.splits[name], f"split {shown(name)}:"
     yield from _differs(f"{what} matched", split.matched, split.num_examples + split.rejected)
     yield from _differs(f"{what} num_bytes", split.num_bytes, sum(shard.num_bytes for shard in split.shards))
-    suffix = {"gzip": ".tfrecord.gz", "none": ".tfrecord"}[manifest.compression]
+    suffix = SUFFIXES[manifest.compression]
     for index, shard in enumerate(split.shards):
-        expected = f"{manifest.name}-{shard_name(name, index, len(split.shards))}{suffix}"
+        expected = file_name(manifest.name, shard_name(name, index, len(split.shards)), suffix)
         yield from _differs(f"{what} shard {index}", shard.file, expected)
     if name == NO_SPLIT:
         yield from _differs(f"{what} the number of shards", len(split.shards), 0)
@@ -170,6 +168,6 @@ def check_extra(manifest: Manifest, tell: Tell) -> None:
         )
         return
     for file in files:
-        match = _SHARD_NAME.fullmatch(file)
-        if match and match[1] == manifest.name and file not in promised:
+        name = parse_file_name(file)
+        if name and name.dataset == manifest.name and file not in promised:
             tell(Problem(file, None, None, "has the name of a shard, but the manifest does not have it"))

@@ -1,4 +1,4 @@
-"""What differs between two plans, calls or sets of options, for a person."""
+"""What differs between two plans, calls or sets of options."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ from typing import Any
 MOST_SHOWN = 10
 
 
-def show_differences(lines: Sequence[str]) -> str:
-    """Lines of `describe_difference` as the end of a message: the first ones, each indented in a line of its own."""
-    shown = "".join(f"\n  {line}" for line in lines[:MOST_SHOWN])
-    return shown + (f"\n  and {len(lines) - MOST_SHOWN} more" if len(lines) > MOST_SHOWN else "")
+def describe(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The differences between two JSON objects as the end of a message, an indented line each; empty if equal."""
+    lines = [*_lines(old, new)]
+    more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
+    return "".join(f"\n  {line}" for line in lines[:MOST_SHOWN] + more)
 
 
-def describe_difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """What differs between two plans (or options) as JSON objects, a line each, for a person."""
-    lines: list[str] = []
+def _lines(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name), new.get(name)
-        if before == after:
-            continue
         if isinstance(before, dict) and isinstance(after, dict):
-            lines += describe_difference(before, after, f"{prefix}{name}.")
-        else:
-            lines.append("{}{}: {} there, {} now".format(prefix, name, *_short(_text(before), _text(after))))
-    return lines
+            yield from _lines(before, after, f"{prefix}{name}.")
+        elif before != after:
+            yield "{}{}: {} there, {} now".format(prefix, name, *_short(_text(before), _text(after)))
 
 
 def _text(value: Any) -> str:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import books, manifest
+from beam_tfr import manifest, publish
 from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, sha256_hex
 
 LABELS = ["hat", "shoes"]
@@ -67,23 +67,23 @@ def make_infos(plan: Plan) -> dict[str, ShardInfo]:
     return {info.shard.name: info for info in infos}
 
 
-def balance(plan: Plan, infos: dict[str, ShardInfo], max_rejects: int | float = 3) -> dict[str, books.SplitBooks]:
-    balanced = books.balance(plan, infos.values())
-    books.check_enough(plan, balanced, max_rejects)
-    return balanced
+def totals_of(plan: Plan, infos: dict[str, ShardInfo], max_rejects: int | float = 3) -> dict[str, publish.SplitTotals]:
+    found = publish.add_up(plan, infos.values())
+    publish.check_rejects(plan, found, max_rejects)
+    return found
 
 
 def test_books_that_balance_come_back_by_split_in_order() -> None:
     plan = make_plan()
     infos = make_infos(plan)
-    balanced = books.balance(plan, reversed([*infos.values(), *infos.values()]))
-    assert list(balanced) == ["none", "test", "train"]
-    assert {split: [*found.shards] for split, found in balanced.items()} == {
+    found = publish.add_up(plan, reversed([*infos.values(), *infos.values()]))
+    assert list(found) == ["none", "test", "train"]
+    assert {split: [*found.shards] for split, found in found.items()} == {
         "none": ["none-00000-of-00001"],
         "test": ["test-00000-of-00002", "test-00001-of-00002"],
         "train": ["train-00000-of-00002", "train-00001-of-00002"],
     }
-    assert balanced["train"].counts == Counts(
+    assert found["train"].counts == Counts(
         num_examples=9,
         num_bytes=946,
         rejected={"damaged-image": 1},
@@ -95,7 +95,7 @@ def test_books_that_balance_come_back_by_split_in_order() -> None:
         source_sizes={512: 9},
     )
     train = infos["train-00000-of-00002"]
-    assert balanced["train"].shards[train.shard.name] == (train.file, 4, 423, train.sha256, train.records_sha256, 1)
+    assert found["train"].shards[train.shard.name] == (train.file, 4, 423, train.sha256, train.records_sha256, 1)
 
 
 def test_what_is_held_of_a_shard_does_not_grow_with_its_classes() -> None:
@@ -111,7 +111,7 @@ def test_what_is_held_of_a_shard_does_not_grow_with_its_classes() -> None:
                 yield info_of(plan, "train", number, classes, classes, class_counts=counts)
 
         tracemalloc.start()
-        books.balance(plan, infos())
+        publish.add_up(plan, infos())
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak
@@ -184,7 +184,7 @@ def test_every_fault_of_a_runner_is_told(fault: str) -> None:
     apply, message = FAULTS[fault]
     apply(infos)
     with pytest.raises(RunError, match=message) as told:
-        balance(plan, infos)
+        totals_of(plan, infos)
     assert "othing is published" in str(told.value)
 
 
@@ -192,10 +192,10 @@ def test_too_many_rejects_are_told_with_the_reasons_that_led() -> None:
     plan = make_plan()
     infos = make_infos(plan)
     for allowed in (3, 4, 1.0, 0.1875):
-        balance(plan, infos, allowed)
+        totals_of(plan, infos, allowed)
     for allowed, shown in ((2, 2), (0, 0), (0.18, 2), (0.0, 0)):
         with pytest.raises(DataError) as told:
-            balance(plan, infos, allowed)
+            totals_of(plan, infos, allowed)
         assert str(told.value).startswith(
             "3 of 16 images were rejected (layout-mismatch 2, damaged-image 1), "
             f"--max_rejects {allowed} allows {shown}: nothing is published."
@@ -215,9 +215,9 @@ def test_a_share_of_rejects_is_what_was_written_not_what_floats_make_of_it(
     info = info_of(plan, NO_SPLIT, 0, images, images - rejected)
     if rejected > allowed:
         with pytest.raises(DataError, match=f"allows {allowed}: nothing"):
-            balance(plan, {"": info}, float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
+            totals_of(plan, {"": info}, float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
     else:
-        balance(plan, {"": info}, float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
+        totals_of(plan, {"": info}, float(f"0.{hundredths:02d}") if hundredths < 100 else 1.0)
 
 
 def test_a_lost_split_and_a_lost_class_are_failures() -> None:
@@ -225,13 +225,13 @@ def test_a_lost_split_and_a_lost_class_are_failures() -> None:
     infos = make_infos(plan)
     change("test-00000-of-00002", num_examples=0, rejected={"not-found": 4}, class_counts={})(infos)
     with pytest.raises(DataError, match=r"split test would be empty: all its 4 images were rejected\. Mend one, or"):
-        balance(plan, infos, 1.0)
+        totals_of(plan, infos, 1.0)
     infos = make_infos(plan)
     change("test-00000-of-00002", num_examples=2, rejected={"not-found": 2}, class_counts={0: 2})(infos)
     with pytest.raises(DataError, match="class shoes would be lost from split test: all its 2 images there were"):
-        balance(plan, infos, 1.0)
+        totals_of(plan, infos, 1.0)
     unused = make_plan(labels=[*LABELS, "unused"])
-    balance(unused, make_infos(unused))
+    totals_of(unused, make_infos(unused))
 
 
 def test_rows_are_called_rows_and_come_from_a_table() -> None:
@@ -240,10 +240,10 @@ def test_rows_are_called_rows_and_come_from_a_table() -> None:
     with pytest.raises(
         DataError, match=r"^3 of 16 rows were rejected .*: nothing is published\. Mend them, or call again"
     ):
-        balance(plan, infos, 0)
+        totals_of(plan, infos, 0)
     change("test-00000-of-00002", num_examples=0, rejected={"bad-value": 4}, class_counts={})(infos)
     with pytest.raises(DataError, match=r"all its 4 rows were rejected\. Mend one, or leave them out of --table$"):
-        balance(plan, infos, 1.0)
+        totals_of(plan, infos, 1.0)
 
 
 # Statistics
@@ -271,8 +271,8 @@ def test_statistics_are_those_of_numpy_over_all_pixels(shards: list[list[list[in
                 source_sizes={1 << number: 1},
             )
         )
-    found = books.statistics(total(infos))
-    assert found == books.statistics(total(infos[::-1]))
+    found = publish.statistics(total(infos))
+    assert found == publish.statistics(total(infos[::-1]))
     everything = np.array([pixel for shard in shards for pixel in shard], dtype=np.float64)
     assert found["pixels"] == len(everything)
     if shards:
@@ -286,8 +286,8 @@ def test_statistics_of_very_many_equal_pixels_have_no_deviation() -> None:
     pixels = 10**15 + 7
     shard = Shard("train", 0, 1, 1, "p")
     info = ShardInfo(shard=shard, pixels=pixels, channel_sums=[255 * pixels], channel_squares=[255**2 * pixels])
-    assert books.statistics(info)["channel_mean"] == [255.0]
-    assert books.statistics(info)["channel_std"] == [0.0]
+    assert publish.statistics(info)["channel_mean"] == [255.0]
+    assert publish.statistics(info)["channel_std"] == [0.0]
 
 
 # Publishing
@@ -299,16 +299,16 @@ def rejects_of(name: str) -> Iterator[bytes]:
         yield Reject(f"{name}/{number}", f"/{name}/{number}", "MatchImages", reason, "x").to_json().encode() + b"\n"
 
 
-def publish(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> manifest.Manifest:
+def write(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> manifest.Manifest:
     (folder / ".beam_tfr").mkdir(parents=True, exist_ok=True)
-    return books.publish(str(folder), plan, balance(plan, infos, 1.0), rejects_of)
+    return publish.write(str(folder), plan, totals_of(plan, infos, 1.0), rejects_of)
 
 
 def test_what_is_published_is_read_back_and_publishing_again_changes_nothing(tmp_path: Path) -> None:
     plan = make_plan()
     infos = make_infos(plan)
-    assert books.find_published(str(tmp_path), plan, balance(plan, infos)) is None
-    published = publish(tmp_path, plan, infos)
+    assert publish.find_published(str(tmp_path), plan, totals_of(plan, infos)) is None
+    published = write(tmp_path, plan, infos)
     assert published.counts == {
         "matched": 16,
         "written": 13,
@@ -327,19 +327,19 @@ def test_what_is_published_is_read_back_and_publishing_again_changes_nothing(tmp
     ]
     assert published.fields["rejects"] == {"count": 3, "sha256": sha256_hex(lines)}
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    assert publish(tmp_path, plan, infos) == published == manifest.read(str(tmp_path))
-    assert books.find_published(str(tmp_path), plan, balance(plan, infos)) == published
+    assert write(tmp_path, plan, infos) == published == manifest.read(str(tmp_path))
+    assert publish.find_published(str(tmp_path), plan, totals_of(plan, infos)) == published
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
     assert not list((tmp_path / ".beam_tfr").iterdir())
 
 
 def test_a_different_dataset_that_came_first_is_not_replaced(tmp_path: Path) -> None:
     plan = make_plan()
-    publish(tmp_path, plan, make_infos(plan))
+    write(tmp_path, plan, make_infos(plan))
     before = (tmp_path / "manifest.json").read_bytes()
     infos = make_infos(plan)
     change("train-00001-of-00002", sha256="0" * 64)(infos)
-    for attempt in (publish, lambda *_: books.find_published(str(tmp_path), plan, balance(plan, infos))):
+    for attempt in (write, lambda *_: publish.find_published(str(tmp_path), plan, totals_of(plan, infos))):
         with pytest.raises(RunError, match="another run has published a different dataset into"):
             attempt(tmp_path, plan, infos)
     assert (tmp_path / "manifest.json").read_bytes() == before
@@ -352,13 +352,13 @@ def test_the_manifest_comes_last(tmp_path: Path) -> None:
     plan = make_plan()
     (tmp_path / ".beam_tfr").mkdir()
     with pytest.raises(RunError, match="the sidecar is gone"):
-        books.publish(str(tmp_path), plan, balance(plan, make_infos(plan)), broken)
+        publish.write(str(tmp_path), plan, totals_of(plan, make_infos(plan)), broken)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".beam_tfr", "labels.txt"]
     assert not list((tmp_path / ".beam_tfr").iterdir())
 
 
 def fields_of(plan: Plan, infos: dict[str, ShardInfo], rejects_sha256: str = "0" * 64) -> dict[str, Any]:
-    return books.build(plan, balance(plan, infos, 1.0), rejects_sha256=rejects_sha256)
+    return publish.manifest_fields(plan, totals_of(plan, infos, 1.0), rejects_sha256=rejects_sha256)
 
 
 COVERED: dict[str, Callable[[dict[str, ShardInfo]], None]] = {

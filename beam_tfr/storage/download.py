@@ -91,7 +91,7 @@ def _decompress(path: str, data: bytes, max_bytes: int | None) -> bytes:
         raise OSError(0, f"its Content-Encoding is gzip, but its bytes are not: {error}", path) from None
 
 
-def download(path: str, file: IO[bytes], *, deadline_s: float = gcs.DEADLINE_S) -> None:
+def to_file(path: str, file: IO[bytes], *, deadline_s: float = gcs.DEADLINE_S) -> None:
     """Writes the bytes of an object, as they are stored, into an empty file. Raises what `read_bytes` does."""
     _fetch(path, file, 0, None, deadline_s, lambda: False)
     file.seek(0)

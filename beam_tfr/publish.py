@@ -1,4 +1,4 @@
-"""WriteManifest: the books of all shards are balanced, and become the files that make a folder a dataset."""
+"""WriteManifest: the totals of all shards are balanced, and become the files that make a folder a dataset."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READERS = 16  # threads that fetch lists of rejects, which on gs:// takes longer
 
 
 class Committed(NamedTuple):
-    """What stays of the books of one shard when its counts are added to those of its split: a few hundred bytes."""
+    """What stays of the totals of one shard when its counts are added to those of its split: a few hundred bytes."""
 
     file: str
     num_examples: int
@@ -42,8 +42,8 @@ class Committed(NamedTuple):
 
 
 @dataclasses.dataclass(slots=True)
-class SplitBooks:
-    """The books of a split: the sum over its shards, and their names with what the manifest says of each."""
+class SplitTotals:
+    """The totals of a split: the sum over its shards, and their names with what the manifest says of each."""
 
     counts: Counts = dataclasses.field(default_factory=Counts)
     shards: dict[str, Committed] = dataclasses.field(default_factory=dict)
@@ -63,17 +63,17 @@ class SplitBooks:
             raise RunError(f"shard {info.shard.name} was written twice, with different content: nothing is published")
 
 
-def balance(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitBooks]:
-    """Checks that the books of what was committed are those of the plan, and that nothing is missing in them.
+def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
+    """Checks that the totals of what was committed are those of the plan, and that nothing is missing in them.
 
     Returns:
-        split -> its books, the shards in order; every split of the plan.
+        split -> its totals, the shards in order; every split of the plan.
 
     Raises:
         RunError: a shard is missing or there twice with different content, or matched is not written + rejected: the
             runner lost or repeated elements.
     """
-    books = {split: SplitBooks() for split in sorted(plan.splits)}
+    totals = {split: SplitTotals() for split in sorted(plan.splits)}
     mixed_up = ""
     plan_digest = plan.digest
     for info in infos:  # each is let go: with a thousand classes it has tens of kilobytes
@@ -85,9 +85,9 @@ def balance(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitBooks]:
                 f"{info.num_examples} written and {info.num_rejected} rejected: the runner mixed some up. "
                 "Nothing is published"
             )
-        books.setdefault(info.shard.split, SplitBooks()).add(info)
+        totals.setdefault(info.shard.split, SplitTotals()).add(info)
     planned = plan.shards()
-    found = {name: entry for split in books.values() for name, entry in split.shards.items()}
+    found = {name: entry for split in totals.values() for name, entry in split.shards.items()}
     if missing := [name for name in planned if name not in found]:
         raise RunError(
             f"{len(missing)} of {len(planned)} shards are missing at the end, the first is {missing[0]}: the runner "
@@ -95,7 +95,7 @@ def balance(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitBooks]:
         )
     if extra := sorted(found.keys() - set(planned)):
         raise RunError(f"shard {extra[0]} is not in the plan: nothing is published")
-    for split, of in books.items():
+    for split, of in totals.items():
         of.shards = {name: of.shards[name] for name in planned if name in of.shards}
         if of.counts.num_examples + of.counts.num_rejected != plan.splits[split].matched:
             raise RunError(
@@ -104,24 +104,24 @@ def balance(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitBooks]:
             )
     if mixed_up:
         raise RunError(mixed_up)
-    return books
+    return totals
 
 
-def check_enough(plan: Plan, books: Mapping[str, SplitBooks], max_rejects: int | float) -> None:
+def check_rejects(plan: Plan, totals: Mapping[str, SplitTotals], max_rejects: int | float) -> None:
     """
     Args:
-        plan, books: from `balance`.
+        plan, totals: from `add_up`.
         max_rejects: a share (float) or a number (int).
 
     Raises:
         DataError: more rejects than allowed, or a split or class without a record.
     """
-    _check_rejects(plan, books, max_rejects)
-    _check_nothing_empty(plan, books)
+    _check_share(plan, totals, max_rejects)
+    _check_nothing_empty(plan, totals)
 
 
-def _check_rejects(plan: Plan, books: Mapping[str, SplitBooks], max_rejects: int | float) -> None:
-    reasons = _together(books).rejected
+def _check_share(plan: Plan, totals: Mapping[str, SplitTotals], max_rejects: int | float) -> None:
+    reasons = _together(totals).rejected
     rejected = sum(reasons.values())
     # The share as it was written: 0.29 of 100 are 29, in floating point a little less.
     allowed = Fraction(str(max_rejects)) * plan.matched if isinstance(max_rejects, float) else max_rejects
@@ -134,8 +134,8 @@ def _check_rejects(plan: Plan, books: Mapping[str, SplitBooks], max_rejects: int
         )
 
 
-def _check_nothing_empty(plan: Plan, books: Mapping[str, SplitBooks]) -> None:
-    for split, of in books.items():
+def _check_nothing_empty(plan: Plan, totals: Mapping[str, SplitTotals]) -> None:
+    for split, of in totals.items():
         if split == NO_SPLIT:
             continue
         if not of.counts.num_examples:
@@ -152,9 +152,9 @@ def _check_nothing_empty(plan: Plan, books: Mapping[str, SplitBooks]) -> None:
                 )
 
 
-def _together(books: Mapping[str, SplitBooks]) -> Counts:
+def _together(totals: Mapping[str, SplitTotals]) -> Counts:
     total = Counts()
-    for of in books.values():
+    for of in totals.values():
         total.add(of.counts)
     return total
 
@@ -174,11 +174,11 @@ def statistics(counts: Counts) -> dict[str, Any]:
     }
 
 
-def build(plan: Plan, books: Mapping[str, SplitBooks], *, rejects_sha256: str) -> dict[str, Any]:
-    """The fields of manifest.json, from books that balance."""
+def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sha256: str) -> dict[str, Any]:
+    """The fields of manifest.json, from totals that balance."""
     labels = plan.labels or []
     features = features_of(plan.options, labelled=plan.labels is not None)
-    total = _together(books)
+    total = _together(totals)
     fields: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "name": plan.name,
@@ -217,20 +217,20 @@ def build(plan: Plan, books: Mapping[str, SplitBooks], *, rejects_sha256: str) -
                     if entry.file
                 ],
             }
-            for name, of in books.items()
+            for name, of in totals.items()
         },
         "statistics": statistics(total),
     }
     fields["dataset_digest"] = dataset_digest(
         fields,
-        {name: [entry.records_sha256 for entry in of.shards.values() if entry.file] for name, of in books.items()},
+        {name: [entry.records_sha256 for entry in of.shards.values() if entry.file] for name, of in totals.items()},
     )
     fields["manifest_digest"] = manifest_digest(fields)
     return fields
 
 
-def find_published(folder: str, plan: Plan, books: Mapping[str, SplitBooks]) -> Manifest | None:
-    """The dataset of these books, if it is in the folder already: a step that a runner retries has an effect once.
+def find_published(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifest | None:
+    """The dataset of these totals, if it is in the folder already: a step that a runner retries has an effect once.
 
     Raises:
         RunError: the folder holds a different dataset.
@@ -238,23 +238,23 @@ def find_published(folder: str, plan: Plan, books: Mapping[str, SplitBooks]) -> 
     found = find(folder)
     if found is None:
         return None
-    fields = build(plan, books, rejects_sha256=found.fields["rejects"]["sha256"])
+    fields = manifest_fields(plan, totals, rejects_sha256=found.fields["rejects"]["sha256"])
     if found.fields["manifest_digest"] != fields["manifest_digest"]:
         raise RunError(f"another run has published a different dataset into {folder} meanwhile")
     return found
 
 
-def publish(
+def write(
     folder: str,
     plan: Plan,
-    books: Mapping[str, SplitBooks],
+    totals: Mapping[str, SplitTotals],
     read_rejects: Callable[[str], Iterator[bytes]],
 ) -> Manifest:
     """Writes labels.txt, rejects.jsonl and, last, manifest.json.
 
     Args:
         folder: the output.
-        plan, books: from `balance`.
+        plan, totals: from `add_up`.
         read_rejects: shard name -> its reject lines, in order.
 
     Raises:
@@ -263,8 +263,8 @@ def publish(
     scratch = storage.work_path(folder, "")
     if plan.labels is not None:
         storage.write_bytes(storage.join(folder, LABELS_FILE), labels_text(plan.labels), scratch=scratch)
-    rejects_sha256 = write_rejects(storage.join(folder, REJECTS_FILE), books, read_rejects, scratch=scratch)
-    data = to_bytes(build(plan, books, rejects_sha256=rejects_sha256))
+    rejects_sha256 = write_rejects(storage.join(folder, REJECTS_FILE), totals, read_rejects, scratch=scratch)
+    data = to_bytes(manifest_fields(plan, totals, rejects_sha256=rejects_sha256))
     try:
         storage.write_bytes(storage.join(folder, MANIFEST_FILE), data, scratch=scratch, replace=False)
     except storage.AlreadyExistsError:
@@ -273,11 +273,11 @@ def publish(
 
 
 def write_rejects(
-    path: str, books: Mapping[str, SplitBooks], read_rejects: Callable[[str], Iterator[bytes]], *, scratch: str
+    path: str, totals: Mapping[str, SplitTotals], read_rejects: Callable[[str], Iterator[bytes]], *, scratch: str
 ) -> str:
     """The rejects of all shards, in order, as one file; its SHA-256."""
     digest = hashlib.sha256()
-    names = [name for of in books.values() for name, entry in of.shards.items() if entry.rejected]
+    names = [name for of in totals.values() for name, entry in of.shards.items() if entry.rejected]
     with storage.create(path, scratch=scratch) as file, ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(names), READERS):  # so many in memory
             for lines in pool.map(lambda name: [*read_rejects(name)], names[start : start + READERS]):

@@ -1,0 +1,80 @@
+"""Sidecars: what is known of a finished shard, so that a later run can keep it and the manifest can be written.
+
+`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, the shard's reject lines, and one line with the
+SHA-256 of all lines before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from beam_tfr import naming, storage
+from beam_tfr.schema import RunError, Shard, ShardInfo, sha256_hex
+from beam_tfr.storage import work_path
+
+_SUFFIX = ".json"
+
+
+def _path(output: str, shard_name: str) -> str:
+    return work_path(output, f"{shard_name}{_SUFFIX}")
+
+
+def write(output: str, info: ShardInfo, reject_lines: Sequence[str]) -> None:
+    """Writes the sidecar of a shard whose file is committed."""
+    body = "\n".join([info.to_json(), *reject_lines]) + "\n"
+    data = body.encode() + sha256_hex(body.encode()).encode() + b"\n"
+    storage.write_bytes(_path(output, info.shard.name), data, scratch=work_path(output, ""))
+
+
+def read(output: str, shard_name: str) -> tuple[ShardInfo, list[bytes]] | None:
+    """The `ShardInfo` and the reject lines of a finished shard, or None if its sidecar is missing or damaged."""
+    try:
+        data = storage.read_bytes(_path(output, shard_name))
+    except FileNotFoundError:
+        return None
+    body, _, checksum = data.removesuffix(b"\n").rpartition(b"\n")
+    body += b"\n"
+    if sha256_hex(body).encode() != checksum:
+        return None
+    first, *lines = body.splitlines(keepends=True)
+    return ShardInfo.from_json(first), lines
+
+
+def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
+    """The reject lines of a finished shard.
+
+    Raises:
+        RunError: the sidecar is missing or damaged.
+    """
+    sidecar = read(output, shard_name)
+    if sidecar is None:
+        raise RunError(
+            f"the sidecar of shard {shard_name} in {work_path(output, '')} is gone: another program removed it"
+        )
+    yield from sidecar[1]
+
+
+def read_finished(output: str, shard: Shard) -> ShardInfo | None:
+    """The `ShardInfo` of a shard that an earlier run of the same plan finished, or None if it must be written again.
+
+    Reads the whole file of the shard and compares its SHA-256.
+    """
+    sidecar = read(output, shard.name)
+    if sidecar is None or sidecar[0].shard != shard:
+        return None
+    info = sidecar[0]
+    if info.file:
+        try:
+            with storage.open_binary(storage.join(output, info.file)) as file:
+                if storage.file_sha256(file) != info.sha256:
+                    return None
+        except OSError:
+            return None
+    return info
+
+
+def find(output: str) -> list[naming.ShardName]:
+    """The shards that have a sidecar, by the names of the files."""
+    names = storage.list_folder(work_path(output, ""))
+    shards = (naming.parse_shard_name(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
+    return [shard for shard in shards if shard is not None]
