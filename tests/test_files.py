@@ -226,7 +226,7 @@ def test_what_does_not_fit_in_a_file_is_told() -> None:
 
 def test_no_image_is_converted_to_bytes() -> None:
     for encoding in ("bytes", "array", "row"):
-        with pytest.raises(UsageError, match=f"--encoding {encoding}: is for what is no image"):
+        with pytest.raises(UsageError, match=f"encoding.{encoding}`?: is for what is no image"):
             convert_image(b"", encoding=encoding)
 
 

@@ -117,7 +117,7 @@ def test_every_option_is_in_this_test() -> None:
 
 
 def test_what_is_not_known_is_an_error_of_the_caller() -> None:
-    with pytest.raises(UsageError, match="--resize squeeze: must be one of: stretch, fit, crop, pad, shortest, none"):
+    with pytest.raises(UsageError, match="`resize=squeeze`: must be one of: stretch, fit, crop, pad, shortest, none"):
         convert_image(PHOTO, resize="squeeze")
     for data in (None, "photo.jpg", bytearray(PHOTO), np.zeros(3)):
         with pytest.raises(TypeError, match="data must be the bytes of a file, not "):

@@ -254,7 +254,7 @@ def test_an_option_of_a_later_version_says_so(fields: dict[str, Any]) -> None:
     with pytest.raises(DataError) as error:
         manifest.parse(signed(replaced(fields, ("options", "resize"), "\n")), "o")
     assert str(error.value) == (
-        f"o/manifest.json: this beam_tfr {__version__} does not know --resize ?: must be one of: stretch, fit, crop, "
+        f"o/manifest.json: this beam_tfr {__version__} does not know `resize=?`: must be one of: stretch, fit, crop, "
         "pad, shortest, none; update it"
     )
 

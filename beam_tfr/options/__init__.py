@@ -4,8 +4,8 @@ The command line, the options object and the Flex Template are made of the same 
 is valid: what is wrong is a `UsageError` with the flag, the value, what is allowed, and the cure.
 """
 
-from beam_tfr.options.convert import ConvertOptions, check_split_name, default_threads
+from beam_tfr.options.convert import ConvertOptions, default_threads
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.options.table import add_arguments, from_arguments
 
-__all__ = ["ConvertOptions", "ImageOptions", "add_arguments", "check_split_name", "default_threads", "from_arguments"]
+__all__ = ["ConvertOptions", "ImageOptions", "add_arguments", "default_threads", "from_arguments"]

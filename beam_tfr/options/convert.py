@@ -198,41 +198,41 @@ class ConvertOptions(TableOptions, ImageOptions):
         super().__post_init__()
         for name in ("input", "exclude"):
             if isinstance(given := getattr(self, name), str):
-                raise UsageError(f"--{name} {given}: must be a tuple of patterns, such as ({given!r},)")
+                refuse(name, given, f"must be a tuple of patterns, such as ({given!r},)")
         self._normalize("input", tuple(storage.check_path(pattern, "--input") for pattern in self.input))
-        inputs = [f"--{name}" for name in ("input", "input_list", "exclude", "table") if getattr(self, name)]
+        inputs = [name for name in ("input", "input_list", "exclude", "table") if getattr(self, name)]
         if self.table and len(inputs) > 1:
-            raise UsageError(f"{inputs[0]} and --table exclude each other: the table names what is read")
+            raise UsageError(f"`{inputs[0]}=` and `table=` exclude each other: the table names what is read")
         if not (self.input or self.input_list or self.table) or not all(self.input):
-            raise UsageError("--input: give at least one pattern, such as --input 'photos/**/*.jpg', or a --table")
+            raise UsageError("give at least one pattern, such as 'photos/**/*.jpg', or a `table=`", option="input")
         for name in ("input_list", "save_plan", "plan"):
             if path := getattr(self, name):
                 self._normalize(name, storage.check_path(path, f"--{name}"))
         if self.save_plan and self.plan:
-            raise UsageError("--save_plan and --plan exclude each other: the plan is saved already")
+            raise UsageError("`save_plan=` and `plan=` exclude each other: the plan is saved already")
         check_range("read_ahead", self.read_ahead, 1, MAX_READ_AHEAD)
         if not is_number(self.read_deadline_s) or not 0 < self.read_deadline_s <= MAX_DEADLINE_S:
             refuse("read_deadline_s", self.read_deadline_s, f"must be above 0 and at most {MAX_DEADLINE_S} seconds")
         if not self.output:
-            raise UsageError("--output: give the folder of the dataset, such as --output /data/flowers")
+            raise UsageError("give the folder of the dataset, such as /data/flowers", option="output")
         self._normalize("output", storage.check_path(self.output, "--output"))
         if self.save_plan and f"{self.save_plan}/".startswith(f"{self.output.rstrip('/')}/"):
-            raise UsageError(f"--save_plan {self.save_plan}: lies in --output; choose a file outside of it")
+            refuse("save_plan", self.save_plan, "lies in `output=`; choose a file outside of it")
         if not self.name:
             last = self.output.rstrip("/").rsplit("/", 1)[-1]
             self._normalize("name", re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
             refuse("name", self.name, f"may hold letters, digits and _ only, at most {MAX_NAME}")
         if self.table and self.layout:
-            refuse("layout", self.layout, "has no effect with --table, whose columns say labels and splits")
+            refuse("layout", self.layout, "has no effect with `table=`, whose columns say labels and splits")
         if not self.table:
             self._normalize("layout", "/".join(parse_layout(self.layout or "{label}/*").parts))
         if self.classes and not self.table and "{label}" not in self.layout:
-            refuse("classes", self.classes, f"has no effect with --layout {self.layout}, which names no {{label}}")
+            refuse("classes", self.classes, f"has no effect with `layout={self.layout}`, which names no {{label}}")
         if self.classes and self.table and not self.label_column:
-            refuse("classes", self.classes, "has no effect with --table without --label_column")
+            refuse("classes", self.classes, "has no effect with `table=` without `label_column=`")
         if self.group_column and self.splits is None:
-            refuse("group_column", self.group_column, "has no effect without --splits")
+            refuse("group_column", self.group_column, "has no effect without `splits=`")
         if self.splits is not None:
             self._normalize("splits", {name: _share(name, share) for name, share in self.splits.items()})
             self._check_splits(self.splits)
@@ -240,7 +240,7 @@ class ConvertOptions(TableOptions, ImageOptions):
             if not is_int(self.gzip_level) or not 0 <= self.gzip_level <= 9:  # type: ignore[operator]
                 refuse("gzip_level", self.gzip_level, "must be auto or 0 to 9")
             if self.compression == "none":
-                refuse("gzip_level", self.gzip_level, "has no effect with --compression none; use one of them")
+                refuse("gzip_level", self.gzip_level, "has no effect with `compression=none`; use one of them")
         self._check_shards()
         check_range("seed", self.seed, -(1 << 63), (1 << 63) - 1)
         if not isinstance(self.max_rejects, (int, float)) or isinstance(self.max_rejects, bool):
@@ -257,11 +257,16 @@ class ConvertOptions(TableOptions, ImageOptions):
     def _check_splits(self, splits: Mapping[str, Fraction]) -> None:
         text = ",".join(f"{name}={float(share):g}" for name, share in splits.items())
         if "{split}" in self.layout:
-            refuse("splits", text, f"not together with {{split}} in --layout {self.layout}; use one of them")
+            refuse("splits", text, f"not together with {{split}} in `layout={self.layout}`; use one of them")
         if self.split_column:
-            refuse("splits", text, f"not together with --split_column {self.split_column}; use one of them")
+            refuse("splits", text, f"not together with `split_column={self.split_column}`; use one of them")
         for name, share in splits.items():
-            check_split_name(name, f"--splits {text}")
+            if not NAME.fullmatch(name) or name == NO_SPLIT:
+                refuse(
+                    "splits",
+                    text,
+                    f"{name!r} is no name of a split; allowed are letters, digits and _, but not {NO_SPLIT}",
+                )
             if share <= 0:
                 refuse("splits", text, f"the share of {name} must be above 0; leave the split out instead")
         if abs(sum(splits.values(), Fraction(-1))) > Fraction(1, 10**6):
@@ -274,7 +279,7 @@ class ConvertOptions(TableOptions, ImageOptions):
             if getattr(self, name) is not None
         ]
         if len(given) > 1:
-            raise UsageError(f"--{given[0]} and --{given[1]} exclude each other: give only one of them")
+            raise UsageError(f"`{given[0]}=` and `{given[1]}=` exclude each other: give only one of them")
         if self.num_shards is not None:
             counts = self.num_shards if isinstance(self.num_shards, dict) else {"": self.num_shards}
             for split, count in counts.items():
@@ -325,17 +330,6 @@ def _share(name: str, share: object) -> Fraction:
         return Fraction(str(share))
     except (ValueError, ZeroDivisionError):
         refuse("splits", f"{name}={share}", "must be a number from 0 to 1")
-
-
-def check_split_name(name: str, where: str) -> None:
-    """
-    Raises:
-        UsageError: a split of this name could not stand in a file name, or is reserved.
-    """
-    if not NAME.fullmatch(name) or name == NO_SPLIT:
-        raise UsageError(
-            f"{where}: {name!r} is no name of a split; allowed are letters, digits and _, but not {NO_SPLIT}"
-        )
 
 
 def default_threads() -> int:

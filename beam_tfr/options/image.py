@@ -169,7 +169,7 @@ class ImageOptions:
             return
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:
             shown = "x".join(map(str, self.image_size))
-            refuse("image_size", shown, "--resize shortest takes one size for the shorter side, such as 256")
+            refuse("image_size", shown, "`resize=shortest` takes one size for the shorter side, such as 256")
         if self.upscale and self.resize not in ("fit", "pad"):
             self._no_effect("upscale", "resize", "fit and pad are what it is for")
         if self.quality != 90 and self.encoding not in ("jpeg", "webp", "keep"):
@@ -179,15 +179,15 @@ class ImageOptions:
         if self.chroma != "420" and self.color == "gray":
             self._no_effect("chroma", "color", "gray images have no chroma")
         if self.encoding == "webp" and self.color != "rgb":
-            refuse("color", self.color, "WebP holds colour images only; use --encoding jpeg, png or raw")
+            refuse("color", self.color, "WebP holds colour images only; use `encoding=jpeg`, png or raw")
         for name in ("keep_all", "strip_metadata"):
             if getattr(self, name) and self.encoding != "keep":
-                self._no_effect(name, "encoding", "use --encoding keep")
+                self._no_effect(name, "encoding", "use `encoding=keep`")
         if self.keep_all and self.resize != "none":
-            self._no_effect("keep_all", "resize", "use --resize none")
+            self._no_effect("keep_all", "resize", "use `resize=none`")
 
     def _no_effect(self, flag: str, beside: str, cure: str) -> NoReturn:
-        raise UsageError(f"--{flag} has no effect with --{beside} {getattr(self, beside)}: {cure}")
+        raise UsageError(f"`{flag}=` has no effect with `{beside}={getattr(self, beside)}`: {cure}")
 
     def _normalize(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)

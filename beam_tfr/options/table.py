@@ -145,7 +145,7 @@ def number_of_bytes(flag: str, text: str) -> int:
 
 def boolean(flag: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        refuse(flag, text, f"must be true or false; --{flag} alone means true")
+        refuse(flag, text, f"must be true or false; `{flag}=` alone means true")
     return text.lower() == "true"
 
 
@@ -226,5 +226,5 @@ def from_arguments(arguments: argparse.Namespace, of: type[_Options]) -> _Option
         if given:
             values[field.name] = given if option.many else option.parse(field.name, given)
         elif field.default is dataclasses.MISSING:
-            raise UsageError(f"--{field.name} is required: {option.help}")
+            raise UsageError(f"`{field.name}=` is required: {option.help}")
     return of(**values)

@@ -103,11 +103,11 @@ class TableOptions:
             UsageError: a value that is not allowed, or an option that has no effect.
         """
         if isinstance(self.table, str):
-            raise UsageError(f"--table {self.table}: must be a tuple of paths, such as ({self.table!r},)")
+            refuse("table", self.table, f"must be a tuple of paths, such as ({self.table!r},)")
         object.__setattr__(self, "table", tuple(storage.check_path(path, "--table") for path in self.table))
         given = self._given()
         if given and not self.table:
-            raise UsageError(f"--{next(iter(given))} has no effect without --table")
+            raise UsageError(f"`{next(iter(given))}=` has no effect without `table=`")
         if self.feature_columns is not None:
             columns = self.feature_columns
             columns = feature_columns("feature_columns", columns) if isinstance(columns, str) else dict(columns)
@@ -119,19 +119,19 @@ class TableOptions:
             object.__setattr__(self, "feature_columns", columns)
         for name, other in (("image_root", "uri_column"), ("label_separator", "label_column")):
             if getattr(self, name) and not getattr(self, other):
-                raise UsageError(f"--{name} has no effect without --{other}")
+                raise UsageError(f"`{name}=` has no effect without `{other}=`")
         if self.key_column and self.uri_column:
-            raise UsageError("--key_column and --uri_column exclude each other: the path of a file is its key")
+            raise UsageError("`key_column=` and `uri_column=` exclude each other: the path of a file is its key")
         if not self.table or self.uri_column:
             if encoding == "row":
-                refuse("encoding", encoding, "is for the rows of a --table without --uri_column")
+                refuse("encoding", encoding, "is for the rows of a `table=` without `uri_column=`")
             return encoding
         if encoding not in ("", "row"):
             refuse(
                 "encoding",
                 encoding,
                 "there are no files to read, the rows become the records (row); name the column with the paths of the "
-                "files: --uri_column, or leave --encoding out",
+                "files: `uri_column=`, or leave `encoding=` out",
             )
         return "row"
 
