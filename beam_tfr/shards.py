@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from beam_tfr.schema import Item, Record, Reject, RunError, Shard, ShardInfo, add_sums
+from beam_tfr.schema import Item, Record, RecordsDigest, Reject, RunError, Shard, ShardInfo, add_sums, size_bucket
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
@@ -96,13 +96,12 @@ class ShardCounter:
 
     def __init__(self, shard: Shard) -> None:
         self._info = ShardInfo(shard=shard)
-        self._records = hashlib.sha256()
+        self._records = RecordsDigest()
         self.reject_lines: list[str] = []
 
     def count_record(self, record: Record, label_ids: Iterable[int]) -> None:
         info, image = self._info, record.image
-        self._records.update(len(record.serialized).to_bytes(8, "little"))
-        self._records.update(record.serialized)
+        self._records.add(record.serialized)
         info.num_examples += 1
         for label_id in label_ids:
             if label_id >= 0:
@@ -114,7 +113,7 @@ class ShardCounter:
         info.pixels += image.height * image.width
         info.channel_sums = add_sums(info.channel_sums, image.channel_sums)
         info.channel_squares = add_sums(info.channel_squares, image.channel_squares)
-        size = 1 << (max(image.source_height, image.source_width) - 1).bit_length()
+        size = size_bucket(image.source_height, image.source_width)
         info.source_sizes[size] = info.source_sizes.get(size, 0) + 1
 
     def count_reject(self, reject: Reject) -> None:

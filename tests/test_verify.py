@@ -26,7 +26,18 @@ from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.images.geometry import place
 from beam_tfr.options import ImageOptions
 from beam_tfr.records import masked_crc
-from beam_tfr.schema import NO_SPLIT, DataError, Image, ImageRef, Plan, Reject, Shard, ShardInfo, SplitPlan
+from beam_tfr.schema import (
+    NO_SPLIT,
+    DataError,
+    Image,
+    ImageRef,
+    Plan,
+    RecordsDigest,
+    Reject,
+    Shard,
+    ShardInfo,
+    SplitPlan,
+)
 from beam_tfr.verify import MAX_PIXELS, Report, verify
 from beam_tfr.verify.image_check import image_problems
 from beam_tfr.verify.record_check import option_problems, size_problems
@@ -127,9 +138,10 @@ def make_dataset(
         data = gzip.compress(data, 0, mtime=0) if suffix.endswith(".gz") else data
         (folder / info.file).write_bytes(data)
         info.num_bytes, info.sha256 = len(data), hashlib.sha256(data).hexdigest()
-        info.records_sha256 = hashlib.sha256(
-            b"".join(len(record).to_bytes(8, "little") + record for record in records)
-        ).hexdigest()
+        digest = RecordsDigest()
+        for record in records:
+            digest.add(record)
+        info.records_sha256 = digest.hexdigest()
         ledger[split].add(info)
     ledger[NO_SPLIT] = publish.SplitTotals()
     ledger[NO_SPLIT].add(ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1}))

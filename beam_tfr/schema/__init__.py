@@ -7,7 +7,7 @@ Between ReadImages and WriteShards an `Item` may hold a `Reject` (an image that 
 or a `ShardInfo` (an earlier run finished this shard) instead; every stage hands those on untouched.
 """
 
-from beam_tfr.schema.counts import Counts, ShardInfo, add_sums
+from beam_tfr.schema.counts import Counts, ShardInfo, add_sums, size_bucket
 from beam_tfr.schema.dataset import (
     ADJUSTMENTS,
     FORMAT_VERSION,
@@ -19,7 +19,7 @@ from beam_tfr.schema.dataset import (
     WORK_FOLDER,
     is_class_name,
 )
-from beam_tfr.schema.digests import canonical_json, sha256_hex
+from beam_tfr.schema.digests import RecordsDigest, canonical_json, sha256_hex
 from beam_tfr.schema.elements import Array, Image, ImageRef, Item, Record, Reject, ShardWork
 from beam_tfr.schema.errors import (
     TRACEBACK_VARIABLE,
@@ -119,6 +119,7 @@ __all__ = [
     "Names",
     "Plan",
     "Record",
+    "RecordsDigest",
     "Reject",
     "RejectError",
     "RunError",
@@ -135,5 +136,6 @@ __all__ = [
     "is_class_name",
     "names_of",
     "sha256_hex",
+    "size_bucket",
     "things",
 ]

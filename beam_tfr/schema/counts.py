@@ -21,7 +21,7 @@ class Counts:
         adjusted: member of `ADJUSTMENTS` -> records.
         pixels: stored pixels in all.
         channel_sums, channel_squares: integer sums over them, per channel; empty without pixels.
-        source_sizes: longest source side, rounded up to a power of two -> records.
+        source_sizes: `size_bucket` of the source -> records.
     """
 
     num_examples: int = 0
@@ -55,6 +55,11 @@ def add_sums(sums: Sequence[int], more: Sequence[int]) -> list[int]:
     return [a + b for a, b in zip(sums, more, strict=True)] if sums and more else [*(sums or more)]
 
 
+def size_bucket(height: int, width: int) -> int:
+    """The longest side in pixels, rounded up to a power of two."""
+    return 1 << (max(height, width) - 1).bit_length()
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class ShardInfo(Counts):
     """The books of one shard: what the manifest is made of, and what a resume reads from the sidecar.
@@ -63,7 +68,7 @@ class ShardInfo(Counts):
         shard: where it stands.
         file: name in the output folder; empty for shards of `NO_SPLIT`, which have no records.
         sha256: of the file.
-        records_sha256: of the records before compression, each preceded by its length as 8 bytes little-endian.
+        records_sha256: the `RecordsDigest` of its records.
     """
 
     shard: Shard

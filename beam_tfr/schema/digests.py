@@ -11,6 +11,20 @@ def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+class RecordsDigest:
+    """SHA-256 of records before compression, each preceded by its length as 8 bytes little-endian."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+
+    def add(self, record: bytes) -> None:
+        self._sha256.update(len(record).to_bytes(8, "little"))
+        self._sha256.update(record)
+
+    def hexdigest(self) -> str:
+        return self._sha256.hexdigest()
+
+
 def canonical_json(value: Any) -> bytes:
     """The one JSON text of a value, for digests: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")

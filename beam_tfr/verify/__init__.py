@@ -25,7 +25,7 @@ from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest, ShardEntry
 from beam_tfr.records import RecordError, RecordFile
-from beam_tfr.schema import MANIFEST_FILE
+from beam_tfr.schema import MANIFEST_FILE, RecordsDigest
 from beam_tfr.verify.manifest_check import check_extra, check_labels, check_manifest, check_rejects
 from beam_tfr.verify.problems import Problem, Problems, Tell, leads_outside, shown, unreadable
 from beam_tfr.verify.record_check import RecordCheck
@@ -167,7 +167,7 @@ class _ShardCheck:
         size = storage.size_bytes(path)
         if size is not None and size != self.entry.num_bytes:
             self._problem(f"it has {size} bytes, expected {self.entry.num_bytes}")
-        file_sha256, records_sha256 = hashlib.sha256(), hashlib.sha256()
+        file_sha256, records_sha256 = hashlib.sha256(), RecordsDigest()
 
         def on_bytes(chunk: bytes) -> None:
             self.num_bytes += len(chunk)
@@ -188,8 +188,7 @@ class _ShardCheck:
                     f"it has more than the {self.entry.num_examples} records of the manifest", file.record, file.offset
                 )
                 return
-            records_sha256.update(len(record).to_bytes(8, "little"))
-            records_sha256.update(record)
+            records_sha256.add(record)
             checked = self._check(record)
             for message in checked.problems:
                 self._problem(message, file.record, file.offset)

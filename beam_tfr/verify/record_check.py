@@ -26,6 +26,7 @@ from beam_tfr.schema import (
     SOURCE_HEIGHT,
     SOURCE_WIDTH,
     WIDTH,
+    size_bucket,
 )
 from beam_tfr.verify.image_check import image_problems
 from beam_tfr.verify.problems import shown
@@ -100,7 +101,7 @@ class RecordCheck:
         value = {name: values[0] for name, values in features.items() if name in FEATURES or name == RAW}
         problems.extend(option_problems(value, self._options))
         problems.extend(image_problems(value, self._options, max_pixels=self._max_pixels))
-        source_size = 1 << (max(value[SOURCE_HEIGHT], value[SOURCE_WIDTH]) - 1).bit_length()
+        source_size = size_bucket(value[SOURCE_HEIGHT], value[SOURCE_WIDTH])
         return Checked(problems, key_hash, labels, value[HEIGHT] * value[WIDTH], source_size)
 
     def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
