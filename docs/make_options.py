@@ -1,0 +1,62 @@
+"""Writes docs/options.md from the option table of `beam_tfr.options`: `python docs/make_options.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.table import GROUPS, Option, boolean
+
+PAGE = Path(__file__).parent / "options.md"
+HEAD = """# Options of convert
+
+Every option of `beam-tfr convert`. In Python the same names are fields of `beam_tfr.options.ConvertOptions`. All but
+{others} are also parameters of the [Flex Template](../templates/README.md). Beam's own options (`--runner`,
+`--project`, …) go on the same command line.
+
+This page is generated: `python docs/make_options.py` writes it again from `beam_tfr/options/`.
+"""
+CODE = re.compile(r"(--[a-z_]+|'[^']+')")
+
+
+def page() -> str:
+    """The text of docs/options.md."""
+    fields = dataclasses.fields(ConvertOptions)
+    others = [f"`{field.name}`" for field in fields if not field.metadata["option"].template]
+    sections = [HEAD.format(others=f"{', '.join(others[:-1])} and {others[-1]}")]
+    for group in GROUPS:
+        rows = [_row(field) for field in fields if field.metadata["option"].group == group]
+        head = ["| option | default | meaning |", "| --- | --- | --- |"]
+        sections.append("\n".join([f"## {group[0].upper()}{group[1:]}", "", *head, *rows]) + "\n")
+    return "\n".join(sections)
+
+
+def _row(field: dataclasses.Field[object]) -> str:
+    option: Option = field.metadata["option"]
+    value = "\\|".join(option.choices) or option.metavar
+    if option.many:
+        value += "…"
+    usage = f"--{field.name}" if option.parse is boolean else f"--{field.name} {value}"
+    meaning, default = option.help, ""
+    if found := re.fullmatch(r"(.*) \(default: (.*)\)", option.help):
+        meaning, default = found.groups()
+    elif field.default is dataclasses.MISSING:
+        default = "required"
+    elif field.default is not False and field.default not in (None, "", ()):
+        default = option.show or str(field.default)
+    return f"| `{usage}` | {_markdown(default)} | {_markdown(meaning)} |"
+
+
+def _markdown(text: str) -> str:
+    """A help text, with flags and quoted patterns as code and everything else literal."""
+    parts = CODE.split(text)
+    return "".join(
+        f"`{part}`".replace("|", "\\|") if number % 2 else re.sub(r"([*_|<>\[\]])", r"\\\1", part)
+        for number, part in enumerate(parts)
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
