@@ -29,7 +29,7 @@ from apache_beam.internal.gcp import auth
 
 from beam_tfr import cli, storage
 from tests import converted
-from tests.converted import SAMPLE
+from tests.converted import SAMPLE, converted_photos, write_photos
 
 auth._Credentials._credentials_init = True  # nobody looks for credentials: that takes 20 seconds
 
@@ -134,16 +134,15 @@ def sample() -> Path:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """A folder of 24 photos to change at will: 4 each of 3 classes in train, 2 each in test."""
-    folder = tmp_path / "photos"
-    for split, each in (("train", 4), ("test", 2)):
-        for label in ("hat", "shoes", "t-shirt"):
-            target = folder / split / label
-            target.mkdir(parents=True)
-            found = sorted((SAMPLE / "train" / label).iterdir())
-            for file in found[:each] if split == "train" else found[-each:]:
-                shutil.copy(file, target / file.name)
-    return folder
+    """A folder of 18 photos to change at will; `converted.write_photos` says which."""
+    write_photos(tmp_path / "photos")
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """What a conversion makes of `photos`, to change at will: {split}/{label}/*, named `d`."""
+    return Path(shutil.copytree(converted_photos(), tmp_path / "finished"))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +40,25 @@ def convert(pattern: str, output: Path, flags: str) -> None:
 
 def _name(flags: str) -> str:
     return flags.replace(" ", "_").replace("-", "").replace("/", "|")
+
+
+def write_photos(folder: Path) -> None:
+    """Writes 18 of the bundled photos, of 3 classes: 4 of each class in train, 2 in test."""
+    for split, each in (("train", 4), ("test", 2)):
+        for label in ("hat", "shoes", "t-shirt"):
+            target = folder / split / label
+            target.mkdir(parents=True)
+            found = sorted((SAMPLE / "train" / label).iterdir())
+            for file in found[:each] if split == "train" else found[-each:]:
+                shutil.copy(file, target / file.name)
+
+
+@functools.cache
+def converted_photos(flags: str = "") -> Path:
+    """What `write_photos` writes as a dataset named `d`, with splits and labels."""
+    photos = once("photos", write_photos)
+    name = f"photos_{_name(flags)}"
+    return once(name, lambda path: convert(f"{photos}/**/*.jpg", path, f"--layout {{split}}/{{label}}/* {flags}"))
 
 
 @functools.cache

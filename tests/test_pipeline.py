@@ -25,6 +25,7 @@ from beam_tfr.records import read_records
 from beam_tfr.schema import Item, RunError, ShardInfo
 from beam_tfr.verify import verify
 from tests.conftest import Run, files_of
+from tests.converted import converted_photos
 
 Command = Callable[..., Run]
 LAYOUT = "{split}/{label}/*"
@@ -88,99 +89,97 @@ def test_every_photo_is_a_record_with_its_own_content(beam_tfr: Command, photos:
 
 
 def test_the_same_bytes_from_anywhere(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    options = ["--num_shards", "train=3,test=2"]
-    assert beam_tfr(*arguments(photos, tmp_path / "first", *options)).code == 0
-    expected = files_of(tmp_path / "first")
     moved = tmp_path / "elsewhere" / "deep" / "photos"
     shutil.copytree(photos, moved)
     for path in moved.rglob("*.jpg"):
         os.utime(path, (1, random.Random(str(path)).randrange(10**9)))
     patterns = [f"{moved}/train/**/*.jpg", f"{moved}/test/*/*.jpg", f"{moved}/test/**/*.jpg"]
-    command = [*arguments(photos, tmp_path / "moved", *options)]
+    command = [*arguments(photos, tmp_path / "moved", "--num_shards", "3")]
     command[2:3] = patterns
     assert beam_tfr(*command).code == 0
-    assert files_of(tmp_path / "moved") == expected
+    assert files_of(tmp_path / "moved") == files_of(converted_photos("--num_shards 3"))
 
 
-def test_compression_and_place_do_not_change_the_dataset_digest(
-    beam_tfr: Command, photos: Path, tmp_path: Path
+def digest_of(folder: Path) -> str:
+    assert verify(str(folder)).ok
+    return manifest.read(str(folder)).dataset_digest
+
+
+def test_compression_and_name_do_not_change_the_dataset_digest(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    stored, plain, packed = converted_photos(), tmp_path / "plain", tmp_path / "packed"
+    assert beam_tfr(*arguments(photos, plain, "--compression", "none")).code == 0
+    assert beam_tfr(*arguments(photos, packed, "--gzip_level", "6", "--name", "other")).code == 0
+    assert digest_of(stored) == digest_of(plain) == digest_of(packed)
+    sizes = [sum(path.stat().st_size for path in folder.glob("*.tfrecord*")) for folder in (stored, plain, packed)]
+    assert 0 < sizes[0] - sizes[1] < 1000
+    assert sizes[2] < sizes[1]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--quality 50",
+        "--image_size 32x48 --encoding png",
+        "--seed 1",
+        "--num_shards 3",
+        "--num_shards 20",
+        "--examples_per_shard 5",
+        "--target_shard_bytes 40KiB",
+    ],
+)
+def test_each_option_changes_the_dataset(flags: str) -> None:
+    assert digest_of(converted_photos(flags)) != digest_of(converted_photos())
+
+
+def test_other_options_are_refused_and_named_unless_overwritten(
+    beam_tfr: Command, photos: Path, finished: Path
 ) -> None:
-    digests = set()
-    for number, flags in enumerate(([], ["--compression", "none"], ["--gzip_level", "6"], ["--name", "other"])):
-        run = beam_tfr(*arguments(photos, tmp_path / f"{number}", "--json", *flags))
-        assert run.code == 0
-        assert verify(str(tmp_path / f"{number}")).ok
-        digests.add(run.json["dataset_digest"])
-    assert len(digests) == 1
-    stored = sum(path.stat().st_size for path in (tmp_path / "0").glob("*.gz"))
-    plain = sum(path.stat().st_size for path in (tmp_path / "1").glob("*.tfrecord"))
-    assert 0 < stored - plain < 1000
-    assert sum(path.stat().st_size for path in (tmp_path / "2").glob("*.gz")) < plain
-
-
-CHANGES: list[tuple[list[str], str]] = [
-    (["--quality", "50"], "options.quality: 90 there, 50 now"),
-    (["--image_size", "32x48"], "options.image_size: 224,224 there, 32,48 now"),
-    (["--encoding", "png"], "options.encoding: jpeg there, png now"),
-    (["--seed", "1"], "options.seed: 0 there, 1 now"),
-    (["--num_shards", "3"], "options.num_shards: None there, 3 now"),
-    (["--examples_per_shard", "5"], "options.examples_per_shard: None there, 5 now"),
-    (["--target_shard_bytes", "20KiB"], "options.target_shard_bytes: None there, 20480 now"),
-]
-
-
-@pytest.mark.parametrize(("flags", "difference"), CHANGES)
-def test_each_option_changes_the_dataset_and_is_told_apart(
-    beam_tfr: Command, photos: Path, tmp_path: Path, flags: list[str], difference: str
-) -> None:
-    output = tmp_path / "out"
-    assert beam_tfr(*arguments(photos, output)).code == 0
-    before = files_of(output)
-    refused = beam_tfr(*arguments(photos, output, *flags))
+    before = files_of(finished)
+    flags = ["--quality", "50", "--image_size", "32x48", "--seed", "1", "--examples_per_shard", "5"]
+    refused = beam_tfr(*arguments(photos, finished, *flags))
     assert refused.code == 2
-    assert difference in refused.err
+    for difference in (
+        "options.quality: 90 there, 50 now",
+        "options.image_size: 224,224 there, 32,48 now",
+        "options.seed: 0 there, 1 now",
+        "options.examples_per_shard: None there, 5 now",
+    ):
+        assert difference in refused.err
     assert "--overwrite" in refused.err
-    assert files_of(output) == before
-    assert beam_tfr(*arguments(photos, output, *flags, "--overwrite")).code == 0
-    after = files_of(output)
-    assert json.loads(after["manifest.json"])["dataset_digest"] != json.loads(before["manifest.json"])["dataset_digest"]
-    assert verify(str(output)).ok
+    assert files_of(finished) == before
+    assert beam_tfr(*arguments(photos, finished, "--num_shards", "3", "--overwrite")).code == 0
+    assert files_of(finished) == files_of(converted_photos("--num_shards 3"))
 
 
-def test_options_of_the_image_show_in_the_records(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    assert beam_tfr(*arguments(photos, tmp_path / "o", "--image_size", "32x48", "--encoding", "png")).code == 0
-    record = records_of(tmp_path / "o", "test")[0]
+def test_options_of_the_image_show_in_the_records() -> None:
+    record = records_of(converted_photos("--image_size 32x48 --encoding png"), "test")[0]
     assert (record["image/height"], record["image/width"], record["image/format"]) == ([32], [48], [b"png"])
     assert record["image/encoded"][0].startswith(b"\x89PNG")
 
 
-def test_shard_sizes(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    run = beam_tfr(*arguments(photos, tmp_path / "a", "--json", "--examples_per_shard", "5"))
-    dataset = manifest.read(str(tmp_path / "a"))
+def test_shard_sizes() -> None:
+    dataset = manifest.read(str(converted_photos("--examples_per_shard 5")))
     assert [shard.num_examples for shard in dataset.splits["train"].shards] == [4, 4, 4]
     assert [shard.num_examples for shard in dataset.splits["test"].shards] == [3, 3]
-    assert run.json["splits"]["train"]["num_shards"] == 3
-    assert beam_tfr(*arguments(photos, tmp_path / "b", "--num_shards", "20")).code == 0
-    dataset = manifest.read(str(tmp_path / "b"))
-    assert [shard.num_examples for shard in dataset.splits["test"].shards].count(0) == 14
-    empty = next(shard.file for shard in dataset.splits["test"].shards if shard.num_examples == 0)
-    assert gzip.decompress((tmp_path / "b" / empty).read_bytes()) == b""
-    assert verify(str(tmp_path / "b")).ok
-    assert beam_tfr(*arguments(photos, tmp_path / "c", "--target_shard_bytes", "40KiB")).code == 0
-    sizes = [shard.num_bytes for shard in manifest.read(str(tmp_path / "c")).splits["train"].shards]
+    folder = converted_photos("--num_shards 20")
+    shards = manifest.read(str(folder)).splits["test"].shards
+    assert [shard.num_examples for shard in shards].count(0) == 14
+    empty = next(shard.file for shard in shards if shard.num_examples == 0)
+    assert gzip.decompress((folder / empty).read_bytes()) == b""
+    sizes = [
+        shard.num_bytes
+        for shard in manifest.read(str(converted_photos("--target_shard_bytes 40KiB"))).splits["train"].shards
+    ]
     assert len(sizes) > 2
     assert all(size < 60 << 10 for size in sizes)
 
 
 def test_splits_by_hash_and_by_group(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     base = ["convert", "--input", f"{photos}/**/*.jpg", "--json", "--max_rejects", "0"]
-    splits = ["--splits", "train=0.6,test=0.4"]
-    run = beam_tfr(*base, "--output", tmp_path / "a", "--layout", "{label}/*", *splits)
+    run = beam_tfr(*base, "--output", tmp_path / "a", "--layout", "{label}/*", "--splits", "train=0.6,test=0.4")
     counts = {name: split["num_examples"] for name, split in run.json["splits"].items()}
     assert sum(counts.values()) == 18
     assert counts.keys() == {"train", "test"}
-    shuffled = beam_tfr(*base, "--output", tmp_path / "b", "--layout", "{label}/*", *splits, "--seed", "9")
-    assert {name: split["num_examples"] for name, split in shuffled.json["splits"].items()} == counts
     grouped = beam_tfr(*base, "--output", tmp_path / "c", "--layout", "{group}/*", "--splits", "a=0.5,b=0.5")
     assert grouped.code == 0
     dataset = manifest.read(str(tmp_path / "c"))
@@ -308,39 +307,34 @@ def test_a_lost_class_or_split_fails(beam_tfr: Command, photos: Path, tmp_path: 
     assert not (tmp_path / "o" / "manifest.json").exists()
 
 
-def test_the_same_command_again_rewrites_nothing(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    assert beam_tfr(*arguments(photos, output)).code == 0
-    before = {path: path.stat().st_mtime_ns for path in output.iterdir()}
-    again = beam_tfr(*arguments(photos, output))
+def test_the_same_command_again_rewrites_nothing(beam_tfr: Command, photos: Path, finished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.iterdir()}
+    again = beam_tfr(*arguments(photos, finished))
     assert again.code == 0
     assert "already holds this dataset" in again.out
-    assert {path: path.stat().st_mtime_ns for path in output.iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in finished.iterdir()} == before
     (photos / "train" / "hat" / "new.jpg").write_bytes((photos / "train" / "hat").glob("*").__next__().read_bytes())
-    changed = beam_tfr(*arguments(photos, output))
+    changed = beam_tfr(*arguments(photos, finished))
     assert changed.code == 2
     assert "input_digest" in changed.err
 
 
 def test_a_finished_dataset_with_a_cut_or_missing_shard_is_not_called_complete(
-    beam_tfr: Command, photos: Path, tmp_path: Path
+    beam_tfr: Command, photos: Path, finished: Path
 ) -> None:
-    output = tmp_path / "out"
-    assert beam_tfr(*arguments(photos, output)).code == 0
-    shard = next(output.glob("d-test-*"))
+    shard = next(finished.glob("d-test-*"))
     whole = shard.read_bytes()
     for change, message in ((whole[:-1], f"has {len(whole) - 1} bytes instead of {len(whole)}"), (None, "is missing")):
         shard.unlink() if change is None else shard.write_bytes(change)
-        run = beam_tfr(*arguments(photos, output))
+        run = beam_tfr(*arguments(photos, finished))
         assert (run.code, run.out) == (1, "")
         assert f"{shard} {message}: copy the dataset again, or convert it again with --overwrite" in run.err
-    assert beam_tfr(*arguments(photos, output, "--overwrite")).code == 0
+    assert beam_tfr(*arguments(photos, finished, "--overwrite")).code == 0
     assert shard.read_bytes() == whole
 
 
 def test_overwrite_leaves_nothing_of_the_old_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    assert beam_tfr(*arguments(photos, output, "--num_shards", "5")).code == 0
+    output = Path(shutil.copytree(converted_photos("--num_shards 20"), tmp_path / "out"))
     (output / "notes.txt").write_text("mine")
     flags = ["--num_shards", "2", "--overwrite=true", "--name", "new", "--layout", "*"]
     assert beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, *flags).code == 0
@@ -410,10 +404,9 @@ def run_steps(
         raise translate(error) from error
 
 
-def test_the_steps_put_together_by_hand_give_the_same_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_the_steps_put_together_by_hand_give_the_same_dataset(photos: Path, tmp_path: Path) -> None:
     run_steps(photos, tmp_path / "a")
-    assert beam_tfr(*arguments(photos, tmp_path / "b", "--num_shards", "3")).code == 0
-    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+    assert files_of(tmp_path / "a") == files_of(converted_photos("--num_shards 3"))
 
 
 def _without_first_train(info: ShardInfo) -> bool:
