@@ -1,0 +1,164 @@
+"""The documentation: its links lead somewhere, its lists are complete, its examples run."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import re
+import runpy
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from PIL import Image
+
+from beam_tfr import reader
+from beam_tfr.images import convert_image
+from beam_tfr.schema import (
+    ADJUSTMENTS,
+    FEATURES,
+    LABEL_FEATURES,
+    RAW,
+    REJECT_REASONS,
+    ImageRef,
+    Item,
+    Record,
+    Reject,
+    Shard,
+)
+from tests.conftest import Run
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES += [ROOT / "templates" / "README.md", ROOT / "benchmarks" / "README.md"]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def first_cells(page: Path) -> list[str]:
+    """What stands as code in the first column of a page's tables."""
+    rows = re.findall(r"^\| (`.+?) \|", page.read_text(), re.MULTILINE)
+    return [name for row in rows for name in re.findall(r"`(.+?)`", row)]
+
+
+def anchors(page: Path) -> Iterator[str]:
+    """Of a page's headings, as GitHub makes them."""
+    for heading in re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    assert not [page.name for page in DOCS.glob("*.md") if f"(docs/{page.name})" not in PAGES[0].read_text()]
+
+
+def test_the_page_of_options_is_that_of_the_table() -> None:
+    make = runpy.run_path(str(DOCS / "make_options.py"))
+    assert (DOCS / "options.md").read_text() == make["page"](), "python docs/make_options.py writes it again"
+
+
+def test_every_reason_and_adjustment_is_explained() -> None:
+    listed = first_cells(DOCS / "rejects.md")
+    assert sorted(listed) == sorted(["key", "uri", "stage", "reason", "detail", *REJECT_REASONS, *ADJUSTMENTS])
+
+
+def test_every_feature_and_field_of_a_dataset_is_explained() -> None:
+    fields = json.loads((ROOT / "beam_tfr" / "manifest.schema.json").read_text())["properties"]
+    assert sorted(first_cells(DOCS / "dataset.md")) == sorted([*FEATURES, *LABEL_FEATURES, *fields])
+    assert f"`{RAW}`" in (DOCS / "dataset.md").read_text()
+
+
+def test_every_argument_of_load_is_explained() -> None:
+    page = (DOCS / "reader.md").read_text()
+    missing = [name for name in inspect.signature(reader.load).parameters if not re.search(rf"`{name}`", page)]
+    assert missing == ["path"]
+    assert [name for name in reader.__all__ if name not in page] == ["Position"]
+
+
+def test_the_messages_of_troubleshooting_are_those_of_the_code() -> None:
+    texts = []
+    for path in (ROOT / "beam_tfr").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
+                texts.append("".join(map(str, parts)))
+    for message in first_cells(DOCS / "troubleshooting.md"):
+        pieces = [piece.strip(" :") for piece in re.split("…|--[a-z_]+", message)]
+        assert any(all(piece in text for piece in pieces) for text in texts), message
+
+
+def test_the_conversion_of_the_readme(
+    tmp_path: Path, beam_tfr: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    output = str(tmp_path / "clothing")
+    readme = PAGES[0].read_text().replace("/tmp/clothing", output)
+    ((command, printed),) = re.findall(r"^```sh\nbeam-tfr (.+)\n```\n\n```\n((?:.*\n)+?)```$", readme, re.MULTILINE)
+    run = beam_tfr(*shlex.split(command))
+    shown = [line for line in printed.splitlines() if line.strip() != "…"]
+    assert (run.code, [line for line in shown if line not in run.out.splitlines()]) == (0, [])
+
+    (block,) = re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    images, labels = next(iter(names["train"]))
+    assert (images.shape, labels.shape) == ((32, 224, 224, 3), (32,))
+    assert names["model"].history.history["val_accuracy"]
+
+
+def test_the_picture_can_be_drawn_again(tmp_path: Path) -> None:
+    picture = DOCS / "dataset.jpg"
+    assert picture.stat().st_size < 120_000
+    make = runpy.run_path(str(DOCS / "make_picture.py"))
+    make["main"](str(tmp_path / "dataset.jpg"))
+    with Image.open(picture) as kept, Image.open(tmp_path / "dataset.jpg") as drawn:
+        assert drawn.size == kept.size
+
+
+def test_a_step_between_others(sample: Path) -> None:
+    (block,) = blocks(DOCS / "pipeline.md", "python")
+    names: dict[str, Any] = {}
+    exec(block, names)
+    photo = next(sample.glob("train/hat/*.jpg"))
+    ref = ImageRef(f"hat/{photo.name}", photo.stat().st_size, 0, "train")
+    image = convert_image(photo.read_bytes())
+    records = [Record(b"", image), Record(b"", dataclasses.replace(image, source_height=40, source_width=63))]
+    items = [
+        Item(Shard("train", 0, 1, 2, ""), number, str(photo), ref, record) for number, record in enumerate(records)
+    ]
+    reject = Reject(ref.key, str(photo), "NoThumbnails", "too-few-pixels", "a thumbnail")
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        assert_that(
+            pipeline | beam.Create(items) | names["step"], equal_to([items[0], items[1]._replace(value=reject)])
+        )
+
+
+def test_one_image_in_a_notebook(sample: Path) -> None:
+    (block,) = blocks(DOCS / "images.md", "python")
+    photo = next(sample.glob("train/hat/*.jpg"))
+    names: dict[str, Any] = {}
+    exec(block.replace("photo.heic", str(photo)), names)
+    assert (names["image"].height, names["image"].width) == (224, 224)
