@@ -83,4 +83,4 @@ def folder(path: Any) -> str:
     """
     if not isinstance(path, (str, os.PathLike)) or not isinstance(name := os.fspath(path), str):
         raise UsageError(f"path must be a folder that convert wrote, not {path!r}")
-    return storage.check_path(name, "path")
+    return storage.check_path(name, option="path")

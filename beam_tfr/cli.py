@@ -243,7 +243,7 @@ def run_verify(folder: str) -> int:
             shown[0] = time.monotonic()
             say(f"verify: {done:,} of {total:,} records")
 
-    report = verify(storage.check_path(folder, "DIR"), progress=progress)
+    report = verify(storage.check_path(folder), progress=progress)
     for problem in report.problems:
         say(str(problem))
     if report.num_problems > len(report.problems):

@@ -65,7 +65,7 @@ def read_classes(path: str) -> tuple[str, ...]:
     """
     flag = f"--classes {path}"
     try:
-        data = storage.read_bytes(storage.check_path(path, "--classes"), max_bytes=MAX_CLASSES_BYTES)
+        data = storage.read_bytes(storage.check_path(path, option="classes"), max_bytes=MAX_CLASSES_BYTES)
         text = data.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{flag}: cannot be read: {error.strerror or error}") from error

@@ -102,9 +102,10 @@ def acquire(output: str, run_id: str) -> None:
         RunError: another run, which lives, holds it.
     """
     try:
-        storage.make_folder(work_path(output, ""))
-        if storage.is_link(work_path(output, "")):
-            raise UsageError(f"--output {output}: {WORK_FOLDER} in it is a link, and would be emptied; remove it")
+        if not storage.is_gcs(output):
+            os.makedirs(work_path(output, ""), exist_ok=True)
+            if os.path.islink(work_path(output, "").rstrip("/")):
+                raise UsageError(f"--output {output}: {WORK_FOLDER} in it is a link, and would be emptied; remove it")
         if _own_lock(output, run_id) is not None:
             return
         locks = _read_locks(output)

@@ -121,7 +121,7 @@ def write_spec(image: str, output: str | None) -> str:
     """
     text = json.dumps(spec(image), indent=2) + "\n"
     if output:
-        path = storage.check_path(output, "--output")
+        path = storage.check_path(output, option="output")
         try:
             storage.write_bytes(path, text.encode(), scratch=path.rpartition("/")[0])
         except (OSError, storage.AlreadyExistsError) as error:

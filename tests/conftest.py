@@ -217,10 +217,10 @@ def gcs_emulator() -> Iterator[str]:
 def gcs(gcs_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """gs:// is the emulator; the folder of this test in its bucket."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_emulator)
-    storage.gcs.make_client.cache_clear()
+    storage.gcs_client.make_client.cache_clear()
     folder = f"gs://photos/{time.monotonic_ns()}"
     yield folder
-    storage.gcs.make_client.cache_clear()
+    storage.gcs_client.make_client.cache_clear()
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

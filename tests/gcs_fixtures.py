@@ -22,8 +22,8 @@ def fake(fake_server: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
     """gs:// is a server that fails to order, with the empty bucket `b`; waits between tries are short."""
     fake_server.clear()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", fake_server.address)
-    monkeypatch.setattr(storage.gcs, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(storage.gcs, "LONGEST_WAIT_S", 0.1)
-    storage.gcs.make_client.cache_clear()
+    monkeypatch.setattr(storage.gcs_errors, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(storage.gcs_errors, "LONGEST_WAIT_S", 0.1)
+    storage.gcs_client.make_client.cache_clear()
     yield fake_server
-    storage.gcs.make_client.cache_clear()
+    storage.gcs_client.make_client.cache_clear()

@@ -60,7 +60,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["verify"], "beam-tfr verify: the following arguments are required: DIR; beam-tfr verify --help shows how"),
     (["verify", "a", "b"], "beam-tfr verify: unknown: b; beam-tfr verify --help shows what there is"),
     (["verify", "a", "--qick"], "beam-tfr verify: unknown: --qick; beam-tfr verify --help shows what there is"),
-    (["verify", "s3://x"], "beam-tfr verify: DIR s3://x: only local paths and gs:// are supported"),
+    (["verify", "s3://x"], "beam-tfr verify: s3://x: only local paths and gs:// are supported"),
     (["demo", "x"], "beam-tfr demo: unknown: x; beam-tfr demo --help shows what there is"),
     (["convert"], "beam-tfr convert: --output is required: "),
     (["convert", "--input", "a/*"], "beam-tfr convert: --output is required: "),

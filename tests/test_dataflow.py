@@ -57,9 +57,9 @@ def service(dataflow_server: FakeDataflow, monkeypatch: pytest.MonkeyPatch) -> I
     dataflow_server.put_folder(SAMPLE / "test", "photos")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", dataflow_server.address)
     monkeypatch.setattr(dataflow_runner, "time", _Clock())
-    storage.gcs.make_client.cache_clear()
+    storage.gcs_client.make_client.cache_clear()
     yield dataflow_server
-    storage.gcs.make_client.cache_clear()
+    storage.gcs_client.make_client.cache_clear()
 
 
 def submit(beam_tfr: Command, service: FakeDataflow, *flags: str) -> Run:

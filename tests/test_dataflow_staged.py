@@ -52,7 +52,7 @@ def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
     written = manifest.read("gs://b/out")
     assert "balance: 20 matched = 20 written + 0 rejected" in run.out
     assert not [name for name in service.names() if name.startswith("out/.beam_tfr/")]
-    storage.gcs.make_client.cache_clear()
+    storage.gcs_client.make_client.cache_clear()
     here = beam_tfr("convert", "--input", f"{SAMPLE}/test/**/*.jpg", "--output", tmp_path / "here", *LAYOUT)
     assert here.code == 0
     assert written.dataset_digest == manifest.read(str(tmp_path / "here")).dataset_digest

@@ -64,7 +64,7 @@ def test_deadline_of_a_read(photos: FakeGcs, beam_tfr: Command) -> None:
     run = convert(beam_tfr, "--read_deadline_s", "0.5", "--max_rejects", "1")
     assert run.json["rejected"] == {"unreadable": 1}
     (reject,) = rejects(photos)
-    assert reject["detail"] == "tried again until the deadline; at last: the service failed (HTTP 503): said 503"
+    assert reject["detail"] == "retried until the deadline; the last error: the service failed (HTTP 503): said 503"
 
 
 @pytest.mark.parametrize("images", [1, 8])
@@ -100,7 +100,7 @@ def test_input_list_and_exclude(photos: FakeGcs, beam_tfr: Command, tmp_path: Pa
     run = beam_tfr("convert", "--output", "gs://b/out")
     assert (run.code, run.err) == (
         2,
-        "beam-tfr convert: --input: give at least one pattern, such as --input 'photos/**/*.jpg', or a --table\n",
+        "beam-tfr convert: --input: give at least one pattern, such as 'photos/**/*.jpg', or a --table\n",
     )
 
 
@@ -137,9 +137,9 @@ def test_worker_processes_ask_alike(photos: FakeGcs, beam_tfr: Command) -> None:
 
 
 def test_beam_options_become_the_access(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage.gcs, "_access", Access())
+    monkeypatch.setattr(storage.gcs_client, "_access", Access())
     cloud.use(PipelineOptions(["--project=p", "--impersonate_service_account=a@x,b@x", "--gcs_project=q"]))
-    assert storage.gcs._access == Access(project="p", user_project="q", impersonate=("a@x", "b@x"))
+    assert storage.gcs_client._access == Access(project="p", user_project="q", impersonate=("a@x", "b@x"))
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
     made: list[tuple[str, list[str]]] = []
     monkeypatch.setattr("google.auth.default", lambda **_: (object(), "other"))
@@ -147,7 +147,7 @@ def test_beam_options_become_the_access(monkeypatch: pytest.MonkeyPatch) -> None
         "google.auth.impersonated_credentials.Credentials.__init__",
         lambda self, source, target, scopes, delegates: made.append((target, delegates)),
     )
-    storage.gcs._impersonated()
+    storage.gcs_client._impersonated()
     assert made == [("b@x", ["a@x"])]
     cloud.use(PipelineOptions([]))
 
@@ -190,6 +190,6 @@ def test_without_credentials_it_is_said_at_once(tmp_path: Path) -> None:
     assert run.returncode == 2
     last = run.stderr.splitlines()[-1]
     assert last.startswith("beam-tfr convert: gs://b/* cannot be reached: no credentials: ")
-    assert last.endswith("; `gcloud auth application-default login` makes some")
+    assert last.endswith("; `gcloud auth application-default login` creates some")
     assert "Traceback" not in run.stderr
     assert not (tmp_path / "out").exists()

@@ -102,7 +102,7 @@ def test_an_upload_that_never_succeeds_leaves_nothing(fake: FakeGcs, monkeypatch
     monkeypatch.setattr(storage.gcs, "retrying", lambda: retrying(0.3))
     for fault, said in (("503", r"\(HTTP 503\): said 503"), ("reset", "the connection broke")):
         fake.set(faults={"x": [fault] * 1000})
-        with pytest.raises(OSError, match=f"tried again until the deadline; at last: .*{said}") as caught:
+        with pytest.raises(OSError, match=f"retried until the deadline; the last error: .*{said}") as caught:
             write(b"one", replace=False)
         assert storage.may_pass(caught.value)
         assert fake.names() == []

@@ -155,7 +155,7 @@ def test_class_files_that_cannot_be_read(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=f"^--classes {path}: {message}"):
             read_classes(str(path))
-    with pytest.raises(UsageError, match=r"^--classes ftp://x: only local paths and gs:// are supported"):
+    with pytest.raises(UsageError, match=r"^`classes=ftp://x`: only local paths and gs:// are supported"):
         read_classes("ftp://x")
 
 

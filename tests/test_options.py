@@ -351,15 +351,15 @@ def test_options_that_exclude_each_other(flags: list[str], message: str) -> None
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("s3://bucket/*.jpg", "s3://bucket/*.jpg: only local paths and gs:// are supported"),
-        ("http://host/a.jpg", "http://host/a.jpg: only local paths and gs:// are supported"),
-        ("gs://", "gs://: names no bucket; write gs://BUCKET/FOLDER"),
-        ("gs:///x", "gs:///x: names no bucket; write gs://BUCKET/FOLDER"),
+        ("s3://bucket/*.jpg", "only local paths and gs:// are supported"),
+        ("http://host/a.jpg", "only local paths and gs:// are supported"),
+        ("gs://", "names no bucket; write gs://BUCKET/FOLDER"),
+        ("gs:///x", "names no bucket; write gs://BUCKET/FOLDER"),
     ],
 )
 def test_a_path_of_another_kind_is_told(path: str, message: str) -> None:
-    for flag, change in (("--input", {"input": ("/a/*", path)}), ("--output", {"output": path})):
-        with pytest.raises(UsageError, match="^" + re.escape(f"{flag} {message}")):
+    for name, change in (("input", {"input": ("/a/*", path)}), ("output", {"output": path})):
+        with pytest.raises(UsageError, match="^" + re.escape(f"`{name}={path}`: {message}")):
             ConvertOptions(**{"input": ("/a/*",), "output": "/o", **change})  # type: ignore[arg-type]
 
 

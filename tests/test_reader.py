@@ -318,7 +318,7 @@ def test_numpy_integers_are_taken(dataset: Path) -> None:
 
 
 def test_path_of_another_scheme() -> None:
-    with pytest.raises(UsageError, match="path s3://bucket/d: only local paths and gs:// are supported"):
+    with pytest.raises(UsageError, match="`path=s3://bucket/d`: only local paths and gs:// are supported"):
         load("s3://bucket/d", split="train")
 
 

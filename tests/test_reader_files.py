@@ -131,7 +131,7 @@ def test_a_file_that_grows_is_read_as_it_is(folder: Path) -> None:
         ("", "paths must be files or patterns, not ''"),
         ([3], "paths must be files or patterns, not 3"),
         ("/nowhere/*.gz", r"paths: /nowhere/\*\.gz: matches no file; there is no folder /nowhere"),
-        ("s3://bucket/a", "paths s3://bucket/a: only local paths and gs:// are supported"),
+        ("s3://bucket/a", "`paths=s3://bucket/a`: only local paths and gs:// are supported"),
     ],
     ids=str,
 )

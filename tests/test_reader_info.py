@@ -57,7 +57,7 @@ def test_open(converted_photos: Path) -> None:
         dataset.name = "other"  # type: ignore[misc]
     with pytest.raises(DataError, match="is not a complete dataset"):
         reader.open(converted_photos.parent)
-    with pytest.raises(UsageError, match="path s3://bucket: only local paths and gs:// are supported"):
+    with pytest.raises(UsageError, match="`path=s3://bucket`: only local paths and gs:// are supported"):
         reader.open("s3://bucket")
 
 

@@ -613,7 +613,7 @@ def test_what_is_damaged_can_be_skipped(damaged: Path, capsys: pytest.CaptureFix
 
 
 def test_datasets_that_are_not_whole(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="path s3://bucket/d: only local paths and gs:// are supported"):
+    with pytest.raises(UsageError, match="`path=s3://bucket/d`: only local paths and gs:// are supported"):
         ImageDataset("s3://bucket/d", split="train")
     folder = write_dataset(tmp_path / "d", {"train": [3, 3], "test": [1]})
     shard = folder / "d-train-00001-of-00002.tfrecord.gz"

@@ -106,7 +106,7 @@ def _check_folder(flag: str, folder: str | None, *, local: bool) -> None:
     if not (local or storage.is_gcs(folder)):
         raise UsageError(f"--{flag} {folder}: must be on gs://, where Dataflow's workers can reach it")
     if storage.is_gcs(folder):
-        storage.check_path(folder, f"--{flag}")
+        storage.check_path(folder, option=flag)
     elif not os.path.isdir(folder):
         raise UsageError(f"--{flag} {folder}: there is no such folder; make it first")
 

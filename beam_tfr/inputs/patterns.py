@@ -213,7 +213,10 @@ def read_input_list(path: str) -> tuple[str, ...]:
             where = f"--input_list {path}, line {number}:"
             if text[0].isspace() and text.lstrip().startswith(("/", storage.GCS)):
                 raise UsageError(f"{where} {text!r} begins with blanks; take them away")
-            patterns.append(storage.check_path(text, where))
+            try:
+                patterns.append(storage.check_path(text))
+            except UsageError as error:
+                raise UsageError(f"{where} {error}") from None
     if not patterns:
         raise UsageError(f"--input_list {path}: is empty; give one URI or pattern a line")
     return tuple(patterns)

@@ -199,7 +199,7 @@ class ConvertOptions(TableOptions, ImageOptions):
         for name in ("input", "exclude"):
             if isinstance(given := getattr(self, name), str):
                 refuse(name, given, f"must be a tuple of patterns, such as ({given!r},)")
-        self._normalize("input", tuple(storage.check_path(pattern, "--input") for pattern in self.input))
+        self._normalize("input", tuple(storage.check_path(pattern, option="input") for pattern in self.input))
         inputs = [name for name in ("input", "input_list", "exclude", "table") if getattr(self, name)]
         if self.table and len(inputs) > 1:
             raise UsageError(f"`{inputs[0]}=` and `table=` exclude each other: the table names what is read")
@@ -207,7 +207,7 @@ class ConvertOptions(TableOptions, ImageOptions):
             raise UsageError("give at least one pattern, such as 'photos/**/*.jpg', or a `table=`", option="input")
         for name in ("input_list", "save_plan", "plan"):
             if path := getattr(self, name):
-                self._normalize(name, storage.check_path(path, f"--{name}"))
+                self._normalize(name, storage.check_path(path, option=name))
         if self.save_plan and self.plan:
             raise UsageError("`save_plan=` and `plan=` exclude each other: the plan is saved already")
         check_range("read_ahead", self.read_ahead, 1, MAX_READ_AHEAD)
@@ -215,7 +215,7 @@ class ConvertOptions(TableOptions, ImageOptions):
             refuse("read_deadline_s", self.read_deadline_s, f"must be above 0 and at most {MAX_DEADLINE_S} seconds")
         if not self.output:
             raise UsageError("give the folder of the dataset, such as /data/flowers", option="output")
-        self._normalize("output", storage.check_path(self.output, "--output"))
+        self._normalize("output", storage.check_path(self.output, option="output"))
         if self.save_plan and f"{self.save_plan}/".startswith(f"{self.output.rstrip('/')}/"):
             refuse("save_plan", self.save_plan, "lies in `output=`; choose a file outside of it")
         if not self.name:

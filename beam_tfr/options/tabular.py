@@ -104,7 +104,7 @@ class TableOptions:
         """
         if isinstance(self.table, str):
             refuse("table", self.table, f"must be a tuple of paths, such as ({self.table!r},)")
-        object.__setattr__(self, "table", tuple(storage.check_path(path, "--table") for path in self.table))
+        object.__setattr__(self, "table", tuple(storage.check_path(path, option="table") for path in self.table))
         given = self._given()
         if given and not self.table:
             raise UsageError(f"`{next(iter(given))}=` has no effect without `table=`")

@@ -71,7 +71,7 @@ def _list(paths: Any) -> dict[str, int]:
     for path in given:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
             raise UsageError(f"paths must be files or patterns, not {path!r}")
-        pattern = storage.check_path(os.fspath(path), "paths")
+        pattern = storage.check_path(os.fspath(path), option="paths")
         try:
             entries = sorted(inputs.list_images(pattern, ()))
         except UsageError as error:

@@ -1,4 +1,4 @@
-"""What disk and gs:// have in common: paths, listed files, errors, files being written."""
+"""What disk and gs:// have in common: listed files, errors, and files being written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-GCS = "gs://"
-READ_AHEAD = 64  # files that are read at a time
+READ_AHEAD = 64  # files read at a time
 
 
 class Entry(NamedTuple):
-    """A listed file: its path, size in bytes and generation (gs://) or modification time in ns (disk)."""
+    """A listed file: path, size in bytes, and generation (gs://) or modification time in ns (disk)."""
 
     path: str
     size_bytes: int
@@ -21,12 +20,12 @@ class Entry(NamedTuple):
 
 
 class Access(NamedTuple):
-    """As whom gs:// is asked, and who pays.
+    """The account and the project for requests to gs://.
 
     Attributes:
-        project: of the client; empty: that of the credentials.
-        user_project: pays for requests to buckets whose requesters pay; empty: nobody.
-        impersonate: service accounts, each acting as the next; the last one asks. Empty: the account itself.
+        project: of the client; empty for that of the credentials.
+        user_project: billed for requests to requester-pays buckets; empty for none.
+        impersonate: service accounts, each impersonating the next; the last one makes the requests.
     """
 
     project: str = ""
@@ -35,23 +34,19 @@ class Access(NamedTuple):
 
 
 class AlreadyExistsError(Exception):
-    """A file that must not exist, or not have changed, is there with other bytes."""
+    """A file that must not be replaced exists with other bytes."""
 
 
 class ChangedError(OSError):
-    """An object is no longer of the generation that was asked for."""
+    """A file or object changed after it was listed."""
 
 
 class ListError(Exception):
-    """A bucket or folder that is not there or may not be listed."""
-
-
-def is_gcs(path: str) -> bool:
-    return path.startswith(GCS)
+    """A bucket or folder does not exist or may not be listed."""
 
 
 class PendingFile(abc.ABC):
-    """A file being written. Leaving the `with` block, or `abort()`, without `commit()` leaves nothing behind."""
+    """A file being written; without `commit()`, leaving the `with` block or `abort()` leaves nothing behind."""
 
     _file: IO[bytes]
 
@@ -60,15 +55,15 @@ class PendingFile(abc.ABC):
 
     @abc.abstractmethod
     def commit(self) -> None:
-        """Makes the file visible, whole.
+        """Makes the whole file visible.
 
         Raises:
-            AlreadyExistsError: it may not replace what is there, and that has other bytes.
+            AlreadyExistsError: it must not replace the file that is there, and that has other bytes.
         """
 
     @abc.abstractmethod
     def abort(self) -> None:
-        """Throws away what was written; harmless after `commit()`."""
+        """Discards what was written; does nothing after `commit()`."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Files on a disk: they appear by a file beside them, fsync and rename."""
+"""Files on a disk. A new one is written beside its place, synced and renamed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from beam_tfr.storage.base import AlreadyExistsError, ChangedError, Entry, Pendi
 
 
 def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
-    # Folders yet to be listed, each with the identities of those above it; no recursion, trees may be deep.
+    # Folders to list, each with the identities of its ancestors; no recursion, since trees may be deep.
     waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while waiting:
         folder, above = waiting.pop()
@@ -30,7 +30,7 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
                 try:
                     is_folder = entry.is_dir()
                     info = None if is_folder else entry.stat()
-                except OSError:  # a link that leads nowhere, or in a circle: reading it tells
+                except OSError:  # a dangling or circular link; reading it gives the error
                     yield Entry(entry.path, 0, 0)
                     continue
                 if info is not None:
@@ -56,9 +56,10 @@ def find(path: str) -> Entry | None:
 
 
 def open_descriptor(path: str) -> int:
-    """
+    """Opens a file for reading.
+
     Raises:
-        OSError: not there, not readable, or no regular file.
+        OSError: it does not exist, is not readable, or is not a regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))  # a pipe must not block
     mode = os.fstat(descriptor).st_mode
@@ -75,7 +76,7 @@ def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
             raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
         if max_bytes is not None and status.st_size > max_bytes:
             return file.read(max_bytes + 1)
-        return file.readall()  # makes room for the size of the file, not for max_bytes
+        return file.readall()  # allocates the size of the file, not max_bytes
 
 
 class DiskPendingFile(PendingFile):
@@ -107,20 +108,20 @@ class DiskPendingFile(PendingFile):
         self._file.close()
         folder = os.open(os.path.dirname(self._path), os.O_RDONLY)
         try:
-            os.fsync(folder)  # the name too survives a power cut
+            os.fsync(folder)  # so that the name survives a power cut, too
         finally:
             os.close(folder)
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """A full disk says so without a name."""
+        """Adds the path, which the error of a full disk lacks."""
         try:
             yield
         except OSError as error:
             raise OSError(error.errno, error.strerror, self._path) from error
 
     def abort(self) -> None:
-        with contextlib.suppress(OSError):  # what is still buffered has no place on a full disk
+        with contextlib.suppress(OSError):  # a full disk has no room for the rest of the buffer
             self._file.close()
         if self._temporary is not None:
             with contextlib.suppress(FileNotFoundError):
@@ -129,13 +130,13 @@ class DiskPendingFile(PendingFile):
 
 
 def _rename_new(source: str, target: str) -> None:
-    """Renames; where a file is already raises FileExistsError, which os.rename would not."""
+    """Renames a file; unlike os.rename, raises FileExistsError if the target exists."""
     try:
         os.link(source, target)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        # A mount without links: the name is taken by an empty file first.
+        # A mount without links: take the name with an empty file first.
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         os.replace(source, target)
     else:

@@ -1,24 +1,28 @@
-"""The bytes of objects: one request each, checksum compared, by connections that are kept.
+"""Downloads of objects: one request each, checksum compared, over kept-alive connections.
 
-Google's client takes three times the processor for it and has ten connections for all threads; here its credentials
-are used with urllib3 alone. A try that fails begins anew, since of the rest of an object no checksum is known.
+Google's client takes three times the CPU and shares ten connections between all threads, so this uses its credentials
+with urllib3 alone. A failed attempt starts over: the service gives checksums of whole objects only.
 """
 
 from __future__ import annotations
 
 import base64
 import functools
+import gzip
 import io
 import os
 import re
 import threading
 import time
 import urllib.parse
+import zlib
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
-from beam_tfr.storage import gcs
+from beam_tfr.storage import gcs_client
 from beam_tfr.storage.base import ChangedError
+from beam_tfr.storage.gcs_errors import DEADLINE_S, named_errors, retrying
+from beam_tfr.storage.paths import split_gcs
 
 if TYPE_CHECKING:
     from google.cloud.storage import Client
@@ -32,7 +36,7 @@ _HTTP_LOCK = threading.Lock()
 
 def _http() -> Any:
     """One pool of connections per client."""
-    client = gcs.client()
+    client = gcs_client.client()
     with _HTTP_LOCK:
         return _make_http(client)
 
@@ -52,48 +56,29 @@ def _make_http(client: Client) -> Any:
     manager.connection_pool_kw["ca_certs"] = bundle
     credentials = client._credentials
     if not credentials.valid:
-        credentials.refresh(Request())  # once, not by every thread
+        credentials.refresh(Request())  # once, not in every thread
     return AuthorizedHttp(credentials, http=manager)
 
 
 def read_bytes(
-    path: str,
-    *,
-    generation: int = 0,
-    max_bytes: int | None = None,
-    deadline_s: float = gcs.DEADLINE_S,
-    cancelled: Callable[[], bool] = lambda: False,
+    path: str, *, generation: int, max_bytes: int | None, deadline_s: float, cancelled: Callable[[], bool]
 ) -> bytes:
-    """The bytes of an object, without their Content-Encoding; of one that is longer than `max_bytes`, the first
-    max_bytes + 1.
-
-    Raises:
-        FileNotFoundError: it is not there.
-        ChangedError: it is of another generation than `generation`, if that is not 0.
-        OSError: it cannot be read, also not until the deadline.
-    """
     buffer = io.BytesIO()
     encoding = _fetch(path, buffer, generation, max_bytes, deadline_s, cancelled)
-    data = buffer.getvalue()
-    if encoding == "gzip":
-        return _decompress(path, data, max_bytes)
-    return data if max_bytes is None else data[: max_bytes + 1]
-
-
-def _decompress(path: str, data: bytes, max_bytes: int | None) -> bytes:
-    import gzip
-    import zlib
-
+    most = -1 if max_bytes is None else max_bytes + 1
+    buffer.seek(0)
+    if encoding != "gzip":
+        return buffer.read(most)
     try:
-        with gzip.open(io.BytesIO(data)) as file:
-            return file.read(-1 if max_bytes is None else max_bytes + 1)
+        with gzip.open(buffer) as file:
+            return file.read(most)
     except (OSError, EOFError, zlib.error) as error:
         raise OSError(0, f"its Content-Encoding is gzip, but its bytes are not: {error}", path) from None
 
 
-def to_file(path: str, file: IO[bytes], *, deadline_s: float = gcs.DEADLINE_S) -> None:
-    """Writes the bytes of an object, as they are stored, into an empty file. Raises what `read_bytes` does."""
-    _fetch(path, file, 0, None, deadline_s, lambda: False)
+def to_file(path: str, file: IO[bytes]) -> None:
+    """Writes the bytes of an object, as stored, into an empty file."""
+    _fetch(path, file, 0, None, DEADLINE_S, lambda: False)
     file.seek(0)
 
 
@@ -105,18 +90,18 @@ def _fetch(
     deadline_s: float,
     cancelled: Callable[[], bool],
 ) -> str:
-    """Fills the sink, and returns the Content-Encoding."""
-    bucket, name = gcs.split_path(path)
+    """Fills the sink and returns the Content-Encoding."""
+    bucket, name = split_gcs(path)
     query = f"alt=media&ifGenerationMatch={generation}" if generation else "alt=media"
-    if payer := gcs.user_project():
+    if payer := gcs_client.user_project():
         query += f"&userProject={urllib.parse.quote(payer, safe='')}"
     end = time.monotonic() + deadline_s
     try:
-        with gcs.named_errors(path, "get"):
-            endpoint = gcs.client().api_endpoint
+        with named_errors(path, "get"):
+            endpoint = gcs_client.client().api_endpoint
             quoted = urllib.parse.quote(name, safe="")
             url = f"{endpoint}/download/storage/v1/b/{bucket}/o/{quoted}?{query}"
-            return str(gcs.retrying(deadline_s, cancelled=cancelled)(_try)(url, sink, max_bytes, end))
+            return str(retrying(deadline_s, cancelled=cancelled)(_try)(url, sink, max_bytes, end))
     except FileExistsError as error:  # HTTP 412
         raise ChangedError(error.errno, "it was replaced after it was listed", path) from error
 
@@ -131,7 +116,7 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, end: float) -> str:
     response = _http().urlopen(
         "GET",
         url,
-        headers={"Accept-Encoding": "gzip"},  # else the service decompresses, and no checksum fits
+        headers={"Accept-Encoding": "gzip"},  # otherwise the service decompresses, and no checksum fits
         timeout=Timeout(connect=CONNECT_S, read=max(0.1, min(STALL_S, end - time.monotonic()))),
         retries=False,
         preload_content=False,
@@ -148,17 +133,18 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, end: float) -> str:
             sink.write(chunk)
             checksum.update(chunk)
             if max_bytes is not None and sink.tell() > max_bytes:
-                return str(response.headers.get("Content-Encoding", ""))
+                break
             if time.monotonic() > end:
                 raise TimeoutError(f"after {sink.tell()} bytes")
-        whole = True
-        _check(checksum.digest(), response.headers.get("X-Goog-Hash", ""))
+        else:
+            whole = True
+            _check(checksum.digest(), response.headers.get("X-Goog-Hash", ""))
         return str(response.headers.get("Content-Encoding", ""))
     finally:
         if whole:
             response.release_conn()
         else:
-            response.close()  # what is still to come is not waited for
+            response.close()  # without waiting for the rest
 
 
 def _check(digest: bytes, hashes: str) -> None:
@@ -166,4 +152,4 @@ def _check(digest: bytes, hashes: str) -> None:
 
     expected = re.search(r"crc32c=([\w+/=]+)", hashes)
     if expected and base64.b64decode(expected[1]) != digest:
-        raise DataCorruption(None, "Checksum mismatch: other bytes came than the service has")
+        raise DataCorruption(None, "checksum mismatch: the bytes received are not those stored")

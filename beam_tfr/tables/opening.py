@@ -69,7 +69,7 @@ def open_tables(
     if not next(iter(sample.values())):
         raise UsageError(f"--table {' '.join(patterns)}: there are no rows")
     types = {name: _type(files[0], name, kind, sample[name]) for name, kind in given.items()}
-    base = f"{storage.check_path(image_root, '--image_root').rstrip('/')}/" if image_root else ""
+    base = f"{storage.check_path(image_root, option='image_root').rstrip('/')}/" if image_root else ""
     return Tables(
         files=files,
         folder=folder,
