@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "convert.py"
 
 

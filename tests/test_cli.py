@@ -388,6 +388,7 @@ def complete(many: Path, output: Path, expected: dict[str, bytes]) -> None:
     assert len(sidecars) >= len(finished) - 2  # a shard may have been without its sidecar yet, one for each thread
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_a_second_run_meanwhile(
     running: subprocess.Popen[str], many: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -410,6 +411,7 @@ def test_ctrl_c_and_a_second_run_meanwhile(
     complete(many, output, undisturbed)
 
 
+@pytest.mark.slow
 def test_kill_9_and_the_lock_of_the_dead(
     running: subprocess.Popen[str], many: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -419,6 +421,7 @@ def test_kill_9_and_the_lock_of_the_dead(
     complete(many, tmp_path / "out", undisturbed)
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_anything_is_written(many: Path, tmp_path: Path) -> None:
     process = start(*arguments(many, tmp_path / "out"))
     wait_for(lambda: locks(tmp_path / "out"))
@@ -460,6 +463,7 @@ def test_ctrl_c_in_the_moment_of_publishing_does_not_deny_the_dataset(
     assert (tmp_path / "o" / "manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_run_like_ctrl_c(running: subprocess.Popen[str], tmp_path: Path) -> None:
     running.send_signal(signal.SIGTERM)
     run = finish(running)
@@ -468,6 +472,7 @@ def test_sigterm_ends_a_run_like_ctrl_c(running: subprocess.Popen[str], tmp_path
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_with_several_processes_at_work(many: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     output = tmp_path / "out"
     engine = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]

@@ -9,6 +9,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from beam_tfr.dataflow import staging
 from tests.fake_dataflow import JOB_ID, FakeDataflow
 from tests.test_dataflow import dataflow_server, service
@@ -71,6 +73,7 @@ def staged_by(install: Callable[[Path, Path], Path], service: FakeDataflow, fold
     return {name.rpartition("/")[2]: service.get(name) for name in set(service.names()) - before}
 
 
+@pytest.mark.slow
 def test_every_install_stages_the_same(service: FakeDataflow, tmp_path: Path) -> None:
     first = staged_by(from_a_wheel, service, tmp_path / "wheel")
     second = staged_by(to_be_edited, service, tmp_path / "edited")

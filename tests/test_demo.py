@@ -39,6 +39,7 @@ def run_demo(folder: Path, home: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_demo(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
     pytest.importorskip("tensorflow", reason="the demo trains a model: pip install 'beam_tfr[reader]'")
     work, home = tmp_path / "my work", tmp_path / "home"

@@ -86,6 +86,7 @@ def test_nothing_is_lost_in_a_bundle_that_takes_long(tmp_path: Path, monkeypatch
     assert (tmp_path / "found").read_text().split() == [str(number) for number in range(300)]
 
 
+@pytest.mark.slow
 def test_prism(beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path) -> None:
     flags = ["--runner=PrismRunner", f"--prism_location={prism}"]
     assert convert(beam_tfr, photos, tmp_path / "there", *flags).code == 0
@@ -93,6 +94,7 @@ def test_prism(beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[s
 
 
 @pytest.mark.parametrize("engine", [*LOCAL, "prism"])
+@pytest.mark.slow
 def test_a_failing_run_is_one_sentence_on_every_engine(photos: Path, tmp_path: Path, prism: Path, engine: str) -> None:
     spoil(photos)
     flags = {**LOCAL, "prism": ["--runner=PrismRunner", f"--prism_location={prism}"]}[engine]
@@ -118,6 +120,7 @@ def portable(prism: Path, tmp_path: Path) -> Iterator[list[str]]:
         yield [*flags, "--environment_type=EXTERNAL", f"--environment_config={pool}"]
 
 
+@pytest.mark.slow
 def test_a_job_service_with_workers_of_its_own(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], portable: list[str]
 ) -> None:
@@ -146,6 +149,7 @@ def test_an_engine_that_is_not_there(beam_tfr: Command, photos: Path, tmp_path: 
     assert not (tmp_path / "there").exists()
 
 
+@pytest.mark.slow
 def test_worker_processes_end_with_the_run(photos: Path, tmp_path: Path) -> None:
     flags = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
     command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", str(tmp_path / "out"), *flags]
@@ -163,6 +167,7 @@ def test_worker_processes_end_with_the_run(photos: Path, tmp_path: Path) -> None
     wait_for(lambda: not workers(), timeout_s=10)
 
 
+@pytest.mark.slow
 def test_worker_processes_of_a_python_whose_path_has_a_space(
     beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,6 +149,7 @@ assert type(messages[0]) is not type(messages[1])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [("ours", "theirs"), ("theirs", "ours")])
 def test_ours_and_tensorflows_live_in_one_process_in_either_order(first: str, second: str) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is missing: pip install 'beam_tfr[reader]'")

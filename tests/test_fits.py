@@ -102,10 +102,12 @@ def run(program: str, folder: Path, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_keras(folder: Path) -> None:
     run(f"{TRAIN}\nmodel = make()\n{FIT}", folder, KERAS_BACKEND="tensorflow")
 
 
+@pytest.mark.slow
 def test_keras_on_jax(folder: Path) -> None:
     program = f"{TRAIN}\nassert keras.backend.backend() == 'jax'\nmodel = make()\n{FIT}"
     # The recipe of docs/reader.md: hosts are JAX processes.
@@ -118,6 +120,7 @@ assert jax.numpy.asarray(images).shape == (16, 8, 12, 3)
     run(program, folder, KERAS_BACKEND="jax")
 
 
+@pytest.mark.slow
 def test_mirrored_strategy_on_two_devices(folder: Path) -> None:
     program = f"""
 import tensorflow as tf

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "latency.py"
 
 
+@pytest.mark.slow
 def test_latency_benchmark(sample: Path) -> None:
     command = [sys.executable, BENCHMARK, sample / "test", "--pairs", "1", "--latencies", "0", "20"]
     run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)

@@ -129,6 +129,7 @@ def test_the_project_that_pays_is_named_in_every_request(photos: FakeGcs, beam_t
     assert {request.get("userProject") for request in photos.take_log()} == {None}
 
 
+@pytest.mark.slow
 def test_worker_processes_ask_alike(photos: FakeGcs, beam_tfr: Command) -> None:
     options = ["--gcs_project", "payer", "--direct_running_mode", "multi_processing", "--direct_num_workers", "2"]
     assert convert(beam_tfr, *options).json["written"] == 8

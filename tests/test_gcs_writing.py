@@ -182,6 +182,7 @@ def shards(fake: FakeGcs) -> list[str]:
     return [name for name in fake.names() if name.startswith("out/d-")]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_goes_on_to_the_same_objects(fake: FakeGcs, local: Path, beam_tfr: Command) -> None:
     fake.put_folder(SAMPLE, "photos")
     fake.set(latency_s=0.05)
@@ -200,6 +201,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_objects(fake: FakeGcs, local: 
     assert manifest.read("gs://b/out").dataset_digest == manifest.read(str(local)).dataset_digest
 
 
+@pytest.mark.slow
 def test_of_two_runs_into_one_folder_one_publishes(fake: FakeGcs, local: Path) -> None:
     fake.put_folder(SAMPLE, "photos")
     fake.set(latency_s=0.02)

@@ -239,6 +239,7 @@ def test_versions_in_the_dockerfile_are_those_of_the_pins() -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_the_install_lines_and_the_entry_file_work_on_an_image_with_beam(tmp_path: Path) -> None:
     python = make_worker_env(tmp_path / "image")
     work = tmp_path / "template"
