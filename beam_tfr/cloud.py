@@ -1,17 +1,16 @@
-"""Beam's options for Google Cloud, as far as they concern our own requests to gs://: as whom, and who pays."""
+"""Beam's options for Google Cloud, for our own requests to gs://: which account, and who pays."""
 
 from __future__ import annotations
 
 import argparse
 
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
-from beam_tfr import storage
+from beam_tfr import beam_internals, storage
 
 
 class CloudOptions(PipelineOptions):
-    """Ours, carried to the workers among Beam's."""
+    """Our own option, which travels to the workers with Beam's."""
 
     @classmethod
     def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -19,7 +18,7 @@ class CloudOptions(PipelineOptions):
 
 
 def use(options: PipelineOptions) -> None:
-    """Makes the requests of this process those of --impersonate_service_account, --project and --gcs_project."""
+    """Applies --impersonate_service_account, --project and --gcs_project to the requests of this process."""
     google = options.view_as(GoogleCloudOptions)
     storage.use_access(
         storage.Access(
@@ -31,6 +30,7 @@ def use(options: PipelineOptions) -> None:
 
 
 def use_given() -> None:
-    """The same with the options that the runner gave this process, if it is a worker's."""
-    if FileSystems._pipeline_options is not None:
-        use(FileSystems._pipeline_options)
+    """Does the same with the options that the runner gave this process, if it is a worker."""
+    options = beam_internals.worker_options()
+    if options is not None:
+        use(options)

@@ -1,4 +1,4 @@
-"""What went wrong, in a sentence: the error of a step, from what a runner made of it."""
+"""What went wrong, in a sentence: the error of a step, found in what a runner made of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OURS = re.compile(
 
 
 def translate(error: BaseException) -> BeamTfrError:
-    """The error of a step, from what a runner made of it: all of them pass on the text of the worker's traceback."""
+    """The error of a step, from the text of the worker's traceback, which every runner passes on."""
     if isinstance(error, BeamTfrError):
         return type(error)(re.sub(_WHILE, "", str(error)))
     text = str(error)
@@ -33,6 +33,6 @@ def translate(error: BaseException) -> BeamTfrError:
         (line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)), lines[-1]
     )
     return RunError(
-        f"the run failed: {re.sub(_WHILE, '', cause)[:500]}. Nothing is published; the same command goes on with the "
-        f"finished shards. {TRACEBACK_VARIABLE}=1 shows where it failed"
+        f"the run failed: {re.sub(_WHILE, '', cause)[:500]}. Nothing is published; run the same command again to "
+        f"resume from the finished shards. {TRACEBACK_VARIABLE}=1 shows where it failed"
     )

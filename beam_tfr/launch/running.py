@@ -1,4 +1,4 @@
-"""A pipeline under way: its progress, Ctrl-C, and a quiet screen."""
+"""A pipeline under way: how it is built and waited for, its progress, Ctrl-C, and a quiet screen."""
 
 from __future__ import annotations
 
@@ -10,24 +10,53 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from beam_tfr import claim, interrupt
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineRunner
+
+from beam_tfr import claim, interrupt, lock
 from beam_tfr.claim import Progress
 from beam_tfr.launch.errors import translate
-from beam_tfr.schema import TRACEBACK_VARIABLE, InterruptedRunError
+from beam_tfr.options import ConvertOptions
+from beam_tfr.pipeline import Convert
+from beam_tfr.schema import TRACEBACK_VARIABLE, InterruptedRunError, UsageError
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
 PROGRESS_S = 10.0
-MAX_REPORT_SHARE = 0.05  # of the time; with 100,000 files on gs:// each look at them takes seconds
-GOES_ON = "nothing is published; the same command goes on with the finished shards"
+MAX_REPORT_SHARE = 0.05  # of the time; listing 100,000 files on gs:// takes seconds
+_NOTHING = Progress(0, 0, 0, 0)
+RESUME = "nothing is published; run the same command again to resume from the finished shards"
+
+
+def build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) -> beam.Pipeline:
+    """The pipeline of a conversion, not yet started.
+
+    Raises:
+        UsageError: Beam refuses its own options.
+    """
+    try:
+        pipeline = beam.Pipeline(runner=runner, options=beam_options)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except Exception as error:
+        raise translate(error) from error
+    pipeline | "Convert" >> step
+    return pipeline
+
+
+def held(step: Convert) -> contextlib.AbstractContextManager[lock.Hold]:
+    """The output's lock; none where the output is not touched."""
+    options = step.options
+    return contextlib.nullcontext(lock.Hold()) if options.save_plan else lock.held(options.output, step.run_id)
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps the engine's own account of a failure off the screen: our error, several times over, with stack traces.
+    """Keeps the engine's own report of a failure off the screen: our error several times over, with stack traces.
 
     A worker in this process prints it to sys.stderr whatever the log level, and hangs when nobody reads that any more.
-    Worker processes and engines print to what they inherit as standard error, and a Ctrl-C in the terminal reaches each
-    of them. C libraries print there too: libtiff, of every damaged file.
+    Worker processes and engines print to the standard error that they inherit, and Ctrl-C in a terminal reaches each of
+    them. C libraries print there too: libtiff does for every damaged file.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
@@ -44,27 +73,29 @@ def quiet() -> Iterator[None]:
 
 
 class Reporter:
-    """Tells from time to time how far a run is: from what was committed, so that it works on every runner."""
+    """Reports how far a run is, from what it committed, so that it works with every runner.
 
-    def __init__(self, output: str, progress: Callable[[Progress], object] | None) -> None:
-        self._output, self._progress, self._next = output, progress, time.monotonic() + PROGRESS_S
+    It begins with what an earlier run finished, unless that is overwritten. A plan to be saved has no progress.
+    """
 
-    def begin(self, *, anew: bool) -> None:
-        """Tells what an earlier run has finished, unless that is thrown away."""
-        if anew and self._progress is not None:
-            self._progress(Progress(0, 0, 0, 0))
+    def __init__(self, options: ConvertOptions, progress: Callable[[Progress], object] | None) -> None:
+        self._output, self._progress = options.output, None if options.save_plan else progress
+        self._next = time.monotonic() + PROGRESS_S
+        if self._progress is not None and options.overwrite:
+            self._progress(_NOTHING)
         else:
-            self.report()
+            self._report()
 
     def tick(self) -> None:
+        """Reports if it is time to."""
         if time.monotonic() >= self._next:
-            self.report()
+            self._report()
 
-    def report(self) -> None:
+    def _report(self) -> None:
         started = time.monotonic()
         if self._progress is not None:
             with contextlib.suppress(OSError):
-                self._progress(claim.read_progress(self._output) or Progress(0, 0, 0, 0))
+                self._progress(claim.read_progress(self._output) or _NOTHING)
         took = time.monotonic() - started
         self._next = started + max(PROGRESS_S, took / MAX_REPORT_SHARE)
 
@@ -73,19 +104,19 @@ def wait(
     call: Callable[[], object],
     *,
     interrupted: threading.Event,
-    tick: Callable[[], None],
-    stop: Callable[[], str] = lambda: GOES_ON,
+    tick: Callable[[], object] = lambda: None,
+    stop: Callable[[], str] = lambda: RESUME,
 ) -> None:
-    """Waits for a pipeline's end in a thread of its own, so that Ctrl-C reaches this one at once.
+    """Waits for a pipeline in a thread of its own, so that Ctrl-C reaches this one at once.
 
     Args:
-        call: returns at the pipeline's end.
+        call: returns when the pipeline ends.
         interrupted: set when it is to stop.
         tick: called often while it runs.
-        stop: stops it, or not; returns what is then said to the user.
+        stop: stops it, or does not; returns what to tell the user.
 
     Raises:
-        BeamTfrError: of whatever kind the failing step raised; `RunError` for anything else.
+        BeamTfrError: of the kind that the failing step raised; `RunError` for anything else.
     """
     failure: list[BaseException] = []
 
@@ -111,15 +142,15 @@ def wait(
 
 
 def _ignore_threads() -> None:
-    """The threads of an engine that ends lose their connections, and would say so, with stack traces."""
+    """Silences the threads of an engine that ends: they lose their connections and would print stack traces."""
     if not os.environ.get(TRACEBACK_VARIABLE):
-        ending, before = set(threading.enumerate()), threading.excepthook  # threads of later are not concerned
+        ending, before = set(threading.enumerate()), threading.excepthook  # later threads may complain
         threading.excepthook = lambda told: None if told.thread in ending else before(told)
 
 
 @contextlib.contextmanager
 def on_interrupt() -> Iterator[threading.Event]:
-    """Within the block Ctrl-C and SIGTERM set the event and ask the stages to stop, when this is the main thread."""
+    """Within the block, Ctrl-C and SIGTERM set the event and ask the stages to stop, if this is the main thread."""
     interrupted = threading.Event()
     interrupt.clear()
 

@@ -8,6 +8,7 @@ are exact: a histogram of key prefixes says in which buckets they lie, and of th
 from beam_tfr.planning.assignment import Assigned, assign, every_shard, join, order, planned_shard, split
 from beam_tfr.planning.cuts import CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.drafts import REJECTS_PER_SHARD, count_shards, draft_plan
+from beam_tfr.planning.measuring import mean_record_bytes
 from beam_tfr.planning.ordering import order_key, planned_total
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey
 
@@ -24,6 +25,7 @@ __all__ = [
     "every_shard",
     "find_cut_buckets",
     "join",
+    "mean_record_bytes",
     "order",
     "order_key",
     "planned_shard",

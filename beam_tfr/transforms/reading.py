@@ -1,8 +1,9 @@
-"""ReadImages and ReadRows: shards to items, in their order."""
+"""ReadImages and ReadRows: shards to items, in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -13,6 +14,35 @@ from beam_tfr import inputs, interrupt
 from beam_tfr.schema import ImageRef, Item, RejectError, Shard, ShardWork
 
 
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """Reads the files that references name.
+
+    Attributes:
+        root: folder that the keys are below, with a slash at its end.
+        ahead: how the files are read; None where there are none: a row of a table is all in its reference.
+    """
+
+    root: str
+    ahead: inputs.ReadAhead | None
+
+    def read(self, refs: Iterable[ImageRef]) -> Iterator[tuple[ImageRef, inputs.Content]]:
+        """Each reference with the content of its file, in order; None for rows and for what is a reject already."""
+        if self.ahead is None:
+            return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
+        refs = list(refs)
+        return zip(refs, self.ahead.read(inputs.sources(self.root, refs)), strict=True)
+
+    def read_once(self, refs: Iterable[ImageRef]) -> Iterator[tuple[ImageRef, inputs.Content]]:
+        """As `read`, then closes."""
+        yield from self.read(refs)
+        self.close()
+
+    def close(self) -> None:
+        if self.ahead is not None:
+            self.ahead.close()
+
+
 class ReadImages(beam.PTransform):
     """Shards to items: the bytes of every image, in the shard's order, read ahead.
 
@@ -20,26 +50,43 @@ class ReadImages(beam.PTransform):
         root: folder that the keys are below, with a slash at its end.
         ahead: how they are read.
 
-    Output: `Item` with bytes, or a `Reject` for a file that cannot be read.
+    Output: `Item` with bytes, or with a `Reject` for a file that cannot be read.
     """
 
     def __init__(self, root: str, *, ahead: inputs.ReadAhead | None = None) -> None:
         super().__init__()
-        self._root, self._ahead = root, ahead or inputs.ReadAhead()
+        self.contents = Contents(root, ahead or inputs.ReadAhead())
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
-        return work | "Read" >> beam.ParDo(_Read(self._root, self._ahead))
+        return work | "Read" >> beam.ParDo(_Read(self.contents))
+
+
+class ReadRows(beam.PTransform):
+    """Shards to items: rows of a table, in the shard's order.
+
+    Args:
+        root: folder of the tables, with a slash at its end.
+
+    Output: `Item` with None, or with a `Reject`.
+    """
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self.contents = Contents(root, None)
+
+    def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
+        return work | "Read" >> beam.ParDo(_Read(self.contents))
 
 
 class _Read(beam.DoFn):
-    def __init__(self, root: str, ahead: inputs.ReadAhead) -> None:
-        self._root, self._ahead = root, ahead
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
 
     def start_bundle(self) -> None:
         self._items: Iterator[Item] = iter(())
 
     def process(self, work: ShardWork) -> Iterator[Item]:
-        items, self._items = self._items, self._begin(work)  # so that the next shard is read ahead too
+        items, self._items = self._items, self._begin(work)  # the next shard is read ahead too
         yield from items
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
@@ -49,48 +96,19 @@ class _Read(beam.DoFn):
     def _begin(self, work: ShardWork) -> Iterator[Item]:
         if item := work.done():
             return iter([item])
-        refs = [ImageRef.decode(ref) for ref in work.refs]
-        return self._read(work.shard, refs, self._ahead.read(inputs.sources(self._root, refs)))
+        return self._read(work.shard, self._contents.read(map(ImageRef.decode, work.refs)))
 
-    def _read(self, shard: Shard, refs: Sequence[ImageRef], contents: Iterator[inputs.Content]) -> Iterator[Item]:
-        for position, (ref, content) in enumerate(zip(refs, contents, strict=True)):
+    def _read(self, shard: Shard, contents: Iterator[tuple[ImageRef, inputs.Content]]) -> Iterator[Item]:
+        for position, (ref, content) in enumerate(contents):
             interrupt.check()
-            item = Item(shard, position, self._root + ref.key, ref, None)
-            if content is None:
-                content = RejectError(ref.reason, ref.detail)
-                yield item.reject("MatchImages" if ref.columns is None else "ReadTable", content)
+            item = Item(shard, position, self._contents.root + ref.key, ref, None)
+            if ref.reason:
+                error = RejectError(ref.reason, ref.detail)
+                yield item.reject("MatchImages" if ref.columns is None else "ReadTable", error)
             elif isinstance(content, RejectError):
                 yield item.reject("ReadImages", content)
             else:
                 yield item._replace(value=content)
 
     def teardown(self) -> None:
-        self._ahead.close()
-
-
-class ReadRows(beam.PTransform):
-    """Shards to items: the rows of a table, which are all in their references, in the shard's order.
-
-    Args:
-        root: folder of the tables, with a slash at its end.
-
-    Output: `Item` with None, or a `Reject`.
-    """
-
-    def __init__(self, root: str) -> None:
-        super().__init__()
-        self._root = root
-
-    def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
-        return work | "Rows" >> beam.FlatMap(_rows, root=self._root)
-
-
-def _rows(work: ShardWork, *, root: str) -> Iterator[Item]:
-    if whole := work.done():
-        yield whole
-        return
-    for position, encoded in enumerate(work.refs):
-        interrupt.check()
-        ref = ImageRef.decode(encoded)
-        item = Item(work.shard, position, root + ref.key, ref, None)
-        yield item.reject("ReadTable", RejectError(ref.reason, ref.detail)) if ref.reason else item
+        self._contents.close()

@@ -1,4 +1,4 @@
-"""What becomes of an item's value, one by one: ResizeImages, ParseArrays, BuildExamples, and what you put between."""
+"""ResizeImages, ParseArrays, BuildExamples, and your own functions between them: one item at a time."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from apache_beam.pvalue import PCollection
 
 from beam_tfr import arrays, examples, images
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Array, ImageRef, Item, Reject, RejectError, ShardInfo
+from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo
 
 
 class MapImages(beam.PTransform):
-    """Applies a function of your own between the steps; rejects and finished shards pass by.
+    """Applies a function to the value of each item; rejects and finished shards pass through.
 
     Args:
         fn: (value, ref) -> new value; raises `RejectError` to leave the image out.
-        stage: name in rejects.jsonl.
+        stage: its name in rejects.jsonl.
 
     Output: `Item`, in the same order.
     """
 
     def __init__(self, fn: Callable[[Any, ImageRef], Any], *, stage: str = "MapImages") -> None:
         super().__init__()
-        self._fn, self._stage = fn, stage
+        self.fn, self._stage = fn, stage
 
     def expand(self, items: PCollection[Item]) -> PCollection[Item]:
         return items | self._stage >> beam.Map(self._apply)
@@ -35,7 +35,7 @@ class MapImages(beam.PTransform):
         if item.ref is None or isinstance(item.value, (Reject, ShardInfo)):
             return item
         try:
-            return item._replace(value=self._fn(item.value, item.ref))
+            return item._replace(value=self.fn(item.value, item.ref))
         except RejectError as error:
             return item.reject(self._stage, error)
 
@@ -55,18 +55,14 @@ class ParseArrays(MapImages):
     """Bytes of .npy files to `Array`."""
 
     def __init__(self) -> None:
-        super().__init__(_parse_array, stage="ParseArrays")
-
-
-def _parse_array(data: bytes, _: ImageRef) -> Array:
-    return arrays.parse_array(data)
+        super().__init__(lambda data, _: arrays.parse_array(data), stage="ParseArrays")
 
 
 class BuildExamples(MapImages):
-    """`Image`, `Array`, bytes of a file, or row to `Record`: a serialized tf.train.Example.
+    """`Image`, `Array`, bytes or row to `Record`: a serialized tf.train.Example.
 
     Args:
-        encoding: of `ConvertOptions`, which says what there is.
+        encoding: of `ConvertOptions`; it decides which of them.
     """
 
     def __init__(self, encoding: str = "jpeg") -> None:

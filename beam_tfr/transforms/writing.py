@@ -11,7 +11,7 @@ import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
 
-from beam_tfr import claim, lock, manifest, publish, shards, sidecars, storage
+from beam_tfr import beam_internals, claim, lock, manifest, publish, shards, sidecars, storage
 from beam_tfr.naming import file_name
 from beam_tfr.schema import (
     NO_SPLIT,
@@ -51,7 +51,7 @@ class WriteShards(beam.io.WriteToTFRecord):
         self._run_id = run_id
 
     def expand(self, items: PCollection[Item]) -> PCollection[ShardInfo]:
-        write = _Write(self._sink, self._output, self._name, self._suffix, self._level, self._run_id)
+        write = _Write(beam_internals.sink_of(self), self._output, self._name, self._suffix, self._level, self._run_id)
         return items | "Write" >> beam.ParDo(write)
 
 

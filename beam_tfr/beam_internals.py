@@ -1,0 +1,171 @@
+"""Beam's private parts that this package relies on, all in one place, as they are in Beam 2.77.
+
+Each says why it is needed and what to do when Beam changes it. tests/test_beam_internals.py fails when that happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
+from typing import Any, NoReturn
+
+from apache_beam.internal import cloudpickle_pickler
+from apache_beam.io import WriteToTFRecord
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions, _BeamArgumentParser
+from apache_beam.pipeline import Pipeline
+from apache_beam.portability import python_urns
+from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners.dataflow import dataflow_runner
+from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
+from apache_beam.runners.portability.portable_runner import JobServiceHandle
+
+from beam_tfr.schema import UsageError
+
+DATAFLOW_LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
+
+
+def sink_of(write: WriteToTFRecord) -> Any:
+    """Beam's sink of TFRecord files: `write_record(file, data)` frames a record, `shard_name_format` names a file.
+
+    Why: files framed and named exactly as Beam does. If `_sink` goes: frame with the checksums of `records`.
+    """
+    return write._sink
+
+
+def worker_options() -> PipelineOptions | None:
+    """The pipeline options that a runner gave to this worker process; None in any other process.
+
+    Why: the account and the project for gs:// travel in them. `sdk_worker_main` sets them before any function is
+    unpickled; `FileSystems.set_options` is public, reading them is not. If `_pipeline_options` goes: pass the options
+    to each DoFn.
+    """
+    return FileSystems._pipeline_options  # type: ignore[no-any-return]
+
+
+class _Parser(_BeamArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def beam_parser() -> argparse.ArgumentParser:
+    """A parser of all options that Beam knows, of every runner; a wrong value is a `UsageError`.
+
+    Why: PipelineOptions drops flags that nobody knows without a word, and exits on a wrong value.
+    `_BeamArgumentParser` lets a flag be given twice. If it goes: build the parser as `PipelineOptions.get_all_options`
+    does by then.
+    """
+    parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    for known in PipelineOptions.__subclasses__():
+        known._add_argparse_args(parser)
+    return parser
+
+
+def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
+    """Within the block, the code of pickled functions does not name the folder that it lies in here.
+
+    Why: a job's description is seen by others. If `DEFAULT_CONFIG` goes: look for what
+    `cloudpickle_pickler.dumps` hands to `CloudPickler`.
+    """
+    return _replaced(cloudpickle_pickler.DEFAULT_CONFIG, "filepath_interceptor", os.path.basename)
+
+
+class LocalRunner(fn_runner.FnApiRunner):
+    """Beam's FnApiRunner, which loses no elements here and whose worker processes end with this one.
+
+    Why: Beam also flushes its data buffers by the clock, in a thread of its own, and loses what is written meanwhile:
+    up to 2,500 of 100,000 references in bundles that took longer than a second. With a time limit of 0 size alone
+    decides. Worker processes get the pipeline options only through the provision info. Their command is replaced:
+    Beam's breaks where the path of Python has a space, and goes on for a while when this process is killed.
+
+    If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If
+    `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK` is handed to the worker handlers.
+    """
+
+    def __init__(self, options: PipelineOptions) -> None:
+        encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+        info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
+        super().__init__(provision_info=fn_runner.ExtendedProvisionInfo(info))
+
+    def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
+        command = f"exec {shlex.quote(sys.executable)} -m beam_tfr.worker {os.getpid()}"  # no shell stays in between
+        for environment in pipeline_proto.components.environments.values():
+            if environment.urn == python_urns.SUBPROCESS_SDK:
+                environment.payload = command.encode()
+        with _replaced(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 0):
+            return super().run_via_runner_api(pipeline_proto, options)
+
+
+class DataflowRunner(dataflow_runner.DataflowRunner):
+    """Beam's DataflowRunner, which stages files that the job's own options do not name.
+
+    Why: others may see a job's options, which would hold paths of this machine. `_adjust_pipeline_for_dataflow_v2` is
+    called after the files to be staged are listed, and before the options become part of the job. If it goes: use any
+    method that is called between the two.
+
+    Args:
+        setup: fields of `SetupOptions`, for the staging alone.
+    """
+
+    def __init__(self, **setup: object) -> None:
+        super().__init__()
+        self._setup = setup
+
+    def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, pipeline_proto: Any = None) -> Any:
+        self._swap(options)
+        try:
+            return super().run_pipeline(pipeline, options, pipeline_proto)
+        except (RuntimeError, PackageNotFoundError) as error:
+            pip = error.__cause__
+            if isinstance(pip, subprocess.CalledProcessError):
+                said = pip.output.decode(errors="replace").strip().splitlines()[-1:]
+            elif isinstance(error, PackageNotFoundError):
+                said = [str(error)]
+            else:
+                raise
+            raise UsageError(
+                f"the packages that workers need cannot be downloaded with pip ({' '.join(said)}); see that pip is "
+                "installed and has an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
+            ) from error
+
+    def _adjust_pipeline_for_dataflow_v2(self, pipeline: Pipeline) -> None:
+        self._swap(pipeline.options)
+        super()._adjust_pipeline_for_dataflow_v2(pipeline)
+
+    def _swap(self, options: PipelineOptions) -> None:
+        setup = options.view_as(SetupOptions)
+        for name, value in self._setup.items():
+            self._setup[name] = getattr(setup, name)
+            setattr(setup, name, value)
+
+
+def read_job_log(record: logging.LogRecord) -> str:
+    """The state or the complaint that a line of `DATAFLOW_LOGGER` tells; empty for other lines.
+
+    Why: Beam tells both in its log alone. If the texts change: see where `DataflowRunner.poll_for_job_completion` logs.
+    """
+    text = record.getMessage()
+    if record.msg == "Job %s is in state %s":
+        return f"job is {text.rpartition('JOB_STATE_')[2].lower()}"
+    if "JOB_MESSAGE_ERROR: " in text or "JOB_MESSAGE_WARNING: " in text:
+        lines = text.partition(": JOB_MESSAGE_")[2].strip().splitlines()
+        kind, _, first = lines[0].partition(": ")
+        return f"Dataflow, {kind.lower()}: {(lines[-1] if first.startswith('Traceback') else first)[:300]}"
+    return ""
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)

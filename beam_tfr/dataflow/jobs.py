@@ -1,0 +1,116 @@
+"""What becomes of a job: its messages, its end, and what Ctrl-C does with it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
+from apache_beam.runners.dataflow.dataflow_runner import DataflowRuntimeException
+from apache_beam.runners.runner import PipelineState
+
+from beam_tfr.beam_internals import DATAFLOW_LOGGER, read_job_log
+from beam_tfr.schema import TRACEBACK_VARIABLE, RunError
+
+_CONSOLE = "https://console.cloud.google.com/dataflow/jobs"
+
+
+class Job(NamedTuple):
+    """A job that the service accepted.
+
+    Attributes:
+        id: that the service gave it.
+        link: to its page in the console.
+    """
+
+    id: str
+    link: str
+
+
+def job_of(result: Any, options: PipelineOptions) -> Job | None:
+    """The job that a run created; None where it only described one (a template, a dry run)."""
+    if options.view_as(TestOptions).dry_run or not result.has_job:
+        return None
+    google = options.view_as(GoogleCloudOptions)
+    return Job(result.job_id(), f"{_CONSOLE}/{google.region}/{result.job_id()}?project={google.project}")
+
+
+def wait(result: Any, job: Job) -> None:
+    """Waits for the end of a job.
+
+    Raises:
+        RunError: it was cancelled.
+        DataflowRuntimeException: it failed; with what the service says of it.
+    """
+    try:
+        state = result.wait_until_finish()
+    except DataflowRuntimeException as error:
+        state = error.result.state
+        if state != PipelineState.CANCELLED:
+            raise
+    if state != PipelineState.DONE:
+        raise RunError(
+            f"job {job.id} was {state.lower()}: nothing is published; run the same command again to resume from the "
+            "finished shards"
+        )
+
+
+def stop(result: Any, job: Job, on_interrupt: str) -> bool:
+    """Cancels a job or leaves it, as `on_interrupt=` says; asks if it says so and somebody is there.
+
+    Returns:
+        Whether the job is cancelled.
+
+    Raises:
+        RunError: it could not be.
+    """
+    cancel = on_interrupt == "cancel"
+    if on_interrupt == "ask" and sys.stdin is not None and sys.stdin.isatty():
+        print(f"\ncancel job {job.id}? Otherwise it continues [y/N] ", end="", file=sys.stderr, flush=True)
+        cancel = sys.stdin.readline().strip().lower() in ("y", "yes")
+    if cancel:
+        try:
+            result.cancel()
+        except Exception as error:
+            raise RunError(f"job {job.id} could not be cancelled and continues ({job.link}): {error}") from error
+    return cancel
+
+
+class _Messages(logging.Handler):
+    """Says what Beam's log tells of a job, each line once."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        super().__init__(logging.INFO)
+        self._say, self._said = say, {""}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = read_job_log(record)
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
+
+@contextlib.contextmanager
+def messages(say: Callable[[str], object]) -> Iterator[None]:
+    """Within the block, says a job's state and the service's complaints; Beam logs nothing else."""
+    if os.environ.get(TRACEBACK_VARIABLE):
+        yield
+        return
+    handler = _Messages(say)
+    beams, runners = logging.getLogger("apache_beam"), logging.getLogger(DATAFLOW_LOGGER)
+    before = beams.level, runners.level, runners.propagate
+    beams.setLevel(logging.CRITICAL + 1)
+    runners.setLevel(logging.INFO)
+    runners.propagate = False
+    runners.addHandler(handler)
+    try:
+        yield
+    finally:
+        runners.removeHandler(handler)
+        beams.setLevel(before[0])
+        runners.setLevel(before[1])
+        runners.propagate = before[2]

@@ -1,0 +1,133 @@
+"""What a conversion reads: patterns or tables, opened before the pipeline starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from beam_tfr import inputs, saved_plan, storage, tables
+from beam_tfr.labels import Labeler, parse_layout, read_classes
+from beam_tfr.naming import file_name, shard_name
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema import DICT_NAMES, MANIFEST_FILE, REJECTS_FILE, UsageError, features_of
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a conversion reads, and what is known about it before the pipeline runs.
+
+    Attributes:
+        root: folder that all keys are below, with a slash at its end.
+        labelled: whether the records have labels.
+        labeler: reads labels and splits from paths; None with tables.
+        tables: opened; None without tables.
+        plan: name, suffix and options of the plan to be made.
+        call: what selects the files and is not among the plan's options; a saved plan must come from the same.
+    """
+
+    root: str
+    labelled: bool
+    labeler: Labeler | None = None
+    tables: tables.Tables | None = None
+    plan: dict[str, Any]
+    call: dict[str, Any]
+
+
+def open_source(options: ConvertOptions) -> Source:
+    """Opens what the options name: reads the list of patterns, the classes, the first rows of the tables.
+
+    Raises:
+        UsageError: a file cannot be read or is wrong, the inputs have no folder in common, or they match what the
+            conversion writes.
+    """
+    names = read_classes(options.classes) if options.classes else None
+    classes = None if names is None else frozenset(names)
+    opened: dict[str, Any]
+    if options.table:
+        found = _open_tables(options, classes)
+        columns = {column: str(of) for column, of in found.types.items()}
+        data_options = options.data_options(names, columns=columns, multi_label=found.multi_label)
+        opened = {"root": found.root, "labelled": bool(options.label_column), "tables": found}
+    else:
+        patterns = inputs.all_patterns(options.input, options.input_list)
+        root = inputs.common_root(patterns)
+        _check_apart(options, patterns, inputs.exclusion(options.exclude, root))
+        layout = parse_layout(options.layout)
+        data_options = options.data_options(names)
+        labeler = Labeler(layout, options.splits, classes)
+        opened = {"root": root, "labelled": layout.has_labels, "labeler": labeler}
+    return Source(
+        **opened,
+        plan={"name": options.name, "suffix": options.suffix, "options": data_options},
+        call={
+            "root": opened["root"],
+            "input": sorted(set(options.input)),
+            "input_list": options.input_list,
+            "exclude": sorted(set(options.exclude)),
+            "table": list(options.table),
+        },
+    )
+
+
+def check_plans(options: ConvertOptions, source: Source) -> None:
+    """Checks that a plan can be saved where `save_plan=` says, and that `plan=` is one of this call.
+
+    Raises:
+        UsageError: it cannot, or it is not.
+    """
+    if options.save_plan:
+        saved_plan.check_place(options.save_plan, replace=options.overwrite)
+    if options.plan:
+        with saved_plan.SavedPlan(options.plan) as saved:
+            saved.check_call(source.call, source.plan)
+
+
+def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> tables.Tables:
+    features = options.feature_columns
+    if features is None:
+        features = {} if options.uri_column else {tables.ALL: ""}
+    opened = tables.open_tables(
+        options.table,
+        uri=options.uri_column,
+        key=options.key_column,
+        label=options.label_column,
+        split=options.split_column,
+        group=options.group_column,
+        label_separator=options.label_separator,
+        image_root=options.image_root,
+        features=features,
+        reserved=(*features_of({"encoding": options.encoding}, labelled=True), *DICT_NAMES),
+        splits=options.splits,
+        classes=classes,
+    )
+    written = [storage.join(options.output, name) for name in (MANIFEST_FILE, REJECTS_FILE)]
+    if found := [path for path in opened.files if path in written]:
+        raise UsageError("the conversion writes this file; choose another `output=`", option="table", value=found[0])
+    return opened
+
+
+def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
+    """
+    Raises:
+        UsageError: a pattern matches what the conversion itself writes, which it would then read as images.
+    """
+    written = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
+    paths = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]
+    paths = [path for path in paths if exclude is None or not exclude.fullmatch(path)]
+    for pattern in filter(inputs.has_wildcard, patterns):
+        matches = inputs.to_regex(pattern).fullmatch
+        if options.save_plan and matches(options.save_plan):
+            raise UsageError(
+                f"`input={pattern}` matches it; choose a file that it does not match",
+                option="save_plan",
+                value=options.save_plan,
+            )
+        if any(map(matches, paths)):
+            raise UsageError(
+                f"`input={pattern}` matches the files in it; choose a folder outside, use a narrower pattern, such as "
+                "**/*.jpg, or leave them out with `exclude=`",
+                option="output",
+                value=options.output,
+            )
