@@ -47,7 +47,7 @@ def worker_options() -> PipelineOptions | None:
     unpickled; `FileSystems.set_options` is public, reading them is not. If `_pipeline_options` goes: pass the options
     to each DoFn.
     """
-    return FileSystems._pipeline_options  # type: ignore[no-any-return]
+    return FileSystems._pipeline_options
 
 
 class _Parser(_BeamArgumentParser):

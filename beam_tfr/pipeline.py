@@ -17,6 +17,7 @@ from beam_tfr import images, inputs, planning, shards
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import IMAGE_ENCODINGS, Plan, ShardWork
 from beam_tfr.sources import Source
+from beam_tfr.tables import Tables
 from beam_tfr.transforms import (
     BuildExamples,
     MapImages,
@@ -64,30 +65,41 @@ class Convert(beam.PTransform):
         return items | write | publish  # ShardInfo, the digest
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
-        options, source, codecs = self.options, self.source, images.codec_versions()
-        held: dict[str, Any] = {"run_id": self.run_id, "overwrite": options.overwrite}
+        options, source = self.options, self.source
         if options.plan:
-            read_plan = ReadPlan(options.plan, output=options.output, codecs=codecs, **held)
-            return begin | read_plan  # type: ignore[no-any-return]
+            return begin | ReadPlan(  # type: ignore[no-any-return]
+                options.plan,
+                output=options.output,
+                run_id=self.run_id,
+                overwrite=options.overwrite,
+                codecs=images.codec_versions(),
+            )
         distinct = None
-        if source.tables is not None:
-            refs, distinct = begin | ReadTable(source.tables)  # ImageRef
+        if isinstance(source.origin, Tables):
+            refs, distinct = begin | ReadTable(source.origin)  # ImageRef
         else:
             refs = begin | MatchImages(
                 options.input,
-                source.labeler,
+                source.origin,
                 root=source.root,
                 input_list=options.input_list,
                 exclude=options.exclude,
             )
+        return refs | self.plan_shards(after=distinct)  # type: ignore[no-any-return]
+
+    def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
+        """The step that plans this conversion's shards; `after` must be there before anything is written."""
+        options, source = self.options, self.source
         read, steps = self.read.contents.read_once, [step.fn for step in self.make]
-        return refs | PlanShards(  # type: ignore[no-any-return]
+        named: dict[str, Any] = {**source.plan, "labelled": source.labelled, "codecs": images.codec_versions()}
+        return PlanShards(
             None if options.save_plan else options.output,
-            draft=functools.partial(planning.draft_plan, **source.plan, labelled=source.labelled, codecs=codecs),
+            draft=functools.partial(planning.draft_plan, **named),
             measure=functools.partial(planning.mean_record_bytes, read=read, steps=steps),
             seed=options.seed,
-            after=distinct,
-            **held,
+            run_id=self.run_id,
+            overwrite=options.overwrite,
+            after=after,
         )
 
 
@@ -95,9 +107,7 @@ def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages | ReadR
     """What reads, and the steps that make records of what it gives."""
     if options.encoding == "row":  # all in the references
         return ReadRows(root), [BuildExamples("row")]
-    ahead = inputs.ReadAhead(
-        options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s
-    )
+    ahead = inputs.ReadAhead(options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s)
     steps: list[MapImages] = [BuildExamples(options.encoding)]
     if options.encoding == "array":
         steps.insert(0, ParseArrays())

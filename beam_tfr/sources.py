@@ -21,16 +21,14 @@ class Source:
     Attributes:
         root: folder that all keys are below, with a slash at its end.
         labelled: whether the records have labels.
-        labeler: reads labels and splits from paths; None with tables.
-        tables: opened; None without tables.
+        origin: tables, opened; or what reads labels and splits from the paths of files.
         plan: name, suffix and options of the plan to be made.
         call: what selects the files and is not among the plan's options; a saved plan must come from the same.
     """
 
     root: str
     labelled: bool
-    labeler: Labeler | None = None
-    tables: tables.Tables | None = None
+    origin: tables.Tables | Labeler
     plan: dict[str, Any]
     call: dict[str, Any]
 
@@ -49,7 +47,7 @@ def open_source(options: ConvertOptions) -> Source:
         found = _open_tables(options, classes)
         columns = {column: str(of) for column, of in found.types.items()}
         data_options = options.data_options(names, columns=columns, multi_label=found.multi_label)
-        opened = {"root": found.root, "labelled": bool(options.label_column), "tables": found}
+        opened = {"root": found.root, "labelled": bool(options.label_column), "origin": found}
     else:
         patterns = inputs.all_patterns(options.input, options.input_list)
         root = inputs.common_root(patterns)
@@ -57,7 +55,7 @@ def open_source(options: ConvertOptions) -> Source:
         layout = parse_layout(options.layout)
         data_options = options.data_options(names)
         labeler = Labeler(layout, options.splits, classes)
-        opened = {"root": root, "labelled": layout.has_labels, "labeler": labeler}
+        opened = {"root": root, "labelled": layout.has_labels, "origin": labeler}
     return Source(
         **opened,
         plan={"name": options.name, "suffix": options.suffix, "options": data_options},

@@ -103,19 +103,18 @@ def plan(shards: int) -> None:
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
     from beam_tfr.options import ConvertOptions
     from beam_tfr.pipeline import Convert
-    from beam_tfr.transforms import MatchImages, PlanShards, WriteManifest
+    from beam_tfr.sources import open_source
+    from beam_tfr.transforms import MatchImages, WriteManifest
 
     with tempfile.TemporaryDirectory(prefix="beam_tfr-scale-") as output:
         options = ConvertOptions(input=(PATTERN,), output=output, name="scale", num_shards=shards)
         run_id = uuid.uuid4().hex
-        step = Convert(options, run_id=run_id)
+        source = open_source(options)
+        step = Convert(options, source, run_id=run_id)
         beam_options = parse_beam_flags(flags := ["--direct_num_workers=1"])
         runner = choose_runner(beam_options, flags)
         with lock.held(output, run_id), beam.Pipeline(runner, options=beam_options) as pipeline:
-            drafted = PlanShards(
-                output, draft=step._draft, measure=step._measure, seed=0, run_id=run_id, overwrite=False
-            )
-            the_plan, work = pipeline | MatchImages(options.input, step._labeler) | drafted
+            the_plan, work = pipeline | MatchImages(options.input, source.origin) | step.plan_shards()
             infos = work | "Pretend" >> beam.Map(pretend)
             infos | WriteManifest(output, plan=the_plan, run_id=run_id, max_rejects=0)
         print(f"{manifest.read(output).counts['written']} in the manifest")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import bz2
 import contextlib
+import importlib.metadata
 import json
 import os
 import re
@@ -22,9 +23,9 @@ import pytest
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 
-from beam_tfr import dataflow, lock, storage
+from beam_tfr import lock, storage
 from beam_tfr.dataflow import staging
-from beam_tfr.launch import running
+from beam_tfr.launch import elsewhere
 from tests.conftest import SAMPLE, Run, wait_for
 from tests.fake_dataflow import JOB_ID, FakeDataflow
 
@@ -154,11 +155,16 @@ def test_no_secret_and_no_local_path_leaves_this_machine(
     classes = tmp_path / "classes.txt"
     classes.write_text("\n".join(sorted(path.name for path in (SAMPLE / "test").iterdir())))
     monkeypatch.setenv("BEAM_TFR_SECRET", "hunter2")
-    monkeypatch.setattr(staging, "make_wheels", lambda folder, codecs: [staging.own_wheel(folder)])
+    monkeypatch.setattr(staging, "codec_pins", str)
     run = submit(beam_tfr, service, "--no_wait", "--sdk_container_image=", f"--classes={classes}")
     assert run.code == 0
     staged = {name.rpartition("/")[2]: service.get(name) for name in service.names() if name.startswith("tmp/")}
-    assert set(staged) == {"extra_packages.txt", "pipeline.pb", "beam_tfr-0.1.0-py3-none-any.whl"}
+    assert set(staged) == {
+        "requirements.txt",
+        "extra_packages.txt",
+        "pipeline.pb",
+        "beam_tfr-0.1.0-py3-none-any.whl",
+    }
     pickles = list(pickles_of(service.pipeline()))
     assert any(b"convert_image" in pickle for pickle in pickles)
     home = os.environ.get("HOME", "/root").encode()
@@ -202,33 +208,24 @@ def test_all_that_the_beam_image_lacks_is_staged() -> None:
     requirements = (staging.PACKAGE / "requirements.txt").read_text().splitlines()
     needed = set().union(*map(closure, requirements))
     assert needed - closure(BEAM) == {"simplejpeg", "opencv-python-headless"}
-    staged: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(staging, "make_wheels", lambda folder, codecs: staged.extend(codecs) or [])
-        with dataflow.staged(dataflow.PipelineOptions([])):
-            pass
-    assert staged[0] == "numpy"  # which others require
-    assert {"simplejpeg", "opencv-python-headless", "pillow", "pillow_heif", "pillow_jxl_plugin"} <= {
-        name.replace("pillow-", "pillow_").replace("jxl-plugin", "jxl_plugin") for name in staged
+    pins = dict(line.split("==") for line in staging.codec_pins().split())
+    assert {"numpy", "simplejpeg", "opencv-python-headless", "pillow", "pillow-heif", "pillow-jxl-plugin"} == {
+        name.replace("_", "-") for name in pins
     }
+    assert all(version == importlib.metadata.version(name) for name, version in pins.items())
 
 
-def test_on_another_machine_pip_downloads_the_codecs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.metadata
-
-    shelf = tmp_path / "index"
-    shelf.mkdir()
-    wheel = staging.repack(importlib.metadata.distribution("simplejpeg"), shelf)
-    assert wheel is not None
-    monkeypatch.setattr("platform.system", lambda: "Darwin")
+@pytest.mark.slow  # pip tries one platform after the other
+def test_codecs_that_pip_cannot_download(
+    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
-    found, own = staging.make_wheels(tmp_path, ["simplejpeg"])
-    assert (found.name, found.read_bytes()) == (wheel.name, wheel.read_bytes())
-    assert own.name.startswith("beam_tfr-")
-    wheel.unlink()
-    with pytest.raises(staging.UsageError, match=r"simplejpeg==\S+ that workers need cannot .*--sdk_container_image"):
-        staging.make_wheels(tmp_path, ["simplejpeg"])
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    run = submit(beam_tfr, service, "--no_wait", "--sdk_container_image=")
+    assert run.code == 2
+    said = r"cannot be downloaded with pip \(ERROR: No matching distribution found for \S+\); .*--sdk_container_image"
+    assert re.search(said, run.err)
+    assert service.jobs() == []
 
 
 # What is refused before anything is asked of the network
@@ -236,25 +233,28 @@ def test_on_another_machine_pip_downloads_the_codecs(tmp_path: Path, monkeypatch
 WRONG = [
     (["--project="], "--project: Dataflow needs the id of your project"),
     (["--project=12345"], "--project 12345: must be the project's id"),
-    (["--region="], "--region: Dataflow needs one, best where the images are"),
-    (["--region=europe-west4-b"], "--region europe-west4-b: is no region"),
+    (["--region="], "--region: Dataflow needs one, preferably that of the images"),
+    (["--region=europe-west4-b"], "--region europe-west4-b: is not a region"),
     (["--temp_location="], "--temp_location: Dataflow needs a folder on gs://"),
     (["--temp_location=gs://"], "--temp_location gs://: names no bucket"),
-    (["--sdk_container_image=not an image"], "--sdk_container_image not an image: is no name of an image"),
-    (["--sdk_container_image=", "--machine_type=t2a-standard-4"], "t2a machines are no x86-64"),
+    (["--sdk_container_image=not an image"], "--sdk_container_image not an image: is not the name of an image"),
+    (["--sdk_container_image=", "--machine_type=t2a-standard-4"], "t2a machines are not x86-64"),
     (["--output=/data/out"], "--output /data/out: must be on gs://, where Dataflow's workers can reach it"),
     (["--input=/data/*.jpg"], "--input /data/*.jpg: must be on gs://"),
     (["--input_list=/data/list"], "--input_list /data/list: must be on gs://"),
-    (["--template_location=/t", "--staging_location=/no/s"], "--staging_location /no/s: there is no such folder; make"),
-    (["--template_location=/no/t"], "--template_location /no/t: its folder is not there; make it first"),
+    (
+        ["--template_location=/t", "--staging_location=/no/s"],
+        "--staging_location /no/s: this folder does not exist; create it",
+    ),
+    (["--template_location=/no/t"], "--template_location /no/t: its folder does not exist; create it first"),
     (
         ["--dataflow_endpoint=http://127.0.0.1:1"],
         "--temp_location gs://b/tmp: must be gs://BUCKET/FOLDER, the bucket of 3",
     ),
-    (["--direct_num_workers=2"], "--direct_num_workers has no effect with --runner=DataflowRunner"),
-    (["--streaming"], "--streaming: a conversion has an end"),
+    (["--direct_num_workers=2"], "--direct_num_workers has no effect with --runner DataflowRunner"),
+    (["--streaming"], "--streaming: a conversion ends"),
     (["--save_main_session"], "--save_main_session: there is nothing to save"),
-    (["--update", "--job_name=x"], "--update: is for streaming jobs"),
+    (["--update", "--job_name=x"], "--update: it is for streaming jobs"),
     (["--num_workers=9", "--max_num_workers=3"], "num_workers (9) cannot exceed max_num_workers (3)"),
     (["--job_name=No Name"], "--job_name No Name: may hold a-z, 0-9 and -"),
     (["--on_interrupt=stop"], "--on_interrupt stop: must be one of: ask, cancel, leave"),
@@ -346,7 +346,7 @@ def test_a_job_that_is_done_without_a_dataset(service: FakeDataflow, beam_tfr: C
     service.set_service(state="JOB_STATE_DONE")
     run = submit(beam_tfr, service)
     assert run.code == 1
-    assert "the runner says that it is done, but it lost elements on the way" in run.err
+    assert "the runner reports success, but it lost elements on the way" in run.err
 
 
 @pytest.mark.parametrize(("answer", "cancelled"), [("cancel", True), ("leave", False), ("y", True), ("", False)])
@@ -372,14 +372,13 @@ def test_ctrl_c(
         threading.Thread(target=lambda: wait_for(service.jobs) and event.set(), daemon=True).start()
         yield event
 
-    monkeypatch.setattr(running, "on_interrupt", interrupted_soon)
-    monkeypatch.setattr("beam_tfr.launch.on_interrupt", interrupted_soon)
+    monkeypatch.setattr(elsewhere, "on_interrupt", interrupted_soon)
     run = submit(beam_tfr, service, *flags)
     assert run.code == 130
     puts = [r["body"] for r in service.take_log() if r["method"] == "PUT" and "body" in r]
     assert len(puts) == cancelled
     assert (f"job {JOB_ID} is cancelled" in run.err) is cancelled
-    assert (f"job {JOB_ID} goes on ({LINK})" in run.err) is not cancelled
+    assert (f"job {JOB_ID} continues ({LINK})" in run.err) is not cancelled
     assert bool(asked) is (not flags)
     service.set_service(state="JOB_STATE_DONE")  # for the thread that still polls
 
@@ -395,7 +394,7 @@ def test_ctrl_c_while_a_service_does_not_answer(service: FakeDataflow, tmp_path:
             _, error = process.communicate(timeout=30)
     assert (process.returncode, error) == (
         130,
-        "beam-tfr convert: interrupted: while the job was submitted; should it be created after all, the console lists "
+        "beam-tfr convert: interrupted: the job was being submitted; if it was created after all, the console lists "
         "it\n",
     )
     assert not [name for name in service.names() if name.startswith("out/")]  # the lock is released

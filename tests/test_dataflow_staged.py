@@ -1,4 +1,4 @@
-"""What a submission stages runs: on workers that have Beam and the staged files, and no index in reach."""
+"""What a submission stages runs on workers that have Beam, the staged files, and no index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import SAMPLE, Run, wait_for
 from tests.fake_dataflow import FakeDataflow
 from tests.portable import job_service, prism, worker_pool
 from tests.test_dataflow import dataflow_server, service
-from tests.worker_env import install_staged, make_worker_env, offline
+from tests.worker_env import install_staged, make_shelf, make_worker_env, offline
 
 __all__ = ["dataflow_server", "prism", "service"]
 
@@ -26,11 +26,14 @@ Command = Callable[..., Run]
 LAYOUT = ["--layout", "{label}/*", "--num_shards", "3", "--name", "d"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.slow
 def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
-    service: FakeDataflow, beam_tfr: Command, prism: Path, tmp_path: Path
+    service: FakeDataflow, beam_tfr: Command, prism: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name, value in make_shelf(tmp_path / "shelf").items():
+        monkeypatch.setenv(name, value)
     failure: list[BaseException] = []
 
     def serve() -> None:

@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import launch
+from beam_tfr import beam_internals, launch
 from beam_tfr.cli import make_parser
 from beam_tfr.options import ConvertOptions, add_arguments, default_threads, from_arguments
 from beam_tfr.options.tabular import TableOptions
@@ -497,10 +497,10 @@ def _all_subclasses(kind: type) -> Iterator[type]:
 
 
 def beams_flags() -> set[str]:
-    flags = {flag for action in launch.beam_parser()._actions for flag in action.option_strings}
+    flags = {flag for action in beam_internals.beam_parser()._actions for flag in action.option_strings}
     for kind in _all_subclasses(PipelineOptions):
         if "_add_argparse_args" in vars(kind):
-            parser = launch.flags._BeamParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+            parser = beam_internals._Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
             kind._add_argparse_args(parser)  # type: ignore[attr-defined]
             flags |= {flag for action in parser._actions for flag in action.option_strings}
     return flags

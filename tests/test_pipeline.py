@@ -23,6 +23,7 @@ from beam_tfr.launch import translate
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records import read_records
 from beam_tfr.schema import Item, RunError, ShardInfo
+from beam_tfr.sources import open_source
 from beam_tfr.verify import verify
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos
@@ -379,21 +380,16 @@ def run_steps(
         max_rejects=max_rejects,
     )
     run_id = uuid.uuid4().hex
-    step = pipeline.Convert(options, run_id=run_id)
+    source = open_source(options)
+    step = pipeline.Convert(options, source, run_id=run_id)
     nothing = beam.Map(lambda x: x)
     try:
         with beam.Pipeline(runner=fn_runner.FnApiRunner(), options=PipelineOptions([])) as p:
-            plan, work = (
-                p
-                | transforms.MatchImages(options.input, step._labeler)
-                | transforms.PlanShards(
-                    str(output), draft=step._draft, measure=step._measure, seed=0, run_id=run_id, overwrite=False
-                )
-            )
+            plan, work = p | transforms.MatchImages(options.input, source.origin) | step.plan_shards()
             (
                 work
-                | transforms.ReadImages(step._root)
-                | transforms.ResizeImages(step._image_options)
+                | transforms.ReadImages(source.root)
+                | transforms.ResizeImages(options.image_options())
                 | transforms.BuildExamples()
                 | "Items" >> (items or nothing)
                 | transforms.WriteShards(str(output), name="d", suffix=".tfrecord.gz", level=0)

@@ -38,6 +38,7 @@ from beam_tfr.schema import (
     ShardWork,
     SplitPlan,
 )
+from beam_tfr.sources import open_source
 from beam_tfr.verify import verify
 from tests.conftest import Run, files_of
 from tests.retries import every_bundle_twice
@@ -329,7 +330,7 @@ def spoil(photos: Path) -> None:
 def test_the_pipeline_reads_like_the_drawing(photos: Path, tmp_path: Path) -> None:
     p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
     options = ConvertOptions(input=(f"{photos}/**/*.jpg",), output=str(tmp_path / "o"), name="d")
-    p | "Convert" >> Convert(options, run_id="r")
+    p | "Convert" >> Convert(options, open_source(options), run_id="r")
     step = p.transforms_stack[0].parts[0]
     assert [part.full_label for part in step.parts] == [
         f"Convert/{name}"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from beam_tfr.dataflow import staging
 
 BEAM = "apache-beam[gcp]"
 
@@ -67,9 +71,34 @@ def offline(folder: Path) -> dict[str, str]:
 
 
 def install_staged(python: Path, staged: Path) -> None:
-    """What a worker's boot program does with the files that were staged: each extra package twice, in their order."""
+    """What a worker's boot program does with the files that were staged.
+
+    First `requirements.txt`: staged files alone without an index, then whatever is still missing. Then each extra
+    package: first by force and alone, then with what it requires.
+    """
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-cache-dir"]
+    requirements = ["-r", staged / "requirements.txt", "--find-links", staged]
+    rounds: list[list[str | Path]] = [[*requirements, "--no-index", "--no-deps"], requirements]
     for name in (staged / "extra_packages.txt").read_text().split():
-        forced = ["--upgrade", "--force-reinstall", "--no-deps"]
-        for more in (forced, []):
-            subprocess.run([*pip, *more, staged / name], check=True, env=offline(staged), capture_output=True)
+        rounds += [["--upgrade", "--force-reinstall", "--no-deps", staged / name], [staged / name]]
+    for arguments in rounds:
+        subprocess.run([*pip, *arguments], check=True, env=offline(staged), capture_output=True)
+
+
+def make_shelf(folder: Path) -> dict[str, str]:
+    """Wheels of the codecs, packed again from what is installed here, in place of an index; pip's variables for it."""
+    folder.mkdir()
+    for line in staging.codec_pins().split():
+        _repack(importlib.metadata.distribution(line.partition("==")[0]), folder)
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}
+
+
+def _repack(found: importlib.metadata.Distribution, folder: Path) -> None:
+    tags = re.findall(r"^Tag: (\S+)-(\S+)-(\S+)", found.read_text("WHEEL") or "", re.MULTILINE)
+    names = [path for path in found.files or [] if ".." not in path.parts and path.name != "direct_url.json"]
+    (info,) = {path.parts[0] for path in names if path.name == "WHEEL"}
+    compressed = "-".join(".".join(dict.fromkeys(part)) for part in zip(*tags, strict=True))
+    with zipfile.ZipFile(folder / f"{info.removesuffix('.dist-info')}-{compressed}.whl", "w") as wheel:
+        for path in names:
+            if path.suffix != ".pyc":
+                wheel.writestr(zipfile.ZipInfo(path.as_posix()), Path(str(path.locate())).read_bytes())
