@@ -59,7 +59,7 @@ def staged_by(install: Callable[[Path, Path], Path], service: FakeDataflow, fold
     # Beam and the codecs are those of this environment. Its own .pth files have no effect there.
     here = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     (site_packages(python) / "of-this-environment.pth").write_text("\n".join(here))
-    environment = {**offline(elsewhere), **make_shelf(folder / "codecs")}
+    environment = {**offline(folder), **make_shelf(folder / "codecs")}
     look = [python, "-c", "import beam_tfr; print(beam_tfr.__file__)"]
     imported = subprocess.check_output(look, cwd=elsewhere, env=environment, text=True)
     assert home in Path(imported).parents
