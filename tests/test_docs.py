@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
@@ -162,3 +163,15 @@ def test_one_image_in_a_notebook(sample: Path) -> None:
     names: dict[str, Any] = {}
     exec(block.replace("photo.heic", str(photo)), names)
     assert (names["image"].height, names["image"].width) == (224, 224)
+
+
+def test_arrays_are_read_as_in_the_docs(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
+    (block,) = blocks(DOCS / "tables.md", "python")
+    (tmp_path / "npy").mkdir()
+    for number in range(3):
+        np.save(tmp_path / "npy" / f"{number}.npy", np.full((2, number), number, np.float32))
+    flags = ["--layout", "*", "--encoding", "array", "--output", tmp_path / "arrays"]
+    assert beam_tfr("convert", "--input", f"{tmp_path}/npy/*.npy", *flags).code == 0
+    names: dict[str, Any] = {}
+    exec(block.replace("/data/arrays", f"{tmp_path}/arrays"), names)
+    assert sorted(array.numpy().shape for array in names["arrays"]) == [(2, 0), (2, 1), (2, 2)]
