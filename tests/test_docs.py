@@ -16,12 +16,14 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
 from beam_tfr import reader
 from beam_tfr.images import convert_image
+from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import (
     ADJUSTMENTS,
     FEATURES,
@@ -175,3 +177,12 @@ def test_arrays_are_read_as_in_the_docs(tmp_path: Path, beam_tfr: Callable[..., 
     names: dict[str, Any] = {}
     exec(block.replace("/data/arrays", f"{tmp_path}/arrays"), names)
     assert sorted(array.numpy().shape for array in names["arrays"]) == [(2, 0), (2, 1), (2, 2)]
+
+
+def test_flags_of_convert_and_beam_exist() -> None:
+    known = {field.name for field in dataclasses.fields(ConvertOptions)}
+    known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help"}
+    for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
+        text = re.sub(r"^.*(pip install|python benchmarks).*$", "", page.read_text(), flags=re.MULTILINE)
+        unknown = [flag for flag in re.findall(r"--([a-z][a-z0-9_]+)", text) if flag not in known]
+        assert not unknown, page.name
