@@ -13,29 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
 from beam_tfr import reader
-from beam_tfr.images import convert_image
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import (
-    ADJUSTMENTS,
-    FEATURES,
-    LABEL_FEATURES,
-    RAW,
-    REJECT_REASONS,
-    ImageRef,
-    Item,
-    Record,
-    Reject,
-    Shard,
-)
+from beam_tfr.schema import ADJUSTMENTS, FEATURES, LABEL_FEATURES, RAW, REJECT_REASONS
 from tests.conftest import Run
 
 ROOT = Path(__file__).parents[1]
@@ -141,22 +126,15 @@ def test_the_picture_can_be_drawn_again(tmp_path: Path) -> None:
         assert drawn.size == kept.size
 
 
-def test_a_step_between_others(sample: Path) -> None:
+def test_a_step_of_your_own(photos: Path, tmp_path: Path) -> None:
+    with Image.open(next(photos.glob("train/hat/*.jpg"))) as photo:
+        photo.resize((48, 63)).save(photos / "train" / "hat" / "small.jpg")
     (block,) = blocks(DOCS / "pipeline.md", "python")
-    names: dict[str, Any] = {}
-    exec(block, names)
-    photo = next(sample.glob("train/hat/*.jpg"))
-    ref = ImageRef(f"hat/{photo.name}", photo.stat().st_size, 0, "train")
-    image = convert_image(photo.read_bytes())
-    records = [Record(b"", image), Record(b"", dataclasses.replace(image, source_height=40, source_width=63))]
-    items = [
-        Item(Shard("train", 0, 1, 2, ""), number, str(photo), ref, record) for number, record in enumerate(records)
-    ]
-    reject = Reject(ref.key, str(photo), "NoThumbnails", "too-few-pixels", "a thumbnail")
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        assert_that(
-            pipeline | beam.Create(items) | names["step"], equal_to([items[0], items[1]._replace(value=reject)])
-        )
+    exec(block.replace("photos/**", f"{photos}/train/**").replace("/data/photos", f"{tmp_path}/dataset"), {})
+    (line,) = (tmp_path / "dataset" / "rejects.jsonl").read_text().splitlines()
+    reject = json.loads(line)
+    assert (reject["key"], reject["stage"], reject["detail"]) == ("hat/small.jpg", "NoThumbnails", "a thumbnail")
+    assert reader.open(tmp_path / "dataset").counts["written"] == 12
 
 
 def test_one_image_in_a_notebook(sample: Path) -> None:
