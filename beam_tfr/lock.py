@@ -1,6 +1,7 @@
-"""One run at a time in an output folder.
+"""Locks, so that only one run at a time writes to an output folder.
 
-OUT/.beam_tfr/lock.N       the run that holds the folder, and its heartbeat; who takes over a dead one adds the next
+`OUT/.beam_tfr/lock.N` names the run that holds the folder, with its heartbeat. A run that takes over a dead one creates
+the lock with the next number.
 """
 
 from __future__ import annotations
@@ -21,16 +22,14 @@ from beam_tfr.schema import WORK_FOLDER, RunError, UsageError, canonical_json
 from beam_tfr.storage import work_path
 
 HEARTBEAT_S = 10.0
-DEAD_AFTER_S = 60.0  # without a heartbeat, where it cannot be asked whether the process lives
-JOB = "job "  # what the machine of a lock begins with that was left to a job
+DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
+JOB = "job "  # prefix of the machine in a lock that was left to a job
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
 _LOCK_FIELDS = {"run_id": str, "machine": str, "pid": int, "process_start": str, "started": float, "heartbeat": float}
 
 
 def _process_start(pid: int) -> str:
-    """When a process of this machine began, in ticks since the machine did; empty where that cannot be known, and for
-    one that is dead and only waits for its parent to look.
-    """
+    """When a process of this machine started, in ticks since boot; empty if unknown, and for a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -62,7 +61,7 @@ def _holder_lives(lock: Mapping[str, Any]) -> bool:
 
 
 def _read_locks(output: str) -> dict[int, dict[str, Any]]:
-    """Number -> lock, empty where the file is damaged."""
+    """Number -> lock, empty if its file is damaged."""
     names = storage.list_folder(work_path(output, ""))
     found = {int(match[1]): name for name in names if (match := LOCK_FILE.fullmatch(name))}
     locks = {number: _read_lock(work_path(output, name)) for number, name in sorted(found.items())}
@@ -74,7 +73,7 @@ def _read_lock(path: str) -> dict[str, Any] | None:
         lock = json.loads(storage.read_bytes(path, max_bytes=1 << 16))
     except FileNotFoundError:
         return None
-    except ValueError:  # not ours, or cut by a power loss: nobody's
+    except ValueError:  # not ours, or cut off by a power failure: held by nobody
         return {}
     sound = isinstance(lock, dict) and all(isinstance(lock.get(name), kind) for name, kind in _LOCK_FIELDS.items())
     return lock if sound and lock["pid"] > 0 else {}
@@ -86,89 +85,93 @@ def _write_lock(output: str, number: int, lock: Mapping[str, Any], *, replace: b
 
 
 def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
-    """This run's lock and its number, as long as no other run has taken over."""
+    """This run's lock and its number, unless another run has taken over."""
     number, lock = max(_read_locks(output).items(), default=(-1, {}), key=lambda item: item[0])
     return (number, lock) if lock.get("run_id") == run_id else None
 
 
 def acquire(output: str, run_id: str) -> None:
-    """Takes the folder for this run; does nothing when it holds it already.
+    """Takes the folder for this run; does nothing if the run holds it already.
 
-    A dead holder's lock is not removed to make room: of two that find it, the second would remove the first's. Both try
-    to create the one after it, which only one can.
+    The lock of a dead holder is not removed to make room, since the second of two runs that find it would remove the
+    first one's. Instead both try to create the lock after it, which only one can.
 
     Raises:
         UsageError: the folder cannot be made or written to.
-        RunError: another run, which lives, holds it.
+        RunError: another living run holds it, or the disk is full.
     """
     try:
-        if not storage.is_gcs(output):
-            os.makedirs(work_path(output, ""), exist_ok=True)
-            if os.path.islink(work_path(output, "").rstrip("/")):
-                raise UsageError(f"--output {output}: {WORK_FOLDER} in it is a link, and would be emptied; remove it")
-        if _own_lock(output, run_id) is not None:
-            return
-        locks = _read_locks(output)
-        for held in filter(_holder_lives, locks.values()):
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(held["started"]))
-            machine = held["machine"].split("/")[0]
-            holder = machine if machine.startswith(JOB) else f"process {held['pid']} on {machine}"
-            raise RunError(
-                f"another run holds {output}: {holder}, since {since}. Wait for it, or stop it and call again"
-            )
-        now = time.time()
-        lock = {
-            "run_id": run_id,
-            "machine": _machine(),
-            "pid": os.getpid(),
-            "process_start": _process_start(os.getpid()),
-            "started": now,
-            "heartbeat": now,
-        }
-        number = max(locks, default=-1) + 1
-        try:
-            _write_lock(output, number, lock, replace=False)
-        except FileNotFoundError:  # a run that ended meanwhile took the folder with it
-            raise storage.AlreadyExistsError from None
-        others = {other: held for other, held in _read_locks(output).items() if other != number}
-        if any(map(_holder_lives, others.values())):  # it came while this one looked
-            storage.delete(work_path(output, f"lock.{number}"))
-            raise storage.AlreadyExistsError
-        for other in others:
-            storage.delete(work_path(output, f"lock.{other}"))
-        if storage.is_gcs(output):  # found out now, not at the end
-            storage.delete(work_path(output, f"may-delete.{run_id}"))
+        _acquire(output, run_id)
     except storage.AlreadyExistsError:
         raise RunError(f"another run has just taken or left {output}; wait for it, or stop it and call again") from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise RunError(f"--output {output}: {error.strerror}; make room and call again") from error
-        raise UsageError(
-            f"--output {output}: cannot be written to: {error.strerror or error}; name a folder that you may write to"
-        ) from error
+            raise RunError(f"{error.strerror}; make room and call again", option="output", value=output) from error
+        message = f"cannot be written to: {error.strerror or error}; name a folder that you may write to"
+        raise UsageError(message, option="output", value=output) from error
+
+
+def _acquire(output: str, run_id: str) -> None:
+    work_folder = work_path(output, "").rstrip("/")
+    if not storage.is_gcs(output):
+        os.makedirs(work_folder, exist_ok=True)
+        if os.path.islink(work_folder):
+            message = f"{WORK_FOLDER} in it is a link, and would be emptied; remove it"
+            raise UsageError(message, option="output", value=output)
+    if _own_lock(output, run_id) is not None:
+        return
+    locks = _read_locks(output)
+    for held in filter(_holder_lives, locks.values()):
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(held["started"]))
+        machine = held["machine"].split("/")[0]
+        holder = machine if machine.startswith(JOB) else f"process {held['pid']} on {machine}"
+        raise RunError(f"another run holds {output}: {holder}, since {since}. Wait for it, or stop it and call again")
+    now = time.time()
+    lock = {
+        "run_id": run_id,
+        "machine": _machine(),
+        "pid": os.getpid(),
+        "process_start": _process_start(os.getpid()),
+        "started": now,
+        "heartbeat": now,
+    }
+    number = max(locks, default=-1) + 1
+    try:
+        _write_lock(output, number, lock, replace=False)
+    except FileNotFoundError:  # a run that ended meanwhile removed the folder
+        raise storage.AlreadyExistsError from None
+    others = {other: held for other, held in _read_locks(output).items() if other != number}
+    if any(map(_holder_lives, others.values())):  # it came after the first look
+        storage.delete(work_path(output, f"lock.{number}"))
+        raise storage.AlreadyExistsError
+    for other in others:
+        storage.delete(work_path(output, f"lock.{other}"))
+    if storage.is_gcs(output):  # find out now whether deleting is permitted, not at the end
+        storage.delete(work_path(output, f"may-delete.{run_id}"))
 
 
 def check_held(output: str, run_id: str) -> None:
-    """
+    """Checks that this run still holds the folder.
+
     Raises:
-        RunError: the folder was taken over by another run.
+        RunError: another run took it over.
     """
     if _own_lock(output, run_id) is None:
         raise RunError(f"{output} was taken over by another run; this one stops")
 
 
 def release(output: str, run_id: str) -> None:
-    """Gives the folder back; what is finished stays for the next run of the same plan."""
+    """Releases the folder; finished shards stay for the next run of the same plan."""
     with contextlib.suppress(OSError):
         own = _own_lock(output, run_id)
         if own is not None:
             storage.delete(work_path(output, f"lock.{own[0]}"))
             if not storage.is_gcs(output):
-                os.rmdir(work_path(output, ""))  # only when nothing was begun: else it is not empty
+                os.rmdir(work_path(output, ""))  # succeeds only if nothing was begun
 
 
 def beat(output: str, run_id: str) -> None:
-    """Renews the heartbeat of this run's lock; of the many workers of a run that call it, few have to write."""
+    """Renews the heartbeat of this run's lock; of many workers that call it, few have to write."""
     with contextlib.suppress(OSError, storage.AlreadyExistsError):
         own = _own_lock(output, run_id)
         if own is not None and time.time() - own[1]["heartbeat"] >= HEARTBEAT_S / 2:
@@ -176,14 +179,14 @@ def beat(output: str, run_id: str) -> None:
 
 
 class Hold:
-    """What `held` gives."""
+    """A lock held on an output folder."""
 
     def __init__(self, output: str = "", run_id: str = "") -> None:
         self._output, self._run_id = output, run_id
         self.left = False
 
     def leave(self, job: str) -> None:
-        """Leaves the folder to the workers of a job elsewhere, whose heartbeats hold it from now on."""
+        """Hands the lock to the workers of a job, whose heartbeats hold it from now on."""
         self.left = True
         if self._output and (own := _own_lock(self._output, self._run_id)):
             lock = {**own[1], "machine": f"{JOB}{job}", "heartbeat": time.time()}
@@ -192,7 +195,7 @@ class Hold:
 
 @contextlib.contextmanager
 def held(output: str, run_id: str) -> Iterator[Hold]:
-    """Holds the folder, with a heartbeat, as long as the block runs. Raises what `acquire` does."""
+    """Holds the folder, with a heartbeat, while the block runs. Raises what `acquire` raises."""
     made = not storage.is_gcs(output) and not os.path.isdir(output)
     acquire(output, run_id)
     stopped = threading.Event()
@@ -213,4 +216,4 @@ def held(output: str, run_id: str) -> Iterator[Hold]:
             release(output, run_id)
         if made:
             with contextlib.suppress(OSError):
-                os.rmdir(output)  # only when nothing is in it
+                os.rmdir(output)  # succeeds only if it is empty

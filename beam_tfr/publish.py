@@ -1,4 +1,4 @@
-"""WriteManifest: the totals of all shards are balanced, and become the files that make a folder a dataset."""
+"""WriteManifest: adds up what all shards hold, checks it, and writes the files that make a folder a dataset."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 
-READERS = 16  # threads that fetch lists of rejects, which on gs:// takes longer than to write them
+READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
+_UNPUBLISHED = "Nothing is published"
 
 
-class Committed(NamedTuple):
-    """What stays of the totals of one shard when its counts are added to those of its split: a few hundred bytes."""
+class CommittedShard(NamedTuple):
+    """What the manifest needs of a shard once its counts are added to those of its split: a few hundred bytes."""
 
     file: str
     num_examples: int
@@ -43,64 +44,65 @@ class Committed(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class SplitTotals:
-    """The totals of a split: the sum over its shards, and their names with what the manifest says of each."""
+    """The sums over the shards of a split, and its shards by name."""
 
     counts: Counts = dataclasses.field(default_factory=Counts)
-    shards: dict[str, Committed] = dataclasses.field(default_factory=dict)
+    shards: dict[str, CommittedShard] = dataclasses.field(default_factory=dict)
 
     def add(self, info: ShardInfo) -> None:
-        """
+        """Adds a shard, unless it was added before.
+
         Raises:
-            RunError: a shard of this name is there already, with different content; the same once more is no error.
+            RunError: a shard of this name was added with different content.
         """
-        entry = Committed(
+        entry = CommittedShard(
             info.file, info.num_examples, info.num_bytes, info.sha256, info.records_sha256, info.num_rejected
         )
         before = self.shards.setdefault(info.shard.name, entry)
         if before is entry:
             self.counts.add(info)
         elif before != entry:
-            raise RunError(f"shard {info.shard.name} was written twice, with different content: nothing is published")
+            raise RunError(f"shard {info.shard.name} was written twice, with different content. {_UNPUBLISHED}")
 
 
 def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
-    """Checks that the totals of what was committed are those of the plan, and that nothing is missing in them.
+    """Adds up the shards of each split, and checks that they are those of the plan and that nothing is missing.
 
     Returns:
-        split -> its totals, the shards in order; every split of the plan.
+        split -> totals, with the shards in order, for every split of the plan.
 
     Raises:
-        RunError: a shard is missing or there twice with different content, or matched is not written + rejected: the
-            runner lost or repeated elements.
+        RunError: the runner lost or repeated elements: a shard is missing or came twice with different content, or
+            matched is not written + rejected.
     """
     totals = {split: SplitTotals() for split in sorted(plan.splits)}
     mixed_up = ""
     plan_digest = plan.digest
-    for info in infos:  # each is let go: with a thousand classes it has tens of kilobytes
+    for info in infos:  # not kept: with a thousand classes each has tens of kilobytes
         if info.shard.plan_digest != plan_digest:
-            raise RunError(f"shard {info.shard.name} belongs to another plan: nothing is published")
+            raise RunError(f"shard {info.shard.name} belongs to another plan. {_UNPUBLISHED}")
         if info.num_examples + info.num_rejected != info.shard.total:
             mixed_up = mixed_up or (
                 f"shard {info.shard.name}: {info.shard.total} {plan.things} were planned, but "
                 f"{info.num_examples} written and {info.num_rejected} rejected: the runner mixed some up. "
-                "Nothing is published"
+                f"{_UNPUBLISHED}"
             )
         totals.setdefault(info.shard.split, SplitTotals()).add(info)
     planned = plan.shards()
-    found = {name: entry for split in totals.values() for name, entry in split.shards.items()}
+    found = {name for of in totals.values() for name in of.shards}
     if missing := [name for name in planned if name not in found]:
         raise RunError(
             f"{len(missing)} of {len(planned)} shards are missing at the end, the first is {missing[0]}: the runner "
-            "lost them. Nothing is published; the same command goes on with what is there"
+            f"lost them. {_UNPUBLISHED}; the same command resumes with the finished shards"
         )
-    if extra := sorted(found.keys() - set(planned)):
-        raise RunError(f"shard {extra[0]} is not in the plan: nothing is published")
+    if extra := sorted(found - set(planned)):
+        raise RunError(f"shard {extra[0]} is not in the plan. {_UNPUBLISHED}")
     for split, of in totals.items():
         of.shards = {name: of.shards[name] for name in planned if name in of.shards}
         if of.counts.num_examples + of.counts.num_rejected != plan.splits[split].matched:
             raise RunError(
                 f"split {split}: {plan.splits[split].matched} {plan.things} were matched, but {of.counts.num_examples} "
-                f"written and {of.counts.num_rejected} rejected: the runner lost or repeated some. Nothing is published"
+                f"written and {of.counts.num_rejected} rejected: the runner lost or repeated some. {_UNPUBLISHED}"
             )
     if mixed_up:
         raise RunError(mixed_up)
@@ -108,51 +110,46 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
 
 
 def check_rejects(plan: Plan, totals: Mapping[str, SplitTotals], max_rejects: int | float) -> None:
-    """
+    """Checks that no more images were rejected than allowed, and no split or class as a whole.
+
     Args:
-        plan, totals: from `add_up`.
+        plan: what was to be written.
+        totals: from `add_up`.
         max_rejects: a share (float) or a number (int).
 
     Raises:
-        DataError: more rejects than allowed, or a split or class without a record.
+        DataError: too many rejects, or a split or class without a record.
     """
-    _check_share(plan, totals, max_rejects)
-    _check_nothing_empty(plan, totals)
-
-
-def _check_share(plan: Plan, totals: Mapping[str, SplitTotals], max_rejects: int | float) -> None:
-    reasons = _together(totals).rejected
+    reasons = _sum(totals).rejected
     rejected = sum(reasons.values())
-    # The share as it was written: 0.29 of 100 are 29, in floating point a little less.
+    # The share as it was written: 0.29 of 100 is 29, in floating point a little less.
     allowed = Fraction(str(max_rejects)) * plan.matched if isinstance(max_rejects, float) else max_rejects
     if rejected > allowed:
         led = ", ".join(f"{reason} {n}" for reason, n in sorted(reasons.items(), key=lambda kv: (-kv[1], kv[0])))
         raise DataError(
-            f"{rejected} of {plan.matched} {plan.things} were rejected ({led}), --max_rejects {max_rejects} allows "
-            f"{math.floor(allowed)}: nothing is published. Mend them, or call again with a larger --max_rejects: "
+            f"{rejected} of {plan.matched} {plan.things} were rejected ({led}), `max_rejects={max_rejects}` allows "
+            f"{math.floor(allowed)}: nothing is published. Fix them, or call again with a larger `max_rejects=`: "
             "finished shards are kept"
         )
-
-
-def _check_nothing_empty(plan: Plan, totals: Mapping[str, SplitTotals]) -> None:
     for split, of in totals.items():
         if split == NO_SPLIT:
             continue
+        planned = plan.splits[split]
         if not of.counts.num_examples:
             raise DataError(
-                f"split {split} would be empty: all its {plan.splits[split].matched} {plan.things} were rejected. "
-                f"Mend one, or leave them out of {plan.input_flag}"
+                f"split {split} would be empty: all its {planned.matched} {plan.things} were rejected. Fix one, or "
+                f"leave them out of {plan.input_option}"
             )
         for label_id, label in enumerate(plan.labels or ()):
-            if plan.splits[split].class_counts.get(label) and not of.counts.class_counts.get(label_id):
+            if planned.class_counts.get(label) and not of.counts.class_counts.get(label_id):
                 raise DataError(
-                    f"class {label} would be lost from split {split}: all its {plan.splits[split].class_counts[label]} "
-                    f"{plan.things} there were rejected. Mend one, or leave the class out of {plan.input_flag} or "
-                    "--classes"
+                    f"class {label} would be lost from split {split}: all its {planned.class_counts[label]} "
+                    f"{plan.things} there were rejected. Fix one, or leave the class out of {plan.input_option} or "
+                    "`classes=`"
                 )
 
 
-def _together(totals: Mapping[str, SplitTotals]) -> Counts:
+def _sum(totals: Mapping[str, SplitTotals]) -> Counts:
     total = Counts()
     for of in totals.values():
         total.add(of.counts)
@@ -160,7 +157,7 @@ def _together(totals: Mapping[str, SplitTotals]) -> Counts:
 
 
 def statistics(counts: Counts) -> dict[str, Any]:
-    """Channel mean and standard deviation over all stored pixels before encoding (0 to 255), and source sizes."""
+    """Channel mean and standard deviation of all stored pixels before encoding (0 to 255), and source sizes."""
     pixels = counts.pixels
     # Integers up to the last division: the same figures on every machine and for every order of the shards.
     return {
@@ -175,10 +172,10 @@ def statistics(counts: Counts) -> dict[str, Any]:
 
 
 def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sha256: str) -> dict[str, Any]:
-    """The fields of manifest.json, from totals that balance."""
+    """The content of manifest.json."""
     labels = plan.labels or []
     features = features_of(plan.options, labelled=plan.labels is not None)
-    total = _together(totals)
+    total = _sum(totals)
     fields: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "name": plan.name,
@@ -195,30 +192,7 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
             "adjusted": dict(sorted(total.adjusted.items())),
         },
         "rejects": {"count": total.num_rejected, "sha256": rejects_sha256},
-        "splits": {
-            name: {
-                "matched": plan.splits[name].matched,
-                "rejected": of.counts.num_rejected,
-                "num_examples": of.counts.num_examples,
-                "num_bytes": of.counts.num_bytes,
-                "class_counts": (
-                    {label: of.counts.class_counts.get(i, 0) for i, label in enumerate(labels)}
-                    if name != NO_SPLIT
-                    else {}
-                ),
-                "shards": [
-                    {
-                        "file": entry.file,
-                        "num_examples": entry.num_examples,
-                        "num_bytes": entry.num_bytes,
-                        "sha256": entry.sha256,
-                    }
-                    for entry in of.shards.values()
-                    if entry.file
-                ],
-            }
-            for name, of in totals.items()
-        },
+        "splits": {name: _split_fields(plan, name, of) for name, of in totals.items()},
         "statistics": statistics(total),
     }
     fields["dataset_digest"] = dataset_digest(
@@ -229,8 +203,29 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
     return fields
 
 
+def _split_fields(plan: Plan, name: str, of: SplitTotals) -> dict[str, Any]:
+    labels = enumerate(plan.labels or () if name != NO_SPLIT else ())
+    return {
+        "matched": plan.splits[name].matched,
+        "rejected": of.counts.num_rejected,
+        "num_examples": of.counts.num_examples,
+        "num_bytes": of.counts.num_bytes,
+        "class_counts": {label: of.counts.class_counts.get(label_id, 0) for label_id, label in labels},
+        "shards": [
+            {
+                "file": entry.file,
+                "num_examples": entry.num_examples,
+                "num_bytes": entry.num_bytes,
+                "sha256": entry.sha256,
+            }
+            for entry in of.shards.values()
+            if entry.file
+        ],
+    }
+
+
 def find_published(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifest | None:
-    """The dataset of these totals, if it is in the folder already: a step that a runner retries has an effect once.
+    """The dataset of these totals if it is in the folder already, so that a retried step publishes once.
 
     Raises:
         RunError: the folder holds a different dataset.
@@ -254,7 +249,8 @@ def write(
 
     Args:
         folder: the output.
-        plan, totals: from `add_up`.
+        plan: what was to be written.
+        totals: from `add_up`.
         read_rejects: shard name -> its reject lines, in order.
 
     Raises:
@@ -275,11 +271,11 @@ def write(
 def write_rejects(
     path: str, totals: Mapping[str, SplitTotals], read_rejects: Callable[[str], Iterator[bytes]], *, scratch: str
 ) -> str:
-    """The rejects of all shards, in order, as one file; its SHA-256."""
+    """Writes the reject lines of all shards, in order, to one file; returns its SHA-256."""
     digest = hashlib.sha256()
     names = [name for of in totals.values() for name, entry in of.shards.items() if entry.rejected]
     with storage.create(path, scratch=scratch) as file, ThreadPoolExecutor(READERS) as pool:
-        for start in range(0, len(names), READERS):  # so many in memory
+        for start in range(0, len(names), READERS):  # in memory at a time
             for lines in pool.map(lambda name: [*read_rejects(name)], names[start : start + READERS]):
                 for line in lines:
                     digest.update(line)

@@ -1,11 +1,9 @@
-"""--save_plan and --plan: a plan with all its references in one file, so that they are listed once and converted
-elsewhere.
+"""Plans saved to a file, to list the input once and convert elsewhere: `--save_plan` and `--plan`.
 
-A ZIP file whose entries are stored as they are, in the order of the shards and without a time, so that equal plans are
-equal files:
+A ZIP file with uncompressed entries, in the order of the shards and without times, so that equal plans are equal files:
 
-    plan.json    the call that it belongs to, the plan, the SHA-256 of each of the other entries, and of all of that
-    SHARD.gz     for each shard its references in their order, by `planning.join`: the length of each, its bytes
+    plan.json    the call that saved it, the plan, the SHA-256 of each other entry, and of all this
+    SHARD.gz     the references of a shard in their order, by `planning.join`: the length of each, its bytes
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 from beam_tfr import diff, planning, storage
 from beam_tfr.json_check import check_kinds, load_object
@@ -60,18 +58,18 @@ def write(
         path: local or gs://.
         plan: of the references.
         packed: name of a shard and `pack` of its references, for each planned shard, in any order.
-        call: of `SavedPlan`.
-        replace: whether another plan there is replaced.
+        call: as in `SavedPlan`.
+        replace: whether to replace another plan.
 
     Raises:
-        RunError: a shard is missing or there twice, another plan is there, or the file cannot be written.
+        RunError: a shard is missing or came twice, another plan is there, or the file cannot be written.
     """
     try:
         _write(path, plan, packed, call=call, replace=replace)
     except storage.AlreadyExistsError:
-        raise RunError(f"--save_plan {path}: was written by another run meanwhile; call again") from None
+        raise RunError("another run wrote it meanwhile; call again", option="save_plan", value=path) from None
     except OSError as error:
-        raise RunError(f"--save_plan {path}: cannot be written: {error.strerror or error}") from error
+        raise RunError(f"cannot be written: {error.strerror or error}", option="save_plan", value=path) from error
 
 
 def _write(
@@ -105,102 +103,121 @@ def _write(
 
 
 def check_place(path: str, *, replace: bool) -> None:
-    """Whether a plan can be saved there: nothing else is ever replaced, and what can be known is said before the work.
+    """Checks, before the work, that a plan can be saved at a path. Only another plan is ever replaced.
 
     Raises:
-        UsageError: the file is there and is no plan, or is one and `replace` is not given; or its folder is not there,
-            or may not be written to.
+        UsageError: the path is a folder or a bucket; the file exists and is not a plan, or `replace` is not given; or
+            its folder does not exist or is not writable.
     """
+    if message := _objection(path, replace):
+        raise UsageError(message, option="save_plan", value=path)
+
+
+def _objection(path: str, replace: bool) -> str:
     folder, _, name = path.rpartition("/")
     if not name or os.path.isdir(path):
-        raise UsageError(f"--save_plan {path}: is a folder; give a file, such as {path.rstrip('/')}/plan.zip")
+        return f"is a folder; give a file, such as {path.rstrip('/')}/plan.zip"
     if storage.is_gcs(path) and path.count("/") < 3:
-        raise UsageError(f"--save_plan {path}: is a bucket; give a file, such as {path}/plan.zip")
+        return f"is a bucket; give a file, such as {path}/plan.zip"
     try:
-        if storage.find(path) is not None or os.path.lexists(path):
+        if storage.find(path) is not None:
             if not replace:
-                raise UsageError(f"--save_plan {path}: is there already; --overwrite replaces it, if it is a plan")
-            try:
-                SavedPlan(path).close()
-            except UsageError as error:
-                said = str(error).partition(": ")[2]
-                raise UsageError(f"--save_plan {path}: is not replaced by --overwrite, it {said}") from None
+                return "exists already; `overwrite=` replaces it, if it is a plan"
+            with contextlib.ExitStack() as opened:
+                _open(path, opened)
         if storage.is_gcs(path):
-            storage.list_folder(folder)  # finds out whether the bucket is there
+            with contextlib.suppress(PermissionError):  # listing is not needed, only whether the bucket exists
+                storage.list_folder(folder)
         else:
             storage.create(path, scratch=folder).abort()
-    except PermissionError as error:
-        if not storage.is_gcs(path):
-            raise UsageError(f"--save_plan {path}: cannot be written: {error.strerror}") from error
+    except _NotAPlanError as error:
+        return f"`overwrite=` does not replace it, since it {error}"
     except OSError as error:
-        raise UsageError(f"--save_plan {path}: cannot be written: {error.strerror or error}") from error
+        return f"cannot be written: {error.strerror or error}"
+    return ""
+
+
+class _NotAPlanError(Exception):
+    """A file cannot be read, or is not a saved plan; the message lacks its subject."""
+
+
+def _open(path: str, opened: contextlib.ExitStack) -> tuple[zipfile.ZipFile, dict[str, Any]]:
+    """The archive and its checked header.
+
+    Args:
+        path: local or gs://.
+        opened: closes the archive and its file.
+
+    Raises:
+        _NotAPlanError: it cannot be read, or is not a plan.
+    """
+    try:
+        file = opened.enter_context(storage.open_seekable(path))
+    except OSError as error:
+        raise _NotAPlanError(f"cannot be read: {error.strerror or error}") from error
+    try:
+        archive = opened.enter_context(zipfile.ZipFile(file))
+        if archive.getinfo(_HEADER).file_size > _MAX_HEADER_BYTES:
+            raise ValueError(f"{_HEADER} has more than {_MAX_HEADER_BYTES} bytes")
+        header = load_object(archive.read(_HEADER))
+        if header.get("format_version") != FORMAT_VERSION:
+            raise ValueError(
+                f"format_version is {header.get('format_version')}, this version reads only {FORMAT_VERSION}"
+            )
+        check_kinds(header, _KINDS)
+        if header.pop("digest") != sha256_hex(canonical_json(header)):
+            raise ValueError("it was edited, or damaged")
+    except _DAMAGES as error:
+        raise _NotAPlanError(f"is not a plan that `save_plan=` wrote: {error}") from error
+    return archive, header
 
 
 class SavedPlan:
-    """An open file of a plan.
+    """A saved plan, open for reading.
 
     Args:
-        path: local or gs://, of which only what is asked for is read.
+        path: local or gs://; only the parts that are needed are read.
 
     Attributes:
-        plan: with the codecs of where it was saved.
-        call: what of the call decides which references there are, and is not among the plan's options.
+        plan: with the codecs of the machine that saved it.
+        call: the arguments that decide which references there are, as far as they are not options of the plan.
 
     Raises:
-        UsageError: it cannot be read, or is no saved plan.
+        UsageError: it cannot be read, or is not a saved plan.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        try:
-            self._file: IO[bytes] = storage.open_seekable(path)
-        except OSError as error:
-            raise UsageError(f"--plan {path}: cannot be read: {error.strerror or error}") from error
-        with contextlib.ExitStack() as closing:
-            closing.callback(self._file.close)
+        with contextlib.ExitStack() as opened:
             try:
-                self._archive = zipfile.ZipFile(self._file)
-                header = load_object(self._read(_HEADER, _MAX_HEADER_BYTES))
-                if header.get("format_version") != FORMAT_VERSION:
-                    raise ValueError(
-                        f"format_version is {header.get('format_version')}, this version reads only {FORMAT_VERSION}"
-                    )
-                check_kinds(header, _KINDS)
-                if header.pop("digest") != sha256_hex(canonical_json(header)):
-                    raise ValueError("it was edited, or damaged")
-                self.plan, self.call = Plan.from_fields(header["plan"]), header["call"]
-                self._digests = dict(zip(self.plan.shards(), header["shards"], strict=True))
-            except (*_DAMAGES, TypeError) as error:
-                raise UsageError(f"--plan {path}: is no plan that --save_plan wrote: {error}") from error
-            closing.pop_all()
-
-    def _read(self, name: str, max_bytes: int) -> bytes:
-        if self._archive.getinfo(name).file_size > max_bytes:
-            raise ValueError(f"{name} has more than {max_bytes} bytes")
-        return self._archive.read(name)
+                self._archive, header = _open(path, opened)
+            except _NotAPlanError as error:
+                raise UsageError(str(error), option="plan", value=path) from error
+            self.plan, self.call = Plan.from_fields(header["plan"]), header["call"]
+            self._digests = dict(zip(self.plan.shards(), header["shards"], strict=True))
+            self._opened = opened.pop_all()
 
     def plan_here(self, codecs: Mapping[str, str]) -> Plan:
-        """The plan with the codecs of where it is converted: `images.codec_versions`."""
+        """The plan with the codecs of this machine: `images.codec_versions`."""
         return dataclasses.replace(self.plan, codecs=dict(codecs))
 
     def check_call(self, call: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-        """
+        """Checks that the present call would make the same plan.
+
         Args:
             call: of the present call.
             plan: name, suffix and options that its plan would have.
 
         Raises:
-            UsageError: another call saved the plan; tells what differs.
+            UsageError: another call saved the plan; lists what differs.
         """
         there: dict[str, Any] = {**self.call, **{name: self.plan.fields()[name] for name in plan}}
         if different := diff.describe(there, json.loads(canonical_json({**call, **plan}))):
-            raise UsageError(
-                f"--plan {self._path}: was saved by another call:{different}\n"
-                "Give the same options, or save another plan"
-            )
+            message = f"was saved by another call:{different}\nGive the same options, or save another plan"
+            raise UsageError(message, option="plan", value=self._path)
 
     def refs(self, shard: Shard) -> list[bytes]:
-        """The references of a shard, encoded, in their order.
+        """The encoded references of a shard, in their order.
 
         Raises:
             DataError: the file is damaged.
@@ -213,14 +230,12 @@ class SavedPlan:
             if len(found) != shard.total:
                 raise ValueError(f"{len(found)} references in place of {shard.total}")
         except _DAMAGES as error:
-            raise DataError(
-                f"--plan {self._path}: shard {shard.name} is damaged: {error}; save the plan anew"
-            ) from error
+            message = f"shard {shard.name} is damaged: {error}; save the plan again"
+            raise DataError(message, option="plan", value=self._path) from error
         return found
 
     def close(self) -> None:
-        self._archive.close()
-        self._file.close()
+        self._opened.close()
 
     def __enter__(self) -> SavedPlan:
         return self

@@ -1,7 +1,7 @@
-"""WriteShards: the records of one shard become one file, which appears whole or not at all.
+"""WriteShards: the records of a shard become one file, which appears whole or not at all.
 
-The framing of the records is Beam's; the gzip container is written here, so that stored blocks (for payloads that are
-compressed already) are the same bytes for every way the records arrive. RFC 1951 (stored blocks) and RFC 1952 (gzip).
+Beam frames the records. The gzip container (RFC 1952) is written here, so that stored blocks (RFC 1951), used for
+payloads that are compressed already, have the same bytes however the records arrive.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from beam_tfr.schema import Item, Record, RecordsDigest, Reject, RunError, Shard
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
 COMPRESSED_ENCODINGS = ("jpeg", "png", "webp", "keep")
-DEFAULT_GZIP_LEVEL = 3  # raw photos: 0.67 of their size at 56 MB/s, as with level 6 at 42
+DEFAULT_GZIP_LEVEL = 3  # raw photos: 0.67 of their size at 56 MB/s; level 6 gets the same at 42 MB/s
 
 
 class Sink(Protocol):
-    """Where bytes go: a pending file."""
+    """A destination of bytes, such as a `storage.PendingFile`."""
 
     def write(self, data: bytes | memoryview) -> None: ...
 
 
 def gzip_level(compression: str, level: int | str, encoding: str) -> int | None:
-    """The level to write with; None for no gzip at all."""
+    """The gzip level to write with; None for no gzip."""
     if compression == "none":
         return None
     if level == "auto":
@@ -36,10 +36,10 @@ def gzip_level(compression: str, level: int | str, encoding: str) -> int | None:
 
 
 class ShardFile:
-    """A file-like object that compresses, hashes and counts what is written to it.
+    """A file-like object that compresses, hashes and counts the bytes written to it.
 
     Args:
-        sink: takes the bytes of the file.
+        sink: receives the bytes of the file.
         level: 0 (stored) to 9, or None for no gzip.
     """
 
@@ -68,11 +68,11 @@ class ShardFile:
             self._put(self._deflate.compress(data))
             return
         self._buffer += data
-        while len(self._buffer) > _BLOCK_BYTES:  # never the last block: that one carries the final mark
+        while len(self._buffer) > _BLOCK_BYTES:  # never the last block, which carries the final bit
             self._put_block(_BLOCK_BYTES, final=False)
 
     def close(self) -> None:
-        """Writes what is left; the file is then complete, not yet visible."""
+        """Writes the rest; the file is then complete, but not yet visible."""
         if self._level is None:
             return
         if self._deflate is not None:
@@ -92,7 +92,7 @@ class ShardFile:
 
 
 class ShardCounter:
-    """Counts what becomes of the images of one shard; `info` at the end."""
+    """Counts the records and rejects of a shard; `close` gives its `ShardInfo`."""
 
     def __init__(self, shard: Shard) -> None:
         self._info = ShardInfo(shard=shard)
@@ -130,10 +130,10 @@ class ShardCounter:
 
 
 class Sequencer:
-    """Sees to it that the items of one shard arrive whole and in order before the next shard begins.
+    """Checks that all items of a shard arrive, in order, before the next shard begins.
 
-    A runner that puts anything between the stages (a shuffle, a bundle border) breaks that; it must fail loudly, for a
-    shard that is silently short is the worst that could come of it.
+    A runner that puts a shuffle or a bundle boundary between the stages breaks this. It must fail loudly: the worst
+    outcome is a shard that is silently short.
     """
 
     def __init__(self) -> None:
@@ -141,10 +141,10 @@ class Sequencer:
         self._next = 0
 
     def take(self, item: Item, begin: Callable[[Shard], None]) -> bool:
-        """Takes the next item, calling `begin` before the first of a shard; True when it was the shard's last.
+        """Takes the next item, calling `begin` before the first of a shard; returns whether it was the last.
 
         Raises:
-            RunError: not the item that had to come.
+            RunError: another item was expected.
         """
         if self.shard is None:
             if item.position != 0:
@@ -163,9 +163,10 @@ class Sequencer:
         return True
 
     def check_closed(self) -> None:
-        """
+        """Checks that no shard is open.
+
         Raises:
-            RunError: a shard has not got its last item.
+            RunError: a shard lacks its last item.
         """
         if self.shard is not None:
             raise RunError(f"{_BROKEN}: shard {self.shard.name} ended at {self._next} of {self.shard.total} images")

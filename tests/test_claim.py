@@ -19,7 +19,6 @@ import pytest
 from beam_tfr import claim, diff, lock, sidecars, storage
 from beam_tfr.naming import shard_name
 from beam_tfr.schema import (
-    BeamTfrError,
     Plan,
     Reject,
     RunError,
@@ -251,7 +250,7 @@ def test_nothing_stays_of_a_run_that_wrote_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("output", ["/proc/nothing/here", "/dev/null/out"])
 def test_a_folder_that_cannot_be_made_is_named_with_its_flag(output: str) -> None:
-    with pytest.raises(UsageError, match=f"--output {output}: cannot be written to: "):
+    with pytest.raises(UsageError, match=f"`output={output}`: cannot be written to: "):
         lock.acquire(output, "mine")
 
 
@@ -303,7 +302,7 @@ def test_the_same_plan_goes_on_and_another_is_refused_with_what_differs(tmp_path
     die(tmp_path)
     before = files_of(tmp_path)
     with pytest.raises(
-        UsageError, match=r"(?s)holds the beginning of a dataset.*options.seed: 0 there, 1 now.*--overw"
+        UsageError, match=r"(?s)holds the beginning of a dataset.*options.seed: 0 there, 1 now.*`overwrite=`"
     ):
         begin(tmp_path, make_plan(seed=1), run_id="second")
     assert {k: v for k, v in files_of(tmp_path).items() if "lock" not in k} == {
@@ -525,7 +524,7 @@ def test_another_run_that_holds_the_folder_keeps_its_files(others: list[Other], 
 
 def test_a_manifest_that_was_edited_is_refused_and_overwritten(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format_version": 1}')
-    with pytest.raises(UsageError, match=r"is missing; copy the dataset again, or convert it again with --overwrite"):
+    with pytest.raises(UsageError, match=r"is missing; copy the dataset again, or convert it again with "):
         begin(tmp_path)
     assert begin(tmp_path, overwrite=True) == make_plan()
     assert not (tmp_path / "manifest.json").exists()
@@ -536,10 +535,6 @@ def test_what_differs_is_told_in_lines_of_bearable_length() -> None:
     assert lines == f"\n  b.c: 1,2 there, 1 now\n  e: {'x' * 57}... there, None now"
     assert diff.describe({"a": {"b": 1}}, {"a": None}) == "\n  a: {'b': 1} there, None now"
     assert diff.describe({"a": [1]}, {"a": [1]}) == ""
-
-
-def test_errors_are_for_a_person() -> None:
-    assert issubclass(RunError, BeamTfrError)
 
 
 def test_progress_is_what_was_committed(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_too_many_rejects_are_told_with_the_reasons_that_led() -> None:
             totals_of(plan, infos, allowed)
         assert str(told.value).startswith(
             "3 of 16 images were rejected (layout-mismatch 2, damaged-image 1), "
-            f"--max_rejects {allowed} allows {shown}: nothing is published."
+            f"`max_rejects={allowed}` allows {shown}: nothing is published."
         )
 
 
@@ -224,7 +224,7 @@ def test_a_lost_split_and_a_lost_class_are_failures() -> None:
     plan = make_plan()
     infos = make_infos(plan)
     change("test-00000-of-00002", num_examples=0, rejected={"not-found": 4}, class_counts={})(infos)
-    with pytest.raises(DataError, match=r"split test would be empty: all its 4 images were rejected\. Mend one, or"):
+    with pytest.raises(DataError, match=r"split test would be empty: all its 4 images were rejected\. Fix one, or"):
         totals_of(plan, infos, 1.0)
     infos = make_infos(plan)
     change("test-00000-of-00002", num_examples=2, rejected={"not-found": 2}, class_counts={0: 2})(infos)
@@ -238,11 +238,11 @@ def test_rows_are_called_rows_and_come_from_a_table() -> None:
     plan = make_plan(options={"compression": "gzip", "encoding": "row", "seed": 0})
     infos = make_infos(plan)
     with pytest.raises(
-        DataError, match=r"^3 of 16 rows were rejected .*: nothing is published\. Mend them, or call again"
+        DataError, match=r"^3 of 16 rows were rejected .*: nothing is published\. Fix them, or call again"
     ):
         totals_of(plan, infos, 0)
     change("test-00000-of-00002", num_examples=0, rejected={"bad-value": 4}, class_counts={})(infos)
-    with pytest.raises(DataError, match=r"all its 4 rows were rejected\. Mend one, or leave them out of --table$"):
+    with pytest.raises(DataError, match=r"all its 4 rows were rejected\. Fix one, or leave them out of `table=`$"):
         totals_of(plan, infos, 1.0)
 
 

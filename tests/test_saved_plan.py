@@ -191,7 +191,7 @@ def test_another_plan_is_replaced_only_where_that_is_said(beam_tfr: Command, pho
     refused = convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file)
     assert (refused.code, refused.err) == (
         2,
-        f"beam-tfr convert: --save_plan {file}: is there already; --overwrite replaces it, if it is a plan\n",
+        f"beam-tfr convert: --save_plan {file}: exists already; --overwrite replaces it, if it is a plan\n",
     )
     assert file.read_bytes() == before
     assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file, "--overwrite").code == 0
@@ -205,8 +205,11 @@ def test_another_plan_is_replaced_only_where_that_is_said(beam_tfr: Command, pho
 
 
 PLACES = {
-    "a file that is no plan": ("precious", "is not replaced by --overwrite, it is no plan that --save_plan wrote: "),
-    "a device": ("/dev/null", "is not replaced by --overwrite, it cannot be read: not a regular file"),
+    "a file that is no plan": ("precious", "--overwrite does not replace it, since it is not a plan that --save_plan"),
+        "precious",
+        "--overwrite does not replace it, since it is not a plan that --save_plan wrote: ",
+    ),
+    "a device": ("/dev/null", "--overwrite does not replace it, since it cannot be read: not a regular file"),
     "a folder": ("folder", "is a folder; give a file, such as "),
     "a folder that is not there": ("no/folder/p", "cannot be written: No such file or directory"),
     "in the output": ("out/p", "lies in --output; choose a file outside of it"),
@@ -426,14 +429,14 @@ def test_an_edited_header(tmp_path: Path, name: str) -> None:
     save(tmp_path / "p")
     change, message = HEADERS[name]
     path = edited(tmp_path / "p", change)
-    with pytest.raises(UsageError, match=f"is no plan that --save_plan wrote: {message}"):
+    with pytest.raises(UsageError, match=f"is not a plan that `save_plan=` wrote: {message}"):
         SavedPlan(path)
 
 
 def test_no_plan_at_all(tmp_path: Path) -> None:
     for content in (b"", b"PK", b"something else", (SAMPLE.parent / "__init__.py").read_bytes()):
         (tmp_path / "p").write_bytes(content)
-        with pytest.raises(UsageError, match="is no plan that --save_plan wrote: File is not a zip file"):
+        with pytest.raises(UsageError, match="is not a plan that `save_plan=` wrote: File is not a zip file"):
             SavedPlan(str(tmp_path / "p"))
     for path, why in (("nowhere", "No such file or directory"), (".", "it is a folder")):
         with pytest.raises(UsageError, match=f"cannot be read: .*({why})"):
@@ -446,7 +449,7 @@ def test_a_shard_that_is_damaged_short_or_missing(tmp_path: Path) -> None:
         [*packed({**REFS, "train-00001-of-00002": [b"x"] * 4})],
         [(name, data[:-9] if name == "train-00001-of-00002" else data) for name, data in packed(REFS)],
     ):
-        with pytest.raises(DataError, match=r"shard train-00001-of-00002 is damaged: .*; save the plan anew"):
+        with pytest.raises(DataError, match=r"shard train-00001-of-00002 is damaged: .*; save the plan again"):
             read(save(tmp_path / "p", shards=shards))
 
 

@@ -93,9 +93,9 @@ class Plan:
         return things(self.options["encoding"])
 
     @property
-    def input_flag(self) -> str:
-        """Which flag says what is read."""
-        return "--input" if "layout" in self.options else "--table"
+    def input_option(self) -> str:
+        """The option that says what is read, as in error messages."""
+        return "`input=`" if "layout" in self.options else "`table=`"
 
     @functools.cached_property
     def label_ids(self) -> dict[str, int]:
