@@ -206,9 +206,6 @@ def test_another_plan_is_replaced_only_where_that_is_said(beam_tfr: Command, pho
 
 PLACES = {
     "a file that is no plan": ("precious", "--overwrite does not replace it, since it is not a plan that --save_plan"),
-        "precious",
-        "--overwrite does not replace it, since it is not a plan that --save_plan wrote: ",
-    ),
     "a device": ("/dev/null", "--overwrite does not replace it, since it cannot be read: not a regular file"),
     "a folder": ("folder", "is a folder; give a file, such as "),
     "a folder that is not there": ("no/folder/p", "cannot be written: No such file or directory"),
