@@ -1,4 +1,4 @@
-"""The second half of MatchImages: what the path of an image says of its label, split and group."""
+"""The second half of MatchImages: the label, split and group of an image, from its path."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ PARTS = ("{label}", "{split}", "{group}", "*")
 DEFAULT_SPLIT = "train"
 MAX_CLASSES_BYTES = 64 << 20  # 64 MiB
 LABEL_RULE = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
+SPLIT_RULE = f"letters, digits and _ only, and not {NO_SPLIT}"
+
+
+def is_split_name(name: str) -> bool:
+    """True for a name that a split may have: it is part of file names, and `none` is reserved."""
+    return NAME.fullmatch(name) is not None and name != NO_SPLIT
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How the last parts of a key are read; made by `parse_layout`."""
+    """How to read the last parts of a key; made by `parse_layout`."""
 
     parts: tuple[str, ...]
 
@@ -30,7 +36,7 @@ class Layout:
         return "{label}" in self.parts
 
     def read(self, key: str) -> dict[str, str] | None:
-        """{"label": …, "split": …, "group": …} as far as the layout has them, or None for a key that is too short."""
+        """Returns the "label", "split" and "group" that the layout names, or None for a key that is too short."""
         parts = key.split("/")
         if len(parts) < len(self.parts):
             return None
@@ -39,53 +45,56 @@ class Layout:
 
 
 def parse_layout(text: str) -> Layout:
-    """
+    """Parses a layout such as `{split}/{label}/*`.
+
     Raises:
-        UsageError: a part that is not known, one that stands twice, or a last part that is not `*`.
+        UsageError: a part is unknown or repeated, or the last part is not `*`.
     """
     parts = tuple(text.strip("/").split("/"))
     example = "such as {label}/* or {split}/{label}/*"
     for part in parts:
         if part not in PARTS:
-            raise UsageError(
-                f"--layout {text}: {part!r} is not one of {', '.join(PARTS)}; write parts with / between, {example}"
-            )
+            allowed = f"{part!r} is not one of {', '.join(PARTS)}; separate parts with /, {example}"
+            raise UsageError(allowed, option="layout", value=text)
         if part != "*" and parts.count(part) > 1:
-            raise UsageError(f"--layout {text}: {part} stands in it twice")
+            raise UsageError(f"has {part} twice", option="layout", value=text)
     if parts[-1] != "*":
-        raise UsageError(f"--layout {text}: the last part is the file and must be *, {example}")
+        raise UsageError(f"the last part is the file and must be *, {example}", option="layout", value=text)
     return Layout(parts)
 
 
 def read_classes(path: str) -> tuple[str, ...]:
-    """The class names of a file, one a line, in order.
+    """Reads the class names of a file, one per line, in order.
 
     Raises:
-        UsageError: it cannot be read, is not UTF-8, or has no, empty or repeated lines.
+        UsageError: the file cannot be read, is not UTF-8, or has empty or repeated lines.
     """
-    flag = f"--classes {path}"
     try:
         data = storage.read_bytes(storage.check_path(path, option="classes"), max_bytes=MAX_CLASSES_BYTES)
-        text = data.decode("utf-8-sig")
+        if len(data) > MAX_CLASSES_BYTES:
+            raise ValueError(f"has more than {MAX_CLASSES_BYTES} bytes; give a file with one class per line")
+        return _class_names(data.decode("utf-8-sig"))
     except OSError as error:
-        raise UsageError(f"{flag}: cannot be read: {error.strerror or error}") from error
+        message = f"cannot be read: {error.strerror or error}"
     except UnicodeDecodeError as error:
-        raise UsageError(f"{flag}: is not UTF-8 text: {error.reason} at byte {error.start}") from error
-    if len(data) > MAX_CLASSES_BYTES:
-        raise UsageError(f"{flag}: has more than {MAX_CLASSES_BYTES} bytes; name a file with one class per line")
-    names = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
-    seen: dict[str, int] = {}
-    for number, name in enumerate(names, start=1):
+        message = f"is not UTF-8 text: {error.reason} at byte {error.start}"
+    except ValueError as error:
+        message = str(error)
+    raise UsageError(message, option="classes", value=path)
+
+
+def _class_names(text: str) -> tuple[str, ...]:
+    names: dict[str, int] = {}  # name -> line
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        name = line.strip()
         if not name:
-            raise UsageError(f"{flag}: line {number} is empty; write one class per line")
+            raise ValueError(f"line {number} is empty; write one class per line")
         if not is_class_name(name):
-            raise UsageError(f"{flag}: line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
-        if name in seen:
-            raise UsageError(
-                f"{flag}: class {name!r} stands in line {seen[name]} and again in line {number}; remove one"
-            )
-        seen[name] = number
-    return names
+            raise ValueError(f"line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
+        if name in names:
+            raise ValueError(f"class {name!r} is on line {names[name]} and again on line {number}; remove one")
+        names[name] = number
+    return tuple(names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,9 +102,9 @@ class Labeler:
     """Gives a listed image its split and label.
 
     Attributes:
-        layout: how keys are read.
-        splits: shares by a stable hash, when the layout names no split; None puts all into train.
-        classes: the only ones allowed, or None.
+        layout: how to read keys.
+        splits: split -> share, where the layout names no split; None puts all images into train.
+        classes: the allowed classes, or None for any.
     """
 
     layout: Layout
@@ -103,7 +112,7 @@ class Labeler:
     classes: frozenset[str] | None = None
 
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
-        """The reference of an image; one that has no place carries the reason of its reject."""
+        """Returns the reference of an image; one that cannot be used carries the reason of its reject."""
         ref = ImageRef(key, entry.size_bytes, entry.generation, NO_SPLIT)
         found = self.layout.read(key)
         if found is None:
@@ -111,9 +120,8 @@ class Labeler:
             return ref._replace(reason="layout-mismatch", detail=f"has fewer parts than {wanted}")
         if "split" in found:
             split = found["split"]
-            if not NAME.fullmatch(split) or split == NO_SPLIT:
-                detail = f"{split!r} cannot be a split: letters, digits and _ only, and not {NO_SPLIT}"
-                return ref._replace(reason="layout-mismatch", detail=detail)
+            if not is_split_name(split):
+                return ref._replace(reason="layout-mismatch", detail=f"{split!r} cannot be a split: {SPLIT_RULE}")
         else:
             split = choose_split(found.get("group", key), self.splits) if self.splits else DEFAULT_SPLIT
         label = found.get("label", "")
@@ -127,10 +135,10 @@ class Labeler:
 
 
 def choose_split(text: str, splits: Mapping[str, Fraction]) -> str:
-    """The split of a key or group: its place on the unit interval by SHA-256, cut by the shares in their order.
+    """Chooses the split of a key or group by its SHA-256, which places it on the unit interval that the shares divide.
 
-    The same text always falls into the same split, whatever else is in the dataset and whatever the seed; a share that
-    grows at the end takes only from its neighbour.
+    The same text always goes to the same split, whatever else is in the dataset and whatever the seed. A last share
+    that grows takes only from the one before it.
     """
     digest = hashlib.sha256(b"beam_tfr split\0" + text.encode("utf-8", "surrogateescape")).digest()
     place = Fraction(int.from_bytes(digest[:8], "big"), 1 << 64)

@@ -28,7 +28,7 @@ KINDS = {  # options whose values are places on Cloud Storage
     "output": "GCS_WRITE_FOLDER",
 }
 PATTERNS: dict[
-    Callable[[str, str], Any], str
+    Callable[[str], Any], str
 ] = {  # what a parser of texts takes, for a form that shows at once what is wrong
     table.integer: r"[+-]?[0-9]{1,20}",
     table.number: r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}",

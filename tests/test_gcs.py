@@ -248,7 +248,7 @@ def test_what_may_not_be_read_ends_the_run_and_names_the_permission(fake: FakeGc
         list(ahead.read(["gs://b/x"] * 3))
     ahead.close()
     for pattern, path, permission in (("gs://b/*", "gs://b: ", "list"), ("gs://b/x", "", "get")):
-        listed = re.escape(f"--input {pattern}: cannot be listed: {path}")
+        listed = re.escape(f"`input={pattern}`: cannot be listed: {path}")
         with pytest.raises(UsageError, match=rf"^{listed}{said}\.{permission} on gs://b$"):
             list(list_images(pattern, ()))
     with pytest.raises(PermissionError, match=rf"{said}\.delete on gs://b"):
@@ -383,7 +383,7 @@ def test_many_patterns_are_listed_in_parallel_each_file_once(fake: FakeGcs) -> N
     assert time.monotonic() - started < 1.5
     assert sorted(entry.path for entry in found) == sorted(f"gs://b/{i % 7}/{i}.jpg" for i in range(60))
     assert fake.counts()["most"] > 10
-    with pytest.raises(UsageError, match=r"^--input gs://b/9/x\.jpg: matches no file"):
+    with pytest.raises(UsageError, match=r"^`input=gs://b/9/x\.jpg`: matches no file"):
         list(list_all(order_patterns([*patterns, "gs://b/9/x.jpg"])))
     some = list_all(order_patterns(patterns))
     next(some)

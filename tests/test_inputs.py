@@ -159,7 +159,7 @@ def test_every_file_can_be_written_out_or_escaped(tree: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["[", "a/[", "a/[!", "a/[]", "a/[!]", "{a", "a/{b,{c}", "a/[z-a]", "a[/*.jpg"])
 def test_a_pattern_that_is_none_is_told_before_anything_is_listed(pattern: str) -> None:
-    with pytest.raises(UsageError, match=r"(is not closed; write \[.\] for the character itself|is no pattern: )"):
+    with pytest.raises(UsageError, match=r"(is not closed; write \[.\] for the character itself|is not a pattern: )"):
         order_patterns([f"/{pattern}"])
 
 
@@ -205,20 +205,20 @@ def test_keys_begin_below_the_folder_that_all_patterns_share(patterns: list[str]
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("gs://b*/x.jpg", "the bucket must be written out; use gs://BUCKET/PATTERN"),
-        ("gs://b", "names no file; write 'gs://b/**/*.jpg'"),
-        ("gs://b/", "names no file; write 'gs://b/**/*.jpg'"),
-        ("gs://b/photos/", "names no file; write 'gs://b/photos/**/*.jpg'"),
-        ("/", "names no file; write '/**/*.jpg'"),
+        ("gs://b*/x.jpg", "write out the name of the bucket: gs://BUCKET/PATTERN"),
+        ("gs://b", "names no file; use 'gs://b/**/*.jpg'"),
+        ("gs://b/", "names no file; use 'gs://b/**/*.jpg'"),
+        ("gs://b/photos/", "names no file; use 'gs://b/photos/**/*.jpg'"),
+        ("/", "names no file; use '/**/*.jpg'"),
     ],
 )
 def test_a_pattern_without_bucket_or_file_is_told(pattern: str, message: str) -> None:
-    with pytest.raises(UsageError, match="^" + re.escape(f"--input {pattern}: {message}")):
+    with pytest.raises(UsageError, match="^" + re.escape(f"`input={pattern}`: {message}")):
         split_pattern(pattern)
 
 
 def test_local_and_gs_patterns_do_not_mix() -> None:
-    with pytest.raises(UsageError, match=r"^--input: patterns must all be local or all on gs://"):
+    with pytest.raises(UsageError, match=r"^`input=`: patterns must all be local or all on gs://"):
         common_root(["/a/*", "gs://b/*"])
 
 
@@ -257,19 +257,19 @@ def test_thousands_of_written_out_paths_cost_linear_time(tmp_path: Path) -> None
 HINTS = [
     ("nowhere/*.jpg", "matches no file; there is no folder {root}/nowhere"),
     ("a/*.gif", "matches no file"),
-    ("a", "matches no file; it is a folder, write '{root}/a/**/*.jpg'"),
+    ("a", "matches no file; it is a folder, use '{root}/a/**/*.jpg'"),
     ("empty/**/*.jpg", "matches no file"),
-    ("x[1]/7.jpg", "matches no file; there is a file of this very name: write [[] for [, [{{] for {{"),
+    ("x[1]/7.jpg", "matches no file; a file has this very name: write [[] for [, [{{] for {{"),
     ("a/1.jpg/*.jpg", "matches no file; there is no folder {root}/a/1.jpg"),
     ("a/none.jpg", "matches no file"),
-    ("a/1.jpg \t", "matches no file; '1.jpg \\t' has blanks at an end, which count: is it meant so?"),
-    (" a/*.jpg", "matches no file; there is no folder {root}/ a; ' a' has blanks at an end, which count"),
+    ("a/1.jpg \t", "matches no file; '1.jpg \\t' begins or ends with blanks, which count: is that intended?"),
+    (" a/*.jpg", "matches no file; there is no folder {root}/ a; ' a' begins or ends with blanks, which count"),
 ]
 
 
 @pytest.mark.parametrize(("pattern", "message"), HINTS)
 def test_a_pattern_without_a_match_is_named_with_a_hint(tree: Path, pattern: str, message: str) -> None:
-    expected = f"--input {tree}/{pattern}: {message.format(root=tree)}"
+    expected = f"`input={tree}/{pattern}`: {message.format(root=tree)}"
     with pytest.raises(UsageError) as caught:
         matches(tree, "*.jpg", pattern)
     assert str(caught.value).startswith(expected)
@@ -514,7 +514,7 @@ def test_exclude(tree: Path, patterns: list[str], left: list[str]) -> None:
 
 
 def test_exclude_names_itself() -> None:
-    with pytest.raises(UsageError, match=r"^--exclude a/\[: \[ is not closed"):
+    with pytest.raises(UsageError, match=r"^`exclude=a/\[`: \[ is not closed"):
         exclusion(["a/["], "/r/")
 
 
@@ -533,11 +533,11 @@ def test_input_list(tree: Path, tmp_path: Path) -> None:
     ("data", "said"),
     [
         (None, "cannot be read: No such file or directory"),
-        (b"", "is empty; give one URI or pattern a line"),
-        (b"\n\r\n", "is empty; give one URI or pattern a line"),
-        (b"a\x00b", "is no text file; give one URI or pattern a line, in UTF-8"),
-        (b"/a\n\t/b/c.jpg\n", "line 2: '\\t/b/c.jpg' begins with blanks; take them away"),
-        (b"  gs://b/c.jpg  \n", "line 1: '  gs://b/c.jpg  ' begins with blanks; take them away"),
+        (b"", "is empty; give one path or pattern per line"),
+        (b"\n\r\n", "is empty; give one path or pattern per line"),
+        (b"a\x00b", "is not a text file; give one path or pattern per line, in UTF-8"),
+        (b"/a\n\t/b/c.jpg\n", "line 2: '\\t/b/c.jpg' begins with blanks; remove them"),
+        (b"  gs://b/c.jpg  \n", "line 1: '  gs://b/c.jpg  ' begins with blanks; remove them"),
         (b"/a\n\ns3://b/c\n", "line 3: s3://b/c: only local paths and gs:// are supported"),
     ],
 )
@@ -545,6 +545,6 @@ def test_an_input_list_that_is_none(tmp_path: Path, data: bytes | None, said: st
     path = tmp_path / "list"
     if data is not None:
         path.write_bytes(data)
-    with pytest.raises(UsageError, match=re.escape(f"--input_list {path}")) as caught:
+    with pytest.raises(UsageError, match=re.escape(f"`input_list={path}`")) as caught:
         read_input_list(str(path))
     assert str(caught.value).endswith(said)

@@ -55,12 +55,12 @@ def test_layouts_read_the_last_parts_of_a_key(layout: str, key: str, found: dict
         ("{LABEL}/*", "'{LABEL}' is not one of"),
         ("{label}/*.jpg", "'*.jpg' is not one of"),
         ("**/*", "'**' is not one of"),
-        ("{split}/{split}/*", "{split} stands in it twice"),
+        ("{split}/{split}/*", "has {split} twice"),
         ("{split}/{label}", "the last part is the file and must be *"),
     ],
 )
 def test_a_layout_that_cannot_be_read_is_told(text: str, message: str) -> None:
-    with pytest.raises(UsageError, match="^" + re.escape(f"--layout {text}: {message}")):
+    with pytest.raises(UsageError, match="^" + re.escape(f"`layout={text}`: {message}")):
         parse_layout(text)
 
 
@@ -133,8 +133,8 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
         (b"", "line 1 is empty; write one class per line"),
         (b"cat\n\ndog\n", "line 2 is empty"),
         (b"cat\n\n", "line 2 is empty"),
-        (b"cat\ndog\ncat\n", "class 'cat' stands in line 1 and again in line 3; remove one"),
-        (b"cat\n cat\r\n", "class 'cat' stands in line 1 and again in line 2"),
+        (b"cat\ndog\ncat\n", "class 'cat' is on line 1 and again on line 3; remove one"),
+        (b"cat\n cat\r\n", "class 'cat' is on line 1 and again on line 2"),
         (b"caf\xe9\n", "is not UTF-8 text: invalid continuation byte at byte 3"),
         ("cat\n".encode("utf-16"), "is not UTF-8 text: invalid start byte at byte 0"),
         (b"cat\rdog\r", r"line 1, 'cat\\rdog', cannot be a class: it must be UTF-8 text in one line"),
@@ -144,7 +144,7 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
 def test_class_files_that_are_wrong(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "classes.txt"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=f"^--classes {path}: {message}"):
+    with pytest.raises(UsageError, match=f"^`classes={path}`: {message}"):
         read_classes(str(path))
 
 
@@ -153,7 +153,7 @@ def test_class_files_that_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / "nowhere.txt", "cannot be read: No such file or directory"),
         (tmp_path, "cannot be read: it is a folder"),
     ):
-        with pytest.raises(UsageError, match=f"^--classes {path}: {message}"):
+        with pytest.raises(UsageError, match=f"^`classes={path}`: {message}"):
             read_classes(str(path))
     with pytest.raises(UsageError, match=r"^`classes=ftp://x`: only local paths and gs:// are supported"):
         read_classes("ftp://x")

@@ -110,7 +110,7 @@ def test_a_plan_is_a_partition_in_order_whatever_the_references_are(
 ) -> None:
     splits = {ref.split for ref in refs} - {NO_SPLIT}
     if not splits:
-        with pytest.raises(UsageError, match=r"^--layout .*: none of the "):
+        with pytest.raises(UsageError, match=r"^`layout=.*`: none of the "):
             make_plan(refs)
         return
     if isinstance(num_shards, dict):
@@ -281,16 +281,16 @@ def test_no_planned_shard_exceeds_the_number_asked_for(images: int, most: int) -
 
 def test_a_draft_names_what_is_wrong() -> None:
     refs = refs_of(3)
-    with pytest.raises(UsageError, match="--num_shards: there is no split test; the data has: train"):
+    with pytest.raises(UsageError, match="`num_shards=`: there is no split test; the data has: train"):
         draft(survey(refs), num_shards={"test": 2})
     with pytest.raises(
-        UsageError, match="--num_shards 10001: split train has 3 images; at most 10000 files, or one for"
+        UsageError, match="`num_shards=10001`: split train has 3 images; use at most 10000 shards, or one for"
     ):
         draft(survey(refs), num_shards=10_001)
-    with pytest.raises(UsageError, match="--splits: none of the 3 images falls into test; give it a larger share"):
+    with pytest.raises(UsageError, match="`splits=`: none of the 3 images falls into test; give it a larger share"):
         draft(survey(refs), splits={"train": "4/5", "test": "1/5"})
     loose = [ref._replace(split=NO_SPLIT, labels=(), reason="layout-mismatch") for ref in refs]
-    with pytest.raises(UsageError, match="--num_shards: there is no split none"):
+    with pytest.raises(UsageError, match="`num_shards=`: there is no split none"):
         draft(survey(refs + loose[:1]), num_shards={NO_SPLIT: 2})
     with pytest.raises(UsageError, match=r"none of the 3 files .* the first is 'train/0/0.jpg';"):
         draft(survey(loose))

@@ -130,7 +130,7 @@ def test_a_file_that_grows_is_read_as_it_is(folder: Path) -> None:
         ([], "paths is empty: give a file or pattern, or several"),
         ("", "paths must be files or patterns, not ''"),
         ([3], "paths must be files or patterns, not 3"),
-        ("/nowhere/*.gz", r"paths: /nowhere/\*\.gz: matches no file; there is no folder /nowhere"),
+        ("/nowhere/*.gz", r"`paths=/nowhere/\*\.gz`: matches no file; there is no folder /nowhere"),
         ("s3://bucket/a", "`paths=s3://bucket/a`: only local paths and gs:// are supported"),
     ],
     ids=str,
@@ -141,7 +141,7 @@ def test_wrong_paths(paths: Any, message: str) -> None:
 
 
 def test_wrong_calls(folder: Path) -> None:
-    with pytest.raises(UsageError, match=rf"paths: {folder}: .* write '{folder}/\*\*/\*\.tfrecord\*'"):
+    with pytest.raises(UsageError, match=rf"`paths={folder}`: .* use '{folder}/\*\*/\*\.tfrecord\*'"):
         load_records(folder)
     with pytest.raises(UsageError, match="streams must be a whole number from 1 to 1023, not 0"):
         load_records(f"{folder}/*", streams=0)

@@ -200,7 +200,7 @@ def test_another_plan_is_replaced_only_where_that_is_said(beam_tfr: Command, pho
     both = convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file, "--plan", file)
     assert (both.code, both.err) == (
         2,
-        "beam-tfr convert: --save_plan and --plan exclude each other: the plan is saved already\n",
+        "beam-tfr convert: --save_plan and --plan exclude each other: the plan is already saved\n",
     )
 
 

@@ -398,8 +398,8 @@ def test_what_is_wrong_on_gs_is_told(gcs: str, some_photos: Path, tmp_path: Path
             f"--input gs://no-bucket/**/*.jpg: cannot be listed: gs://no-bucket: {missing}",
         ),
         (f"{gcs}/none/**/*.jpg", f"{gcs}/o", 2, f"--input {gcs}/none/**/*.jpg: matches no file"),
-        (f"{gcs}/photos/hat", f"{gcs}/o", 2, f"matches no file; it is a folder, write '{gcs}/photos/hat/**/*.jpg'"),
-        (f"{gcs}/photos/", f"{gcs}/o", 2, f"names no file; write '{gcs}/photos/**/*.jpg'"),
+        (f"{gcs}/photos/hat", f"{gcs}/o", 2, f"matches no file; it is a folder, use '{gcs}/photos/hat/**/*.jpg'"),
+        (f"{gcs}/photos/", f"{gcs}/o", 2, f"names no file; use '{gcs}/photos/**/*.jpg'"),
         (photos, "gs://no-bucket/o", 2, f"--output gs://no-bucket/o: cannot be written to: {missing}"),
         (photos, "gs://", 2, "--output gs://: names no bucket; write gs://BUCKET/FOLDER"),
     ]:

@@ -333,7 +333,7 @@ def test_two_rows_of_one_file_are_refused_wherever_they_stand(beam_tfr: Command,
     assert (run.code, run.out) == (1, "")
     assert run.err.strip().endswith(
         f"--table {photos}/b.csv, row 1: its path is that of row 4 of {photos}/a.csv. Each file may have one row: "
-        "remove the others, or join them to lists"
+        "remove the others, or combine them into lists"
     )
     assert not list((tmp_path / "o").glob("*"))
 
@@ -552,33 +552,37 @@ TWICE = _twice()
         ("t.csv", b"", "is empty; its first line must name the columns"),
         ("t.csv", b"id,age\n", "there are no rows"),
         ("t.csv", b"id,name\na,1\n", "there is no column 'age'; there are: id, name"),
-        ("t.csv", b"id,age,id\na,1,b\n", "column 'id' is there twice; rename one"),
-        ("t.csv", b"id,age\na,1\nb\n", "row 2: has 1 cells, the header has 2; is there a quote missing?"),
-        ("t.csv", b"id,age\na,1\nb,2,3\n", "row 2: has 3 cells, the header has 2"),
+        ("t.csv", b"id,age,id\na,1,b\n", "has two columns 'id'; rename one"),
+        ("t.csv", b"id,age\na,1\nb\n", "row 2: has 1 cells, but the header has 2; is a quote missing?"),
+        ("t.csv", b"id,age\na,1\nb,2,3\n", "row 2: has 3 cells, but the header has 2"),
         ("t.csv", b'id,age\na,1\n"b,2\n', "row 2: unexpected end of data; is a quote not closed"),
         ("t.csv", b'id,age\na,1\n"b"x,2\n', "row 2: ',' expected after '\"'"),
-        ("t.csv", b"id,age\na,1\nc,3\nb\xe9,2\n", "row 3: byte 0xe9 is not UTF-8 text; save the table as UTF-8"),
+        ("t.csv", b"id,age\na,1\nc,3\nb\xe9,2\n", "row 3: byte 0xe9 is not valid UTF-8; save the table as UTF-8"),
         ("t.csv", "id,age\na,1\n".encode("utf-16"), "the text is UTF-16; save it as UTF-8"),
         ("t.csv", b"id,age\ra,1\r", "new-line character seen in unquoted field"),
         (
             "t.csv.gz",
             gzip.compress(b"id,age\n" + b"a,1\n" * 50, mtime=0)[:-9],
-            "the compressed data are damaged: Compressed",
+            "the compressed data is damaged: Compressed",
         ),
-        ("t.jsonl", b'{"id": "a", "age": 1}\n{"id": \n', "row 2: is no JSON that can be read: Expecting value"),
+        ("t.jsonl", b'{"id": "a", "age": 1}\n{"id": \n', "row 2: is not valid JSON: Expecting value"),
         (
             "t.jsonl",
             b'\n{"id": "a", "age": 1, "age": 2}\n',
-            "row 1: is no JSON that can be read: 'age' stands in it",
+            "row 1: is not valid JSON: 'age' is there twice",
         ),
-        ("t.jsonl", b'{"id": "a", "age": 1}\n[1]\n', "row 2: is no JSON object"),
-        ("t.jsonl", b'{"id": "a", "age": 1}\n' + b"[" * 100_000 + b"\n", "can be read: it is nested too deeply"),
+        ("t.jsonl", b'{"id": "a", "age": 1}\n[1]\n', "row 2: is not a JSON object"),
+        ("t.jsonl", b'{"id": "a", "age": 1}\n' + b"[" * 100_000 + b"\n", "is not valid JSON: it is nested too deeply"),
         ("t.jsonl", b'{"id": "a"}\n', "there is no column 'age'; there are: id"),
-        ("t.jsonl", b'{"id": "a", "age": {"years": 1}}\n', "column 'age' holds objects in its first rows"),
-        ("t.parquet", b"PAR1, they say", "is no Parquet file: "),
+        ("t.jsonl", b'{"id": "a", "age": {"years": 1}}\n', "column 'age' holds objects in the first rows"),
+        ("t.parquet", b"PAR1, they say", "is not a Parquet file: "),
         ("t.parquet", TWICE, "has 2 columns 'age'; rename all but one"),
         ("t.parquet", as_parquet([{"id": "a", "ages": 1}]), "there is no column 'age'; there are: id, ages"),
-        ("t.xlsx", b"PK", "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet, all but Parquet also with .gz"),
+        (
+            "t.xlsx",
+            b"PK",
+            "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet; all but Parquet may be gzipped (.gz)",
+        ),
         ("t.parquet.gz", b"", "the name must end in"),
     ],
 )
@@ -636,32 +640,31 @@ def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path,
         (["--table", "T", "--input", "/a/*"], "--input and --table exclude each other"),
         (["--table", "T", "--exclude", "/a/*"], "--exclude and --table exclude each other"),
         (["--table", "T", "--layout", "*"], "--layout *: has no effect with --table"),
-        (["--table", "T", "--classes", "/c"], "--classes /c: has no effect with --table without --label_column"),
+        (["--table", "T", "--classes", "/c"], "--classes /c: has no effect without --label_column"),
         (["--table", "T", "--image_root", "/a"], "--image_root has no effect without --uri_column"),
         (["--table", "T", "--label_separator", "|"], "--label_separator has no effect without --label_column"),
         (["--table", "T", "--group_column", "id"], "--group_column id: has no effect without --splits"),
         (["--table", "T", "--uri_column", "p", "--key_column", "id"], "--key_column and --uri_column exclude each"),
-        (["--table", "T", "--split_column", "s", "--splits", "a=1"], "not together with --split_column s"),
+        (["--table", "T", "--split_column", "s", "--splits", "a=1"], "cannot be combined with --split_column s"),
         (["--table", "T", "--layout", "{label}/*"], "--layout {label}/*: has no effect with --table, whose columns"),
         (
             ["--table", "T", "--encoding", "png"],
-            "--encoding png: there are no files to read, the rows become the records (row); name the column with the "
-            "paths of the files: --uri_column, or leave --encoding out",
+            "--encoding png: without --uri_column the rows become the records; name the column with the paths, or use row",
         ),
-        (["--table", "T", "--encoding", "jpeg"], "--encoding jpeg: there are no files to read, the rows become"),
-        (["--table", "T", "--quality", "5"], "--quality has no effect with --encoding row: it is for images"),
-        (["--input", "/a/*", "--encoding", "row"], "--encoding row: is for the rows of a --table"),
+        (["--table", "T", "--encoding", "jpeg"], "--encoding jpeg: without --uri_column the rows become"),
+        (["--table", "T", "--quality", "5"], "--quality has no effect with --encoding row: it applies to images only"),
+        (["--input", "/a/*", "--encoding", "row"], "--encoding row: is for rows of a --table"),
         (["--input", "/a/*", "--encoding", "bytes", "--image_size", "9"], "--image_size has no effect with --encoding"),
         (["--table", "s3://b/t.csv"], "--table s3://b/t.csv: only local paths and gs:// are supported"),
         (["--table", "/no/t.csv"], "--table /no/t.csv: matches no file; there is no folder /no"),
         (["--table", "/no/[t.csv"], "--table /no/[t.csv: [ is not closed; write [[] for the character itself"),
-        (["--table", "/"], "--table /: names no file; write '/*.csv'"),
+        (["--table", "/"], "--table /: names no file; use '/*.csv'"),
         (["--table", "T", "--uri_column", "pfad"], "there is no column 'pfad'; there are: id, age, image/encoded"),
-        (["--table", "T", "--feature_columns", "age:int32"], "'int32' is no type; there are int64, float, bytes"),
+        (["--table", "T", "--feature_columns", "age:int32"], "'int32' is not a type; use int64, float, bytes"),
         (["--table", "T", "--feature_columns", "age,age"], "names age twice"),
         (["--table", "T", "--feature_columns", "age:int64=x"], "its default 'x' is no whole number"),
-        (["--table", "T", "--feature_columns", "age:int64[]=1"], "a list needs no default"),
-        (["--table", "T", "--feature_columns", "age:enum(a|a)"], "the members of an enum must be different"),
+        (["--table", "T", "--feature_columns", "age:int64[]=1"], "a list takes no default"),
+        (["--table", "T", "--feature_columns", "age:enum(a|a)"], "the members of an enum must be distinct"),
         (
             ["--table", "T", "--uri_column", "id", "--feature_columns", "image/encoded"],
             "--feature_columns image/encoded: every record has a feature of this name; rename the column",
@@ -679,9 +682,9 @@ def test_a_wrong_call_is_told(beam_tfr: Command, tmp_path: Path, flags: list[str
 @pytest.mark.parametrize(
     ("cells", "kind", "reason"),
     [
-        ([None] * 3, "", "as bytes, fits none of the first 3 rows, which would all be rejects (row 1: has no value; a"),
-        (["a", "4.5", ""], "int64", "as int64, fits none of the first 3 rows, which would all be rejects (row 1: 'a' "),
-        ([None, "4.5"], "enum(s|l)", "as enum(s|l), fits none of the first 2 rows, which would all be rejects (row 1"),
+        ([None] * 3, "", "as bytes would reject all of the first 3 rows (row 1: has no value; a"),
+        (["a", "4.5", ""], "int64", "as int64 would reject all of the first 3 rows (row 1: 'a' "),
+        ([None, "4.5"], "enum(s|l)", "as enum(s|l) would reject all of the first 2 rows (row 1"),
     ],
 )
 def test_a_column_that_no_row_fits_is_told_before_the_run(
@@ -692,8 +695,8 @@ def test_a_column_that_no_row_fits_is_told_before_the_run(
     base = ["convert", "--table", path, "--output", tmp_path / "o"]
     run = beam_tfr(*base, *(["--feature_columns", f"note:{kind},*"] if kind else []))
     assert (run.code, run.out) == (2, "")
-    assert f"--table {path}: column 'note', {reason}" in run.err
-    assert "Give another type, --feature_columns note:TYPE, or name the columns that become features" in run.err
+    assert f"--table {path}: column 'note' {reason}" in run.err
+    assert "give another type, --feature_columns note:TYPE, or name the columns that become features" in run.err
     assert beam_tfr(*base, "--feature_columns", "note:bytes=,*").code == 0
 
 

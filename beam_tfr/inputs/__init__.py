@@ -1,7 +1,7 @@
-"""MatchImages and ReadImages: patterns become keys, keys become bytes.
+"""MatchImages and ReadImages: from patterns to files, and from files to bytes.
 
-A key is the path of an image below the folder that all patterns share before their first wildcard, so that the same
-images elsewhere give the same dataset. `patterns` says what matches, `listing` finds it, `reading` fetches it.
+The key of an image is its path below the folder that all patterns share before their first wildcard, so the same images
+in another place give the same dataset. `patterns` says what matches, `listing` lists it, `reading` reads it.
 """
 
 from beam_tfr.inputs.listing import list_all, list_images

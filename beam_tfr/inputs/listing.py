@@ -1,4 +1,4 @@
-"""MatchImages: patterns become listed files, each once."""
+"""MatchImages: lists the files that match patterns, each once."""
 
 from __future__ import annotations
 
@@ -9,35 +9,42 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from beam_tfr import storage
-from beam_tfr.inputs.patterns import WILDCARD, literal_start, split_pattern, to_regex
+from beam_tfr.inputs.patterns import WILDCARD, files_below, literal_start, split_pattern, to_regex
 from beam_tfr.schema import UsageError
 
 LIST_THREADS = 32
-LIST_BATCH = 1000  # files handed on at a time
+LIST_BATCH = 1000  # files passed on at a time
 
 
 def list_images(
-    pattern: str, before: Sequence[str], *, exclude: re.Pattern[str] | None = None
+    pattern: str, before: Sequence[str] = (), *, exclude: re.Pattern[str] | None = None, option: str = "input"
 ) -> Iterator[storage.Entry]:
-    """The files that match a pattern, none of the patterns `before` it, and not `exclude`.
+    """Lists the files that match a pattern, but neither a pattern `before` it nor `exclude`.
+
+    Args:
+        pattern: local or gs://.
+        before: of `order_patterns`.
+        exclude: of `exclusion`.
+        option: the option or argument that the pattern was given for.
 
     Raises:
-        UsageError: nothing matches, the bucket or folder is not there or may not be listed.
+        UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
     """
     found = False
     others = [to_regex(other) for other in before]
     try:
-        for entry in _list_all(pattern):
+        for entry in _list(pattern, option):
             found = True
             if exclude is not None and exclude.fullmatch(entry.path):
                 continue
             if not any(other.fullmatch(entry.path) for other in others):
                 yield entry
         if not found:
-            raise UsageError(f"--input {pattern}: matches no file{_hint(pattern)}{_blanks(pattern)}")
+            hints = f"{_hint(pattern, option)}{_blanks(pattern)}"
+            raise UsageError(f"matches no file{hints}", option=option, value=pattern)
     except (storage.ListError, OSError) as error:
         said = getattr(error, "strerror", None) or error
-        raise UsageError(f"--input {pattern}: cannot be listed: {said}") from error
+        raise UsageError(f"cannot be listed: {said}", option=option, value=pattern) from error
 
 
 def list_all(
@@ -46,15 +53,15 @@ def list_all(
     exclude: re.Pattern[str] | None = None,
     threads: int = LIST_THREADS,
 ) -> Iterator[storage.Entry]:
-    """What `list_images` finds for many patterns, listed in parallel; in no promised order, memory bounded.
+    """Lists many patterns in parallel, in any order and in bounded memory.
 
     Args:
-        patterns: (pattern, those before it), of `order_patterns`.
+        patterns: (pattern, patterns before it), of `order_patterns`.
         exclude: of `exclusion`.
-        threads: most at a time.
+        threads: maximum number of patterns listed at a time.
 
     Raises:
-        UsageError: of `list_images`.
+        UsageError: see `list_images`.
     """
     if len(patterns) < 2:
         for pattern, before in patterns:
@@ -108,18 +115,18 @@ def list_all(
         stopped.set()
 
 
-def _list_all(pattern: str) -> Iterator[storage.Entry]:
+def _list(pattern: str, option: str) -> Iterator[storage.Entry]:
     if not WILDCARD.search(pattern):
         if entry := storage.find(pattern):
             yield entry
         return
-    folder, rest = split_pattern(pattern)
-    regex = to_regex(pattern)
-    # Folders above the first ** must fit their part of the pattern; below it any folder may hold a match.
+    folder, rest = split_pattern(pattern, option=option)
+    regex = to_regex(pattern, option=option)
+    # Folders above the first ** must match their part of the pattern; below it, any folder may hold a match.
     fixed = rest.split("/")[:-1]
     levels = next((i for i, part in enumerate(fixed) if "**" in part), len(fixed))
     deep = "**" in rest
-    if "{" in rest:  # alternatives may hold slashes: look everywhere
+    if "{" in rest:  # alternatives may contain slashes: look everywhere
         levels, deep = 0, True
     prefixes = [to_regex("/".join([folder.rstrip("/"), *fixed[: i + 1]])) for i in range(levels)]
     base_depth = folder.rstrip("/").count("/") + 1
@@ -134,21 +141,21 @@ def _list_all(pattern: str) -> Iterator[storage.Entry]:
             yield entry
 
 
-def _hint(pattern: str) -> str:
+def _hint(pattern: str, option: str) -> str:
     wild = WILDCARD.search(pattern)
     if storage.is_gcs(pattern):
         a_folder = not wild and next(storage.walk(pattern, lambda _: True), None) is not None
-        return f"; it is a folder, write '{pattern.rstrip('/')}/**/*.jpg'" if a_folder else ""
-    folder = split_pattern(pattern)[0]
+        return f"; it is a folder, use '{files_below(pattern, option)}'" if a_folder else ""
+    folder = split_pattern(pattern, option=option)[0]
     if wild and os.path.isfile(pattern):
-        return "; there is a file of this very name: write [[] for [, [{] for {, [*] for *, [?] for ?"
+        return "; a file has this very name: write [[] for [, [{] for {, [*] for *, [?] for ?"
     if not os.path.isdir(folder):
         return f"; there is no folder {folder}"
     if os.path.isdir(pattern):
-        return f"; it is a folder, write '{pattern.rstrip('/')}/**/*.jpg'"
+        return f"; it is a folder, use '{files_below(pattern, option)}'"
     return ""
 
 
 def _blanks(pattern: str) -> str:
     part = next((part for part in pattern.split("/") if part != part.strip()), "")
-    return f"; {part!r} has blanks at an end, which count: is it meant so?" if part else ""
+    return f"; {part!r} begins or ends with blanks, which count: is that intended?" if part else ""

@@ -1,7 +1,9 @@
-"""Patterns: which paths they match, which folder they share, and where they come from.
+"""Patterns: what they match, which folder they share, and where they come from.
 
-`*` stands for any characters but /, `**/` for any number of folders, `?` for one character, `[abc]` for one of them,
-`{a,b}` for either. Names that begin with a dot match like any other.
+`*` matches any characters except /, `**/` any number of folders, `?` one character, `[abc]` one of them, `{a,b}`
+either. Names that begin with a dot match like any other.
+
+Functions that raise errors take `option`: the option or argument that the patterns were given for.
 """
 
 from __future__ import annotations
@@ -18,43 +20,52 @@ from beam_tfr.schema import UsageError
 
 WILDCARD = re.compile(r"[*?\[{]")
 BATCHES = 64
-MAX_LIST_BYTES = 1 << 30  # 1 GiB of --input_list
+MAX_LIST_BYTES = 1 << 30  # 1 GiB
 
 
-def split_pattern(pattern: str) -> tuple[str, str]:
-    """(folder before the first wildcard, the rest): ("/data/a", "*/b.jpg"). Without a wildcard the rest is the file."""
+def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
+    """Splits a pattern before its first wildcard: ("/data/a", "*/b.jpg"). Without one the second part is the file name.
+
+    Raises:
+        UsageError: the pattern has no bucket or names no file.
+    """
     start = len(storage.GCS) if storage.is_gcs(pattern) else 0
     match = WILDCARD.search(pattern, start)
     slash = pattern.rfind("/", start, match.start() if match else len(pattern))
     if slash < 0 and match:
-        raise UsageError(f"--input {pattern}: the bucket must be written out; use gs://BUCKET/PATTERN")
+        raise UsageError("write out the name of the bucket: gs://BUCKET/PATTERN", option=option, value=pattern)
     if slash < 0 or slash == len(pattern) - 1:
-        raise UsageError(f"--input {pattern}: names no file; write '{pattern.rstrip('/')}/**/*.jpg'")
+        raise UsageError(f"names no file; use '{files_below(pattern, option)}'", option=option, value=pattern)
     return pattern[:slash] if slash else "/", pattern[slash + 1 :]
 
 
+def files_below(folder: str, option: str) -> str:
+    """An example of a pattern for the files of a folder."""
+    names = {"table": "*.csv", "paths": "*.tfrecord*"}.get(option, "**/*.jpg")
+    return f"{folder.rstrip('/')}/{names}"
+
+
 def common_root(patterns: Sequence[str]) -> str:
-    """The longest folder that all patterns share before their first wildcard, with a slash at its end.
+    """The longest folder that all patterns share before their first wildcard, with a trailing slash.
 
     Raises:
         UsageError: some are local and some on gs://.
     """
-    folders = [split_pattern(pattern)[0].rstrip("/") for pattern in patterns]
-    return common_folder(folders, "--input: patterns")
+    return common_folder([split_pattern(pattern)[0].rstrip("/") for pattern in patterns])
 
 
-def common_folder(folders: Sequence[str], what: str) -> str:
-    """The longest folder that all have in common, with a slash at its end.
+def common_folder(folders: Sequence[str], *, option: str = "input", what: str = "patterns") -> str:
+    """The longest folder that all share, with a trailing slash.
 
     Args:
-        folders: without one.
-        what: they are, for an error.
+        folders: without a trailing slash.
+        option, what: what an error says they are.
 
     Raises:
         UsageError: some are local and some on gs://.
     """
     if len({storage.is_gcs(folder) for folder in folders}) > 1:
-        raise UsageError(f"{what} must all be local or all on gs://")
+        raise UsageError(f"{what} must all be local or all on gs://", option=option)
     parts = [folder.split("/") for folder in folders]
     levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))
     shared = [level[0] for level in levels]
@@ -62,17 +73,17 @@ def common_folder(folders: Sequence[str], what: str) -> str:
 
 
 @functools.cache
-def to_regex(pattern: str, flag: str = "--input") -> re.Pattern[str]:
-    """The regular expression that matches whole paths as the pattern does; errors name the flag.
+def to_regex(pattern: str, *, option: str = "input") -> re.Pattern[str]:
+    """The regular expression that matches whole paths as the pattern does.
 
     Raises:
-        UsageError: a [ or { that is not closed.
+        UsageError: a [ or { is not closed.
     """
     out, i, depth = "", 0, 0
     while i < len(pattern):
         char = pattern[i]
         if pattern.startswith("**/", i) and (i == 0 or pattern[i - 1] == "/"):
-            out += "(?:[^/]*/)*"  # also the nameless folders that names on gs:// may have: a//b
+            out += "(?:[^/]*/)*"  # also the empty names that gs:// allows: a//b
             i += 3
             continue
         if pattern[i:] == "**" and pattern[i - 1 : i] in ("", "/"):
@@ -86,7 +97,7 @@ def to_regex(pattern: str, flag: str = "--input") -> re.Pattern[str]:
             start = i + 2 if pattern.startswith("!", i + 1) else i + 1
             end = pattern.find("]", start + 1)  # a ] that comes first is a member
             if end < 0:
-                raise UsageError(f"{flag} {pattern}: [ is not closed; write [[] for the character itself")
+                raise UsageError("[ is not closed; write [[] for the character itself", option=option, value=pattern)
             out += f"(?!/)[{'^' if start == i + 2 else ''}{_members(pattern[start:end])}]"
             i = end
         elif char == "{":
@@ -99,15 +110,15 @@ def to_regex(pattern: str, flag: str = "--input") -> re.Pattern[str]:
             out += re.escape(char)
         i += 1
     if depth:
-        raise UsageError(f"{flag} {pattern}: {{ is not closed; write [{{] for the character itself")
+        raise UsageError("{ is not closed; write [{] for the character itself", option=option, value=pattern)
     try:
         return re.compile(out, re.DOTALL)
     except re.error as error:
-        raise UsageError(f"{flag} {pattern}: is no pattern: {error}") from None
+        raise UsageError(f"is not a pattern: {error}", option=option, value=pattern) from None
 
 
 def _members(text: str) -> str:
-    """The inside of [...] as that of a regular expression: single characters and ranges, all else by the letter."""
+    """The inside of [...] for a regular expression: single characters and ranges, everything else literal."""
     out, i = "", 0
     while i < len(text):
         if text[i + 1 : i + 2] == "-" and i + 2 < len(text):
@@ -124,19 +135,19 @@ def has_wildcard(pattern: str) -> bool:
 
 
 def literal_start(pattern: str) -> str:
-    """What every path that matches begins with."""
+    """The literal prefix of every matching path."""
     match = WILDCARD.search(pattern)
     return pattern[: match.start()] if match else pattern
 
 
 def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Each pattern once, with those that a file which matches several of them belongs to before it.
+    """Pairs each pattern with the patterns before it that may match the same files, so that each file counts once.
 
-    Patterns with wildcards come first, sorted; a path written out belongs to any of them that matches it. Only those
-    that can match the same files, by their beginnings, are named: of thousands few.
+    Patterns with wildcards come first, sorted; a path without wildcards belongs to any of them that matches it. By
+    their literal prefixes, few of thousands of patterns can match the same files.
 
     Raises:
-        UsageError: a [ or { that is not closed.
+        UsageError: a [ or { is not closed.
     """
     ordered = sorted(set(patterns), key=lambda pattern: (not WILDCARD.search(pattern), pattern))
     wild = [pattern for pattern in ordered if WILDCARD.search(pattern)]
@@ -159,64 +170,63 @@ def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]
 
 
 def exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
-    """The regular expression of the paths that --exclude leaves out; None without patterns.
+    """The regular expression of the paths that `exclude` leaves out; None without patterns.
 
     Args:
-        patterns: like those of --input; one that begins with neither / nor gs:// is matched with the key: `thumbs/**`,
-            `**/*.gif`.
-        root: folder that the keys are below, with a slash at its end.
+        patterns: a pattern that begins with neither / nor gs:// is matched against keys: `thumbs/**`, `**/*.gif`.
+        root: folder that keys are relative to, with a trailing slash.
 
     Raises:
-        UsageError: a [ or { that is not closed.
+        UsageError: a [ or { is not closed.
     """
     parts = []
     for pattern in patterns:
         whole = storage.is_gcs(pattern) or pattern.startswith("/")
-        parts.append(("" if whole else re.escape(root)) + to_regex(pattern, "--exclude").pattern)
+        parts.append(("" if whole else re.escape(root)) + to_regex(pattern, option="exclude").pattern)
     return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL) if parts else None
 
 
 def all_patterns(patterns: Sequence[str], input_list: str | None) -> tuple[str, ...]:
-    """Those of --input and those of the file that --input_list names, if any. Raises what `read_input_list` does."""
+    """The patterns of `input` and of the file that `input_list` names, if any; raises what `read_input_list` does."""
     return (*patterns, *(read_input_list(input_list) if input_list else ()))
 
 
 def batches(ordered: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
-    """The patterns in portions that are listed together: few have a worker each."""
+    """The patterns in at most `BATCHES` portions, each listed by one worker."""
     size = -(-len(ordered) // BATCHES)
     for start in range(0, len(ordered), size):
         yield ordered[start : start + size]
 
 
 def read_input_list(path: str) -> tuple[str, ...]:
-    """The patterns of a file, one a line, as --input takes them; empty lines are passed over. Blanks at the end of a
-    line count, as names may have them.
+    """Reads the patterns of a file, one per line; empty lines are skipped. Blanks count, since names may end in them.
 
     Args:
-        path: local or gs://; UTF-8, with or without a byte order mark. Names that are not UTF-8 are read as the file
-            system has them.
+        path: local or gs://; UTF-8, with or without a byte order mark. Other bytes are read as the file system's names
+            are.
 
     Raises:
-        UsageError: the file cannot be read, holds nothing, or a line is no path; names the line.
+        UsageError: the file cannot be read or is empty, or a line is not a path; names the line.
     """
     try:
         data = storage.read_bytes(path, max_bytes=MAX_LIST_BYTES)
     except OSError as error:
-        raise UsageError(f"--input_list {path}: cannot be read: {error.strerror or error}") from error
+        raise UsageError(f"cannot be read: {error.strerror or error}", option="input_list", value=path) from error
     if len(data) > MAX_LIST_BYTES:
-        raise UsageError(f"--input_list {path}: has more than {MAX_LIST_BYTES} bytes; use patterns")
+        raise UsageError(f"has more than {MAX_LIST_BYTES} bytes; use patterns", option="input_list", value=path)
     if b"\0" in data:
-        raise UsageError(f"--input_list {path}: is no text file; give one URI or pattern a line, in UTF-8")
+        cure = "is not a text file; give one path or pattern per line, in UTF-8"
+        raise UsageError(cure, option="input_list", value=path)
     patterns = []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if text := os.fsdecode(line.removesuffix(b"\r")):
-            where = f"--input_list {path}, line {number}:"
+            where = f"`input_list={path}`: line {number}:"
             if text[0].isspace() and text.lstrip().startswith(("/", storage.GCS)):
-                raise UsageError(f"{where} {text!r} begins with blanks; take them away")
+                raise UsageError(f"{where} {text!r} begins with blanks; remove them")
             try:
                 patterns.append(storage.check_path(text))
             except UsageError as error:
                 raise UsageError(f"{where} {error}") from None
     if not patterns:
-        raise UsageError(f"--input_list {path}: is empty; give one URI or pattern a line")
+        raise UsageError("is empty; give one path or pattern per line", option="input_list", value=path)
     return tuple(patterns)

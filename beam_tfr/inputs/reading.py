@@ -1,4 +1,4 @@
-"""ReadImages: listed files become bytes, read ahead of who consumes them."""
+"""ReadImages: reads listed files ahead of their consumer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from beam_tfr.schema import ImageRef, RejectError, RunError
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
-CALLS = 2  # of `ReadAhead.read` at a time: one is consumed, the next begun
-SLOW_DISK_S = 0.01  # a read from a disk that takes longer on average is worth a hand-over between threads
+CALLS = 2  # of `ReadAhead.read` at a time: one being consumed, the next one started
+SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
 _AVERAGED_READS = 32
 
 Source = storage.Entry | str
@@ -24,7 +24,7 @@ Content = bytes | RejectError | None
 
 
 def sources(root: str, refs: Sequence[ImageRef]) -> list[storage.Entry | None]:
-    """What `ReadAhead.read` takes for references to files below a folder; None for those that are rejects already."""
+    """Makes the argument of `ReadAhead.read` from references to files below a folder; None for rejects."""
     return [None if ref.reason else storage.Entry(root + ref.key, ref.size_bytes, ref.generation) for ref in refs]
 
 
@@ -35,17 +35,17 @@ def read_image(
     deadline_s: float = storage.DEADLINE_S,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> bytes:
-    """The bytes of one source file.
+    """Reads one source file.
 
     Args:
-        source: as it was listed; or a path, for whatever lies there now.
-        max_bytes: more are a reject; of an object that was listed with more, nothing is fetched.
-        deadline_s: for an object on gs:// with all its tries, in seconds.
-        cancelled: whether nobody waits for it any more; then it is not tried again.
+        source: a listed file, or the path of any file.
+        max_bytes: larger files are rejected; an object listed with more bytes is not fetched at all.
+        deadline_s: for an object on gs://, retries included, in seconds.
+        cancelled: returns True once nobody waits for the result, which ends the retries.
 
     Raises:
         RejectError: `not-found`, `changed-while-reading`, `unreadable`, `empty-file` or `file-too-large`.
-        RunError: the account may not read objects of this bucket: nor any other image.
+        RunError: the account has no permission to read objects of this bucket, so no image can be read.
     """
     path, size_bytes, generation = (source, 0, 0) if isinstance(source, str) else source
     too_large = RejectError("file-too-large", f"more than {max_bytes} bytes")
@@ -72,17 +72,16 @@ def read_image(
 
 @dataclasses.dataclass
 class ReadAhead:
-    """Reads many files in order, some ahead of the consumer, so that latency costs nothing once the pool is full.
+    """Reads many files in order and ahead of the consumer, which hides latency.
 
-    Local files are read in the caller's thread: they come from the page cache or at the disk's own speed, and a
-    hand-over between threads costs more than it hides. A disk that is slow on average, such as a far one on a network,
-    is read ahead too.
+    Local files are read in the caller's thread: they come from the page cache or at the speed of the disk, and passing
+    them between threads costs more than it hides. Slow disks, such as network mounts, are read ahead too.
 
     Args:
-        max_bytes: of one file; see `read_image`.
-        images: most that are read or wait to be consumed, of one call, each by a thread of its own.
-        ahead_bytes: most that they have together, as listed; a file that has more comes alone.
-        deadline_s: for an object on gs:// with all its tries, in seconds.
+        max_bytes: see `read_image`.
+        images: maximum number of images that one call reads or holds ahead, each in its own thread.
+        ahead_bytes: their maximum total size, as listed; a larger file is read alone.
+        deadline_s: see `read_image`.
     """
 
     max_bytes: int = MAX_FILE_BYTES
@@ -92,16 +91,16 @@ class ReadAhead:
 
     def __post_init__(self) -> None:
         self._pool: _Pool | None = None
-        self._disk_s = 0.0  # moving average of a read from a disk
+        self._disk_s = 0.0  # moving average of the time of a local read
 
     def read(self, sources: Sequence[Source | None]) -> Iterator[Content]:
-        """What each source holds, in order, or why it cannot be read; None for None.
+        """Yields the bytes of each source in order, or why it cannot be read; None for None.
 
-        Reading begins at once, before the first is asked for, so that one call can begin while another is consumed.
+        Reading begins with the call, not with the first `next`, so that the next call can start while one is consumed.
 
         Raises:
-            RunError: see `read_image`; when the content is asked for.
-            CancelledError: `close` was called meanwhile.
+            RunError: see `read_image`.
+            CancelledError: `close` was called.
         """
         if self._pool is None:
             self._pool = _Pool(CALLS * self.images)
@@ -134,7 +133,7 @@ class ReadAhead:
                     fill()
                     yield content
                     del content, first
-            finally:  # also where the consumer goes away in the middle
+            finally:  # also if the consumer stops early
                 for begun, _ in ahead:
                     if isinstance(begun, Future):
                         begun.cancel()
@@ -143,7 +142,7 @@ class ReadAhead:
         return drain()
 
     def close(self) -> None:
-        """Waits for nobody: what is under way ends by itself, and is not tried again."""
+        """Cancels reading without waiting for it; reads in progress end by themselves and are not retried."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -167,9 +166,7 @@ class ReadAhead:
 
 
 class _Pool:
-    """Threads that a process may end without: one that waits for a dead service must not hold up Ctrl-C, as those of
-    the standard library do.
-    """
+    """A pool of daemon threads, because those of concurrent.futures delay Ctrl-C while they wait for a dead service."""
 
     def __init__(self, most: int) -> None:
         self._most, self._begun = most, 0
@@ -189,7 +186,7 @@ class _Pool:
                 return
             try:
                 future.set_result(function(*arguments))
-            except BaseException as error:  # noqa: BLE001 - raised by who asks for the result
+            except BaseException as error:  # noqa: BLE001 - raised by Future.result
                 future.set_exception(error)
 
         self._jobs.put(job)
@@ -201,7 +198,7 @@ class _Pool:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-            del job  # nor what it read
+            del job  # it holds the bytes
             self._idle.release()
 
     def close(self) -> None:

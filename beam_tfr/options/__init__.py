@@ -1,7 +1,7 @@
-"""Every option of `convert`, once: flag, type, default, help, and whether it can change a record.
+"""The options of `convert`, each defined once: type, default, help, and whether it can change a record.
 
-The command line, the options object and the Flex Template are made of the same table. An options object that exists
-is valid: what is wrong is a `UsageError` with the flag, the value, what is allowed, and the cure.
+The command line, the options object and the Flex Template are made from the same table. An options object is always
+valid: its constructor raises a `UsageError` with the option, the value, what is allowed, and the cure.
 """
 
 from beam_tfr.options.convert import ConvertOptions, default_threads

@@ -1,8 +1,9 @@
-"""Every option of `convert`: those of the images, and what is read, written and run."""
+"""The options of `convert`: those of tables and images, and what is read, written and run."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -10,31 +11,31 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.labels import parse_layout
+from beam_tfr.labels import SPLIT_RULE, is_split_name, parse_layout
 from beam_tfr.naming import NAME, SUFFIXES
 from beam_tfr.options import table
 from beam_tfr.options.image import OF_ALL_FILES, ImageOptions
-from beam_tfr.options.table import FILES, RUN, WHAT, check_range, is_int, is_number, option, refuse
+from beam_tfr.options.table import FILES, RUN, WHAT, check_range, is_int, is_number, option
 from beam_tfr.options.tabular import TableOptions
-from beam_tfr.schema import NO_SPLIT, OTHER_ENCODINGS, UsageError
+from beam_tfr.schema import OTHER_ENCODINGS, UsageError
 
-MAX_READ_AHEAD = 1024  # each has a thread
+MAX_READ_AHEAD = 1024  # each image read ahead has its own thread
 MAX_DEADLINE_S = 86_400
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConvertOptions(TableOptions, ImageOptions):
-    """The options of one conversion, checked.
+    """The checked options of one conversion.
 
     Raises:
-        UsageError: a value that is not allowed, or two options that exclude each other.
+        UsageError: a value is not allowed, or two options exclude each other.
     """
 
     input: tuple[str, ...] = option(
         (),
-        help="patterns of image files, on disk or gs://, quoted: * any name, ** any number of folders, ? one "
-        "character, [abc], {a,b}; a file matched twice counts once",
+        help="patterns of image files, local or gs://, in quotes: * any name, ** any number of folders, ? one "
+        "character, [abc], {a,b}; a file that matches twice counts once",
         metavar="GLOB",
         many=True,
         group=WHAT,
@@ -42,21 +43,21 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     input_list: str | None = option(
         None,
-        help="file with more of them, one path or pattern a line, on disk or gs://",
+        help="file with more patterns or paths, one per line, local or gs://",
         metavar="FILE",
         group=WHAT,
         changes_data=False,
     )
     exclude: tuple[str, ...] = option(
         (),
-        help="patterns of files to leave out: of whole paths, or of what comes below the folder that all inputs share: "
-        "'thumbs/**', '**/*.gif'",
+        help="patterns of files to leave out, matched against whole paths, or against the part below the folder that "
+        "all inputs share: 'thumbs/**', '**/*.gif'",
         metavar="GLOB",
         many=True,
         group=WHAT,
         changes_data=False,
     )
-    output: str = option(help="folder of the dataset, on disk or gs://", metavar="DIR", group=WHAT, changes_data=False)
+    output: str = option(help="folder of the dataset, local or gs://", metavar="DIR", group=WHAT, changes_data=False)
     name: str = option(
         "",
         help="prefix of the shard files: letters, digits, _ (default: last part of --output)",
@@ -65,8 +66,8 @@ class ConvertOptions(TableOptions, ImageOptions):
         changes_data=False,
     )
     layout: str = option(
-        "",  # not given, which --table must know
-        help="how the last parts of a path are read: {label}, {split}, {group}, *; '*' alone: no labels (default: "
+        "",  # tables take no layout, not even the default
+        help="how to read the last parts of a path: {label}, {split}, {group}, *; '*' alone: no labels (default: "
         "{label}/*)",
         metavar="PARTS",
         group=WHAT,
@@ -77,46 +78,46 @@ class ConvertOptions(TableOptions, ImageOptions):
         "(default: all classes found, sorted)",
         metavar="FILE",
         group=WHAT,
-        changes_data=False,  # its content is: see data_options
+        changes_data=False,  # its content does: see data_options
     )
     splits: dict[str, Fraction] | None = option(
         None,
-        help="shares by a stable hash of the path, or of {group} where --layout has one: "
+        help="shares of the splits, by a stable hash of the path, or of {group} where --layout has one: "
         "train=0.8,validation=0.1,test=0.1 (default: all in train, or {split} of --layout)",
         metavar="SHARES",
         parse=table.shares,
         group=WHAT,
     )
-    compression: str = option("gzip", help="of the files", choices=("gzip", "none"), group=FILES)
+    compression: str = option("gzip", help="compression of the shard files", choices=("gzip", "none"), group=FILES)
     gzip_level: int | str = option(
         "auto",
-        help="0 (stored) to 9; auto stores what is compressed already (JPEG, PNG, WebP), not raw pixels",
+        help="0 (stored) to 9; auto stores what is already compressed (JPEG, PNG, WebP) and compresses raw pixels",
         metavar="N",
-        parse=lambda flag, text: text if text == "auto" else table.integer(flag, text),
+        parse=lambda text: text if text == "auto" else table.integer(text),
         group=FILES,
     )
     num_shards: int | dict[str, int] | None = option(
         None,
-        help="files per split: a number, or train=16,test=2 (default: from the size)",
+        help="shards per split: a number, or train=16,test=2 (default: from the size)",
         metavar="N",
         parse=table.num_shards,
         group=FILES,
     )
     target_shard_bytes: int | None = option(
         None,
-        help="size of a file, such as 100MiB (the default); small datasets get more and smaller files, so that they "
+        help="size of a shard, such as 100MiB (the default); small datasets get more and smaller shards, so that they "
         "are written and read in parallel",
         metavar="BYTES",
         parse=table.number_of_bytes,
         group=FILES,
     )
     examples_per_shard: int | None = option(
-        None, help="at most so many records in a file", metavar="N", parse=table.integer, group=FILES
+        None, help="maximum number of records in a shard", metavar="N", parse=table.integer, group=FILES
     )
-    seed: int = option(0, help="of the order of the records", metavar="N", parse=table.integer, group=FILES)
+    seed: int = option(0, help="seed for the order of the records", metavar="N", parse=table.integer, group=FILES)
     read_ahead: int = option(
         storage.READ_AHEAD,
-        help="images of a shard that are fetched while others are decoded; more for a store that is far away",
+        help="images of a shard to fetch while others are decoded; raise it for distant storage",
         metavar="N",
         parse=table.integer,
         group=RUN,
@@ -124,7 +125,7 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     read_deadline_s: float = option(
         storage.DEADLINE_S,
-        help="seconds for an image on gs:// with all its tries; then it is rejected as unreadable",
+        help="seconds for reading an image from gs://, retries included; after that it is rejected as unreadable",
         metavar="SECONDS",
         parse=table.number,
         group=RUN,
@@ -132,14 +133,15 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     gcs_project: str = option(
         "",
-        help="project that pays for requests to gs:// buckets whose requesters pay",
+        help="project that is billed for requests to requester-pays buckets",
         metavar="PROJECT",
         group=RUN,
         changes_data=False,
     )
     max_rejects: int | float = option(
         0.01,
-        help="more unusable images fail the run: a share with a decimal point (0.01), or a number (25)",
+        help="how many images may be rejected before the run fails: a share with a decimal point (0.01), or a number "
+        "(25)",
         metavar="N",
         parse=table.share_or_number,
         group=RUN,
@@ -154,31 +156,30 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     save_plan: str | None = option(
         None,
-        help="list and plan only, and save that as a file, local or on gs://; the output is not touched",
+        help="only list and plan, and save the plan to this file, local or gs://; the output is not touched",
         metavar="FILE",
         group=RUN,
         changes_data=False,
     )
     plan: str | None = option(
         None,
-        help="go on from a saved plan: the same command with --plan in place of --save_plan, on any engine, lists "
-        "nothing",
+        help="convert from a saved plan, without listing: the same command with --plan instead of --save_plan, on any "
+        "engine",
         metavar="FILE",
         group=RUN,
         changes_data=False,
     )
     json: bool = option(
         False,
-        help="the summary as one JSON object on stdout, nothing else",
+        help="print the summary as one JSON object on stdout, and nothing else",
         parse=table.boolean,
         group=RUN,
         changes_data=False,
         template=False,
     )
-
     no_wait: bool = option(
         False,
-        help="on Dataflow: return when the job is created",
+        help="on Dataflow: return as soon as the job is created",
         parse=table.boolean,
         group=RUN,
         changes_data=False,
@@ -196,88 +197,91 @@ class ConvertOptions(TableOptions, ImageOptions):
     def __post_init__(self) -> None:
         self._normalize("encoding", self._check_tables(self.encoding))
         super().__post_init__()
+        self._check_places()
+        self._check_labels()
+        self._check_shards()
+        check_range("seed", self.seed, -(1 << 63), (1 << 63) - 1)
+        check_range("read_ahead", self.read_ahead, 1, MAX_READ_AHEAD)
+        if not is_number(self.read_deadline_s) or not 0 < self.read_deadline_s <= MAX_DEADLINE_S:
+            allowed = f"must be above 0 and at most {MAX_DEADLINE_S} seconds"
+            raise UsageError(allowed, option="read_deadline_s", value=self.read_deadline_s)
+        rejects = self.max_rejects
+        if not is_number(rejects) or not 0 <= rejects <= (1.0 if isinstance(rejects, float) else math.inf):
+            allowed = "must be a share from 0.0 to 1.0, or a whole number without a decimal point"
+            raise UsageError(allowed, option="max_rejects", value=rejects)
+
+    def _check_places(self) -> None:
         for name in ("input", "exclude"):
             if isinstance(given := getattr(self, name), str):
-                refuse(name, given, f"must be a tuple of patterns, such as ({given!r},)")
+                raise UsageError(f"must be a tuple of patterns, such as ({given!r},)", option=name, value=given)
         self._normalize("input", tuple(storage.check_path(pattern, option="input") for pattern in self.input))
-        inputs = [name for name in ("input", "input_list", "exclude", "table") if getattr(self, name)]
-        if self.table and len(inputs) > 1:
-            raise UsageError(f"`{inputs[0]}=` and `table=` exclude each other: the table names what is read")
+        given = [name for name in ("input", "input_list", "exclude") if getattr(self, name)]
+        if self.table and given:
+            raise UsageError(f"`{given[0]}=` and `table=` exclude each other: the table names what is read")
         if not (self.input or self.input_list or self.table) or not all(self.input):
             raise UsageError("give at least one pattern, such as 'photos/**/*.jpg', or a `table=`", option="input")
-        for name in ("input_list", "save_plan", "plan"):
+        if not self.output:
+            raise UsageError("give the folder of the dataset, such as /data/flowers", option="output")
+        for name in ("input_list", "output", "save_plan", "plan"):
             if path := getattr(self, name):
                 self._normalize(name, storage.check_path(path, option=name))
         if self.save_plan and self.plan:
-            raise UsageError("`save_plan=` and `plan=` exclude each other: the plan is saved already")
-        check_range("read_ahead", self.read_ahead, 1, MAX_READ_AHEAD)
-        if not is_number(self.read_deadline_s) or not 0 < self.read_deadline_s <= MAX_DEADLINE_S:
-            refuse("read_deadline_s", self.read_deadline_s, f"must be above 0 and at most {MAX_DEADLINE_S} seconds")
-        if not self.output:
-            raise UsageError("give the folder of the dataset, such as /data/flowers", option="output")
-        self._normalize("output", storage.check_path(self.output, option="output"))
+            raise UsageError("`save_plan=` and `plan=` exclude each other: the plan is already saved")
         if self.save_plan and f"{self.save_plan}/".startswith(f"{self.output.rstrip('/')}/"):
-            refuse("save_plan", self.save_plan, "lies in `output=`; choose a file outside of it")
+            raise UsageError("lies in `output=`; choose a file outside of it", option="save_plan", value=self.save_plan)
         if not self.name:
             last = self.output.rstrip("/").rsplit("/", 1)[-1]
             self._normalize("name", re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
-            refuse("name", self.name, f"may hold letters, digits and _ only, at most {MAX_NAME}")
-        if self.table and self.layout:
-            refuse("layout", self.layout, "has no effect with `table=`, whose columns say labels and splits")
-        if not self.table:
-            self._normalize("layout", "/".join(parse_layout(self.layout or "{label}/*").parts))
-        if self.classes and not self.table and "{label}" not in self.layout:
-            refuse("classes", self.classes, f"has no effect with `layout={self.layout}`, which names no {{label}}")
-        if self.classes and self.table and not self.label_column:
-            refuse("classes", self.classes, "has no effect with `table=` without `label_column=`")
-        if self.group_column and self.splits is None:
-            refuse("group_column", self.group_column, "has no effect without `splits=`")
-        if self.splits is not None:
-            self._normalize("splits", {name: _share(name, share) for name, share in self.splits.items()})
-            self._check_splits(self.splits)
-        if self.gzip_level != "auto":
-            if not is_int(self.gzip_level) or not 0 <= self.gzip_level <= 9:  # type: ignore[operator]
-                refuse("gzip_level", self.gzip_level, "must be auto or 0 to 9")
-            if self.compression == "none":
-                refuse("gzip_level", self.gzip_level, "has no effect with `compression=none`; use one of them")
-        self._check_shards()
-        check_range("seed", self.seed, -(1 << 63), (1 << 63) - 1)
-        if not isinstance(self.max_rejects, (int, float)) or isinstance(self.max_rejects, bool):
-            refuse("max_rejects", self.max_rejects, "must be a share, 0.0 to 1.0, or a whole number")
-        if isinstance(self.max_rejects, float) and not 0.0 <= self.max_rejects <= 1.0:
-            refuse(
-                "max_rejects",
-                self.max_rejects,
-                "a share must be from 0.0 to 1.0; without a decimal point it is a number",
-            )
-        if self.max_rejects < 0:
-            refuse("max_rejects", self.max_rejects, "must not be negative")
+            allowed = f"must be letters, digits and _, at most {MAX_NAME}"
+            raise UsageError(allowed, option="name", value=self.name)
 
-    def _check_splits(self, splits: Mapping[str, Fraction]) -> None:
+    def _check_labels(self) -> None:
+        if self.table:
+            if self.layout:
+                why = "has no effect with `table=`, whose columns give labels and splits"
+                raise UsageError(why, option="layout", value=self.layout)
+            if self.classes and not self.label_column:
+                raise UsageError("has no effect without `label_column=`", option="classes", value=self.classes)
+        else:
+            self._normalize("layout", "/".join(parse_layout(self.layout or "{label}/*").parts))
+            if self.classes and "{label}" not in self.layout:
+                why = f"has no effect with `layout={self.layout}`, which has no {{label}}"
+                raise UsageError(why, option="classes", value=self.classes)
+        if self.splits is not None:
+            self._check_splits(self.splits)
+        elif self.group_column:
+            raise UsageError("has no effect without `splits=`", option="group_column", value=self.group_column)
+
+    def _check_splits(self, given: Mapping[str, Any]) -> None:
+        try:
+            splits = {name: Fraction(str(share)) for name, share in given.items()}
+        except (ValueError, ZeroDivisionError):
+            raise UsageError("each share must be a number from 0 to 1", option="splits", value=given) from None
         text = ",".join(f"{name}={float(share):g}" for name, share in splits.items())
-        if "{split}" in self.layout:
-            refuse("splits", text, f"not together with {{split}} in `layout={self.layout}`; use one of them")
-        if self.split_column:
-            refuse("splits", text, f"not together with `split_column={self.split_column}`; use one of them")
         for name, share in splits.items():
-            if not NAME.fullmatch(name) or name == NO_SPLIT:
-                refuse(
-                    "splits",
-                    text,
-                    f"{name!r} is no name of a split; allowed are letters, digits and _, but not {NO_SPLIT}",
-                )
+            if not is_split_name(name):
+                allowed = f"{name!r} cannot be a split: {SPLIT_RULE}"
+                raise UsageError(allowed, option="splits", value=text)
             if share <= 0:
-                refuse("splits", text, f"the share of {name} must be above 0; leave the split out instead")
-        if abs(sum(splits.values(), Fraction(-1))) > Fraction(1, 10**6):
-            refuse("splits", text, f"the shares must add up to 1, they add up to {float(sum(splits.values())):g}")
+                cure = f"the share of {name} must be above 0; leave the split out instead"
+                raise UsageError(cure, option="splits", value=text)
+        if abs((total := sum(splits.values(), Fraction())) - 1) > Fraction(1, 10**6):
+            raise UsageError(f"the shares must add up to 1, not {float(total):g}", option="splits", value=text)
+        other = f"{{split}} in `layout={self.layout}`" if "{split}" in self.layout else ""
+        if other := other or (f"`split_column={self.split_column}`" if self.split_column else ""):
+            raise UsageError(f"cannot be combined with {other}; use one of them", option="splits", value=text)
+        self._normalize("splits", splits)
 
     def _check_shards(self) -> None:
-        given = [
-            name
-            for name in ("num_shards", "target_shard_bytes", "examples_per_shard")
-            if getattr(self, name) is not None
-        ]
+        if self.gzip_level != "auto":
+            if not is_int(self.gzip_level) or not 0 <= self.gzip_level <= 9:  # type: ignore[operator]
+                raise UsageError("must be auto or 0 to 9", option="gzip_level", value=self.gzip_level)
+            if self.compression == "none":
+                why = "has no effect with `compression=none`; use one of them"
+                raise UsageError(why, option="gzip_level", value=self.gzip_level)
+        sizes = ("num_shards", "target_shard_bytes", "examples_per_shard")
+        given = [name for name in sizes if getattr(self, name) is not None]
         if len(given) > 1:
             raise UsageError(f"`{given[0]}=` and `{given[1]}=` exclude each other: give only one of them")
         if self.num_shards is not None:
@@ -299,9 +303,9 @@ class ConvertOptions(TableOptions, ImageOptions):
         """The options that can change a record, a shard or a reject, as JSON values, for digests and the manifest.
 
         Args:
-            classes: the content of the file that --classes names.
-            columns: of a table: those that become features -> their types.
-            multi_label: of a table: whether each of its rows has any number of labels.
+            classes: content of the file named by `classes`.
+            columns: table column -> type, of the columns that become features.
+            multi_label: whether a row of the table has any number of labels.
         """
         values: dict[str, Any] = {"classes": None if classes is None else list(classes)}
         for field in dataclasses.fields(self):
@@ -317,23 +321,17 @@ class ConvertOptions(TableOptions, ImageOptions):
         if self.table:
             del values["layout"]
             values |= self._given() | {"feature_columns": dict(columns or {}), "multi_label": multi_label}
-            values.pop("image_root", None)  # a place
+            values.pop("image_root", None)  # a place, which changes nothing
         return values
 
     @property
     def suffix(self) -> str:
+        """File name extension of the shards."""
         return SUFFIXES[self.compression]
 
 
-def _share(name: str, share: object) -> Fraction:
-    try:
-        return Fraction(str(share))
-    except (ValueError, ZeroDivisionError):
-        refuse("splits", f"{name}={share}", "must be a number from 0 to 1")
-
-
 def default_threads() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""What becomes of each image: the arguments of `images.convert_image`, and flags of `convert`."""
+"""The options that say how an image is decoded, resized and encoded, and which images are rejected."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from numbers import Integral
 from typing import Any, NoReturn
 
 from beam_tfr.options import table
-from beam_tfr.options.table import LIMITS, LOOK, MIB, check_kinds, check_range, is_int, option, refuse
+from beam_tfr.options.table import LIMITS, LOOK, MIB, check_kinds, check_range, is_int, is_number, option
 from beam_tfr.schema import IMAGE_ENCODINGS, OTHER_ENCODINGS, UsageError
 
 MAX_SIDE = 1 << 13  # pixels of --image_size
 WHITE = (255, 255, 255)
-OF_ALL_FILES = ("encoding", "max_file_bytes")  # the others are for images alone
-VARIABLE_SIZES = ("fit", "shortest", "none")  # values of --resize that leave images of different sizes
+OF_ALL_FILES = ("encoding", "max_file_bytes")  # the others apply to images only
+VARIABLE_SIZES = ("fit", "shortest", "none")  # values of --resize that produce images of different sizes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions:
-    """How an image is decoded, coloured, resized and encoded, and what is too much; checked.
+    """How images are decoded, resized and encoded, and which are rejected.
 
     Raises:
-        UsageError: a value that is not allowed, or two options of which one has no effect.
+        UsageError: a value is not allowed, or an option has no effect beside the others.
     """
 
     image_size: tuple[int, int] = option(
@@ -36,16 +36,16 @@ class ImageOptions:
     )
     resize: str = option(
         "stretch",
-        help="how an image of another shape comes to this size. stretch: changes its shape; fit: shrinks it into the "
-        "size; crop: covers the size, the middle is kept; pad: fit, then --background around it; shortest: the "
-        "shorter side gets the size (of a square), the other side follows; none: all pixels as they are",
+        help="how to resize an image of another shape. stretch: ignore its shape; fit: shrink it to fit inside the "
+        "size; crop: fill the size and keep the middle; pad: fit, then pad with --background; shortest: scale the "
+        "shorter side to the size, which must be square; none: keep all pixels",
         choices=("stretch", "fit", "crop", "pad", "shortest", "none"),
         group=LOOK,
     )
-    upscale: bool = option(False, help="fit and pad also enlarge", parse=table.boolean, group=LOOK)
+    upscale: bool = option(False, help="let --resize fit and pad enlarge images too", parse=table.boolean, group=LOOK)
     background: tuple[int, int, int] = option(
         WHITE,
-        help="behind transparent pixels, and around padded images: #RRGGBB, white, black, gray",
+        help="colour behind transparent pixels and around padded images: #RRGGBB, white, black, gray",
         metavar="COLOR",
         parse=table.colour,
         group=LOOK,
@@ -53,79 +53,86 @@ class ImageOptions:
     )
     color: str = option(
         "rgb",
-        help="of the stored image: 3 channels, 1 channel, or 1 for what has no colour and 3 for the rest",
+        help="colour of the stored image: rgb (3 channels), gray (1), or keep (1 for images without colour, else 3)",
         choices=("rgb", "gray", "keep"),
         group=LOOK,
     )
     icc: str = option(
         "convert",
-        help="embedded colour profiles: converted to sRGB, or ignored (numbers are taken for sRGB)",
+        help="what to do with embedded colour profiles: convert to sRGB, or ignore them and take the values as sRGB",
         choices=("convert", "ignore"),
         group=LOOK,
     )
     ignore_orientation: bool = option(
         False,
-        help="leave images as they are stored, whatever EXIF says of their orientation",
+        help="do not apply the EXIF orientation",
         parse=table.boolean,
         group=LOOK,
     )
     frames: str = option(
-        "first", help="of animations and files of several pages", choices=("first", "reject"), group=LOOK
+        "first",
+        help="what to do with animations and multi-page files: take the first frame, or reject them",
+        choices=("first", "reject"),
+        group=LOOK,
     )
     encoding: str = option(
-        "",  # not given, which --table without --uri_column must know
-        help="of the stored image. raw: a serialized uint8 tensor; keep: the bytes of the file itself where the size "
-        "is right and a trainer can decode them, else encoded again; bytes: any files, as they are; array: .npy files "
-        "as serialized tensors; row: what --table without --uri_column does (default: jpeg, there row)",
+        "",  # not given: row for tables without --uri_column, else jpeg
+        help="encoding of the stored image. raw: a serialized uint8 tensor; keep: the file's own bytes if the size is "
+        "right and a trainer can decode them, else encoded again; bytes: any files, unchanged; array: .npy files as "
+        "serialized tensors; row: table rows without files (default: jpeg, or row for --table without --uri_column)",
         choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
         group=LOOK,
     )
-    quality: int = option(90, help="of JPEG and WebP, 1 to 100", metavar="N", parse=table.integer, group=LOOK)
-    chroma: str = option("420", help="colour resolution of JPEG: halved, or full", choices=("420", "444"), group=LOOK)
+    quality: int = option(90, help="quality of JPEG and WebP, 1 to 100", metavar="N", parse=table.integer, group=LOOK)
+    chroma: str = option("420", help="chroma subsampling of JPEG: halved, or full", choices=("420", "444"), group=LOOK)
     keep_all: bool = option(
         False,
-        help="with --encoding keep --resize none: keep every sound JPEG, also those that are turned, CMYK, or of "
-        "another colour space, which trainers show wrongly",
+        help="with --encoding keep --resize none: keep every valid JPEG, even one that trainers show wrongly (rotated "
+        "by EXIF, CMYK, or in another colour space)",
         parse=table.boolean,
         group=LOOK,
     )
     strip_metadata: bool = option(
         False,
-        help="with --encoding keep: without EXIF (position, camera, thumbnail), XMP and comments; pixels unchanged",
+        help="with --encoding keep: remove EXIF (position, camera, thumbnail), XMP and comments; pixels are unchanged",
         parse=table.boolean,
         group=LOOK,
     )
     max_file_bytes: int = option(
         64 * MIB,
-        help="larger files are rejects",
+        help="reject larger files",
         metavar="BYTES",
         parse=table.number_of_bytes,
         group=LIMITS,
         show="64MiB",
     )
     max_pixels: int = option(
-        100_000_000, help="larger images are rejects, by their headers", metavar="N", parse=table.integer, group=LIMITS
-    )
-    max_scan_pixels: int = option(
-        1_000_000_000,
-        help="progressive JPEGs whose scans x pixels are more are rejects: each scan costs time, and a small file can "
-        "hold thousands",
+        100_000_000,
+        help="reject images with more pixels, according to their headers",
         metavar="N",
         parse=table.integer,
         group=LIMITS,
     )
-    min_pixels: int = option(1, help="smaller images are rejects", metavar="N", parse=table.integer, group=LIMITS)
+    max_scan_pixels: int = option(
+        1_000_000_000,
+        help="reject progressive JPEGs with more scans x pixels: each scan takes time, and a small file can hold "
+        "thousands",
+        metavar="N",
+        parse=table.integer,
+        group=LIMITS,
+    )
+    min_pixels: int = option(1, help="reject images with fewer pixels", metavar="N", parse=table.integer, group=LIMITS)
     max_aspect: float | None = option(
         None,
-        help="images whose longer side is more than so many times the shorter are rejects (default: no limit)",
+        help="reject images whose longer side exceeds the shorter by more than this factor (default: no limit)",
         metavar="RATIO",
         parse=table.number,
         group=LIMITS,
     )
     max_decode_s: float | None = option(
         None,
-        help="images that take longer are rejects, each in a guarded process; what is rejected then depends on the "
-        "load of the machine (default: no limit)",
+        help="reject images that take longer to decode, each in a guarded process; what is rejected then depends on "
+        "the load of the machine (default: no limit)",
         metavar="SECONDS",
         parse=table.number,
         group=LIMITS,
@@ -137,70 +144,74 @@ class ImageOptions:
         self._normalize("image_size", _tuple("image_size", self.image_size, table.image_size))
         self._normalize("background", _tuple("background", self.background, table.colour))
         if len(self.image_size) != 2 or not all(is_int(side) and 1 <= side <= MAX_SIDE for side in self.image_size):
-            shown = "x".join(map(str, self.image_size))
-            refuse("image_size", shown, f"must be height x width, each from 1 to {MAX_SIDE} pixels, such as 224x224")
+            allowed = f"must be height x width, each from 1 to {MAX_SIDE} pixels, such as 224x224"
+            raise UsageError(allowed, option="image_size", value=self._size())
         if len(self.background) != 3 or not all(is_int(part) and 0 <= part <= 255 for part in self.background):
-            refuse("background", self.background, "must be red, green and blue, each from 0 to 255")
+            allowed = "must be red, green and blue, each from 0 to 255"
+            raise UsageError(allowed, option="background", value=self.background)
         check_range("quality", self.quality, 1, 100)
         for name, most in (("max_file_bytes", 1 << 31), ("max_pixels", 1 << 30), ("max_scan_pixels", 1 << 50)):
             check_range(name, getattr(self, name), 1, most)
         check_range("min_pixels", self.min_pixels, 1, self.max_pixels)
         for name, least in (("max_aspect", 1.0), ("max_decode_s", 0.001)):
-            self._check_number(name, least)
+            if (value := getattr(self, name)) is not None:
+                if not is_number(value) or not least <= value < math.inf:
+                    raise UsageError(f"must be a number, {least:g} or more", option=name, value=value)
+                self._normalize(name, float(value))
         self._check_effects()
 
-    def _check_number(self, name: str, least: float) -> None:
-        value = getattr(self, name)
-        if value is None:
-            return
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < math.inf:
-            refuse(name, value, f"must be a number, {least:g} or more")
-        self._normalize(name, float(value))
-
     def _check_effects(self) -> None:
-        """
+        """Checks that every option that is given changes something.
+
         Raises:
-            UsageError: an option is given that changes nothing beside the others.
+            UsageError: one has no effect beside the others.
         """
         if self.encoding in OTHER_ENCODINGS:
             for field in dataclasses.fields(ImageOptions):
                 if field.name not in OF_ALL_FILES and getattr(self, field.name) != field.default:
-                    self._no_effect(field.name, "encoding", "it is for images")
+                    self._no_effect(field.name, "encoding", "it applies to images only")
             return
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:
-            shown = "x".join(map(str, self.image_size))
-            refuse("image_size", shown, "`resize=shortest` takes one size for the shorter side, such as 256")
+            cure = "`resize=shortest` takes one size for the shorter side, such as 256"
+            raise UsageError(cure, option="image_size", value=self._size())
         if self.upscale and self.resize not in ("fit", "pad"):
-            self._no_effect("upscale", "resize", "fit and pad are what it is for")
+            self._no_effect("upscale", "resize", "it applies to fit and pad")
         if self.quality != 90 and self.encoding not in ("jpeg", "webp", "keep"):
-            self._no_effect("quality", "encoding", "it is for jpeg, webp and keep")
+            self._no_effect("quality", "encoding", "it applies to jpeg, webp and keep")
         if self.chroma != "420" and self.encoding not in ("jpeg", "keep"):
-            self._no_effect("chroma", "encoding", "it is for jpeg and keep")
+            self._no_effect("chroma", "encoding", "it applies to jpeg and keep")
         if self.chroma != "420" and self.color == "gray":
             self._no_effect("chroma", "color", "gray images have no chroma")
         if self.encoding == "webp" and self.color != "rgb":
-            refuse("color", self.color, "WebP holds colour images only; use `encoding=jpeg`, png or raw")
+            cure = "WebP holds colour images only; use `encoding=jpeg`, png or raw"
+            raise UsageError(cure, option="color", value=self.color)
         for name in ("keep_all", "strip_metadata"):
             if getattr(self, name) and self.encoding != "keep":
                 self._no_effect(name, "encoding", "use `encoding=keep`")
         if self.keep_all and self.resize != "none":
             self._no_effect("keep_all", "resize", "use `resize=none`")
 
-    def _no_effect(self, flag: str, beside: str, cure: str) -> NoReturn:
-        raise UsageError(f"`{flag}=` has no effect with `{beside}={getattr(self, beside)}`: {cure}")
+    def _size(self) -> str:
+        return "x".join(map(str, self.image_size))
+
+    def _no_effect(self, name: str, beside: str, cure: str) -> NoReturn:
+        raise UsageError(f"`{name}=` has no effect with `{beside}={getattr(self, beside)}`: {cure}")
 
     def _normalize(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     def image_options(self) -> ImageOptions:
-        """These options alone, of an object that may have more."""
+        """The image options of an object that may have more."""
         return ImageOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ImageOptions)})
 
 
-def _tuple(flag: str, value: Any, parse: Callable[[str, str], tuple[int, ...]]) -> tuple[Any, ...]:
-    """Also of a text as on the command line, a list, and NumPy's whole numbers."""
+def _tuple(name: str, value: Any, parse: Callable[[str], tuple[int, ...]]) -> tuple[Any, ...]:
+    """A tuple of Python integers from command-line text, a list or tuple, also of NumPy integers."""
     if isinstance(value, str):
-        return parse(flag, value)
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise UsageError(str(error), option=name, value=value) from None
     if not isinstance(value, (tuple, list)):
-        refuse(flag, value, "must be a tuple of whole numbers, or a text as on the command line")
+        raise UsageError("must be a tuple of whole numbers, or text as on the command line", option=name, value=value)
     return tuple(int(part) if isinstance(part, Integral) and not isinstance(part, bool) else part for part in value)

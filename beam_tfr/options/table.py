@@ -1,4 +1,4 @@
-"""What an option is, how its text is read, and what its errors say: the parts that the tables are made of."""
+"""The parts of the option tables: what an option is, and the parsers of command-line values."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from beam_tfr.schema import UsageError
 
 MIB = 1 << 20
 GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
-    "what is read and written",
+    "input and output",
     "tables",
     "images",
     "limits",
@@ -23,33 +23,25 @@ GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
 )
 
 
-def refuse(flag: str, value: object, allowed: str) -> NoReturn:
-    """
-    Raises:
-        UsageError: always.
-    """
-    raise UsageError(allowed, option=flag, value=value)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """How one field of an options object looks from outside.
+    """The command-line and template side of one field of an options object.
 
     Attributes:
-        help: what it does, for --help and the template.
-        metavar: of its value.
-        parse: (flag, text) -> value; raises UsageError.
-        choices: a closed set of values, or empty.
+        help: help text, for --help and the template.
+        metavar: placeholder for the value in --help.
+        parse: text -> value; raises ValueError.
+        choices: the allowed values; empty for any.
         group: heading in --help, one of `GROUPS`.
         many: takes several values.
-        changes_data: can change a record, a shard or a reject, and so belongs to the options digest.
-        show: the default as --help shows it; empty: as it is.
-        template: is a parameter of the Flex Template, too.
+        changes_data: can change a record, a shard or a reject, and is therefore part of the options digest.
+        show: the default as --help shows it, where it differs from the default itself.
+        template: is also a parameter of the Flex Template.
     """
 
     help: str
     metavar: str = ""
-    parse: Callable[[str, str], Any] = lambda _, text: text
+    parse: Callable[[str], Any] = str
     choices: tuple[str, ...] = ()
     group: str
     many: bool = False
@@ -59,31 +51,34 @@ class Option:
 
 
 def option(default: Any = dataclasses.MISSING, **about: Any) -> Any:
-    """A dataclass field with its `Option`."""
+    """Returns a dataclass field with its `Option`."""
     return dataclasses.field(default=default, metadata={"option": Option(**about)})
 
 
 def check_kinds(options: Any) -> None:
-    """
+    """Checks the options that have a closed set of values and those that are booleans.
+
     Raises:
-        UsageError: a value that is not of its closed set, or no boolean where one belongs.
+        UsageError: a value is not allowed.
     """
     for field in dataclasses.fields(options):
         about: Option = field.metadata["option"]
         value = getattr(options, field.name)
         if about.choices and value not in about.choices:
-            refuse(field.name, value, f"must be one of: {', '.join(about.choices)}{_nearest(value, about.choices)}")
+            nearest = _nearest(value, about.choices)
+            raise UsageError(f"must be one of: {', '.join(about.choices)}{nearest}", option=field.name, value=value)
         if about.parse is boolean and not isinstance(value, bool):
-            refuse(field.name, value, "must be true or false")
+            raise UsageError("must be true or false", option=field.name, value=value)
 
 
-def check_range(flag: str, value: object, low: int, high: int, of: str = "") -> None:
-    """
+def check_range(option: str, value: object, low: int, high: int, of: str = "") -> None:
+    """Checks that a value is a whole number in a range.
+
     Raises:
-        UsageError: not a whole number in the range.
+        UsageError: it is not.
     """
     if not is_int(value) or not low <= value <= high:  # type: ignore[operator]
-        refuse(flag, value, f"the value{of} must be a whole number from {low} to {high}")
+        raise UsageError(f"the value{of} must be a whole number from {low} to {high}", option=option, value=value)
 
 
 def is_int(value: object) -> bool:
@@ -99,28 +94,58 @@ def _nearest(value: object, known: Sequence[str]) -> str:
     return f". Did you mean {near[0]}?" if near else ""
 
 
-# Parsers from the text of a flag; an options object made in Python passes the parsed value instead.
+# Parsers of command-line values: text -> value, or a ValueError that says what is allowed. In Python, options take the
+# parsed values.
 
 
-def integer(flag: str, text: str) -> int:
+def integer(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
-        refuse(flag, text, "must be a whole number in digits")
+        raise ValueError("must be a whole number")
     return int(text)
 
 
-def image_size(flag: str, text: str) -> tuple[int, int]:
+def number(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}", text):
+        raise ValueError("must be a number, such as 2 or 2.5")
+    return float(text)
+
+
+def share_or_number(text: str) -> int | float:
+    if re.fullmatch(r"[0-9]{1,20}", text):
+        return int(text)
+    if not re.fullmatch(r"[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\.", text):
+        raise ValueError("must be a share with a decimal point, 0.0 to 1.0, or a whole number")
+    return float(text)
+
+
+def number_of_bytes(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,20})\s*([KMG]i?B?)?", text, re.IGNORECASE)
+    if not match:
+        raise ValueError("must be a number of bytes, such as 104857600 or 100MiB")
+    unit = (match[2] or "").upper()
+    power = {"": 0, "K": 1, "M": 2, "G": 3}[unit[:1]]
+    return int(int(match[1]) * (1000 if unit.endswith("B") and "I" not in unit else 1024) ** power)
+
+
+def boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false; the flag without a value means true")
+    return text.lower() == "true"
+
+
+def image_size(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]{1,9})(?:x([0-9]{1,9}))?", text.lower())
     if not match:
-        refuse(flag, text, "must be HEIGHTxWIDTH in pixels, such as 224x224, or one number for both")
+        raise ValueError("must be HEIGHTxWIDTH in pixels, such as 224x224, or one number for both")
     return int(match[1]), int(match[2] or match[1])
 
 
-def colour(flag: str, text: str) -> tuple[int, int, int]:
+def colour(text: str) -> tuple[int, int, int]:
     if text.lower() in _COLOURS:
         return _COLOURS[text.lower()]
     match = re.fullmatch(r"#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})", text.lower())
     if not match:
-        refuse(flag, text, f"must be #RRGGBB, such as #7f7f7f, or one of: {', '.join(_COLOURS)}")
+        raise ValueError(f"must be #RRGGBB, such as #7f7f7f, or one of: {', '.join(_COLOURS)}")
     red, green, blue = (int(part, 16) for part in match.groups())
     return red, green, blue
 
@@ -128,64 +153,34 @@ def colour(flag: str, text: str) -> tuple[int, int, int]:
 _COLOURS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
 
 
-def number(flag: str, text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}", text):
-        refuse(flag, text, "must be a number, such as 2 or 2.5")
-    return float(text)
-
-
-def number_of_bytes(flag: str, text: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,20})\s*([KMG]i?B?)?", text, re.IGNORECASE)
-    if not match:
-        refuse(flag, text, "must be a number of bytes, such as 104857600 or 100MiB")
-    unit = (match[2] or "").upper()
-    power = {"": 0, "K": 1, "M": 2, "G": 3}[unit[:1]]
-    return int(int(match[1]) * (1000 if unit.endswith("B") and "I" not in unit else 1024) ** power)
-
-
-def boolean(flag: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        refuse(flag, text, f"must be true or false; `{flag}=` alone means true")
-    return text.lower() == "true"
-
-
-def share_or_number(flag: str, text: str) -> int | float:
-    if re.fullmatch(r"[0-9]{1,20}", text):
-        return int(text)
-    if not re.fullmatch(r"[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\.", text):
-        refuse(flag, text, "must be a share with a decimal point, 0.0 to 1.0, or a whole number")
-    return float(text)
-
-
-def _pairs(flag: str, text: str, example: str) -> dict[str, str]:
+def _pairs(text: str, example: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for part in text.split(","):
         name, separator, value = (piece.strip() for piece in part.partition("="))
         if not (name and separator and value):
-            refuse(flag, text, f"must be NAME=VALUE pairs with commas between, such as {example}")
+            raise ValueError(f"must be NAME=VALUE pairs separated by commas, such as {example}")
         if name in pairs:
-            refuse(flag, text, f"names {name} twice")
+            raise ValueError(f"names {name} twice")
         pairs[name] = value
     return pairs
 
 
-def shares(flag: str, text: str) -> dict[str, Fraction]:
+def shares(text: str) -> dict[str, Fraction]:
     example = "train=0.8,validation=0.1,test=0.1"
-    shares = {}
-    for name, share in _pairs(flag, text, example).items():
+    pairs = _pairs(text, example)
+    for name, share in pairs.items():
         if not re.fullmatch(r"[0-9]{0,20}\.?[0-9]{1,20}|[0-9]{1,20}\.", share):
-            refuse(flag, text, f"the share of {name} must be a number from 0 to 1, such as {example}")
-        shares[name] = Fraction(share)
-    return shares
+            raise ValueError(f"the share of {name} must be a number from 0 to 1, such as {example}")
+    return {name: Fraction(share) for name, share in pairs.items()}
 
 
-def num_shards(flag: str, text: str) -> int | dict[str, int]:
+def num_shards(text: str) -> int | dict[str, int]:
     if "=" not in text:
-        return integer(flag, text)
-    counts = _pairs(flag, text, "train=16,test=2")
+        return integer(text)
+    counts = _pairs(text, "train=16,test=2")
     for name, count in counts.items():
         if not re.fullmatch(r"[0-9]{1,20}", count):
-            refuse(flag, text, f"the number of {name} must be a whole number")
+            raise ValueError(f"the number for {name} must be a whole number")
     return {name: int(count) for name, count in counts.items()}
 
 
@@ -193,7 +188,7 @@ _Options = TypeVar("_Options")
 
 
 def add_arguments(parser: argparse.ArgumentParser, of: type) -> None:
-    """Adds a flag for each option, in groups; values stay text until `from_arguments`."""
+    """Adds a flag for each option; values stay text until `from_arguments` parses them."""
     groups = {group: parser.add_argument_group(group) for group in GROUPS}
     for field in sorted(dataclasses.fields(of), key=lambda field: GROUPS.index(field.metadata["option"].group)):
         option: Option = field.metadata["option"]
@@ -212,7 +207,7 @@ def add_arguments(parser: argparse.ArgumentParser, of: type) -> None:
 
 
 def from_arguments(arguments: argparse.Namespace, of: type[_Options]) -> _Options:
-    """The options object of parsed flags; an empty value means not given (a form's empty field).
+    """Makes an options object from parsed flags; an empty value, as from a form, counts as not given.
 
     Raises:
         UsageError: a required flag is missing, or a value is not allowed.
@@ -224,7 +219,10 @@ def from_arguments(arguments: argparse.Namespace, of: type[_Options]) -> _Option
         if option.many:
             given = tuple(value for value in given or () if value)
         if given:
-            values[field.name] = given if option.many else option.parse(field.name, given)
+            try:
+                values[field.name] = given if option.many else option.parse(given)
+            except ValueError as error:
+                raise UsageError(str(error), option=field.name, value=given) from None
         elif field.default is dataclasses.MISSING:
             raise UsageError(f"`{field.name}=` is required: {option.help}")
     return of(**values)

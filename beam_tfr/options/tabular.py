@@ -1,4 +1,4 @@
-"""What a table says: which of its columns names the files, labels and splits, and which become features."""
+"""The options for tables: which columns hold paths, labels and splits, and which become features."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.options.table import TABLES, option, refuse
+from beam_tfr.options.table import TABLES, option
 from beam_tfr.schema import UsageError, column_feature
 
 _EXAMPLE = "age:int64,score,box:float[]"
 _TYPED = re.compile(r"(.+?):((?:int64|float|bytes|enum\([^()]*\))(?:\[\])?(?:=.*)?)", re.DOTALL)
 
 
-def feature_columns(flag: str, text: str) -> dict[str, str]:
-    """Column -> type, empty where it is not given."""
+def feature_columns(text: str) -> dict[str, str]:
+    """Parses `age:int64,score` to column -> type; the type is empty where it is not given."""
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         match = _TYPED.fullmatch(part)
         name, kind = match.groups() if match else (part, "")
         if not match and ":" in part:
             kind = part.rpartition(":")[2]
-            refuse(flag, text, f"{kind!r} is no type; there are int64, float, bytes, enum(a|b), and [] for lists")
+            raise ValueError(f"{kind!r} is not a type; use int64, float, bytes or enum(a|b), with [] for lists")
         if name in found:
-            refuse(flag, text, f"names {name} twice")
+            raise ValueError(f"names {name} twice")
         found[name] = kind
     return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """The part of `ConvertOptions` that is about tables."""
+    """The options of `ConvertOptions` for tables."""
 
     table: tuple[str, ...] = option(
         (),
-        help="tables in place of --input: CSV, TSV, JSON Lines (.gz too), Parquet; paths or patterns, on disk or gs://",
+        help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; paths or patterns, local or gs://",
         metavar="FILE",
         many=True,
         group=TABLES,
@@ -44,7 +44,7 @@ class TableOptions:
     )
     uri_column: str = option(
         "",
-        help="column with the path of each image, on gs://, absolute, or below --image_root; without it the rows "
+        help="column with the path of each image: gs://, absolute, or relative to --image_root; without it the rows "
         "themselves become the records",
         metavar="NAME",
         group=TABLES,
@@ -52,25 +52,25 @@ class TableOptions:
     )
     image_root: str = option(
         "",
-        help="folder that the paths, and so the keys, are below (default: that of the table, or the one that all "
-        "paths have in common where none is relative)",
+        help="folder that paths and keys are relative to (default: the folder of the table, or the one that all paths "
+        "share if none is relative)",
         metavar="DIR",
         group=TABLES,
         changes_data=False,
     )
     key_column: str = option(
         "",
-        help="column with a name for each row, without --uri_column (default: table and number of the row)",
+        help="column with a unique name for each row, without --uri_column (default: table and row number)",
         metavar="NAME",
         group=TABLES,
         changes_data=False,
     )
     label_column: str = option(
-        "", help="column with the class, or with a list of them", metavar="NAME", group=TABLES, changes_data=False
+        "", help="column with the class, or with a list of classes", metavar="NAME", group=TABLES, changes_data=False
     )
     label_separator: str = option(
         "",
-        help="between the classes of a text, such as '|': any number of labels each",
+        help="separator of classes in --label_column, such as '|'; each row then has any number of labels",
         metavar="TEXT",
         group=TABLES,
         changes_data=False,
@@ -80,42 +80,42 @@ class TableOptions:
     )
     group_column: str = option(
         "",
-        help="column whose equal values fall into one split of --splits",
+        help="column whose equal values go to the same split of --splits",
         metavar="NAME",
         group=TABLES,
         changes_data=False,
     )
     feature_columns: Mapping[str, str] | None = option(
         None,
-        help="columns that become features, each with a type where the first rows do not say it: "
-        "age:int64,score:float,box:float[],tags:bytes[], also size:enum(s|m|l), and rank:int64=-1 for rows without a "
-        "value; * stands for all others (default: none, or without --uri_column all)",
+        help="columns that become features, with their types where the first rows do not show them: "
+        "age:int64,score:float,box:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 for a default; * stands "
+        "for all others (default: none, or all without --uri_column)",
         metavar="COLUMNS",
         parse=feature_columns,
         group=TABLES,
-        changes_data=False,  # those that are found are: see data_options
+        changes_data=False,  # the columns found do: see data_options
     )
 
     def _check_tables(self, encoding: str) -> str:
-        """The encoding, which is that of rows without --uri_column; empty where none is given.
+        """Checks the table options and returns the encoding, which is `row` for tables without files.
 
         Raises:
-            UsageError: a value that is not allowed, or an option that has no effect.
+            UsageError: a value is not allowed, or an option has no effect.
         """
         if isinstance(self.table, str):
-            refuse("table", self.table, f"must be a tuple of paths, such as ({self.table!r},)")
+            raise UsageError(f"must be a tuple of paths, such as ({self.table!r},)", option="table", value=self.table)
         object.__setattr__(self, "table", tuple(storage.check_path(path, option="table") for path in self.table))
         given = self._given()
         if given and not self.table:
             raise UsageError(f"`{next(iter(given))}=` has no effect without `table=`")
         if self.feature_columns is not None:
-            columns = self.feature_columns
-            columns = feature_columns("feature_columns", columns) if isinstance(columns, str) else dict(columns)
+            columns = dict(self.feature_columns)
             for name, kind in columns.items():
                 try:
                     column_feature(kind or "bytes")
                 except (TypeError, ValueError) as error:
-                    refuse("feature_columns", f"{name}:{kind}", f"{error}, such as {_EXAMPLE}")
+                    allowed = f"{error}, such as {_EXAMPLE}"
+                    raise UsageError(allowed, option="feature_columns", value=f"{name}:{kind}") from None
             object.__setattr__(self, "feature_columns", columns)
         for name, other in (("image_root", "uri_column"), ("label_separator", "label_column")):
             if getattr(self, name) and not getattr(self, other):
@@ -124,18 +124,14 @@ class TableOptions:
             raise UsageError("`key_column=` and `uri_column=` exclude each other: the path of a file is its key")
         if not self.table or self.uri_column:
             if encoding == "row":
-                refuse("encoding", encoding, "is for the rows of a `table=` without `uri_column=`")
+                raise UsageError("is for rows of a `table=` without `uri_column=`", option="encoding", value=encoding)
             return encoding
         if encoding not in ("", "row"):
-            refuse(
-                "encoding",
-                encoding,
-                "there are no files to read, the rows become the records (row); name the column with the paths of the "
-                "files: `uri_column=`, or leave `encoding=` out",
-            )
+            cure = "without `uri_column=` the rows become the records; name the column with the paths, or use row"
+            raise UsageError(cure, option="encoding", value=encoding)
         return "row"
 
     def _given(self) -> dict[str, Any]:
-        """Those that are given, but the tables themselves."""
+        """The options that are given, apart from `table`."""
         fields = (field.name for field in dataclasses.fields(TableOptions) if field.name != "table")
         return {name: getattr(self, name) for name in fields if getattr(self, name)}

@@ -1,4 +1,4 @@
-"""The plan without its cuts: how many files each split gets, and which classes there are."""
+"""Drafts a plan: how many shards each split gets, and which classes there are; the cuts come later."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from beam_tfr.planning.survey import Survey
 from beam_tfr.schema import NO_SPLIT, Plan, SplitPlan, UsageError, things
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
-FLOOR_IMAGES = 256  # a split gets at least one shard per so many images …
-FLOOR_SHARDS = 32  # … up to so many, so that small datasets are written and read in parallel too
-MOST_EMPTY_SHARDS = 10_000  # files of a split; more only where it has more images
-REJECTS_PER_SHARD = 10_000  # of images that fit no split
+FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …
+FLOOR_SHARDS = 32  # … up to this many shards, so that small datasets are written and read in parallel too
+MOST_EMPTY_SHARDS = 10_000  # shards of a split; more only if it has more images
+REJECTS_PER_SHARD = 10_000  # images that fit no split
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
 
 
 def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], split: str) -> int:
-    """How many files a split gets; depends on the data and the options alone, never on the machine.
+    """Number of shards of a split, which depends on the data and the options, never on the machine.
 
-    3,000 images of 15 kB come to 45 MB: one file by the target size, 12 by the floor of one per 256 images, so 12.
+    3,000 images of 15 kB are 45 MB: one shard by the target size, 12 by the floor of one per 256 images, so 12.
     """
     if split == NO_SPLIT:
         return math.ceil(images / REJECTS_PER_SHARD)
@@ -50,42 +50,39 @@ def draft_plan(
     labelled: bool,
     codecs: Mapping[str, str],
 ) -> Plan:
-    """The plan without its cuts.
+    """Makes the plan without its cuts.
 
     Args:
         survey: of all references.
         record_bytes: mean size of a serialized record, from the sample.
         name, suffix: of the shard files.
         options: `ConvertOptions.data_options`.
-        labelled: whether the layout names a label.
+        labelled: whether images have labels.
         codecs: `images.codec_versions`.
 
     Raises:
-        UsageError: no file fits --layout, --num_shards names a split that the data does not have, or --splits one
-            that gets no image.
+        UsageError: no file fits `layout`, `num_shards` names a split that the data does not have, or a split of
+            `splits` gets no image.
     """
     counts = dict(sorted(survey.counts.items()))
     usable = [split for split in counts if split != NO_SPLIT]
     if not counts:
-        raise UsageError("--exclude: leaves out all files that --input matches")
+        raise UsageError("leaves out all files that `input=` matches", option="exclude")
     what = things(options["encoding"])
     if not usable:
         _refuse_misfits(sum(counts.values()), survey.misfit, options)
     if empty := sorted((options.get("splits") or {}).keys() - set(usable)):
-        raise UsageError(
-            f"--splits: none of the {sum(counts.values())} {what} falls into {empty[0]}; give it a larger share, or "
-            "leave it out"
-        )
+        problem = f"none of the {sum(counts.values())} {what} falls into {empty[0]}"
+        raise UsageError(f"{problem}; give it a larger share, or leave it out", option="splits")
     if isinstance(options["num_shards"], dict) and (unknown := sorted(options["num_shards"].keys() - set(usable))):
-        raise UsageError(f"--num_shards: there is no split {unknown[0]}; the data has: {', '.join(usable)}")
+        raise UsageError(f"there is no split {unknown[0]}; the data has: {', '.join(usable)}", option="num_shards")
     given = options["num_shards"]
     for split in usable:
         count = given.get(split, 0) if isinstance(given, dict) else given or 0
         if count > max(MOST_EMPTY_SHARDS, counts[split]):
-            raise UsageError(
-                f"--num_shards {count}: split {split} has {counts[split]} {what}; at most {MOST_EMPTY_SHARDS} files, "
-                "or one for each of them"
-            )
+            allowed = f"use at most {MOST_EMPTY_SHARDS} shards, or one for each"
+            message = f"split {split} has {counts[split]} {what}; {allowed}"
+            raise UsageError(message, option="num_shards", value=count)
     labels = None
     if labelled:
         found = {label for split, label in survey.classes if split != NO_SPLIT}
@@ -112,20 +109,22 @@ def draft_plan(
 
 def _refuse_misfits(number: int, first: str, options: Mapping[str, Any]) -> NoReturn:
     if "layout" not in options:
+        columns = ", ".join(f"`{name}={options[name]}`" for name in options if name.endswith("_column"))
         raise UsageError(
-            f"--table: none of the {number} rows has all that is needed of it ("
-            f"{', '.join(f'--{name} {options[name]}' for name in options if name.endswith('_column'))}), the first is "
-            f"{first}"
+            f"none of the {number} rows has a usable path, label and split ({columns}), the first is {first}",
+            option="table",
         )
+    example = "/".join(["{label}"] * min(1, first.count("/")) + ["*"])
     raise UsageError(
-        f"--layout {options['layout']}: none of the {number} files has such a path below the folder "
-        f"that all patterns share, the first is {first!r}; write a layout of as many parts, such as "
-        f"{'/'.join(['{label}'] * min(1, first.count('/')) + ['*'])}"
+        f"none of the {number} files has such a path below the folder that all patterns share, the first is {first!r}; "
+        f"use a layout with as many parts, such as {example}",
+        option="layout",
+        value=options["layout"],
     )
 
 
 def _in_order(labels: Iterable[str], *, numbers: bool) -> list[str]:
-    """Sorted as texts; `numbers`: as numbers where all are, so that 0 to n - 1 are their own ids."""
+    """Sorts class names as text, or with `numbers` as numbers if all are, so that 0 to n - 1 are their own ids."""
     found = sorted(labels)
     if numbers and all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in found):
         found.sort(key=int)

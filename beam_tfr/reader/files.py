@@ -72,12 +72,7 @@ def _list(paths: Any) -> dict[str, int]:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
             raise UsageError(f"paths must be files or patterns, not {path!r}")
         pattern = storage.check_path(os.fspath(path), option="paths")
-        try:
-            entries = sorted(inputs.list_images(pattern, ()))
-        except UsageError as error:
-            message = str(error).removeprefix("--input ").replace("*.jpg'", "*.tfrecord*'")
-            raise UsageError(f"paths: {message}") from None
-        for entry in entries:
+        for entry in sorted(inputs.list_images(pattern, option="paths")):
             found.setdefault(entry.path, entry.size_bytes)
     return found
 

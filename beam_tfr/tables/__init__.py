@@ -1,7 +1,7 @@
-"""ReadTable: rows of CSV, TSV, JSON Lines and Parquet become references. Never Beam, never TensorFlow.
+"""ReadTable: turns rows of CSV, TSV, JSON Lines and Parquet into references, without Beam and TensorFlow.
 
-`formats` reads rows, `columns` knows what fits a type, `rows` makes references, `opening` finds the tables and looks at
-their first rows, `repeats` finds rows with the same key.
+`opening` finds the tables and reads their first rows, `formats` reads rows, `columns` converts cells to their types,
+`rows` makes references, and `repeats` finds rows with the same key.
 """
 
 from beam_tfr.tables.opening import ALL, open_tables

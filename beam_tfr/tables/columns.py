@@ -1,4 +1,4 @@
-"""What a column of a table holds: its type, as it is given or as its first rows show, and the values that fit it."""
+"""Column types of tables: parses and infers them, and converts cells to values."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from collections.abc import Iterable
 from typing import Any
 
 DTYPES = ("int64", "float", "bytes")
-KINDS = "int64, float, bytes, enum(a|b|…), each also with [] for a list, and with =VALUE for rows that have none"
-SEPARATOR = "|"  # of the members of a list in a cell of text, unless it is a JSON list
+KINDS = "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value"
+SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
 _TYPE = re.compile(r"(int64|float|bytes|enum\(([^()]+)\))(\[\])?(?:=(.*))?", re.DOTALL)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
-_PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # others, such as 00501, are names: they do not come back from a number
+_PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # others, such as 00501, are names: a number would lose the zeros
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
-_MAX_FLOAT = 3.4028235677973366e38  # what is less rounds to a finite float32
+_MAX_FLOAT = 3.4028235677973366e38  # anything less rounds to a finite float32
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnType:
-    """
+    """The type of a column, such as `int64`, `float[]` or `enum(s|m|l)=m`.
+
     Attributes:
         dtype: "int64", "float" or "bytes".
-        is_list: any number of values, none included.
-        members: of an enum, which is the number of its value among them.
-        default: what a row without a value gets, as written; None: such a row is a reject.
+        is_list: whether a cell holds any number of values, including none.
+        members: of an enum, whose value is its index among them.
+        default: text for rows without a value; None rejects them.
     """
 
     dtype: str
@@ -44,7 +45,7 @@ class ColumnType:
         """The values of a cell: int, float or bytes.
 
         Raises:
-            ValueError: it does not fit; the message says how.
+            ValueError: the cell does not fit the type.
         """
         if self.is_list:
             return [self._value(part) for part in self._parts(cell)]
@@ -136,19 +137,20 @@ def _shown(cell: Any) -> str:
 
 
 def parse_type(text: str) -> ColumnType:
-    """
+    """Parses a type such as `int64`, `bytes[]` or `float=nan`.
+
     Raises:
-        ValueError: it is none, or its default does not fit it.
+        ValueError: there is no such type, or its default does not fit it.
     """
     match = _TYPE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no type; there are {KINDS}")
+        raise ValueError(f"{text!r} is not a type; use {KINDS}")
     kind, members, is_list, default = match.groups()
     if is_list and default is not None:
-        raise ValueError(f"{text!r}: a list needs no default, a row without a value gets an empty one")
+        raise ValueError(f"{text!r}: a list takes no default; a row without a value gets an empty list")
     names = tuple(members.split(SEPARATOR)) if members else ()
     if len(set(names)) != len(names) or (names and not all(names)):
-        raise ValueError(f"{text!r}: the members of an enum must be different, and not empty")
+        raise ValueError(f"{text!r}: the members of an enum must be distinct and not empty")
     of = ColumnType("int64" if names else kind, bool(is_list), names, default)
     if default is not None:
         try:
@@ -159,14 +161,14 @@ def parse_type(text: str) -> ColumnType:
 
 
 def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:
-    """The narrowest type that all cells fit; those that have no value say nothing.
+    """The narrowest type that all cells of a column fit; cells without a value are ignored.
 
     Args:
         cells: of one column.
-        typed: whether texts are texts (JSON, Parquet), or may be numbers (CSV).
+        typed: whether text is text (JSON, Parquet) or may be a number (CSV).
 
     Raises:
-        ValueError: there is none: numbers and texts, or objects.
+        ValueError: there is none, as for numbers mixed with text, or objects.
     """
     kinds, is_list = set(), False
     for cell in cells:
@@ -200,7 +202,7 @@ def _kind(cell: Any, typed: bool) -> str:
         if not re.fullmatch(r"[+-]?[0-9]+", cell):
             return "numbers"
         fits = _PLAIN_INTEGER.fullmatch(cell) and len(cell) <= 20 and -(1 << 63) <= int(cell) < 1 << 63
-        return "integers" if fits else "texts"  # one that would not come back as it was
+        return "integers" if fits else "texts"  # a number would change it
     if isinstance(cell, bool):
         return "booleans"
     if isinstance(cell, (int, float)):

@@ -1,6 +1,6 @@
-"""Files of tables become rows, one after the other: CSV, TSV and JSON Lines (also compressed by gzip), Parquet.
+"""Reads the rows of tables: CSV, TSV, JSON Lines (also gzipped) and Parquet.
 
-Memory is bounded by the longest row (of Parquet: by a batch of rows), whatever the size of the file.
+Memory is bounded by the longest row, or by a batch of rows for Parquet, whatever the size of the file.
 """
 
 from __future__ import annotations
@@ -18,48 +18,49 @@ from typing import IO, Any, NamedTuple, cast
 from beam_tfr import storage
 from beam_tfr.schema import DataError, UsageError
 
-MAX_LINE_BYTES = 64 << 20  # 64 MiB; a quote that is not closed makes one line of the rest of a file
+MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
 PARQUET_BATCH_ROWS = 1024
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
 class Row(NamedTuple):
-    """A row of a table: its number, from 1, and a cell for each column that was asked for, None where there is none."""
+    """A row of a table: its number, from 1, and a cell for each requested column, None where it is missing."""
 
     number: int
     cells: Sequence[Any]
 
 
 def split_suffix(path: str) -> tuple[str, str]:
-    """("photos/labels", "csv") of "photos/labels.csv.gz".
+    """Splits "photos/labels.csv.gz" into ("photos/labels", "csv").
 
     Raises:
-        UsageError: the name says nothing that is read.
+        UsageError: the file is of another kind, by its name.
     """
     stem, suffix = os.path.splitext(path.removesuffix(".gz"))
     form = SUFFIXES.get(suffix.lower())
     if form is None or (form == "parquet" and path.endswith(".gz")):
-        raise UsageError(f"--table {path}: the name must end in {', '.join(SUFFIXES)}, all but Parquet also with .gz")
+        allowed = f"the name must end in {', '.join(SUFFIXES)}; all but Parquet may be gzipped (.gz)"
+        raise UsageError(allowed, option="table", value=path)
     return stem, form
 
 
 def is_typed(path: str) -> bool:
-    """Whether the values of a table have types of their own."""
+    """True for tables whose values have types, as in JSON and Parquet."""
     return split_suffix(path)[1] not in _DELIMITERS
 
 
 def read_rows(path: str, columns: Sequence[str], *, known: Sequence[str] = ()) -> Iterator[Row]:
-    """The rows of one table.
+    """Yields the rows of one table.
 
     Args:
         path: local or gs://.
-        columns: whose cells are wanted.
-        known: all that the table may have; empty: any.
+        columns: the columns to read.
+        known: all columns that the table may have; empty for any.
 
     Raises:
-        UsageError: there is no such file, or it has not the columns.
-        DataError: it cannot be read to its end; names the row.
+        UsageError: the file cannot be opened, or lacks a column.
+        DataError: the table is damaged; names the row.
     """
     form = split_suffix(path)[1]
     with _named_errors(path), storage.open_binary(path) as file:
@@ -72,7 +73,7 @@ def read_rows(path: str, columns: Sequence[str], *, known: Sequence[str] = ()) -
 
 
 def read_columns(path: str, rows: int) -> list[str]:
-    """Names of the columns of one table; of JSON Lines, of the first so many rows.
+    """The column names of one table; for JSON Lines, those of its first `rows` rows.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -96,12 +97,12 @@ def _named_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"--table {path}: cannot be read: {error.strerror or error}") from error
+        raise UsageError(f"cannot be read: {error.strerror or error}", option="table", value=path) from error
 
 
 @contextlib.contextmanager
 def _decompressed(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """By its content: what an object's Content-Encoding compressed has been decompressed already."""
+    """Decompresses what begins like gzip, whatever its name: gs:// may have decompressed it (Content-Encoding)."""
     compressed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     if not compressed:
@@ -111,18 +112,22 @@ def _decompressed(file: IO[bytes]) -> Iterator[IO[bytes]]:
         yield cast(IO[bytes], inside)
 
 
+def _damaged(path: str, problem: str, *, row: int = 0) -> DataError:
+    return DataError(problem, option="table", value=f"{path}, row {row}" if row else path)
+
+
 class _Lines:
-    """The lines of a text, with their ends.
+    """The lines of a text file, with their line ends.
 
     Attributes:
-        row: the last one that was read whole, which errors name the next of.
+        row: number of the last row read; errors name the next one.
     """
 
     def __init__(self, path: str, file: IO[bytes]) -> None:
         self._path, self._file, self.row = path, file, 0
 
     def fail(self, problem: str) -> DataError:
-        return DataError(f"--table {self._path}, row {self.row + 1}: {problem}")
+        return _damaged(self._path, problem, row=self.row + 1)
 
     def __iter__(self) -> Iterator[str]:
         start = b"\xef\xbb\xbf"  # a byte order mark, if there is one
@@ -130,7 +135,7 @@ class _Lines:
             try:
                 line = self._file.readline(MAX_LINE_BYTES + 1)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise self.fail(f"the compressed data are damaged: {error}") from error
+                raise self.fail(f"the compressed data is damaged: {error}") from error
             if not line:
                 return
             if start and line[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -141,14 +146,15 @@ class _Lines:
                 yield line.removeprefix(start).decode()
             except UnicodeDecodeError as error:
                 found = error.object[error.start]
-                raise self.fail(f"byte 0x{found:02x} is not UTF-8 text; save the table as UTF-8") from None
+                raise self.fail(f"byte 0x{found:02x} is not valid UTF-8; save the table as UTF-8") from None
             start = b""
 
 
 def _csv_rows(path: str, form: str, lines: _Lines) -> Iterator[list[str]]:
-    """
+    """Yields the rows that are not empty.
+
     Raises:
-        DataError: of `lines`, or the quotes do not fit.
+        DataError: a line cannot be read, or the quotes do not match.
     """
     csv.field_size_limit(MAX_LINE_BYTES)
     rows = csv.reader(lines, delimiter=_DELIMITERS[form], strict=True)
@@ -159,16 +165,16 @@ def _csv_rows(path: str, form: str, lines: _Lines) -> Iterator[list[str]]:
             return
         except csv.Error as error:
             raise lines.fail(f"{error}; is a quote not closed, or not doubled?") from None
-        if row:  # an empty line is none
+        if row:
             yield row
 
 
 def _header(path: str, rows: Iterator[list[str]]) -> list[str]:
     header = next(rows, None)
     if header is None:
-        raise DataError(f"--table {path}: is empty; its first line must name the columns")
+        raise _damaged(path, "is empty; its first line must name the columns")
     if twice := sorted({name for name in header if header.count(name) > 1}):
-        raise DataError(f"--table {path}: column {twice[0]!r} is there twice; rename one")
+        raise _damaged(path, f"has two columns {twice[0]!r}; rename one")
     return header
 
 
@@ -179,7 +185,7 @@ def _delimited(path: str, lines: _Lines, columns: Sequence[str], known: Sequence
     places = [header.index(name) for name in columns]
     for number, cells in enumerate(rows, 1):
         if len(cells) != len(header):
-            raise lines.fail(f"has {len(cells)} cells, the header has {len(header)}; is there a quote missing?")
+            raise lines.fail(f"has {len(cells)} cells, but the header has {len(header)}; is a quote missing?")
         lines.row = number
         yield Row(number, [cells[place] for place in places])
 
@@ -193,10 +199,10 @@ def _json_lines(path: str, lines: _Lines, columns: Sequence[str], known: Sequenc
 
 
 def _json_objects(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The object of each line that is not blank, with the number of its row.
+    """Yields the row number and the object of each line that is not blank.
 
     Raises:
-        DataError: of `lines`, or a line is no object.
+        DataError: a line cannot be read, or is not a JSON object.
     """
     for number, line in enumerate((line for line in lines if not line.isspace()), 1):
         yield number, _json_object(path, number, line)
@@ -208,9 +214,9 @@ def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
         row = json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise DataError(f"--table {path}, row {number}: is no JSON that can be read: {said}") from None
+        raise _damaged(path, f"is not valid JSON: {said}", row=number) from None
     if not isinstance(row, dict):
-        raise DataError(f'--table {path}, row {number}: is no JSON object, such as {{"image": "1.jpg"}}')
+        raise _damaged(path, 'is not a JSON object, such as {"image": "1.jpg"}', row=number)
     return row
 
 
@@ -218,7 +224,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands in it twice")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
     return found
 
 
@@ -229,7 +235,7 @@ def _parquet_file(path: str, file: IO[bytes]) -> Any:
     try:
         return parquet.ParquetFile(file)
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"--table {path}: is no Parquet file: {_first_line(error)}") from None
+        raise _damaged(path, f"is not a Parquet file: {_first_line(error)}") from None
 
 
 def _parquet(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
@@ -245,10 +251,10 @@ def _parquet(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence
                 number += 1
                 yield Row(number, row)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"--table {path}, row {number + 1} or one of the {PARQUET_BATCH_ROWS} from there: cannot be read: "
-            f"{_first_line(error)}; write the file again"
-        ) from None
+        problem = (
+            f"this or one of the next {PARQUET_BATCH_ROWS} rows is damaged: {_first_line(error)}; write the file again"
+        )
+        raise _damaged(path, problem, row=number + 1) from None
 
 
 def _first_line(error: Exception) -> str:
@@ -256,17 +262,19 @@ def _first_line(error: Exception) -> str:
 
 
 def check_columns(path: str, there: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()) -> None:
-    """
+    """Checks the columns that a table has against those that are wanted and those that are known.
+
     Raises:
-        UsageError: a column is missing, or is not known; names those there are.
+        UsageError: a column is missing, repeated or unknown.
     """
     for name in wanted:
         if there.count(name) > 1:
-            raise UsageError(f"--table {path}: has {there.count(name)} columns {name!r}; rename all but one")
+            problem = f"has {there.count(name)} columns {name!r}; rename all but one"
+            raise UsageError(problem, option="table", value=path)
         if name not in there:
-            raise UsageError(f"--table {path}: there is no column {name!r}; there are: {', '.join(there)[:500]}")
+            problem = f"there is no column {name!r}; there are: {', '.join(there)[:500]}"
+            raise UsageError(problem, option="table", value=path)
     if known and (more := [name for name in there if name not in known]):
-        raise UsageError(
-            f"--table {path}: column {more[0]!r} is not in the first rows of the first table; name the columns that "
-            "become features with --feature_columns"
-        )
+        problem = f"column {more[0]!r} is not in the first rows of the first table"
+        cure = "name the columns that become features with `feature_columns=`"
+        raise UsageError(f"{problem}; {cure}", option="table", value=path)

@@ -1,4 +1,4 @@
-"""Tables are found, and their first rows say what their columns hold."""
+"""Opens tables: finds the files, and infers the types of their columns from the first rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import check_columns, is_typed, read_columns, read_rows, split_suffix
 from beam_tfr.tables.rows import Tables, folder_of, resolve
 
-SAMPLE_ROWS = 10_000  # the first ones, of the tables in the order of their names
+SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 ALL = "*"
 
 
@@ -32,22 +32,22 @@ def open_tables(
     splits: Mapping[str, Fraction] | None = None,
     classes: frozenset[str] | None = None,
 ) -> Tables:
-    """Finds the tables and reads at most `SAMPLE_ROWS` rows of them.
+    """Finds the tables and reads up to `SAMPLE_ROWS` rows of them.
 
     Args:
         patterns: of the tables, local or gs://.
         uri, key, label, split, group, label_separator, splits, classes: as in `Tables`.
-        image_root: folder that the keys are below; by default the one that all paths have in common, or, where some
-            are relative, the one of the tables.
-        features: column -> type, or an empty text where the first rows say it; `*` stands for all that are left.
-        reserved: names that other features of the records have.
+        image_root: folder that keys are relative to; by default the one that all paths share, or, if some are
+            relative, the folder of the tables.
+        features: column -> type, or "" to infer it from the first rows; `*` stands for all other columns.
+        reserved: names of the other features of a record.
 
     Raises:
-        UsageError: no table, a column that is not there, one whose values have no type or that fits none of the first
-            rows, or a name that is reserved.
+        UsageError: there is no table, a column is missing, has no type or one that none of the first rows fits, or
+            has a reserved name.
     """
     files = find_tables(patterns)
-    folder = _common_folder(files, "--table: tables")
+    folder = _common_folder(files, "tables")
     there = read_columns(files[0], SAMPLE_ROWS)
     roles = [name for name in (uri, key, label, split, group) if name]
     given = dict(features or {})
@@ -57,17 +57,17 @@ def open_tables(
         given |= {name: "" for name in there if name not in given and name not in roles}
     check_columns(files[0], there, [*roles, *given])
     if "" in given:
-        raise UsageError(
-            f"--table {files[0]}: a column has no name; name those that become features with --feature_columns (pandas "
-            "writes its index so: to_csv(index=False) leaves it out)"
-        )
+        cure = "name those that become features with `feature_columns=`, or write the table without pandas's index"
+        raise UsageError(f"a column has no name; {cure} (to_csv(index=False))", option="table", value=files[0])
     if taken := [name for name in given if name in reserved]:
-        raise UsageError(f"--feature_columns {taken[0]}: every record has a feature of this name; rename the column")
+        cure = "every record has a feature of this name; rename the column"
+        raise UsageError(cure, option="feature_columns", value=taken[0])
     if not uri and not given:
-        raise UsageError(f"--table {files[0]}: no column is left to become a feature; give --uri_column or others")
+        cure = "no column is left to become a feature; give `uri_column=`, or add columns"
+        raise UsageError(cure, option="table", value=files[0])
     sample = _sample(files, list(dict.fromkeys([*roles, *given])), known)
     if not next(iter(sample.values())):
-        raise UsageError(f"--table {' '.join(patterns)}: there are no rows")
+        raise UsageError("there are no rows", option="table", value=" ".join(patterns))
     types = {name: _type(files[0], name, kind, sample[name]) for name, kind in given.items()}
     base = f"{storage.check_path(image_root, option='image_root').rstrip('/')}/" if image_root else ""
     return Tables(
@@ -90,29 +90,24 @@ def open_tables(
 
 
 def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
-    """The files that match, sorted, each once.
+    """Lists the tables that match the patterns, sorted, each once.
 
     Raises:
-        UsageError: a pattern matches none, or one that is no table; two tables would give the same keys.
+        UsageError: a pattern matches no file or one that is not a table, or two tables would give the same keys.
     """
-    found: set[str] = set()
-    for pattern in patterns:
-        try:
-            found |= {entry.path for entry in inputs.list_images(pattern, ())}
-        except UsageError as error:
-            message = str(error).removeprefix("--input ").replace("**/*.jpg'", "*.csv'")
-            raise UsageError(f"--table {message}") from None
+    found = {entry.path for pattern in patterns for entry in inputs.list_images(pattern, option="table")}
     stems: dict[str, str] = {}
     for path in sorted(found):
         stem = split_suffix(path)[0]
         if stem in stems:
-            raise UsageError(f"--table {path}: the same table as {stems[stem]}, by its name; give one of them")
+            cure = f"has the same name as {stems[stem]}, apart from the ending; give one of them"
+            raise UsageError(cure, option="table", value=path)
         stems[stem] = path
     return tuple(sorted(found))
 
 
 def _sample(files: Sequence[str], columns: Sequence[str], known: Sequence[str]) -> dict[str, list[Any]]:
-    """Column -> cells of the first rows."""
+    """The cells of the first rows, by column."""
 
     def rows() -> Iterator[Sequence[Any]]:
         for path in files:
@@ -128,22 +123,19 @@ def _type(path: str, name: str, kind: str, cells: Sequence[Any]) -> ColumnType:
         of = parse_type(kind) if kind else infer_type(cells, typed=is_typed(path))
     except ValueError as error:
         if kind:
-            raise UsageError(f"--feature_columns {name}:{kind}: {error}") from None
-        raise UsageError(
-            f"--table {path}: column {name!r} {error} in its first rows, which makes no feature; give its type, such "
-            f"as --feature_columns {name}:bytes, or name the columns that become features without it"
-        ) from None
+            raise UsageError(str(error), option="feature_columns", value=f"{name}:{kind}") from None
+        problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
+        cure = f"give its type, such as `feature_columns={name}:bytes`, or name the columns that become features"
+        raise UsageError(f"{problem}; {cure}", option="table", value=path) from None
     if reasons := _misfits(of, cells):
-        raise UsageError(
-            f"--table {path}: column {name!r}, as {of}, fits none of the first {len(reasons)} rows, which would all be "
-            f"rejects (row 1: {reasons[0]}). Give another type, --feature_columns {name}:TYPE, or name the columns "
-            "that become features without it"
-        )
+        problem = f"column {name!r} as {of} would reject all of the first {len(reasons)} rows (row 1: {reasons[0]})"
+        cure = f"give another type, `feature_columns={name}:TYPE`, or name the columns that become features"
+        raise UsageError(f"{problem}; {cure}", option="table", value=path)
     return of
 
 
 def _misfits(of: ColumnType, cells: Sequence[Any]) -> list[str]:
-    """Why none of the cells fits a type; empty when one does."""
+    """Why each cell does not fit a type; empty if one does."""
     reasons = []
     for cell in cells:
         try:
@@ -155,10 +147,9 @@ def _misfits(of: ColumnType, cells: Sequence[Any]) -> list[str]:
 
 
 def _root(folder: str, uris: Sequence[Any]) -> str:
-    """The folder that the first rows have in common; that of the tables where a path is relative.
+    """The folder that the paths of the first rows share, or that of the tables if a path is relative.
 
-    Is it not that of all rows, then one will not be below it, which is an error: so it never depends on how many rows
-    are looked at.
+    A later row outside this folder is an error, so the number of rows read here never changes the keys.
     """
     paths = []
     for uri in uris:
@@ -169,8 +160,8 @@ def _root(folder: str, uris: Sequence[Any]) -> str:
         if path != uri and not (isinstance(uri, str) and uri.startswith("/")):
             return folder
         paths.append(path)
-    return _common_folder(paths, "--table: the files that its rows name") if paths else folder
+    return _common_folder(paths, "the files that its rows name") if paths else folder
 
 
 def _common_folder(paths: Sequence[str], what: str) -> str:
-    return inputs.common_folder([folder_of(path)[:-1] for path in paths], what)
+    return inputs.common_folder([folder_of(path)[:-1] for path in paths], option="table", what=what)

@@ -1,4 +1,4 @@
-"""Rows with the same key are found, wherever they stand, by 24 bytes of each row that are sorted in small parts."""
+"""Finds rows with the same key in any of the tables, with 24 bytes per row that are sorted in small parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROW = np.dtype([("key", "<u8"), ("more", "<u4"), ("table", "<u4"), ("row", "<u8
 
 
 class Repeats(NamedTuple):
-    """Rows whose key another row has: how many, and the first of them with the one before it, as (table, row)."""
+    """The number of rows that repeat a key, and the first of them with the row that it repeats, as (table, row)."""
 
     number: int
     first: tuple[int, int]
@@ -22,11 +22,7 @@ class Repeats(NamedTuple):
 
 
 class Seen:
-    """Collects the rows of one table.
-
-    Args:
-        table: its number.
-    """
+    """Collects the rows of the `table`-th table."""
 
     def __init__(self, table: int) -> None:
         self._table = table.to_bytes(4, "little")
@@ -34,7 +30,7 @@ class Seen:
         self._rows = 0
 
     def add(self, key: str, row: int) -> Iterator[tuple[int, bytes]]:
-        """(bucket, rows) of what there was before, now and then."""
+        """Adds a row; yields (bucket, rows) of the rows so far whenever there are enough."""
         digest = hashlib.blake2b(
             key.encode("utf-8", "surrogateescape"), digest_size=12, person=b"beam_tfr row"
         ).digest()
@@ -44,6 +40,7 @@ class Seen:
             yield from self.flush()
 
     def flush(self) -> Iterator[tuple[int, bytes]]:
+        """Yields (bucket, rows) of the rows that are left."""
         for number, rows in enumerate(self._buckets):
             if rows:
                 yield number, b"".join(rows)
@@ -52,7 +49,7 @@ class Seen:
 
 
 def find_repeats(parts: Iterable[bytes]) -> Repeats | None:
-    """Of all rows of one bucket; None where no key is there twice."""
+    """The repeats among all rows of one bucket, or None."""
     rows = np.frombuffer(b"".join(parts), _ROW)
     rows = rows[np.lexsort((rows["row"], rows["table"], rows["more"], rows["key"]))]
     again = (rows["key"][1:] == rows["key"][:-1]) & (rows["more"][1:] == rows["more"][:-1])
@@ -68,6 +65,6 @@ def _place(row: np.void) -> tuple[int, int]:
 
 
 def merge_repeats(repeats: Sequence[Repeats]) -> Repeats:
-    """Those of several buckets."""
+    """The repeats of several buckets, of which there is at least one."""
     first = min(repeats, key=lambda one: one.first)
     return first._replace(number=sum(one.number for one in repeats))

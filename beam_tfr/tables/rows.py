@@ -1,4 +1,4 @@
-"""Rows of tables become references: which file, its labels and split, and the columns that become features."""
+"""Turns table rows into references, with labels, split, and the columns that become features."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr import examples, storage
-from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, choose_split
-from beam_tfr.naming import NAME
+from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split, is_split_name
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 from beam_tfr.tables.columns import ColumnType
 from beam_tfr.tables.formats import Row, read_rows, split_suffix
@@ -19,20 +18,20 @@ from beam_tfr.tables.repeats import Repeats
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tables:
-    """Tables whose columns are known; made by `open_tables`.
+    """Tables and the roles of their columns; made by `open_tables`.
 
     Attributes:
         files: all tables, sorted.
-        folder: that the tables have in common, with a slash at its end.
-        root: folder that the keys are below, with a slash at its end.
-        base: folder that relative paths are below; empty: that of each table.
-        uri, key, label, split, group: names of columns; empty where there is none.
-        label_separator: between the labels of a cell of text; empty: there is only one.
+        folder: the folder that all tables share, with a trailing slash.
+        root: the folder that keys are relative to, with a trailing slash.
+        base: the folder that relative paths start from; empty for that of each table.
+        uri, key, label, split, group: column names; empty for none.
+        label_separator: separates the labels of a text cell; empty for a single label.
         multi_label: whether an image has any number of labels.
-        types: column -> its type, of those that become features.
-        known: all that a table may have; empty: any.
-        splits: shares by a stable hash of key or group.
-        classes: the only ones allowed, or None.
+        types: column -> type, of the columns that become features.
+        known: all columns that a table may have; empty for any.
+        splits: split -> share, by a stable hash of key or group.
+        classes: the allowed classes, or None for any.
     """
 
     files: tuple[str, ...]
@@ -53,31 +52,31 @@ class Tables:
 
     @property
     def columns(self) -> list[str]:
-        """Those that are read, each once."""
+        """The columns to read, each once."""
         roles = (self.uri, self.key, self.label, self.split, self.group)
         return list(dict.fromkeys([*filter(None, roles), *self.types]))
 
     @property
     def may_repeat(self) -> bool:
-        """Whether two rows could have the same key."""
+        """True if two rows could have the same key."""
         return bool(self.uri or self.key)
 
     def tell(self, repeats: Repeats) -> str:
-        """What is wrong with rows that have the same key, for a person."""
+        """The error message for rows that have the same key."""
         (table, row), (earlier, before) = repeats.first, repeats.before
         column, what = self.uri or self.key, "file" if self.uri else "key"
         return (
-            f"--table {self.files[table]}, row {row}: its {column} is that of row {before} of {self.files[earlier]}"
+            f"`table={self.files[table]}, row {row}`: its {column} is that of row {before} of {self.files[earlier]}"
             f"{f'; {repeats.number} rows repeat one' if repeats.number > 1 else ''}. "
-            f"Each {what} may have one row: remove the others{', or join them to lists' if self.uri else ''}"
+            f"Each {what} may have one row: remove the others{', or combine them into lists' if self.uri else ''}"
         )
 
     def read(self, path: str) -> Iterator[tuple[int, ImageRef]]:
-        """The rows of one table, each with its number; one that cannot be used carries the reason of its reject.
+        """Yields the number and reference of each row; a row that cannot be used carries the reason of its reject.
 
         Raises:
             UsageError: a row names a file outside of `root`.
-            DataError: the table cannot be read to its end. Both name the row.
+            DataError: the table is damaged. Both name the row.
         """
         columns = self.columns
         place = {name: columns.index(name) for name in columns}
@@ -115,29 +114,30 @@ class Tables:
         return f"{path[len(self.folder) :]}, row {row.number}: "
 
     def _key(self, path: str, row: Row, cell: Any) -> str:
-        """
+        """The key of a row: its file below `root`, the cell, or the name of the table and the row number.
+
         Raises:
-            ValueError: the cell is no key.
+            ValueError: the cell cannot be a key.
             UsageError: the file is not below `root`.
         """
         if self.uri:
             file = resolve(cell, self.base or folder_of(path))
             if not file.startswith(self.root):
-                raise UsageError(
-                    f"--table {path}, row {row.number}: {file} is not below {self.root}; give the folder that all "
-                    "have in common as --image_root"
-                )
+                cure = "give the folder that all files share as `image_root=`"
+                problem = f"{file} is not below {self.root}; {cure}"
+                raise UsageError(problem, option="table", value=f"{path}, row {row.number}")
             return file[len(self.root) :]
         return _name(cell) if self.key else f"{split_suffix(path)[0][len(self.folder) :]}#{row.number}"
 
     def _labels(self, cell: Any) -> tuple[str, ...]:
-        """
+        """The labels of a row; one of "" for a row without a label where each has at most one.
+
         Raises:
-            ValueError: a part of it cannot be a class.
+            ValueError: a label cannot be a class.
         """
         if isinstance(cell, list) and not self.multi_label:
             raise ValueError("a list of labels; the first rows have one each")
-        if cell is None or cell == "" or cell != cell:  # NaN is how pandas says so
+        if cell is None or cell == "" or cell != cell:  # NaN: a missing value of pandas
             parts = []
         elif isinstance(cell, str) and self.label_separator:
             parts = cell.split(self.label_separator)
@@ -162,13 +162,13 @@ class Tables:
 
 
 def _name(cell: Any) -> str:
-    """A text or whole number as a text.
+    """The text of a cell that holds text or a whole number.
 
     Raises:
-        ValueError: it is none, or empty.
+        ValueError: it holds anything else, or nothing.
     """
     if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)  # how pandas writes whole numbers beside missing ones
+        cell = int(cell)  # pandas writes whole numbers like this beside missing values
     if isinstance(cell, int) and not isinstance(cell, bool):
         cell = str(cell)
     if not isinstance(cell, str):
@@ -182,8 +182,8 @@ def _name(cell: Any) -> str:
 
 def _split(cell: Any) -> str:
     split = _name(cell)
-    if not NAME.fullmatch(split) or split == NO_SPLIT:
-        raise ValueError(f"{ascii(split)[:100]} cannot be a split: letters, digits and _ only, and not {NO_SPLIT}")
+    if not is_split_name(split):
+        raise ValueError(f"{ascii(split)[:100]} cannot be a split: {SPLIT_RULE}")
     return split
 
 
@@ -192,10 +192,10 @@ def resolve(uri: Any, base: str) -> str:
 
     Args:
         uri: gs://, absolute, or relative to `base`.
-        base: folder, with a slash at its end.
+        base: folder, with a trailing slash.
 
     Raises:
-        ValueError: it is no path.
+        ValueError: the cell is not a path.
     """
     if not isinstance(uri, str):
         raise ValueError("has no value" if uri is None else f"{ascii(uri)[:100]} is no path")
@@ -214,4 +214,5 @@ def resolve(uri: Any, base: str) -> str:
 
 
 def folder_of(path: str) -> str:
+    """The folder of a file, with a trailing slash."""
     return path[: path.rindex("/") + 1]
