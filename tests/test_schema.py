@@ -29,6 +29,7 @@ from beam_tfr.schema import (
     ShardInfo,
     SplitPlan,
     UsageError,
+    as_flags,
     canonical_json,
     features_of,
     is_class_name,
@@ -229,3 +230,13 @@ def test_class_names_of_all_scripts(name: str) -> None:
 @pytest.mark.parametrize("name", NO_NAMES)
 def test_what_cannot_be_a_class_name(name: object) -> None:
     assert not is_class_name(name)
+
+
+OPTIONS = st.from_regex("[a-z][a-z0-9_]*", fullmatch=True)
+
+
+@given(OPTIONS, st.text(st.characters(exclude_characters="`", exclude_categories=["Z", "C"]), min_size=1), OPTIONS)
+def test_the_options_in_an_error_become_flags_on_the_command_line(option: str, value: str, other: str) -> None:
+    error = UsageError(f"has no effect without `{other}=`", option=option, value=value)
+    assert str(error) == f"`{option}={value}`: has no effect without `{other}=`"
+    assert as_flags(str(error)) == f"--{option} {value}: has no effect without --{other}"

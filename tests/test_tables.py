@@ -649,7 +649,8 @@ def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path,
         (["--table", "T", "--layout", "{label}/*"], "--layout {label}/*: has no effect with --table, whose columns"),
         (
             ["--table", "T", "--encoding", "png"],
-            "--encoding png: without --uri_column the rows become the records; name the column with the paths, or use row",
+            "--encoding png: without --uri_column the rows become the records; name the column "
+            "with the paths, or use row",
         ),
         (["--table", "T", "--encoding", "jpeg"], "--encoding jpeg: without --uri_column the rows become"),
         (["--table", "T", "--quality", "5"], "--quality has no effect with --encoding row: it applies to images only"),
