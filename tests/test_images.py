@@ -262,6 +262,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
 """
 
 
+@pytest.mark.slow
 def test_the_same_bytes_on_every_processor(tmp_path: Path) -> None:
     files = [path.read_bytes() for path in sorted(SAMPLE.rglob("*.jpg"))[::10]]
     files += [data for data in FILES.values() if len(data) < 100_000][::2]

@@ -182,5 +182,6 @@ for height, width in ((1, 1), (17, 9), (64, 64), (201, 333)):
 """
 
 
+@pytest.mark.slow
 def test_the_same_bytes_on_every_processor() -> None:
     check_on_every_processor(CHILD)

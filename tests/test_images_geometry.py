@@ -369,6 +369,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
 """
 
 
+@pytest.mark.slow
 def test_the_same_pixels_on_every_processor(tmp_path: Path) -> None:
     for number, path in enumerate(sorted(SAMPLE.rglob("*.jpg"))[::10]):
         photo = PillowImage.open(path)

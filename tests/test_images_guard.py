@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import hashlib
-import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -136,7 +133,7 @@ def test_the_start_of_the_process_does_not_count(monkeypatch: pytest.MonkeyPatch
     assert time.monotonic() - started > 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_crash_is_a_reject_and_the_next_image_works(number: signal.Signals) -> None:
     convert_image(PHOTO, max_decode_s=60)
     process = own_process()._process.pid
@@ -163,6 +160,7 @@ def test_a_crash_between_images_costs_no_image() -> None:
     assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
 
 
+@pytest.mark.slow
 def test_threads_have_processes_of_their_own_that_end_with_them() -> None:
     before, seen = children(), set[int]()
     expected = convert_image(PHOTO)
@@ -250,6 +248,7 @@ def start_parent(what: str) -> tuple[subprocess.Popen[str], int]:
     return parent, int(parent.stdout.readline())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["busy", "idle"])
 def test_it_ends_with_its_parent_and_holds_none_of_its_pipes(what: str) -> None:
     parent, child = start_parent(what)
@@ -264,6 +263,7 @@ def test_it_ends_with_its_parent_and_holds_none_of_its_pipes(what: str) -> None:
         assert errors == ""
 
 
+@pytest.mark.slow
 def test_it_ends_when_its_parent_ends_by_itself() -> None:
     parent, child = start_parent("end")
     with parent:
@@ -272,6 +272,7 @@ def test_it_ends_when_its_parent_ends_by_itself() -> None:
         assert not Path(f"/proc/{child}").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_reaches_the_parent_alone() -> None:
     """As from a terminal: to the whole group of processes."""
     parent, child = start_parent("busy")
@@ -281,10 +282,11 @@ def test_ctrl_c_reaches_the_parent_alone() -> None:
         _, errors = parent.communicate(timeout=10)
         assert errors.count("Traceback") == 1
         assert errors.endswith("KeyboardInterrupt\n")
-        assert "guarded_child" not in errors
+        assert "guard.py" not in errors.partition("KeyboardInterrupt")[2]
         wait_until(lambda: not is_alive(child), 10)
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_notebook_ends_the_process_and_the_next_image_gets_its_own_answer() -> None:
     convert_image(PHOTO, max_decode_s=60)
     process = own_process()._process.pid
@@ -299,6 +301,7 @@ def test_ctrl_c_in_a_notebook_ends_the_process_and_the_next_image_gets_its_own_a
     assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
 
 
+@pytest.mark.slow
 def test_a_process_that_was_forked_off_has_its_own() -> None:
     expected = convert_image(PHOTO, max_decode_s=60)
     mine = own_process()._process.pid
@@ -316,14 +319,16 @@ def test_a_process_that_was_forked_off_has_its_own() -> None:
     assert own_process()._process.pid == mine
 
 
+@pytest.mark.slow
 def test_it_loads_neither_beam_nor_tensorflow() -> None:
-    program = "import sys; from beam_tfr.images import guarded_child; print(*sys.modules)"
+    program = "import sys; from beam_tfr.images import convert, guard; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
     assert "cv2" in loaded
     assert not loaded & {"apache_beam", "tensorflow", "keras", "google.cloud.storage", "google.protobuf"}
 
 
+@pytest.mark.slow
 def test_the_folder_it_starts_in_is_not_imported_from(tmp_path: Path) -> None:
     for name in ("json", "socket", "cv2"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the folder of the user')")
@@ -343,7 +348,7 @@ def test_a_process_that_does_not_start_is_an_error_of_the_run(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(guard, "_CHILD", "import nowhere_to_be_found")
-    with pytest.raises(RunError, match=r"process of --max_decode_s did not start: it ended with status 1$"):
+    with pytest.raises(RunError, match=r"process of `max_decode_s=` did not start: it ended with status 1$"):
         convert_image(PHOTO, max_decode_s=60)
     assert "No module named 'nowhere_to_be_found'" in capfd.readouterr().err
 
@@ -351,143 +356,12 @@ def test_a_process_that_does_not_start_is_an_error_of_the_run(
 def test_a_process_that_hangs_at_its_start_is_an_error_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "_CHILD", "import time; time.sleep(100)")
     monkeypatch.setattr(guard, "START_S", 0.2)
-    with pytest.raises(RunError, match=r"process of --max_decode_s did not start: it hangs for 0.2 s$"):
+    with pytest.raises(RunError, match=r"process of `max_decode_s=` did not start: it hangs for 0.2 s$"):
         convert_image(PHOTO, max_decode_s=60)
-
-
-# Processes that a hostile file owns: they answer what they like
-
-OWNED = """
-import json, struct, sys, socket, time
-
-def send(parent, header, body=b""):
-    text = json.dumps(header).encode()
-    parent.sendall(struct.pack(">QQ", len(text), len(body)) + text + body)
-
-def receive(parent):
-    for count in struct.unpack(">QQ", parent.recv(16, socket.MSG_WAITALL)):
-        parent.recv(count, socket.MSG_WAITALL)
-
-parent = socket.socket(fileno=0)
-send(parent, {"is": "ready"})
-"""
-
-
-def owned(monkeypatch: pytest.MonkeyPatch, answer: str) -> RejectError:
-    """The reject after a process answered by this code."""
-    monkeypatch.setattr(guard, "_CHILD", f"{OWNED}\nreceive(parent)\n{answer}\nreceive(parent)")
-    with pytest.raises(RejectError) as error:
-        convert_image(PHOTO, max_decode_s=10)
-    assert not limits.BUDGET._asked
-    assert not own_process().is_usable()
-    return error.value
-
-
-NONSENSE = {
-    "no length": 'parent.sendall(b"\\xff" * 16)',
-    "a header of gigabytes": 'parent.sendall(struct.pack(">QQ", 1 << 40, 0))',
-    "a body of gigabytes": 'parent.sendall(struct.pack(">QQ", 2, 1 << 40) + b"{}")',
-    "no JSON": 'parent.sendall(struct.pack(">QQ", 2, 0) + b"\\xff\\xfe")',
-    "deep JSON": 'parent.sendall(struct.pack(">QQ", 60_000, 0) + b"[" * 60_000)',
-    "a list": 'send(parent, ["image"])',
-    "nothing": "send(parent, {})",
-    "another kind": 'send(parent, {"is": "pickle"}, b"cos\\nsystem\\n(S\'true\'\\ntR.")',
-    "a reason that is not known": 'send(parent, {"is": "reject", "reason": "x", "detail": "", "may_pass": False})',
-    "a reason that is a list": 'send(parent, {"is": "reject", "reason": [], "detail": "", "may_pass": False})',
-    "a detail that is a number": 'send(parent, {"is": "reject", "reason": "not-found", "detail": 1, "may_pass": 0})',
-    "pixels below 0": 'send(parent, {"is": "hold", "pixels": -(1 << 60)})',
-    "more pixels than allowed": 'send(parent, {"is": "hold", "pixels": 100_000_001})',
-    "pixels that are a text": 'send(parent, {"is": "hold", "pixels": "9"})',
-    "pixels twice": 'for _ in range(2): send(parent, {"is": "hold", "pixels": 9}); receive(parent)',
-}
-
-
-@pytest.mark.parametrize("what", NONSENSE)
-def test_nonsense_is_a_crash(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    error = owned(monkeypatch, NONSENSE[what])
-    assert error.reason == "crashed-decoder"
-    assert error.detail.startswith("the guarded process answered with nonsense: ")
-
-
-def test_a_process_that_says_nothing_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "_CHILD", f"{OWNED}\nparent.sendall(b'1234'); receive(parent); receive(parent)")
-    with pytest.raises(RejectError, match="decode-timeout"):
-        convert_image(PHOTO, max_decode_s=0.2)
-
-
-def test_a_process_that_reads_nothing_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "_CHILD", f"{OWNED}\ntime.sleep(100)")
-    with pytest.raises(RejectError, match="decode-timeout"):
-        convert_image(PHOTO + bytes(10_000_000), max_decode_s=0.2)
-
-
-def test_a_process_that_closes_its_end_and_lives_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = owned(monkeypatch, "parent.close(); time.sleep(100)")
-    assert error.detail == "the guarded process died of SIGKILL"
 
 
 def test_an_error_of_its_own_is_an_error_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """As without the guard, where it would be no reject either."""
-    broken = "from beam_tfr.images import guarded_child; guarded_child.convert_image = None; guarded_child.main()"
-    monkeypatch.setattr(guard, "_CHILD", f"import sys; sys.path[:] = sys.argv[1:]; {broken}")
+    monkeypatch.setattr(guard, "_CHILD", guard._CHILD.replace("convert.convert_image", "None"))
     with pytest.raises(RunError, match="'NoneType' object is not callable"):
         convert_image(PHOTO, max_decode_s=60)
-
-
-WRONG: list[dict[str, Any]] = [
-    {"format": "png"},
-    {"format": 1},
-    {"height": 0},
-    {"height": True},
-    {"width": "9"},
-    {"channels": 1},
-    {"colorspace": "YCbCr"},
-    {"source_height": 1 << 40},
-    {"source_width": None},
-    {"source_format": "../../etc"},
-    {"source_sha256": hashlib.sha256(b"other").hexdigest()},
-    {"channel_sums": [1, 2]},
-    {"channel_sums": [1, 2, 3.5]},
-    {"channel_squares": [1, 2, -3]},
-    {"channel_squares": 3},
-    {"adjusted": ["enlarged", "aspect-changed"]},
-    {"adjusted": ["unheard-of"]},
-    {"adjusted": "enlarged"},
-    {"another": 1},
-]
-
-
-@pytest.mark.parametrize("change", WRONG, ids=str)
-def test_each_field_of_an_image_is_checked(change: dict[str, Any]) -> None:
-    options = ImageOptions()
-    image = convert_image(PHOTO, options)
-    fields = {"is": "image", **dataclasses.asdict(image)}
-    body = fields.pop("encoded")
-    as_json = json.loads(json.dumps(fields))
-    assert guard._read(as_json, body, PHOTO, options) == image
-    with pytest.raises(ValueError, match=str(next(iter(change)))):
-        guard._read(as_json | change, body, PHOTO, options)
-    missing = {name: value for name, value in as_json.items() if name != next(iter(change))}
-    if missing != as_json:
-        with pytest.raises(ValueError, match="fields"):
-            guard._read(missing, body, PHOTO, options)
-    with pytest.raises(ValueError, match="encoded"):
-        guard._read(as_json, b"", PHOTO, options)
-
-
-def test_messages_arrive_in_pieces() -> None:
-    one, other = socket.socketpair()
-    with one, other:
-        body = random.Random(1).randbytes(3_000_000)
-        thread = threading.Thread(target=guard.send, args=(one, {"a": "\udcff"}, body))
-        thread.start()
-        assert guard.receive(other) == ({"a": "\udcff"}, body)
-        thread.join()
-        one.sendall(b"123")
-        with pytest.raises(TimeoutError):
-            guard.receive(other, time.monotonic() + 0.05)
-        with pytest.raises(TimeoutError):
-            guard.send(one, {}, b"", time.monotonic() - 1)
-        one.close()
-        with pytest.raises(EOFError):
-            guard.receive(other)

@@ -16,15 +16,15 @@ from PIL import Image as PillowImage
 from PIL import ImageOps
 
 from beam_tfr.images import convert_image
-from beam_tfr.images.exif import ORIENTATION_TAG, orientation_in, orientation_of, upright
 from beam_tfr.images.formats.jpeg import MAX_STRAY, open_jpeg
 from beam_tfr.images.formats.jpeg_header import MAX_SCANS, count_scans, join_profile, read_header
+from beam_tfr.images.orientation import TAG, orientation_of, upright
 from beam_tfr.images.source import Decoded
 from beam_tfr.schema import RejectError
 from tests.fixtures import HEIGHT, WIDTH, mean_error, noise, save, smooth
 from tests.fixtures import exif as exif_files
 from tests.fixtures import jpeg as jpeg_files
-from tests.fixtures.exif import app1, entry, exif, oriented, png_with, stored, turned
+from tests.fixtures.exif import app1, entry, exif, oriented, stored, turned
 from tests.fixtures.jpeg import BASELINE, FOUR, PROGRESSIVE, RESTARTS, SRGB, THREE, many_scans
 from tests.fixtures.jpeg_writer import adobe, before_eoi, behind_soi, flat, icc, lossless
 
@@ -340,7 +340,7 @@ def test_every_orientation_comes_out_upright(orientation: int, form: str) -> Non
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_turning_is_that_of_pillow(orientation: int) -> None:
     image = PillowImage.fromarray(NOISE)
-    image.getexif()[ORIENTATION_TAG] = orientation
+    image.getexif()[TAG] = orientation
     assert (upright(NOISE, orientation) == np.asarray(ImageOps.exif_transpose(image))).all()
 
 
@@ -349,17 +349,17 @@ def test_turning_is_that_of_pillow(orientation: int) -> None:
 def test_an_orientation_is_read_in_both_byte_orders_and_any_whole_number(order: str, kind: int) -> None:
     sign, size = ("II", "little") if order == "<" else ("MM", "big")
     width = {1: 1, 3: 2, 4: 4}[kind]
-    parts = [(0x010F, 2, 2, 4, 2), (ORIENTATION_TAG, kind, 6, width, 1)]
+    parts = [(0x010F, 2, 2, 4, 2), (TAG, kind, 6, width, 1)]
     block = sign.encode() + (42).to_bytes(2, size) + (8).to_bytes(4, size) + len(parts).to_bytes(2, size)
     for tag, one, value, bytes_of, count in parts:
         block += tag.to_bytes(2, size) + one.to_bytes(2, size) + count.to_bytes(4, size)
         block += value.to_bytes(bytes_of, size).ljust(4, b"\0")
-    assert orientation_in(block) == orientation_in(b"Exif\0\0" + block) == 6
+    assert orientation_of(block) == orientation_of(b"Exif\0\0" + block) == 6
 
 
 @given(block=st.one_of(st.binary(max_size=60), st.binary(max_size=60).map(lambda tail: b"MM\0*\0\0\0\x08\0\3" + tail)))
 def test_no_exif_block_is_an_error(block: bytes) -> None:
-    assert 1 <= orientation_in(block) <= 8
+    assert 1 <= orientation_of(block) <= 8
 
 
 @pytest.mark.parametrize(
@@ -375,17 +375,50 @@ def test_no_exif_block_is_an_error(block: bytes) -> None:
     ],
 )
 def test_exif_without_a_valid_orientation_says_upright(block: bytes) -> None:
-    assert orientation_in(block) == 1
+    assert orientation_of(block) == 1
 
 
 def test_a_directory_of_many_entries_takes_no_time() -> None:
     started = time.process_time()
-    assert orientation_in(exif(*[entry(1, 3, 1, 1)] * 65535)) == 1
+    assert orientation_of(exif(*[entry(1, 3, 1, 1)] * 65535)) == 1
     assert time.process_time() - started < 0.3
 
 
-def test_the_orientation_of_a_png_is_read_without_decoding_it() -> None:
-    with PillowImage.open(io.BytesIO(png_with(smooth(), behind=exif_files.chunk(b"eXIf", oriented(8))))) as image:
-        assert orientation_of(image) == 8
-        assert image.tile  # not loaded
-        assert np.asarray(image).shape == (HEIGHT, WIDTH, 3)
+@pytest.mark.parametrize("name", [name for name in exif_files.FILES if "turned by" in name])
+def test_every_way_to_say_an_orientation_turns_the_picture(name: str) -> None:
+    image = convert_image(exif_files.FILES[name].data, resize="none", encoding="png")
+    assert mean_error(np.asarray(PillowImage.open(io.BytesIO(image.encoded))), np.asarray(smooth())) < 2.5
+
+
+@pytest.mark.parametrize(
+    ("packet", "orientation"),
+    [
+        (b'tiff:Orientation="8"', 8),
+        (b"tiff:Orientation='3'", 3),
+        (b'tiff:Orientation = "2"', 2),
+        (b"<tiff:Orientation>6</tiff:Orientation>", 6),
+        (b"<tiff:Orientation>\n 6 \n</tiff:Orientation>", 6),
+        (b'tiff:Orientation="0"', 1),
+        (b'tiff:Orientation="66"', 1),
+        (b'exif:Orientation="6"', 1),
+        (b'tiff:Orientation="&six;"', 1),
+        (b"", 1),
+    ],
+)
+def test_an_orientation_in_xmp(packet: bytes, orientation: int) -> None:
+    assert orientation_of(b"", packet) == orientation
+    assert orientation_of(oriented(5), packet) == 5
+    assert orientation_of(oriented(1), packet) == 1
+    assert orientation_of(oriented(0), packet) == orientation
+
+
+@given(packet=st.binary(max_size=60).map(lambda tail: b"tiff:Orientation" + tail))
+def test_no_xmp_packet_is_an_error(packet: bytes) -> None:
+    assert 1 <= orientation_of(b"", packet) <= 8
+
+
+@pytest.mark.parametrize("part", [b"tiff:Orientation=", b"tiff:Orientation" + b" " * 9, b" ", b"<!ENTITY a '&b;&b;'>"])
+def test_a_packet_of_many_megabytes_takes_no_time(part: bytes) -> None:
+    started = time.process_time()
+    assert orientation_of(b"", part * ((16 << 20) // len(part))) == 1
+    assert time.process_time() - started < 1

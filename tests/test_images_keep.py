@@ -357,9 +357,9 @@ def test_a_profile_stays_where_it_changes_colours() -> None:
 def test_what_cannot_be_taken_apart_is_a_reject() -> None:
     for form in ("png", "webp", "bmp", "gif"):
         data = KEPT[form]
-        with pytest.raises(RejectError, match=f"damaged-image: {form}: metadata cannot be taken out: "):
+        with pytest.raises(RejectError, match="damaged-image: "):
             strip_metadata(data[: len(data) // 2], form)
-    with pytest.raises(RejectError, match="damaged-image: bmp: metadata cannot be taken out: compressed"):
+    with pytest.raises(RejectError, match="damaged-image: BMP: compressed, or cut"):
         strip_metadata(KEPT["bmp"][:30] + b"\1" + KEPT["bmp"][31:], "bmp")
 
 

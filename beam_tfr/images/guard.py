@@ -1,57 +1,51 @@
-"""--max_decode_s: conversion in a process of its own, which is ended when it takes too long.
+"""--max_decode_s: converts in a process of its own, which is killed when it takes too long.
 
-Each thread has its own process, started with its first image and ended with the thread. They talk over a socket, the
-standard input of the process, in messages of a JSON header and a body of bytes:
+Each thread has its own process, started with its first image and ended with the thread. They exchange:
 
-    guarded_child ── {"is": "ready"} ────────────────────────▶ guard            once
-    guard ── {"name": …, "options": {…}}, the file ──▶ guarded_child            for each image
-    guarded_child ── {"is": "hold", "pixels": …} ──▶ guard ── {} ──▶ guarded_child      there is room to decode it
-    guarded_child ── {"is": "image", …}, the encoded image ──▶ guard            or "reject", or "error"
-
-A hostile file may own the process: what it answers is checked, and never executed.
+    guard ◀── None ── serve                                    once, when it is ready
+    guard ── (data, options, name) ──▶ serve                   for each image
+    guard ◀── pixels ── serve, guard ── None ──▶ serve         when there is room to decode them
+    guard ◀── Image, or ("reject", …), or ("error", …) ── serve
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import hashlib
-import json
+import multiprocessing
 import os
+import select
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
-import typing
+import traceback
 import weakref
-from typing import Any, TypeGuard, TypeVar
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
 
 from beam_tfr.images import limits
-from beam_tfr.images.formats import FORMATS
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, Image, RejectError, RunError
+from beam_tfr.schema import Image, RejectError, RunError
 
 START_S = 300.0  # for the start of a process, on a busy machine with its packages on a network
-_CHILD = "import sys; sys.path[:] = sys.argv[1:]; from beam_tfr.images import guarded_child; guarded_child.main()"
-_PREFIX = struct.Struct(">QQ")  # bytes of the header, of the body
-_MOST_HEADER = 1 << 16  # bytes, of an answer
-_MOST = 1 << 62
-_CHANNELS = {"Gray": 1, "RGB": 3, "CMYK": 4}
-_KINDS = typing.get_type_hints(Image)
-_Kind = TypeVar("_Kind")
+_CHILD = (
+    "import sys; sys.path[:] = sys.argv[2:]; from beam_tfr.images import convert, guard; "
+    "guard.serve(int(sys.argv[1]), convert.convert_image)"
+)
 _own = threading.local()
 
 
 def convert_guarded(data: bytes, options: ImageOptions, name: str) -> Image:
-    """`convert_image` in a guarded process, at most `options.max_decode_s` seconds.
+    """Converts an image in a guarded process, in at most `options.max_decode_s` seconds.
 
     The start of the process does not count, nor does waiting until other images are decoded.
 
     Raises:
         RejectError: `decode-timeout`, `crashed-decoder`, or what `convert_image` raises.
-        RunError: the process does not start, or `convert_image` has an error of its own.
+        RunError: the process does not start, or `convert_image` raises another error.
     """
     process: _Process | None = getattr(_own, "process", None)
     if process is None or not process.is_usable():
@@ -60,192 +54,130 @@ def convert_guarded(data: bytes, options: ImageOptions, name: str) -> Image:
 
 
 class _Process:
-    """One guarded process, for one thread.
+    """A guarded process, for one thread.
 
     Raises:
         RunError: it does not start.
     """
 
     def __init__(self) -> None:
-        self._socket, stdin = socket.socketpair()
-        with stdin:
-            # In a session of its own, since Ctrl-C is not for it. It writes errors until it is ready, and no longer.
+        self._connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            # In a session of its own, since Ctrl-C is not for it. It prints errors until it is ready, and no longer.
             self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-c", _CHILD, *sys.path],
-                stdin=stdin.fileno(),
+                [sys.executable, "-c", _CHILD, str(theirs.fileno()), *sys.path],
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        self._pid = os.getpid()
-        self._end = weakref.finalize(self, _end, self._process, self._socket, self._pid)
+        self._owner = os.getpid()
+        self._end = weakref.finalize(self, _end, self._process, self._connection, self._owner)
         try:
-            receive(self._socket, time.monotonic() + START_S, _MOST_HEADER, 0)
-        except (OSError, EOFError, ValueError) as error:
+            self._receive(time.monotonic() + START_S)
+        except (TimeoutError, EOFError, OSError) as error:
             self._end()
             how = f"hangs for {START_S:g} s" if isinstance(error, TimeoutError) else self._how_it_ended()
-            raise RunError(f"the guarded process of --max_decode_s did not start: it {how}") from error
+            raise RunError(f"the guarded process of `max_decode_s=` did not start: it {how}") from error
 
     def is_usable(self) -> bool:
-        """Whether it lives, and is of this process: one that was forked off has the other's."""
-        return self._end.alive and self._pid == os.getpid() and self._process.poll() is None
+        """Whether it is alive and belongs to this process, not to one that this was forked from."""
+        return self._end.alive and self._owner == os.getpid() and self._process.poll() is None
 
     def convert(self, data: bytes, options: ImageOptions, name: str) -> Image:
-        """As `convert_guarded`. After a timeout or a crash the process is gone."""
+        """Does what `convert_guarded` says. After a timeout or a crash the process is gone."""
         try:
-            return _read(*self._exchange(data, options, name), data, options)
-        except RejectError:
-            raise
-        except BaseException as error:  # Ctrl-C included: what comes next would be the answer for this image
+            answer = self._exchange(data, options, name)
+        except BaseException as error:  # Ctrl-C included: its answer would be taken for that of the next image
             self._end()
             if isinstance(error, TimeoutError):
                 raise RejectError("decode-timeout", f"took more than --max_decode_s {options.max_decode_s:g}") from None
             if isinstance(error, (OSError, EOFError)):
                 raise RejectError("crashed-decoder", f"the guarded process {self._how_it_ended()}") from None
-            if isinstance(error, (ValueError, RecursionError)):
-                raise RejectError("crashed-decoder", f"the guarded process answered with nonsense: {error}") from None
             raise
+        if isinstance(answer, Image):
+            return answer
+        kind, *about = answer
+        if kind == "reject":
+            reason, detail, may_pass = about
+            raise RejectError(reason, detail, may_pass=may_pass)
+        raise RunError(f"in the guarded process of `max_decode_s=`: {about[0]}")
 
-    def _exchange(self, data: bytes, options: ImageOptions, name: str) -> tuple[dict[str, Any], bytes]:
+    def _exchange(self, data: bytes, options: ImageOptions, name: str) -> Any:
         """The answer for one image.
 
         Raises:
             TimeoutError: after `options.max_decode_s`.
             OSError, EOFError: the process ended.
-            ValueError, RecursionError: it answers with nonsense.
         """
         assert options.max_decode_s is not None
-        most = 4 * max(options.max_pixels, options.image_size[0] * options.image_size[1]) + len(data) + _MOST_HEADER
-        child_options = dataclasses.replace(options.image_options(), max_decode_s=None)
-        request = {"name": name, "options": dataclasses.asdict(child_options)}
+        unguarded = dataclasses.replace(options.image_options(), max_decode_s=None)
         deadline = time.monotonic() + options.max_decode_s
-        send(self._socket, request, data, deadline)
-        header, body = receive(self._socket, deadline, _MOST_HEADER, most)
-        if header.get("is") != "hold":
-            return header, body
-        pixels: object = header.get("pixels")
-        if not _is(pixels, int) or not 1 <= pixels <= options.max_pixels:
-            raise ValueError(f"{pixels} pixels")
-        asked = time.monotonic()
-        with limits.BUDGET.hold(pixels, options.max_pixels):
-            deadline += time.monotonic() - asked
-            send(self._socket, {}, b"", deadline)
-            return receive(self._socket, deadline, _MOST_HEADER, most)
+        self._connection.send((data, unguarded, name))
+        answer = self._receive(deadline)
+        if isinstance(answer, int):  # pixels
+            asked = time.monotonic()
+            with limits.BUDGET.hold(answer, options.max_pixels):
+                self._connection.send(None)
+                return self._receive(deadline + time.monotonic() - asked)
+        return answer
+
+    def _receive(self, deadline: float) -> Any:
+        left = deadline - time.monotonic()
+        if left <= 0 or not self._connection.poll(left):
+            raise TimeoutError
+        return self._connection.recv()
 
     def _how_it_ended(self) -> str:
         status = self._process.returncode
         return f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
-def _end(process: subprocess.Popen[bytes], connection: socket.socket, owner: int) -> None:
+def _end(process: subprocess.Popen[bytes], connection: Connection, owner: int) -> None:
     connection.close()
     if owner == os.getpid():
         process.kill()
         process.wait()
 
 
-def send(connection: socket.socket, header: dict[str, Any], body: bytes = b"", deadline: float | None = None) -> None:
-    """
-    Args:
-        deadline: by `time.monotonic`; None for none.
-
-    Raises:
-        TimeoutError: it is over.
-        OSError: the other end is gone.
-    """
-    text = json.dumps(header).encode("ascii")
-    for part in (_PREFIX.pack(len(text), len(body)) + text, body):
-        _set_timeout(connection, deadline)
-        connection.sendall(part)
-
-
-def receive(
-    connection: socket.socket, deadline: float | None = None, most_header: int = _MOST, most_body: int = _MOST
-) -> tuple[dict[str, Any], bytes]:
-    """A header and a body, of at most so many bytes.
-
-    Raises:
-        TimeoutError: the deadline is over.
-        OSError, EOFError: the other end is gone.
-        ValueError, RecursionError: it is no such message.
-    """
-    of_header, of_body = _PREFIX.unpack(_receive_bytes(connection, _PREFIX.size, deadline))
-    if of_header > most_header or of_body > most_body:
-        raise ValueError(f"{of_header} + {of_body} bytes")
-    header = json.loads(_receive_bytes(connection, of_header, deadline))
-    if not isinstance(header, dict):
-        raise ValueError(f"{header!r:.100}")
-    return header, bytes(_receive_bytes(connection, of_body, deadline))
+def serve(descriptor: int, convert: Callable[..., Image]) -> None:
+    """Answers requests, in the guarded process, until the other end closes."""
+    parent = Connection(descriptor)
+    threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
+    limits.BUDGET = _ParentsBudget(parent)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)  # what C libraries print when they crash is not for users
+    parent.send(None)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            data, options, name = parent.recv()
+            try:
+                answer: Any = convert(data, options, name=name)
+            except RejectError as error:
+                answer = ("reject", error.reason, error.detail, error.may_pass)
+            except BaseException:
+                parent.send(("error", traceback.format_exc()[-10_000:]))
+                raise
+            parent.send(answer)
 
 
-def _receive_bytes(connection: socket.socket, count: int, deadline: float | None) -> bytearray:
-    data = bytearray(count)
-    rest = memoryview(data)
-    while rest:
-        _set_timeout(connection, deadline)
-        received = connection.recv_into(rest)
-        if not received:
-            raise EOFError
-        rest = rest[received:]
-    return data
+def _end_with(descriptor: int) -> None:
+    """Ends this process, whatever it does, when its parent has closed the other end or died."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # nothing but a hang-up
+    poll.poll()
+    os._exit(0)
 
 
-def _set_timeout(connection: socket.socket, deadline: float | None) -> None:
-    rest = None if deadline is None else deadline - time.monotonic()
-    if rest is not None and rest <= 0:
-        raise TimeoutError
-    connection.settimeout(rest)
+class _ParentsBudget(limits.PixelBudget):
+    """The budget of the parent, which all its guarded processes share."""
 
+    def __init__(self, parent: Connection) -> None:
+        super().__init__()
+        self._parent = parent
 
-def _read(header: dict[str, Any], body: bytes, data: bytes, options: ImageOptions) -> Image:
-    """The image that an answer holds.
-
-    Raises:
-        RejectError, RunError: what it says instead.
-        ValueError: it cannot be the answer for this file and these options.
-    """
-    fields = dict(header)
-    kind = fields.pop("is", None)
-    if kind == "image":
-        return _image(fields, body, data, options)
-    if kind == "reject" and fields.keys() == {"reason", "detail", "may_pass"}:
-        reason, detail, may_pass = fields["reason"], fields["detail"], fields["may_pass"]
-        if _is(reason, str) and reason in REJECT_REASONS and _is(detail, str) and _is(may_pass, bool):
-            raise RejectError(reason, detail, may_pass=may_pass)
-    if kind == "error" and fields.keys() == {"traceback"} and _is(fields["traceback"], str):
-        raise RunError(f"in the guarded process of --max_decode_s: {fields['traceback']}")
-    raise ValueError(f"{header!r:.200}")
-
-
-def _image(fields: dict[str, Any], body: bytes, data: bytes, options: ImageOptions) -> Image:
-    fields["encoded"] = body
-    if fields.keys() != _KINDS.keys():
-        raise ValueError(f"fields {sorted(fields)}")
-    for name, kind in _KINDS.items():
-        items = typing.get_args(kind)
-        if items:  # a tuple, which is a list in JSON
-            if not _is(fields[name], list) or not all(_is(item, items[0]) for item in fields[name]):
-                raise ValueError(f"{name} {fields[name]!r:.100}")
-            fields[name] = tuple(fields[name])
-        elif not _is(fields[name], kind):
-            raise ValueError(f"{name} {fields[name]!r:.100}")
-    image = Image(**fields)
-    channels = 1 if options.color == "gray" else 3
-    right = {
-        "encoded": bool(body),
-        "format": image.format in FORMATS if options.encoding == "keep" else image.format == options.encoding,
-        "channels of colorspace": _CHANNELS.get(image.colorspace) == image.channels,
-        "source_format": image.source_format in FORMATS,
-        "source_sha256": image.source_sha256 == hashlib.sha256(data).hexdigest(),
-        "adjusted": image.adjusted == tuple(sorted({*image.adjusted} & ADJUSTMENTS.keys())),
-    }
-    for name in ("height", "width", "source_height", "source_width"):
-        right[name] = 1 <= fields[name] < 1 << 31
-    for name in ("channel_sums", "channel_squares"):
-        right[name] = len(fields[name]) == channels and all(0 <= number < 1 << 63 for number in fields[name])
-    if not all(right.values()):
-        raise ValueError(f"wrong {', '.join(name for name in right if not right[name])}")
-    return image
-
-
-def _is(value: object, kind: type[_Kind]) -> TypeGuard[_Kind]:
-    return type(value) is kind  # a bool is no int
+    @contextlib.contextmanager
+    def hold(self, pixels: int, limit: int) -> Iterator[None]:
+        self._parent.send(pixels)
+        self._parent.recv()
+        yield

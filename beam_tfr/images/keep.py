@@ -5,34 +5,30 @@ from __future__ import annotations
 import io
 import re
 import struct
-import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from PIL import Image as PillowImage
 
-from beam_tfr.images import strip
 from beam_tfr.images.color import is_srgb
+from beam_tfr.images.containers import bmp, gif, jpeg, png, riff
 from beam_tfr.images.encode import MAX_SIDES
-from beam_tfr.images.formats.jpeg_header import EOI, segments_from
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source
 from beam_tfr.images.strip import strip_metadata
 from beam_tfr.options import ImageOptions
+from beam_tfr.schema import RejectError
 
 MAX_SAMPLES = 1 << 29  # TensorFlow's decoders refuse so many pixels x 3
-_JPEG_BEGIN = 2  # behind SOI
 _JPEG_MARKERS = frozenset(
     # Frames of baseline, extended and progressive JPEGs, with Huffman codes; tables, scans, metadata.
-    (0x01, 0xC0, 0xC1, 0xC2, 0xC4, *range(0xD0, 0xD8), EOI, 0xDA, 0xDB, 0xDC, 0xDD, *range(0xE0, 0xF0), 0xFE)
+    (0x01, 0xC0, 0xC1, 0xC2, 0xC4, *range(0xD0, 0xD8), jpeg.EOI, jpeg.SOS, 0xDB, 0xDC, 0xDD, *range(0xE0, 0xF0), 0xFE)
 )
 _PNG_ORDER = re.compile(rb"IHDR\.*(PLTE\.*)?(IDAT)+\.*IEND")  # a dot is an ancillary chunk
-_PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of a pixel, by colour type; 3 has a palette
-_ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
 _PNG_ANIMATED = (b"acTL", b"fcTL", b"fdAT")
+_VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation
 _VP8L_ALPHA = 0x10  # in the last byte of its header
 _BMP_PROFILES = (b"DEBM", b"KNIL")  # colour spaces: a profile in the file, or in one that it names
-_STEP = 1 << 20  # bytes
 
 
 class Kept(NamedTuple):
@@ -90,7 +86,7 @@ def is_readable(data: bytes, source: Source) -> bool:
         return False
     try:
         return _READABLE[source.format](data, source)
-    except DECODER_ERRORS:  # parts that do not follow each other as they must
+    except (RejectError, *DECODER_ERRORS):  # not made of the parts of its format
         return False
 
 
@@ -100,55 +96,34 @@ def _channels(source: Source, decoded: Decoded) -> int:
 
 
 def _is_readable_jpeg(data: bytes, _: Source) -> bool:
-    """libjpeg refuses markers that it does not know, TensorFlow a file that has no end."""
-    markers = {segment.marker for segment in segments_from(data, _JPEG_BEGIN)}
-    return markers <= _JPEG_MARKERS and EOI in markers
+    """Whether it has only markers that libjpeg knows, and an end, which TensorFlow wants."""
+    return all(segment.marker in _JPEG_MARKERS for segment in jpeg.segments(data))
 
 
 def _is_readable_png(data: bytes, source: Source) -> bool:
-    """libpng refuses what it does not know, wrong checksums, and pixels without an end."""
-    chunks = list(strip.png_chunks(data))
+    """Whether libpng knows all its chunks, and checksums are right; that pixels are whole, decoding has shown."""
+    chunks = list(png.chunks(data))
     kinds = b"".join(b"." if kind[:1].islower() and kind.isalpha() else kind for kind, _ in chunks)
-    palette = b"".join(content for kind, content in chunks if kind == b"PLTE")
+    palette = b"".join(chunk.content for chunk in chunks if chunk.kind == b"PLTE")
     return (
-        _PNG_ORDER.fullmatch(kinds) is not None
+        all(chunk.is_sound for chunk in chunks)
+        and _PNG_ORDER.fullmatch(kinds) is not None
         and data[24] <= 8
         and data[26:29] in (b"\0\0\0", b"\0\0\1")  # ways to compress, to filter and to interlace
         and max(source.height, source.width) <= MAX_SIDES["png"]
         and len(palette) % 3 == 0
         and (len(palette) > 0 or data[25] != 3)
-        and not any(kind in _PNG_ANIMATED for kind, _ in chunks)
-        and _inflates([content for kind, content in chunks if kind == b"IDAT"], _png_bytes(data, source))
+        and not any(chunk.kind in _PNG_ANIMATED for chunk in chunks)
     )
-
-
-def _png_bytes(data: bytes, source: Source) -> int:
-    """Of all rows, each with the byte of its filter, before compression (section 7.2)."""
-    depth, color, interlaced = data[24], data[25], data[28]
-    passes = _ADAM7 if interlaced else ((0, 0, 1, 1),)
-    sides = (
-        (-(-(source.height - top) // down), -(-(source.width - left) // right)) for top, left, down, right in passes
-    )
-    return sum(rows * (1 + -(-columns * depth * _PNG_SAMPLES[color] // 8)) for rows, columns in sides if columns > 0)
-
-
-def _inflates(parts: list[bytes], size: int) -> bool:
-    """Whether a zlib stream comes to its end, and to its checksum, with so many bytes."""
-    inflater = zlib.decompressobj()
-    for part in parts:
-        while part and size >= 0 and not inflater.eof:
-            size -= len(inflater.decompress(part, _STEP))
-            part = inflater.unconsumed_tail
-    return size >= 0 and size == len(inflater.flush()) and inflater.eof
 
 
 def _is_readable_webp(data: bytes, _: Source) -> bool:
-    """TensorFlow refuses transparency and animation, also where a file only has the means for it."""
+    """Whether it has neither transparency nor animation, nor the means for them: TensorFlow refuses both."""
     pictures = 0
-    for kind, chunk in strip.riff_chunks(data):
+    for kind, chunk in riff.chunks(data):
         if (
             kind in (b"ALPH", b"ANIM", b"ANMF")
-            or (kind == b"VP8X" and chunk[8] & (strip.WEBP_ALPHA | strip.WEBP_ANIMATION))
+            or (kind == b"VP8X" and chunk[8] & _VP8X_REFUSED)
             or (kind == b"VP8L" and chunk[12] & _VP8L_ALPHA)
         ):
             return False
@@ -157,12 +132,13 @@ def _is_readable_webp(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_bmp(data: bytes, _: Source) -> bool:
-    """TensorFlow takes indices for grey, and nothing behind the pixels."""
-    bitmap = strip.read_bitmap(data)
+    """Whether its palette is grey, which TensorFlow takes indices for, and nothing follows the pixels."""
+    bitmap = bmp.read(data)
     palette = bitmap.head[14 + bitmap.header_bytes :]
     grays = bytes(range(len(palette) // 4))
     return (
         bitmap.compression == 0
+        and bitmap.is_whole(data)
         and bitmap.end == len(data)
         and bitmap.color_space not in _BMP_PROFILES
         and (bitmap.bits in (24, 32) or (bitmap.bits == 8 and all(palette[part::4] == grays for part in range(3))))
@@ -170,12 +146,14 @@ def _is_readable_bmp(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_gif(data: bytes, _: Source) -> bool:
-    """TensorFlow shows the whole canvas, and refuses a colour that is not in the table, and codes of 1 or 0 bits."""
-    images = [block for kind, block in strip.gif_blocks(data) if kind == b","]
+    """Whether one frame fills the canvas, which TensorFlow shows, with codes of 2 to 8 bits and colours of the table,
+    which it wants.
+    """
+    images = [block.whole for block in gif.blocks(data) if block.kind == gif.IMAGE]
     if len(images) != 1 or struct.unpack_from("<4H", images[0], 1) != (0, 0, *struct.unpack_from("<2H", data, 6)):
         return False
-    own = strip.gif_table_bytes(images[0][9])
-    colors, bits = (own or strip.gif_table_bytes(data[10])) // 3, images[0][10 + own]
+    own = gif.table_bytes(images[0][9])
+    colors, bits = (own or gif.table_bytes(data[10])) // 3, images[0][10 + own]
     if not 2 <= bits <= 8:
         return False
     if 1 << bits <= colors:

@@ -6,9 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 
-from PIL import features
-
-from beam_tfr.images.formats import bmp, extras, general, gif, jpeg, kinds, png, pnm, tiff, webp
+from beam_tfr.images.formats import avif, bmp, extras, gif, jpeg, jpeg2000, kinds, png, pnm, tiff, webp
 from beam_tfr.images.source import Source
 from beam_tfr.schema import RejectError
 
@@ -44,32 +42,6 @@ def _brands(data: bytes) -> set[bytes]:
 
 _AVIF = {b"avif", b"avis"}
 _HEIC = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
-
-
-def _open_avif(data: bytes) -> Source:
-    if not features.check("avif"):
-        raise RejectError("unsupported-image", "AVIF: this build of Pillow does not read it")
-    depth = re.search(rb"av1C..(.)", data[:65536], re.DOTALL)  # AV1 codec configuration: high_bitdepth, twelve_bit
-    flags = depth[1][0] if depth else 0
-    return general.open_any(data, "AVIF", animated=True, bits=(12 if flags & 0x20 else 10) if flags & 0x40 else 8)
-
-
-_MOST_JPEG2000_PIXELS = 4000  # a byte; the decoder shows what is missing as grey, in silence
-
-
-def _open_jpeg2000(data: bytes) -> Source:
-    # SIZ (ISO/IEC 15444-1, A.5.1): number of components, and of the first one bits less 1, of which one is the sign
-    size = re.search(rb"\xff\x4f\xff\x51.{36}(..)(.)", data[:65536], re.DOTALL)
-    components, bits = (int.from_bytes(size[1], "big"), (size[2][0] & 127) + 1) if size else (3, 8)
-    if bits != 8 and not (components == 1 and bits in (12, 16)):  # Pillow makes the brightest of them black
-        raise RejectError("unsupported-image", f"JPEG 2000: {components} components of {bits} bit")
-    source = general.open_any(data, "JPEG2000", bits=bits)
-    if _MOST_JPEG2000_PIXELS * len(data) < source.height * source.width <= general.MOST_PIXELS:
-        raise RejectError("damaged-image", f"JPEG 2000: {len(data)} bytes for {source.width} x {source.height} pixels")
-    colour = data.find(b"colr\x02", 0, 65536)
-    if colour >= 4:  # a colour specification box with a profile (I.5.3.3)
-        general.add_profile(source, data[colour + 7 : colour - 4 + int.from_bytes(data[colour - 4 : colour], "big")])
-    return source
 
 
 FORMATS: dict[str, Format] = {
@@ -116,12 +88,12 @@ FORMATS: dict[str, Format] = {
     "jpeg2000": Format(
         is_one=_begins(b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  \r\n\x87\n"),
         extensions=("jp2", "j2k", "jpx", "jpf", "j2c"),
-        open=_open_jpeg2000,
+        open=jpeg2000.open_jpeg2000,
     ),
     "avif": Format(
         is_one=lambda data: bool(_AVIF & _brands(data)),
         extensions=("avif",),
-        open=_open_avif,
+        open=avif.open_avif,
     ),
     "heic": Format(
         is_one=lambda data: bool(_HEIC & _brands(data)),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import struct
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from beam_tfr.images.containers.boxes import boxes
 from beam_tfr.images.formats.depth import decoded_parts
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
 from beam_tfr.schema import RejectError
@@ -72,7 +71,7 @@ def open_jxl(data: bytes) -> Source:
     pillow_jxl = _library("pillow_jxl", "JPEG XL")
     try:
         height, width, animated = _jxl_header(_codestream(data))
-    except (struct.error, IndexError):
+    except IndexError:
         raise RejectError("damaged-image", "JPEG XL: the header is cut") from None
 
     def decode(_: tuple[int, int] | None) -> Decoded:
@@ -97,41 +96,27 @@ def _decoded(samples: Any, height: int, width: int, profile: bytes, bits: int) -
     return Decoded(pixels=pixels, alpha=alpha, profile=profile, bits=bits, adjusted=adjusted)
 
 
-def _boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Kind, begin and begin of the content of the boxes of a container (ISO/IEC 18181-2)."""
-    place = 0
-    while place + 8 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, place)
-        content = place + 8
-        if length == 1:
-            (length,) = struct.unpack_from(">Q", data, content)
-            content += 8
-        yield kind, place, content
-        if length < content - place:  # 0: to the end of the file
-            return
-        place += length
-
-
 def _codestream(data: bytes) -> bytes:
-    """Its first bytes.
+    """The first bytes of the codestream, bare or in the boxes of a container (ISO/IEC 18181-2).
 
     Raises:
-        IndexError: it is not there.
+        RejectError: `damaged-image`: it is not there.
     """
     if data[:2] == b"\xff\x0a":
         return data[:64]
-    for kind, _, content in _boxes(data):
-        if kind in (b"jxlc", b"jxlp"):
-            content += 4 if kind == b"jxlp" else 0  # behind its number
-            return data[content : content + 64]
-    raise IndexError
+    for box in boxes(data):
+        if box.kind in (b"jxlc", b"jxlp"):
+            start = box.start + (4 if box.kind == b"jxlp" else 0)  # behind its number
+            return data[start : start + 64]
+    raise RejectError("damaged-image", "JPEG XL: no codestream")
 
 
 def _without_jpeg(data: bytes) -> bytes:
-    """The same file without what would make the decoder give back a JPEG: so it gives pixels."""
-    for kind, place, _ in _boxes(data):
-        if kind == b"jbrd":
-            return data[: place + 4] + b"free" + data[place + 8 :]
+    """The same file without the box that would make the decoder give back a JPEG instead of pixels."""
+    if data[:2] != b"\xff\x0a":
+        for box in boxes(data):
+            if box.kind == b"jbrd":
+                return data[: box.begin + 4] + b"free" + data[box.begin + 8 :]
     return data
 
 

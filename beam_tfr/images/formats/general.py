@@ -6,22 +6,20 @@ import io
 import itertools
 import logging
 import warnings
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import AvifImagePlugin, ImageFile, PngImagePlugin, UnidentifiedImageError
+from PIL import AvifImagePlugin, ImageFile, UnidentifiedImageError
 from PIL import Image as PillowImage
 
-from beam_tfr.images.exif import orientation_of
 from beam_tfr.images.formats.depth import blocks, opaque_is_none, to_8_bit
+from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
 from beam_tfr.schema import RejectError
 
 PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels holds, before decoding, as a reject
-PngImagePlugin.MAX_TEXT_CHUNK = 16 << 20  # of one text or profile, unpacked: XMP and profiles of some MB are sound
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the runner's threads are the parallelism
-_FILLS = (91, 164, 0)  # for `load_whole`; of pixels of one bit the first two are the same
 MOST_PIXELS = 1 << 30  # that --max_pixels can allow
 warnings.filterwarnings("ignore", module=r"PIL\..*")  # odd metadata of single files
 logging.getLogger("PIL").setLevel(logging.CRITICAL)
@@ -53,7 +51,7 @@ def open_any(data: bytes, pillow_format: str, *, animated: bool = False, bits: i
         format=pillow_format.lower(),
         height=image.height,
         width=image.width,
-        orientation=orientation_of(image),
+        orientation=orientation_of(image.info.get("exif") or b""),
         frames=min(2, getattr(image, "n_frames", 1)) if animated else 1,
         decode=decode,
     )
@@ -70,38 +68,6 @@ def open_image(data: bytes, pillow_format: str) -> ImageFile.ImageFile:
         raise RejectError("damaged-image", f"{pillow_format}: the header is broken") from None
     except DECODER_ERRORS as error:
         raise RejectError("damaged-image", f"{pillow_format}: {detail(error)}") from error
-
-
-def load_whole(
-    data: bytes, pillow_format: str, *, rawmode: str = "", box: tuple[int, int, int, int] | None = None
-) -> Any:
-    """A loaded image, all of whose pixels were in the file: Pillow says nothing when a PNG or GIF has too few.
-
-    The memory is filled before. Where the last rows are as before, another filling tells whether they were written.
-
-    Args:
-        data: a whole file.
-        pillow_format: as for `open_any`.
-        rawmode: to read samples otherwise than Pillow would; empty for as they are.
-        box: (left, top, right, bottom) of what the file must fill; None for everything.
-
-    Raises:
-        RejectError: `damaged-image`.
-    """
-    for fill in _FILLS:
-        image: Any = open_image(data, pillow_format)
-        if rawmode:
-            image.tile = [image.tile[0]._replace(args=rawmode)]
-        image.im = PillowImage.new(image.mode, image.size, fill).im
-        image.load()
-        left, top, right, bottom = box or (0, 0, *image.size)
-        # Of an interlaced image the last to come are the odd rows, and in a single row the odd columns.
-        lines = [image.crop((left, max(0, row), right, max(0, row) + 1)) for row in (bottom - 1, bottom - 2)]
-        if bottom - top == 1:
-            lines += [image.crop((max(0, place), top, max(0, place) + 1, bottom)) for place in range(right - 4, right)]
-        if not any(line.getextrema() == PillowImage.new(line.mode, (1, 1), fill).getextrema() for line in lines):
-            return image
-    raise RejectError("damaged-image", f"{pillow_format}: the pixels end before the last row")
 
 
 def add_profile(source: Source, profile: bytes) -> None:

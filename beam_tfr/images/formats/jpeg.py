@@ -14,9 +14,9 @@ import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
-from beam_tfr.images import exif
 from beam_tfr.images.formats import jpeg_header
 from beam_tfr.images.formats.jpeg_header import Header
+from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
 from beam_tfr.schema import RejectError
 
@@ -71,7 +71,7 @@ def open_jpeg(data: bytes) -> Source:
         format="jpeg",
         height=header.height,
         width=header.width,
-        orientation=exif.orientation_in(header.exif),
+        orientation=orientation_of(header.exif, header.xmp),
         scans=jpeg_header.count_scans(data, header),
         decode=decode,
     )

@@ -1,94 +1,100 @@
-"""PNG (ISO/IEC 15948): Pillow reads it; here is what it leaves out, the low bytes of 16 bit."""
+"""PNG (ISO/IEC 15948): OpenCV decodes the pixels; everything else is read from the chunks."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image as PillowImage
+import contextlib
+import zlib
 
-from beam_tfr.images.formats import general
-from beam_tfr.images.formats.depth import blocks, opaque_is_none
-from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
+import numpy as np
+
+from beam_tfr.images.color import MAX_PROFILE_BYTES
+from beam_tfr.images.containers import png
+from beam_tfr.images.formats import by_opencv
+from beam_tfr.images.orientation import orientation_of
+from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
 
-# Pillow keeps the first of the two bytes of a sample. Read the other way round it is the second, and what has two
-# samples of two bytes can be read as four of one.
-_SECOND_BYTES = {"RGB;16B": "RGB;16L", "RGBA;16B": "RGBA;16L"}
-_GREY_AND_ALPHA = "LA;16B"
-_MOST_CHUNKS = 100_000
+_DECODING = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")
+_END = b"\0\0\0\0IEND\xae\x42\x60\x82"
+_ABOUT = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT")
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_EXIF_TEXT, _XMP_TEXT = b"Raw profile type exif", b"XML:com.adobe.xmp"
+_MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
+_GREY, _GREY_AND_ALPHA = 0, 4  # colour types
 
 
 def open_png(data: bytes) -> Source:
-    """
+    """Opens a PNG. What follows the pixels may be cut.
+
     Raises:
         RejectError: `damaged-image`.
     """
-    _check_chunks(data)
-    bits = data[24] if len(data) > 24 else 8  # IHDR: width, height, depth
-    source = general.open_any(data, "PNG", animated=True)
+    found: dict[bytes, bytes] = {}
+    decoding: list[memoryview] = []
+    with contextlib.suppress(RejectError):  # where pixels are missing, decoding shows it
+        for chunk in png.chunks(data):
+            if chunk.kind in _DECODING:
+                decoding.append(chunk.whole)
+            if chunk.kind in _TEXTS:
+                name, _, text = bytes(chunk.content).partition(b"\0")
+                if name in (_EXIF_TEXT, _XMP_TEXT):
+                    found.setdefault(name, _decompressed(chunk.kind, text))
+            elif chunk.kind in _ABOUT:
+                found.setdefault(chunk.kind, bytes(chunk.content))
+    header = found.get(b"IHDR", b"")
+    height, width = int.from_bytes(header[4:8], "big"), int.from_bytes(header[:4], "big")
+    if len(header) != 13 or not height or not width:
+        raise RejectError("damaged-image", "PNG: the header is broken")
+    bits, kind = header[8:10]
+    clear = found.get(b"tRNS") if kind == _GREY else None
 
     def decode(_: tuple[int, int] | None) -> Decoded:
-        try:
-            return _decode(data, bits)
-        except DECODER_ERRORS as error:
-            raise RejectError("damaged-image", f"PNG: {detail(error)}") from error
+        samples = by_opencv.decode(b"".join((png.SIGNATURE, *decoding, _END)), "PNG", height, width)
+        if kind == _GREY_AND_ALPHA:
+            samples = samples[..., ::3]  # OpenCV repeats the grey
+        decoded = by_opencv.to_decoded(samples, bits=bits, profile=_profile(found.get(b"iCCP", b"")))
+        if clear is not None:  # which OpenCV ignores for grey
+            level = int.from_bytes(clear[:2], "big") * (255 // ((1 << bits) - 1) if bits < 8 else 1)
+            if (transparent := samples[..., 0] == level).any():
+                decoded.alpha = np.where(transparent, np.uint8(0), np.uint8(255))
+        return decoded
 
-    source.decode = decode
-    return source
-
-
-def _check_chunks(data: bytes) -> None:
-    """
-    Raises:
-        RejectError: `damaged-image`: so many chunks that reading them would take minutes.
-    """
-    place = 8
-    for _ in range(_MOST_CHUNKS):
-        if place + 8 > len(data):
-            return
-        place += int.from_bytes(data[place : place + 4], "big") + 12
-    raise RejectError("damaged-image", f"PNG: more than {_MOST_CHUNKS} chunks")
+    return Source(
+        format="png",
+        height=height,
+        width=width,
+        orientation=orientation_of(found.get(b"eXIf") or _raw_profile(found), found.get(_XMP_TEXT, b"")),
+        frames=2 if b"fdAT" in found else 1,  # pixels of a further frame
+        decode=decode,
+    )
 
 
-def _decode(data: bytes, bits: int) -> Decoded:
-    with general.open_image(data, "PNG") as header:
-        rawmode = header.tile[0][3] if header.tile else ""
-    if rawmode == _GREY_AND_ALPHA:
-        image = general.load_whole(data, "PNG", rawmode="RGBA")
-        return _merge(image, image)
-    image = general.load_whole(data, "PNG")
-    if rawmode in _SECOND_BYTES:
-        return _merge(image, general.load_whole(data, "PNG", rawmode=_SECOND_BYTES[rawmode]))
-    clear = image.info.get("transparency")
-    if image.mode == "L" and clear is not None and bits < 8:
-        image.info["transparency"] = clear * 255 // ((1 << bits) - 1)  # Pillow scales the pixels alone
-    return general.split(image, bits)
+def _inflate(packed: bytes, most: int) -> bytes:
+    """At most `most` bytes; empty where the stream is damaged."""
+    try:
+        return zlib.decompressobj().decompress(packed, most)
+    except zlib.error:
+        return b""
 
 
-def _merge(first: PillowImage.Image, second: PillowImage.Image) -> Decoded:
-    """From both bytes of every sample; two images, or one in which they alternate."""
-    width, height = first.size
-    clear = first.info.get("transparency")
-    colours = 1 if first is second else 3
-    pixels = np.empty((height, width, colours), np.uint8)
-    alpha = np.empty((height, width), np.uint8) if first.mode == "RGBA" or clear is not None else None
-    for rows in blocks(height, 4 * width):
-        box = (0, rows.start, width, rows.stop)
-        high, low = (np.asarray(image.crop(box)).astype(np.int16) for image in (first, second))
-        if first is second:
-            high, low = high[..., 0::2], high[..., 1::2]
-        samples = _to_8_bit(high, low)
-        pixels[rows] = samples[..., :colours]
-        if clear is not None and alpha is not None:
-            opaque = (high.astype(np.int32) * 256 + low != np.array(clear)).any(-1)
-            alpha[rows] = opaque.astype(np.uint8) * np.uint8(255)
-        elif alpha is not None:
-            alpha[rows] = samples[..., -1]
-    profile = first.info.get("icc_profile") or b""
-    return Decoded(pixels=pixels, alpha=opaque_is_none(alpha), profile=profile, bits=16, adjusted=("depth-scaled",))
+def _profile(content: bytes) -> bytes:
+    """The ICC profile of an iCCP chunk; one that is too large is cut to a size that is ignored too."""
+    return _inflate(content.partition(b"\0")[2][1:], MAX_PROFILE_BYTES + 1)
 
 
-def _to_8_bit(high: NDArray[np.int16], low: NDArray[np.int16]) -> NDArray[np.uint8]:
-    """(256 high + low) / 257, which is high + (low - high) / 257, rounded."""
-    scaled: NDArray[np.uint8] = (high + (low - high > 128) - (high - low > 128)).astype(np.uint8)
-    return scaled
+def _decompressed(kind: bytes, text: bytes) -> bytes:
+    """The text of a text chunk, from behind the zero that ends its keyword (section 11.3.3)."""
+    compressed = kind == b"zTXt" or (kind == b"iTXt" and text[:1] == b"\1")
+    if kind == b"zTXt":
+        text = text[1:]  # behind the method
+    elif kind == b"iTXt":
+        text = text[2:].split(b"\0", 2)[-1]  # behind flag, method, language and translated keyword
+    return _inflate(text, _MAX_TEXT_BYTES) if compressed else text[:_MAX_TEXT_BYTES]
+
+
+def _raw_profile(found: dict[bytes, bytes]) -> bytes:
+    """The EXIF block of ImageMagick's text: a line break, a name, a length and hexadecimal digits, a line each."""
+    try:
+        return bytes.fromhex(b"".join(found.get(_EXIF_TEXT, b"").split(b"\n")[3:]).decode("latin-1"))
+    except ValueError:
+        return b""

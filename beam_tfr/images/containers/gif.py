@@ -1,0 +1,70 @@
+"""GIF blocks (GIF89a, sections 17 to 27)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from beam_tfr.schema import RejectError
+
+HEADER, IMAGE, CONTROL, APPLICATION = b"GIF", b",", b"!\xf9", b"!\xff"
+MAX_PIECES = 1 << 20  # that blocks are cut into; the usual 255 bytes a piece fill 64 MiB with 263,172
+
+
+class Block(NamedTuple):
+    """One block.
+
+    Attributes:
+        kind: `HEADER` with the global colour table, `IMAGE`, or "!" and the label of an extension.
+        whole: all its bytes.
+        pieces: where the pieces of its content begin in `whole`; a piece has its length before it, and one of length 0
+            is the last.
+    """
+
+    kind: bytes
+    whole: bytes
+    pieces: int
+
+    @property
+    def content(self) -> bytes:
+        """The pieces, joined."""
+        parts, place = [], self.pieces
+        while length := self.whole[place]:
+            parts.append(self.whole[place + 1 : place + 1 + length])
+            place += 1 + length
+        return b"".join(parts)
+
+
+def blocks(data: bytes) -> Iterator[Block]:
+    """Yields the blocks of a GIF up to the trailer.
+
+    Raises:
+        RejectError: `damaged-image`: the file ends before the trailer, or has more than `MAX_PIECES`.
+    """
+    allowed = MAX_PIECES
+    try:
+        place = 13 + table_bytes(data[10])
+        yield Block(HEADER, data[:place], place)
+        while (kind := data[place : place + 1]) != b";":
+            begin = place
+            if kind == IMAGE:
+                place += 10 + table_bytes(data[place + 9]) + 1  # the size of a code
+            elif kind == b"!":
+                kind, place = data[place : place + 2], place + 2
+            else:
+                raise RejectError("damaged-image", f"GIF: a block begins with {kind!r}")
+            pieces = place
+            while data[place]:
+                place += 1 + data[place]
+                allowed -= 1
+                if not allowed:
+                    raise RejectError("damaged-image", f"GIF: its blocks have more than {MAX_PIECES} pieces")
+            place += 1
+            yield Block(kind, data[begin:place], pieces - begin)
+    except IndexError:
+        raise RejectError("damaged-image", "GIF: ends before its trailer") from None
+
+
+def table_bytes(flags: int) -> int:
+    """Size of the colour table that these flags announce; 0 without one."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0

@@ -1,0 +1,51 @@
+"""JPEG segments (ITU-T T.81, annex B), found as libjpeg finds them, so that both see the same image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from beam_tfr.schema import RejectError
+
+SOI, EOI, SOS, APP0, APP1, APP2, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xE2, 0xEE
+BARE = (0x01, *range(0xD0, 0xDA))  # markers without a segment: TEM, RSTn, SOI, EOI
+MAX_SEGMENTS = 1 << 15  # enough for every useful scan, and for 64 MiB of metadata in segments of ordinary size
+_MARKER = re.compile(rb"\xff([^\0\xd0-\xd7\xff])")  # not RSTn, which are data; any 0xFF before it are fill bytes
+
+
+class Segment(NamedTuple):
+    """A marker and its payload, `data[start:end]`; `begin` is where the marker begins."""
+
+    marker: int
+    begin: int
+    start: int
+    end: int
+
+
+def segments(data: bytes, place: int = 2) -> Iterator[Segment]:
+    """Yields the segments of a JPEG up to and including EOI, without the data of scans.
+
+    Args:
+        data: a whole file.
+        place: where to begin; the default is behind SOI.
+
+    Raises:
+        RejectError: `damaged-image`: the file ends before EOI or within a segment, or has more than `MAX_SEGMENTS`.
+    """
+    for _ in range(MAX_SEGMENTS):
+        found = _MARKER.search(data, place)
+        if found is None:
+            raise RejectError("damaged-image", f"JPEG: ends after {len(data)} bytes without an EOI marker")
+        marker, start = found[1][0], found.end()
+        if marker in BARE:
+            yield Segment(marker, found.start(), start, start)
+            if marker == EOI:
+                return
+            place = start
+            continue
+        place = start + int.from_bytes(data[start : start + 2], "big")
+        if not start + 2 <= place <= len(data):
+            raise RejectError("damaged-image", f"JPEG: segment 0x{marker:02x} is not whole")
+        yield Segment(marker, found.start(), start + 2, place)
+    raise RejectError("damaged-image", f"JPEG: more than {MAX_SEGMENTS} segments")

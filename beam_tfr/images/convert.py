@@ -1,0 +1,183 @@
+"""Converts one image, from the bytes of a file to the bytes of a record.
+
+    bytes ──formats──▶ Source ──limits──▶ decode ──▶ Decoded, as stored
+        ──orientation──▶ upright ──geometry──▶ resized ──color──▶ sRGB or grey ──encode──▶ Image
+
+The content decides what an image is, never its name. Colours are converted after resizing, when there are few pixels;
+transparent images are converted before, and laid over the background.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import zlib
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+
+from beam_tfr.images import color, encode, formats, geometry, guard, keep, limits
+from beam_tfr.images import orientation as orientations
+from beam_tfr.images.source import Decoded, Pixels, Source
+from beam_tfr.options import ImageOptions
+from beam_tfr.schema import IMAGE_ENCODINGS, Image, RejectError, UsageError
+
+MAX_STRETCH = 1.2  # a change of aspect that people see
+_COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
+_SQUARES = (np.arange(256) ** 2).astype(np.uint16)
+
+
+class _Rendered(NamedTuple):
+    """What is stored, and what it looks like.
+
+    Attributes:
+        encoded, format: as in `Image`.
+        shape: height, width and channels of what is stored.
+        shown: uint8 [h, w, 1 or 3], upright and in sRGB or grey: what statistics count.
+        notes: members of `schema.ADJUSTMENTS`.
+    """
+
+    encoded: bytes
+    format: str
+    shape: tuple[int, ...]
+    shown: Pixels
+    notes: set[str]
+
+
+@functools.cache
+def codec_versions() -> dict[str, str]:
+    """Library -> version: whatever can change a byte of a record."""
+    libraries = ("simplejpeg", "opencv-python-headless", "pillow", "numpy")
+    versions = {name: importlib.metadata.version(name) for name in libraries}
+    return versions | formats.extra_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+
+
+def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str = "", **changes: Any) -> Image:
+    """Decodes, resizes, turns, colours and encodes one image.
+
+    Args:
+        data: a whole file, of any format in `formats.FORMATS`.
+        options: how; None for the defaults.
+        name: of the file: whether its extension is right is noted in the result.
+        **changes: fields of `ImageOptions`, such as `image_size=(224, 224)`; over those of `options`.
+
+    Returns:
+        The encoded image, uint8 [height, width, channels] when decoded, with the sums of its pixels for statistics.
+
+    Raises:
+        RejectError: the image cannot be used; its `reason` is one of `schema.REJECT_REASONS`.
+        UsageError: the value of an option is wrong.
+        TypeError: data are no bytes, or there is no such option.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(f"data must be the bytes of a file, not {type(data).__name__}")
+    if changes or options is None:
+        changes = {field: tuple(value) if isinstance(value, list) else value for field, value in changes.items()}
+        options = _image_options(options, **changes)
+    if options.encoding not in IMAGE_ENCODINGS:
+        raise UsageError(
+            f"--encoding {options.encoding}: is for what is no image; for images there are {', '.join(IMAGE_ENCODINGS)}"
+        )
+    if len(data) > options.max_file_bytes:
+        raise RejectError("file-too-large", f"{len(data)} bytes, more than --max_file_bytes {options.max_file_bytes}")
+    if options.max_decode_s is not None:
+        return guard.convert_guarded(data, options, name)
+    source = formats.FORMATS[formats.identify(data)].open(data)
+    limits.check(source, options)
+    turned = source.orientation >= 5 and not options.ignore_orientation
+    height, width = (source.width, source.height) if turned else (source.height, source.width)
+    placement = geometry.place(height, width, options.image_size, options.resize, upscale=options.upscale)
+    limits.check_result(placement.canvas, options)
+    with limits.BUDGET.hold(source.height * source.width, options.max_pixels):
+        decoded = source.decode(_least(source, placement.turned() if turned else placement))
+        rendered = _render(data, source, decoded, placement, options)
+    notes = rendered.notes.union(decoded.adjusted)
+    if name and formats.is_wrong_extension(name, source.format):
+        notes.add("wrong-extension")
+    if source.frames > 1:
+        notes.add("first-frame")
+    if options.icc == "ignore":
+        notes.discard("profile-ignored")
+    sums, squares = _sums(rendered.shown, options.color)
+    stored_height, stored_width, channels = rendered.shape
+    return Image(
+        encoded=rendered.encoded,
+        format=rendered.format,
+        height=stored_height,
+        width=stored_width,
+        channels=channels,
+        colorspace=_COLORSPACES[channels],
+        source_height=height,
+        source_width=width,
+        source_format=source.format,
+        source_sha256=hashlib.sha256(data).hexdigest(),
+        channel_sums=sums,
+        channel_squares=squares,
+        adjusted=tuple(sorted(notes)),
+    )
+
+
+def _least(source: Source, stored: geometry.Placement) -> tuple[int, int]:
+    """To which (height, width) the decoder itself may scale down: twice what is wanted of the whole source."""
+    return (
+        -(-2 * stored.height * source.height // stored.rows),
+        -(-2 * stored.width * source.width // stored.columns),
+    )
+
+
+def _render(
+    data: bytes, source: Source, decoded: Decoded, placement: geometry.Placement, options: ImageOptions
+) -> _Rendered:
+    orientation = 1 if options.ignore_orientation else source.orientation
+    pixels, notes = decoded.pixels, {"rotated"} if orientation > 1 else set()
+    convert = options.icc == "convert"
+    if decoded.alpha is not None:  # over a colour of sRGB, so both must be in it
+        pixels, made = color.to_srgb(pixels, decoded.profile, convert=convert)
+        pixels = color.composite(pixels, decoded.alpha, options.background)
+        notes |= {"alpha-composited", *made}
+    stored = placement.turned() if orientation >= 5 else placement
+    pixels = orientations.upright(pixels, orientation)
+    pixels = geometry.resample(pixels, placement, eighths=decoded.eighths, mirrored=orientations.mirrored(orientation))
+    if decoded.alpha is None:
+        pixels, made = color.to_srgb(pixels, decoded.profile, convert=convert)
+        notes.update(made)
+    pixels = color.to_channels(pixels, options.color)
+    pixels = geometry.pad(pixels, placement.canvas, color.background_in(options.background, pixels.shape[2]))
+    notes |= _size_notes(source, stored, options)
+    encoding = options.encoding
+    if encoding == "keep":
+        untouched = geometry.place(source.height, source.width, options.image_size, "none")
+        kept = keep.keep(data, source, decoded, options) if stored == untouched else None
+        if kept is not None:
+            return _Rendered(kept.encoded, source.format, kept.shape, pixels, set() if kept.plain else {"kept-unusual"})
+        encoding = "png" if formats.FORMATS[source.format].lossless else "jpeg"
+        notes.add("re-encoded")
+    encoded = encode.encode(pixels, encoding, quality=options.quality, chroma=options.chroma)
+    return _Rendered(encoded, encoding, pixels.shape, pixels, notes)
+
+
+def _size_notes(source: Source, placement: geometry.Placement, options: ImageOptions) -> set[str]:
+    down, right = placement.rows / placement.height, placement.columns / placement.width
+    notes = set()
+    if options.resize == "stretch" and max(down / right, right / down) > MAX_STRETCH:
+        notes.add("aspect-changed")
+    if down < 1 or right < 1:
+        notes.add("enlarged")
+    return notes
+
+
+def _sums(pixels: Pixels, channels: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sums and sums of squares per channel; a grey image of a dataset in colour counts for all three."""
+    # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
+    count = pixels.shape[2]
+    sums = tuple(int(s) for s in cv2.sumElems(pixels)[:count])
+    squares = tuple(int(s) for s in cv2.sumElems(cv2.LUT(pixels, _SQUARES))[:count])
+    return (sums, squares) if channels == "gray" or count == 3 else (sums * 3, squares * 3)
+
+
+@functools.lru_cache(64)
+def _image_options(options: ImageOptions | None, **changes: Any) -> ImageOptions:
+    return ImageOptions(**changes) if options is None else dataclasses.replace(options, **changes)
