@@ -17,7 +17,8 @@ from typing import IO, NoReturn
 
 from beam_tfr import __version__, storage
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
-from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags, things
+from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
+from beam_tfr.schema.features import things
 
 CONVERT_EXAMPLES = """examples:
   beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos

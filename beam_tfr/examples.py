@@ -13,7 +13,8 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from beam_tfr.schema import (
+from beam_tfr.schema import Array, Image, ImageRef, Record, sha256_hex
+from beam_tfr.schema.features import (
     ARRAY_DTYPE,
     ARRAY_RAW,
     ARRAY_SHAPE,
@@ -28,13 +29,8 @@ from beam_tfr.schema import (
     SOURCE_HEIGHT,
     SOURCE_WIDTH,
     WIDTH,
-    Array,
-    Image,
-    ImageRef,
     Names,
-    Record,
     names_of,
-    sha256_hex,
 )
 
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -86,7 +82,7 @@ def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
 def build_example(ref: ImageRef, image: Image) -> bytes:
     """The serialized tf.train.Example of one image, the same bytes for the same arguments.
 
-    Feature names and dtypes: `schema.FEATURES`, `schema.LABEL_FEATURES` when the reference has label ids, and the
+    Feature names and dtypes: `schema.features.FEATURES`, `LABEL_FEATURES` when the reference has label ids, and the
     columns of the reference.
     """
     values: Values = {

@@ -18,19 +18,15 @@ from beam_tfr.naming import parse_file_name
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
     FORMAT_VERSION,
-    IMAGE_ENCODINGS,
     MANIFEST_FILE,
-    OTHER_ENCODINGS,
     WORK_FOLDER,
     DataError,
-    Names,
     UsageError,
     canonical_json,
-    features_of,
     is_class_name,
-    names_of,
     sha256_hex,
 )
+from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, Names, features_of, names_of
 
 KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images with --encoding keep
 MAX_RANK = 8  # of a feature

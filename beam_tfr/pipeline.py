@@ -15,7 +15,8 @@ from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr import images, inputs, planning, shards
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import IMAGE_ENCODINGS, Plan, ShardWork
+from beam_tfr.schema import Plan, ShardWork
+from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.sources import Source
 from beam_tfr.tables import Tables
 from beam_tfr.transforms import (

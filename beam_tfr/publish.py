@@ -23,9 +23,9 @@ from beam_tfr.schema import (
     Plan,
     RunError,
     ShardInfo,
-    features_of,
     sha256_hex,
 )
+from beam_tfr.schema.features import features_of
 
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
 _UNPUBLISHED = "Nothing is published"

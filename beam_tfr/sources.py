@@ -11,7 +11,8 @@ from beam_tfr import inputs, saved_plan, storage, tables
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import DICT_NAMES, MANIFEST_FILE, REJECTS_FILE, UsageError, features_of
+from beam_tfr.schema import MANIFEST_FILE, REJECTS_FILE, UsageError
+from beam_tfr.schema.features import DICT_NAMES, features_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ from typing import IO, Any
 from beam_tfr.claim import Progress
 from beam_tfr.launch import Result, Saved, Submission
 from beam_tfr.manifest import Manifest, Split
-from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, things
+from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT
+from beam_tfr.schema.features import things
 
 MUCH = 0.1  # a share of the images that deserves a word
 SPLIT_ORDER = ("train", "validation", "test")  # then the others by name

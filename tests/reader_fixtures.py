@@ -18,19 +18,8 @@ import tensorflow as tf
 from beam_tfr import manifest, publish
 from beam_tfr.examples import build_example, parse_example
 from beam_tfr.records import read_records
-from beam_tfr.schema import (
-    ENCODED,
-    LABEL,
-    MANIFEST_FILE,
-    NO_SPLIT,
-    RAW,
-    Image,
-    ImageRef,
-    Plan,
-    Shard,
-    ShardInfo,
-    SplitPlan,
-)
+from beam_tfr.schema import MANIFEST_FILE, NO_SPLIT, Image, ImageRef, Plan, Shard, ShardInfo, SplitPlan
+from beam_tfr.schema.features import ENCODED, LABEL, RAW
 
 
 def photo(number: int, height: int = 8, width: int = 12) -> np.ndarray:

@@ -20,7 +20,8 @@ from PIL import Image
 
 from beam_tfr import reader
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import ADJUSTMENTS, FEATURES, LABEL_FEATURES, RAW, REJECT_REASONS
+from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS
+from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, RAW
 from tests.conftest import Run
 
 ROOT = Path(__file__).parents[1]

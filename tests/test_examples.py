@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.images import convert_image
-from beam_tfr.schema import FEATURES, LABEL_FEATURES, Image, ImageRef
+from beam_tfr.schema import Image, ImageRef
+from beam_tfr.schema.features import FEATURES, LABEL_FEATURES
 
 IMAGE = Image(
     encoded=b"\xff\xd8\xff\xd9",

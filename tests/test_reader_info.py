@@ -17,7 +17,8 @@ import tensorflow as tf
 from beam_tfr import cli, manifest, reader
 from beam_tfr.reader import class_weights, feature_spec, load, steps_per_epoch
 from beam_tfr.records import read_records
-from beam_tfr.schema import LABEL, TEXT, DataError, UsageError
+from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.features import LABEL, TEXT
 from tests.reader_fixtures import add_lists, write_dataset
 
 

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from beam_tfr.reader import load
 from beam_tfr.records import read_records
-from beam_tfr.schema import LABEL, TEXT, UsageError
+from beam_tfr.schema import UsageError
+from beam_tfr.schema.features import LABEL, TEXT
 from tests.converted import converted
 from tests.reader_fixtures import add_lists, encode, photo, write_dataset
 

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from beam_tfr.schema import (
     ADJUSTMENTS,
-    FEATURES,
-    LABEL_FEATURES,
     NO_SPLIT,
     REJECT_REASONS,
     BeamTfrError,
@@ -31,9 +29,9 @@ from beam_tfr.schema import (
     UsageError,
     as_flags,
     canonical_json,
-    features_of,
     is_class_name,
 )
+from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, features_of
 
 COUNTS = st.integers(0, 1 << 62)
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)

@@ -30,7 +30,8 @@ from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.manifest import manifest_digest, to_bytes
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records import read_records
-from beam_tfr.schema import FORMAT_VERSION, LABEL, MANIFEST_FILE, TEXT, DataError, Image, ImageRef, UsageError
+from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, ImageRef, UsageError
+from beam_tfr.schema.features import LABEL, TEXT
 from beam_tfr.torch import ImageDataset
 from beam_tfr.torch.elements import ExampleDecoder
 from beam_tfr.torch.order import Epoch, permutation

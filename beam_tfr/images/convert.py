@@ -23,7 +23,8 @@ from beam_tfr.images import color, encode, formats, geometry, guard, keep, limit
 from beam_tfr.images import orientation as orientations
 from beam_tfr.images.source import Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import IMAGE_ENCODINGS, Image, RejectError, UsageError
+from beam_tfr.schema import Image, RejectError, UsageError
+from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 MAX_STRETCH = 1.2  # a change of aspect that people see
 _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}

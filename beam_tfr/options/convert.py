@@ -17,7 +17,8 @@ from beam_tfr.options import table
 from beam_tfr.options.image import OF_ALL_FILES, ImageOptions
 from beam_tfr.options.table import FILES, RUN, WHAT, check_range, is_int, is_number, option
 from beam_tfr.options.tabular import TableOptions
-from beam_tfr.schema import OTHER_ENCODINGS, UsageError
+from beam_tfr.schema import UsageError
+from beam_tfr.schema.features import OTHER_ENCODINGS
 
 MAX_READ_AHEAD = 1024  # each image read ahead has its own thread
 MAX_DEADLINE_S = 86_400

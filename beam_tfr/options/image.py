@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 from beam_tfr.options import table
 from beam_tfr.options.table import LIMITS, LOOK, MIB, check_kinds, check_range, is_int, is_number, option
-from beam_tfr.schema import IMAGE_ENCODINGS, OTHER_ENCODINGS, UsageError
+from beam_tfr.schema import UsageError
+from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS
 
 MAX_SIDE = 1 << 13  # pixels of --image_size
 WHITE = (255, 255, 255)

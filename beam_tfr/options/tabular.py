@@ -9,7 +9,8 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.options.table import TABLES, option
-from beam_tfr.schema import UsageError, column_feature
+from beam_tfr.schema import UsageError
+from beam_tfr.schema.features import column_feature
 
 _EXAMPLE = "age:int64,score,box:float[]"
 _TYPED = re.compile(r"(.+?):((?:int64|float|bytes|enum\([^()]*\))(?:\[\])?(?:=.*)?)", re.DOTALL)

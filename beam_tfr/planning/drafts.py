@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import NO_SPLIT, Plan, SplitPlan, UsageError, things
+from beam_tfr.schema import NO_SPLIT, Plan, SplitPlan, UsageError
+from beam_tfr.schema.features import things
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from beam_tfr.manifest import Manifest
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.schema import CHANNELS, COLORSPACE, ENCODED, FORMAT, HEIGHT, IMAGE_ENCODINGS, RAW, WIDTH
+from beam_tfr.schema.features import CHANNELS, COLORSPACE, ENCODED, FORMAT, HEIGHT, IMAGE_ENCODINGS, RAW, WIDTH
 from beam_tfr.selection import Selection
 
 IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest

@@ -1,10 +1,11 @@
-"""What travels along each arrow of the pipeline, and the names in the records. Standard library only.
+"""What travels along each arrow of the pipeline. Standard library only.
 
     MatchImages ──▶ ImageRef ──PlanShards──▶ ShardWork ──ReadImages──▶ Item(bytes) ──ResizeImages──▶ Item(Image)
-        ──BuildExamples──▶ Item(record bytes) ──WriteShards──▶ ShardInfo ──WriteManifest──▶ Manifest
+        ──BuildExamples──▶ Item(Record) ──WriteShards──▶ ShardInfo ──WriteManifest──▶ Manifest
 
-Between ReadImages and WriteShards an `Item` may hold a `Reject` (an image that could not be used: it keeps its place)
-or a `ShardInfo` (an earlier run finished this shard) instead; every stage hands those on untouched.
+Between ReadImages and WriteShards an `Item` may instead hold a `Reject` (an unusable image keeps its place) or a
+`ShardInfo` (an earlier run finished the shard); every stage passes those on. `schema.features` names the
+features of a record.
 """
 
 from beam_tfr.schema.counts import Counts, ShardInfo, add_sums, size_bucket
@@ -32,91 +33,25 @@ from beam_tfr.schema.errors import (
     as_flags,
 )
 from beam_tfr.schema.plan import Plan, Shard, SplitPlan
-from beam_tfr.schema.record import (
-    ARRAY_DTYPE,
-    ARRAY_RAW,
-    ARRAY_SHAPE,
-    CHANNELS,
-    CLASS_LABEL,
-    CLASS_TEXT,
-    COLORSPACE,
-    DICT_NAMES,
-    ENCODED,
-    FEATURES,
-    FILE_BYTES,
-    FILE_NAME,
-    FILE_SHA256,
-    FILENAME,
-    FORMAT,
-    HEIGHT,
-    IMAGE_ENCODINGS,
-    LABEL,
-    LABEL_FEATURES,
-    OTHER_ENCODINGS,
-    RAW,
-    ROW_KEY,
-    SHA256,
-    SOURCE_FORMAT,
-    SOURCE_HEIGHT,
-    SOURCE_WIDTH,
-    TEXT,
-    WIDTH,
-    Feature,
-    Names,
-    column_feature,
-    features_of,
-    names_of,
-    things,
-)
 
 __all__ = [
     "ADJUSTMENTS",
-    "ARRAY_DTYPE",
-    "ARRAY_RAW",
-    "ARRAY_SHAPE",
-    "CHANNELS",
-    "CLASS_LABEL",
-    "CLASS_TEXT",
-    "COLORSPACE",
-    "DICT_NAMES",
-    "ENCODED",
-    "FEATURES",
-    "FILENAME",
-    "FILE_BYTES",
-    "FILE_NAME",
-    "FILE_SHA256",
-    "FORMAT",
     "FORMAT_VERSION",
-    "HEIGHT",
-    "IMAGE_ENCODINGS",
-    "LABEL",
     "LABELS_FILE",
-    "LABEL_FEATURES",
     "MANIFEST_FILE",
     "NO_SPLIT",
-    "OTHER_ENCODINGS",
-    "RAW",
     "REJECTS_FILE",
     "REJECT_REASONS",
-    "ROW_KEY",
-    "SHA256",
-    "SOURCE_FORMAT",
-    "SOURCE_HEIGHT",
-    "SOURCE_WIDTH",
-    "TEXT",
     "TRACEBACK_VARIABLE",
-    "WIDTH",
     "WORK_FOLDER",
     "Array",
     "BeamTfrError",
     "Counts",
     "DataError",
-    "Feature",
     "Image",
     "ImageRef",
     "InterruptedRunError",
     "Item",
-    "Names",
     "Plan",
     "Record",
     "RecordsDigest",
@@ -131,11 +66,7 @@ __all__ = [
     "add_sums",
     "as_flags",
     "canonical_json",
-    "column_feature",
-    "features_of",
     "is_class_name",
-    "names_of",
     "sha256_hex",
     "size_bucket",
-    "things",
 ]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr.naming import shard_name
 from beam_tfr.schema.digests import canonical_json, sha256_hex
-from beam_tfr.schema.record import things
+from beam_tfr.schema.features import things
 
 
 class Shard(NamedTuple):

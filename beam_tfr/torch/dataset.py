@@ -16,7 +16,8 @@ import numpy as np
 from beam_tfr import checks, manifest
 from beam_tfr.checks import REMAINDERS, boolean, choice, integer, skippable
 from beam_tfr.manifest import Manifest
-from beam_tfr.schema import IMAGE_ENCODINGS, LABEL, DataError, UsageError
+from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
 from beam_tfr.selection import select
 from beam_tfr.torch.arguments import place
 from beam_tfr.torch.elements import ExampleDecoder, stack_images

@@ -13,7 +13,8 @@ from google.protobuf.message import DecodeError
 from beam_tfr.examples import example_class
 from beam_tfr.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
-from beam_tfr.schema import CHANNELS, ENCODED, FORMAT, HEIGHT, LABEL, RAW, WIDTH, UsageError
+from beam_tfr.schema import UsageError
+from beam_tfr.schema.features import CHANNELS, ENCODED, FORMAT, HEIGHT, LABEL, RAW, WIDTH
 from beam_tfr.torch.pixels import Pixels, decode_image
 
 _DTYPES = {"int64": np.int64, "float": np.float32, "bytes": object}

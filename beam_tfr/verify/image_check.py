@@ -11,7 +11,8 @@ from beam_tfr.images import formats, keep
 from beam_tfr.images.source import Source
 from beam_tfr.manifest import KEPT_FORMATS
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import CHANNELS, ENCODED, FORMAT, HEIGHT, RAW, WIDTH, RejectError
+from beam_tfr.schema import RejectError
+from beam_tfr.schema.features import CHANNELS, ENCODED, FORMAT, HEIGHT, RAW, WIDTH
 from beam_tfr.verify.problems import shown
 from beam_tfr.verify.tensor_check import tensor_problems
 

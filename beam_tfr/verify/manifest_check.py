@@ -15,7 +15,6 @@ from beam_tfr.manifest import Manifest
 from beam_tfr.naming import SUFFIXES, file_name, parse_file_name, shard_name
 from beam_tfr.schema import (
     ADJUSTMENTS,
-    IMAGE_ENCODINGS,
     LABELS_FILE,
     MANIFEST_FILE,
     NO_SPLIT,
@@ -23,9 +22,9 @@ from beam_tfr.schema import (
     REJECTS_FILE,
     Reject,
     canonical_json,
-    features_of,
     sha256_hex,
 )
+from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
 from beam_tfr.verify.problems import Problem, Tell, leads_outside, shown, unreadable
 
 _MAX_LINE_BYTES = 1 << 20  # of rejects.jsonl

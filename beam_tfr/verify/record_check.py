@@ -12,7 +12,8 @@ from beam_tfr.examples import parse_example
 from beam_tfr.images import formats
 from beam_tfr.manifest import KEPT_FORMATS, Manifest
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import (
+from beam_tfr.schema import size_bucket
+from beam_tfr.schema.features import (
     CHANNELS,
     COLORSPACE,
     FEATURES,
@@ -26,7 +27,6 @@ from beam_tfr.schema import (
     SOURCE_HEIGHT,
     SOURCE_WIDTH,
     WIDTH,
-    size_bucket,
 )
 from beam_tfr.verify.image_check import image_problems
 from beam_tfr.verify.problems import shown

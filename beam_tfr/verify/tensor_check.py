@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_tfr.schema import ARRAY_DTYPE, ARRAY_RAW, ARRAY_SHAPE, FILE_BYTES, FILE_SHA256, sha256_hex
+from beam_tfr.schema import sha256_hex
+from beam_tfr.schema.features import ARRAY_DTYPE, ARRAY_RAW, ARRAY_SHAPE, FILE_BYTES, FILE_SHA256
 from beam_tfr.tensors import DTYPES, STRING
 from beam_tfr.verify.problems import shown
 
