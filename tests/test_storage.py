@@ -21,7 +21,7 @@ import pytest
 
 from beam_tfr import inputs, manifest, storage
 from beam_tfr.schema import RejectError, UsageError
-from beam_tfr.storage import AlreadyExistsError, Entry, ListError
+from beam_tfr.storage import AlreadyExistsError, Entry
 from beam_tfr.verify import verify
 from tests.conftest import SAMPLE, Run, as_nobody, files_of
 
@@ -280,7 +280,7 @@ def test_a_missing_object_or_bucket_is_told_without_a_request(gcs: str) -> None:
         with pytest.raises(FileNotFoundError, match=said):
             storage.read_bytes(path)
         assert storage.find(path) is None
-    with pytest.raises(ListError, match=said):
+    with pytest.raises(FileNotFoundError, match=said):
         list(storage.walk("gs://no-bucket/x", lambda _: True))
     with pytest.raises(FileNotFoundError, match=said):
         storage.write_bytes("gs://no-bucket/x", b"x", scratch="")

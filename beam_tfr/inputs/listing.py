@@ -42,9 +42,9 @@ def list_images(
         if not found:
             hints = f"{_hint(pattern, option)}{_blanks(pattern)}"
             raise UsageError(f"matches no file{hints}", option=option, value=pattern)
-    except (storage.ListError, OSError) as error:
-        said = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot be listed: {said}", option=option, value=pattern) from error
+    except OSError as error:
+        message = f"cannot be listed: {error.filename}: {error.strerror}"
+        raise UsageError(message, option=option, value=pattern) from error
 
 
 def list_all(

@@ -10,7 +10,6 @@ from beam_tfr.storage.base import (
     AlreadyExistsError,
     ChangedError,
     Entry,
-    ListError,
     PendingFile,
 )
 from beam_tfr.storage.disk import DiskPendingFile
@@ -44,7 +43,6 @@ __all__ = [
     "DiskPendingFile",
     "Entry",
     "GcsPendingFile",
-    "ListError",
     "PendingFile",
     "check_path",
     "connect",

@@ -41,10 +41,6 @@ class ChangedError(OSError):
     """A file or object changed after it was listed."""
 
 
-class ListError(Exception):
-    """A bucket or folder does not exist or may not be listed."""
-
-
 class PendingFile(abc.ABC):
     """A file being written; without `commit()`, leaving the `with` block or `abort()` leaves nothing behind."""
 

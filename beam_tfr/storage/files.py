@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from beam_tfr.storage import disk, download, gcs
-from beam_tfr.storage.base import Entry, ListError, PendingFile
+from beam_tfr.storage.base import Entry, PendingFile
 from beam_tfr.storage.gcs_errors import DEADLINE_S
 from beam_tfr.storage.paths import is_gcs
 
 
 def walk(folder: str, descend: Callable[[str], bool], *, prefix: str = "", deep: bool = True) -> Iterator[Entry]:
-    """Yields every file below a folder, in no particular order.
+    """Every file below a folder, in no particular order.
 
     Links are followed, except into a folder that contains them. A dangling link is listed with size 0, so that reading
     it fails with the reason. Folder objects of gs:// (a trailing slash, no bytes) are left out.
@@ -30,12 +30,9 @@ def walk(folder: str, descend: Callable[[str], bool], *, prefix: str = "", deep:
         deep: whether files in subfolders are needed; if not, they may be left out (on gs:// they are).
 
     Raises:
-        ListError: the bucket does not exist, or a folder may not be listed.
+        OSError: the bucket does not exist, or a folder may not be listed.
     """
-    try:
-        yield from gcs.walk(folder, prefix=prefix, deep=deep) if is_gcs(folder) else disk.walk(folder, descend)
-    except OSError as error:
-        raise ListError(f"{error.filename}: {error.strerror}") from error
+    return gcs.walk(folder, prefix=prefix, deep=deep) if is_gcs(folder) else disk.walk(folder, descend)
 
 
 def list_folder(folder: str) -> list[str]:
