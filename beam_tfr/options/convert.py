@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import re
@@ -24,6 +25,10 @@ MAX_READ_AHEAD = 1024  # each image read ahead has its own thread
 MAX_DEADLINE_S = 86_400
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
 
+_place = functools.partial(option, group=WHAT, changes_data=False)
+_shards = functools.partial(option, group=FILES)
+_run = functools.partial(option, group=RUN, changes_data=False)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConvertOptions(TableOptions, ImageOptions):
@@ -33,38 +38,26 @@ class ConvertOptions(TableOptions, ImageOptions):
         UsageError: a value is not allowed, or two options exclude each other.
     """
 
-    input: tuple[str, ...] = option(
+    input: tuple[str, ...] = _place(
         (),
         help="patterns of image files, local or gs://, in quotes: * any name, ** any number of folders, ? one "
         "character, [abc], {a,b}; a file that matches twice counts once",
         metavar="GLOB",
         many=True,
-        group=WHAT,
-        changes_data=False,
     )
-    input_list: str | None = option(
-        None,
-        help="file with more patterns or paths, one per line, local or gs://",
-        metavar="FILE",
-        group=WHAT,
-        changes_data=False,
+    input_list: str | None = _place(
+        None, help="file with more patterns or paths, one per line, local or gs://", metavar="FILE"
     )
-    exclude: tuple[str, ...] = option(
+    exclude: tuple[str, ...] = _place(
         (),
         help="patterns of files to leave out, matched against whole paths, or against the part below the folder that "
         "all inputs share: 'thumbs/**', '**/*.gif'",
         metavar="GLOB",
         many=True,
-        group=WHAT,
-        changes_data=False,
     )
-    output: str = option(help="folder of the dataset, local or gs://", metavar="DIR", group=WHAT, changes_data=False)
-    name: str = option(
-        "",
-        help="prefix of the shard files: letters, digits, _ (default: last part of --output)",
-        metavar="NAME",
-        group=WHAT,
-        changes_data=False,
+    output: str = _place(help="folder of the dataset, local or gs://", metavar="DIR")
+    name: str = _place(
+        "", help="prefix of the shard files: letters, digits, _ (default: last part of --output)", metavar="NAME"
     )
     layout: str = option(
         "",  # tables take no layout, not even the default
@@ -73,14 +66,12 @@ class ConvertOptions(TableOptions, ImageOptions):
         metavar="PARTS",
         group=WHAT,
     )
-    classes: str | None = option(
+    classes: str | None = _place(
         None,
         help="file with one class per line, in the order of their ids; images of other classes are rejected "
         "(default: all classes found, sorted)",
         metavar="FILE",
-        group=WHAT,
-        changes_data=False,  # its content does: see data_options
-    )
+    )  # its content changes data: see data_options
     splits: dict[str, Fraction] | None = option(
         None,
         help="shares of the splits, by a stable hash of the path, or of {group} where --layout has one: "
@@ -89,110 +80,66 @@ class ConvertOptions(TableOptions, ImageOptions):
         parse=table.shares,
         group=WHAT,
     )
-    compression: str = option("gzip", help="compression of the shard files", choices=("gzip", "none"), group=FILES)
-    gzip_level: int | str = option(
+    compression: str = _shards("gzip", help="compression of the shard files", choices=("gzip", "none"))
+    gzip_level: int | str = _shards(
         "auto",
         help="0 (stored) to 9; auto stores what is already compressed (JPEG, PNG, WebP) and compresses raw pixels",
         metavar="N",
         parse=lambda text: text if text == "auto" else table.integer(text),
-        group=FILES,
     )
-    num_shards: int | dict[str, int] | None = option(
+    num_shards: int | dict[str, int] | None = _shards(
         None,
         help="shards per split: a number, or train=16,test=2 (default: from the size)",
         metavar="N",
         parse=table.num_shards,
-        group=FILES,
     )
-    target_shard_bytes: int | None = option(
+    target_shard_bytes: int | None = _shards(
         None,
         help="size of a shard, such as 100MiB (the default); small datasets get more and smaller shards, so that they "
         "are written and read in parallel",
         metavar="BYTES",
         parse=table.number_of_bytes,
-        group=FILES,
     )
-    examples_per_shard: int | None = option(
-        None, help="maximum number of records in a shard", metavar="N", parse=table.integer, group=FILES
+    examples_per_shard: int | None = _shards(
+        None, help="maximum number of records in a shard", metavar="N", parse=table.integer
     )
-    seed: int = option(0, help="seed for the order of the records", metavar="N", parse=table.integer, group=FILES)
-    read_ahead: int = option(
+    seed: int = _shards(0, help="seed for the order of the records", metavar="N", parse=table.integer)
+    read_ahead: int = _run(
         storage.READ_AHEAD,
         help="images of a shard to fetch while others are decoded; raise it for distant storage",
         metavar="N",
         parse=table.integer,
-        group=RUN,
-        changes_data=False,
     )
-    read_deadline_s: float = option(
+    read_deadline_s: float = _run(
         storage.DEADLINE_S,
         help="seconds for reading an image from gs://, retries included; after that it is rejected as unreadable",
         metavar="SECONDS",
         parse=table.number,
-        group=RUN,
-        changes_data=False,
     )
-    gcs_project: str = option(
-        "",
-        help="project that is billed for requests to requester-pays buckets",
-        metavar="PROJECT",
-        group=RUN,
-        changes_data=False,
-    )
-    max_rejects: int | float = option(
+    gcs_project: str = _run("", help="project that is billed for requests to requester-pays buckets", metavar="PROJECT")
+    max_rejects: int | float = _run(
         0.01,
         help="how many images may be rejected before the run fails: a share with a decimal point (0.01), or a number "
         "(25)",
         metavar="N",
         parse=table.share_or_number,
-        group=RUN,
-        changes_data=False,
     )
-    overwrite: bool = option(
-        False,
-        help="replace another dataset in the output (with --save_plan: another plan)",
-        parse=table.boolean,
-        group=RUN,
-        changes_data=False,
-    )
-    save_plan: str | None = option(
+    overwrite: bool = _run(False, help="replace another dataset in the output (with --save_plan: another plan)")
+    save_plan: str | None = _run(
         None,
         help="only list and plan, and save the plan to this file, local or gs://; the output is not touched",
         metavar="FILE",
-        group=RUN,
-        changes_data=False,
     )
-    plan: str | None = option(
+    plan: str | None = _run(
         None,
         help="convert from a saved plan, without listing: the same command with --plan instead of --save_plan, on any "
         "engine",
         metavar="FILE",
-        group=RUN,
-        changes_data=False,
     )
-    json: bool = option(
-        False,
-        help="print the summary as one JSON object on stdout, and nothing else",
-        parse=table.boolean,
-        group=RUN,
-        changes_data=False,
-        template=False,
-    )
-    no_wait: bool = option(
-        False,
-        help="on Dataflow: return as soon as the job is created",
-        parse=table.boolean,
-        group=RUN,
-        changes_data=False,
-        template=False,
-    )
-    on_interrupt: str = option(
-        "ask",
-        help="on Dataflow: what Ctrl-C does with the job",
-        choices=("ask", "cancel", "leave"),
-        group=RUN,
-        changes_data=False,
-        template=False,
+    json: bool = _run(False, help="print the summary as one JSON object on stdout, and nothing else", template=False)
+    no_wait: bool = _run(False, help="on Dataflow: return as soon as the job is created", template=False)
+    on_interrupt: str = _run(
+        "ask", help="on Dataflow: what Ctrl-C does with the job", choices=("ask", "cancel", "leave"), template=False
     )
 
     def __post_init__(self) -> None:

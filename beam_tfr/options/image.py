@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from numbers import Integral
@@ -17,6 +18,8 @@ MAX_SIDE = 1 << 13  # pixels of --image_size
 WHITE = (255, 255, 255)
 OF_ALL_FILES = ("encoding", "max_file_bytes")  # the others apply to images only
 VARIABLE_SIZES = ("fit", "shortest", "none")  # values of --resize that produce images of different sizes
+_look = functools.partial(option, group=LOOK)
+_limit = functools.partial(option, group=LIMITS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,116 +30,88 @@ class ImageOptions:
         UsageError: a value is not allowed, or an option has no effect beside the others.
     """
 
-    image_size: tuple[int, int] = option(
+    image_size: tuple[int, int] = _look(
         (224, 224),
         help="height x width in pixels, or one number for both",
         metavar="HxW",
         parse=table.image_size,
-        group=LOOK,
         show="224x224",
     )
-    resize: str = option(
+    resize: str = _look(
         "stretch",
         help="how to resize an image of another shape. stretch: ignore its shape; fit: shrink it to fit inside the "
         "size; crop: fill the size and keep the middle; pad: fit, then pad with --background; shortest: scale the "
         "shorter side to the size, which must be square; none: keep all pixels",
         choices=("stretch", "fit", "crop", "pad", "shortest", "none"),
-        group=LOOK,
     )
-    upscale: bool = option(False, help="let --resize fit and pad enlarge images too", parse=table.boolean, group=LOOK)
-    background: tuple[int, int, int] = option(
+    upscale: bool = _look(False, help="let --resize fit and pad enlarge images too")
+    background: tuple[int, int, int] = _look(
         WHITE,
         help="colour behind transparent pixels and around padded images: #RRGGBB, white, black, gray",
         metavar="COLOR",
         parse=table.colour,
-        group=LOOK,
         show="white",
     )
-    color: str = option(
+    color: str = _look(
         "rgb",
         help="colour of the stored image: rgb (3 channels), gray (1), or keep (1 for images without colour, else 3)",
         choices=("rgb", "gray", "keep"),
-        group=LOOK,
     )
-    icc: str = option(
+    icc: str = _look(
         "convert",
         help="what to do with embedded colour profiles: convert to sRGB, or ignore them and take the values as sRGB",
         choices=("convert", "ignore"),
-        group=LOOK,
     )
-    ignore_orientation: bool = option(
-        False,
-        help="do not apply the EXIF orientation",
-        parse=table.boolean,
-        group=LOOK,
-    )
-    frames: str = option(
+    ignore_orientation: bool = _look(False, help="do not apply the EXIF orientation")
+    frames: str = _look(
         "first",
         help="what to do with animations and multi-page files: take the first frame, or reject them",
         choices=("first", "reject"),
-        group=LOOK,
     )
-    encoding: str = option(
+    encoding: str = _look(
         "",  # not given: row for tables without --uri_column, else jpeg
         help="encoding of the stored image. raw: a serialized uint8 tensor; keep: the file's own bytes if the size is "
         "right and a trainer can decode them, else encoded again; bytes: any files, unchanged; array: .npy files as "
         "serialized tensors; row: table rows without files (default: jpeg, or row for --table without --uri_column)",
         choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
-        group=LOOK,
     )
-    quality: int = option(90, help="quality of JPEG and WebP, 1 to 100", metavar="N", parse=table.integer, group=LOOK)
-    chroma: str = option("420", help="chroma subsampling of JPEG: halved, or full", choices=("420", "444"), group=LOOK)
-    keep_all: bool = option(
+    quality: int = _look(90, help="quality of JPEG and WebP, 1 to 100", metavar="N", parse=table.integer)
+    chroma: str = _look("420", help="chroma subsampling of JPEG: halved, or full", choices=("420", "444"))
+    keep_all: bool = _look(
         False,
         help="with --encoding keep --resize none: keep every valid JPEG, even one that trainers show wrongly (rotated "
         "by EXIF, CMYK, or in another colour space)",
-        parse=table.boolean,
-        group=LOOK,
     )
-    strip_metadata: bool = option(
+    strip_metadata: bool = _look(
         False,
         help="with --encoding keep: remove EXIF (position, camera, thumbnail), XMP and comments; pixels are unchanged",
-        parse=table.boolean,
-        group=LOOK,
     )
-    max_file_bytes: int = option(
-        64 * MIB,
-        help="reject larger files",
-        metavar="BYTES",
-        parse=table.number_of_bytes,
-        group=LIMITS,
-        show="64MiB",
+    max_file_bytes: int = _limit(
+        64 * MIB, help="reject larger files", metavar="BYTES", parse=table.number_of_bytes, show="64MiB"
     )
-    max_pixels: int = option(
-        100_000_000,
-        help="reject images with more pixels, according to their headers",
-        metavar="N",
-        parse=table.integer,
-        group=LIMITS,
+    max_pixels: int = _limit(
+        100_000_000, help="reject images with more pixels, according to their headers", metavar="N", parse=table.integer
     )
-    max_scan_pixels: int = option(
+    max_scan_pixels: int = _limit(
         1_000_000_000,
         help="reject progressive JPEGs with more scans x pixels: each scan takes time, and a small file can hold "
         "thousands",
         metavar="N",
         parse=table.integer,
-        group=LIMITS,
     )
-    min_pixels: int = option(1, help="reject images with fewer pixels", metavar="N", parse=table.integer, group=LIMITS)
-    max_aspect: float | None = option(
+    min_pixels: int = _limit(1, help="reject images with fewer pixels", metavar="N", parse=table.integer)
+    max_aspect: float | None = _limit(
         None,
         help="reject images whose longer side exceeds the shorter by more than this factor (default: no limit)",
         metavar="RATIO",
         parse=table.number,
-        group=LIMITS,
     )
-    max_decode_s: float | None = option(
+    max_decode_s: float | None = _limit(
         None,
         help="reject images that take longer to decode, each in a guarded process; what is rejected then depends on "
         "the load of the machine (default: no limit)",
         metavar="SECONDS",
         parse=table.number,
-        group=LIMITS,
     )
 
     def __post_init__(self) -> None:

@@ -51,7 +51,9 @@ class Option:
 
 
 def option(default: Any = dataclasses.MISSING, **about: Any) -> Any:
-    """Returns a dataclass field with its `Option`."""
+    """Returns a dataclass field with its `Option`; one that is False by default is boolean."""
+    if default is False:
+        about["parse"] = boolean
     return dataclasses.field(default=default, metadata={"option": Option(**about)})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from beam_tfr.options.table import TABLES, option
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import column_feature
 
+_column = functools.partial(option, group=TABLES, changes_data=False)
 _EXAMPLE = "age:int64,score,box:float[]"
 _TYPED = re.compile(r"(.+?):((?:int64|float|bytes|enum\([^()]*\))(?:\[\])?(?:=.*)?)", re.DOTALL)
 
@@ -35,67 +37,45 @@ def feature_columns(text: str) -> dict[str, str]:
 class TableOptions:
     """The options of `ConvertOptions` for tables."""
 
-    table: tuple[str, ...] = option(
+    table: tuple[str, ...] = _column(
         (),
         help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; paths or patterns, local or gs://",
         metavar="FILE",
         many=True,
-        group=TABLES,
-        changes_data=False,
     )
-    uri_column: str = option(
+    uri_column: str = _column(
         "",
         help="column with the path of each image: gs://, absolute, or relative to --image_root; without it the rows "
         "themselves become the records",
         metavar="NAME",
-        group=TABLES,
-        changes_data=False,
     )
-    image_root: str = option(
+    image_root: str = _column(
         "",
         help="folder that paths and keys are relative to (default: the folder of the table, or the one that all paths "
         "share if none is relative)",
         metavar="DIR",
-        group=TABLES,
-        changes_data=False,
     )
-    key_column: str = option(
+    key_column: str = _column(
         "",
         help="column with a unique name for each row, without --uri_column (default: table and row number)",
         metavar="NAME",
-        group=TABLES,
-        changes_data=False,
     )
-    label_column: str = option(
-        "", help="column with the class, or with a list of classes", metavar="NAME", group=TABLES, changes_data=False
-    )
-    label_separator: str = option(
+    label_column: str = _column("", help="column with the class, or with a list of classes", metavar="NAME")
+    label_separator: str = _column(
         "",
         help="separator of classes in --label_column, such as '|'; each row then has any number of labels",
         metavar="TEXT",
-        group=TABLES,
-        changes_data=False,
     )
-    split_column: str = option(
-        "", help="column with the split (default: --splits)", metavar="NAME", group=TABLES, changes_data=False
-    )
-    group_column: str = option(
-        "",
-        help="column whose equal values go to the same split of --splits",
-        metavar="NAME",
-        group=TABLES,
-        changes_data=False,
-    )
-    feature_columns: Mapping[str, str] | None = option(
+    split_column: str = _column("", help="column with the split (default: --splits)", metavar="NAME")
+    group_column: str = _column("", help="column whose equal values go to the same split of --splits", metavar="NAME")
+    feature_columns: Mapping[str, str] | None = _column(
         None,
         help="columns that become features, with their types where the first rows do not show them: "
         "age:int64,score:float,box:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 for a default; * stands "
         "for all others (default: none, or all without --uri_column)",
         metavar="COLUMNS",
         parse=feature_columns,
-        group=TABLES,
-        changes_data=False,  # the columns found do: see data_options
-    )
+    )  # the columns found change data: see data_options
 
     def _check_tables(self, encoding: str) -> str:
         """Checks the table options and returns the encoding, which is `row` for tables without files.
