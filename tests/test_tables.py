@@ -8,6 +8,7 @@ import io
 import json
 import random
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from pyarrow import parquet
 from beam_tfr import manifest, storage
 from beam_tfr.examples import parse_example
 from beam_tfr.records import read_records
-from beam_tfr.tables import Seen, find_repeats, merge_repeats, opening
+from beam_tfr.schema import DataError, ImageRef, UsageError, as_flags
+from beam_tfr.tables import Seen, find_repeats, merge_repeats, open_tables, opening
 from beam_tfr.tables.columns import infer_type, parse_type
 from beam_tfr.verify import verify
 from tests.conftest import Run, files_of
@@ -78,6 +80,19 @@ def rows_of(photos: Path) -> list[dict[str, Any]]:
     ]
 
 
+def references(*paths: Path | str, classes: Sequence[str] | None = None, **roles: Any) -> dict[str, ImageRef]:
+    """Key -> reference of each row of the tables."""
+    known = None if classes is None else frozenset(classes)
+    tables = open_tables([str(path) for path in paths], classes=known, **roles)
+    return {ref.key: ref for file in tables.files for _, ref in tables.read(file)}
+
+
+def features_of(ref: ImageRef) -> dict[str, list[Any]]:
+    """The features that the columns of a row become."""
+    return parse_example(ref.columns or b"")
+
+
+COLUMNS = {"uri": "path", "label": "class", "split": "split"}
 ROLES = ["--uri_column", "path", "--label_column", "class", "--split_column", "split"]
 FEATURES = ["--feature_columns", "age,score,name,good,box:float[]"]
 
@@ -98,22 +113,39 @@ def rejects_of(folder: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in (folder / "rejects.jsonl").read_text().splitlines()]
 
 
-def test_every_kind_of_table_gives_the_same_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_every_kind_of_table_gives_the_same_references(photos: Path, tmp_path: Path) -> None:
     rows = rows_of(photos)
-    digests = {}
+    features = {"age": "", "score": "", "name": "", "good": "", "box": "float[]"}
+    found = []
     for name, write in KINDS.items():
         (tmp_path / name).write_bytes(write(rows))
-        flags = ["--image_root", photos, *ROLES, *FEATURES, "--name", "d", "--num_shards", "train=2,test=1"]
-        run = beam_tfr("convert", "--table", tmp_path / name, "--output", tmp_path / f"out-{name}", "--json", *flags)
-        assert (run.code, run.json["written"]) == (0, 18), run.err
-        assert run.json["columns"] == {
-            "age": "int64",
-            "score": "float",
-            "name": "bytes",
-            "good": "int64",
-            "box": "float[]",
+        found.append(references(tmp_path / name, image_root=str(photos), features=features, **COLUMNS))
+    assert len(found[0]) == 18
+    for row in rows:
+        ref = found[0][row["path"]]
+        assert (ref.split, ref.labels) == (row["split"], (row["class"],))
+        assert features_of(ref) == {
+            "age": [row["age"]],
+            "score": [row["score"]],
+            "name": [row["name"].encode()],
+            "good": [int(row["good"])],
+            "box": row["box"],
         }
-        digests[name] = run.json["dataset_digest"]
+    assert all(other == found[0] for other in found[1:])
+
+
+def test_a_table_and_its_parts_give_the_same_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    rows = rows_of(photos)
+    (tmp_path / "t.csv").write_bytes(as_csv(rows))
+    flags = ["--image_root", photos, *ROLES, *FEATURES, "--name", "d", "--num_shards", "train=2,test=1"]
+    whole = beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "whole", "--json", *flags)
+    assert whole.json["columns"] == {
+        "age": "int64",
+        "score": "float",
+        "name": "bytes",
+        "good": "int64",
+        "box": "float[]",
+    }
     parts = tmp_path / "parts"
     parts.mkdir()
     random.Random(1).shuffle(rows)
@@ -123,9 +155,8 @@ def test_every_kind_of_table_gives_the_same_dataset(beam_tfr: Command, photos: P
     run = beam_tfr(
         "convert", "--table", *patterns, "--output", tmp_path / "o", "--json", *flags, "--direct_num_workers=2"
     )
-    digests["parts"] = run.json["dataset_digest"]
-    assert len(set(digests.values())) == 1, digests
-    assert files_of(tmp_path / "out-t.csv") == files_of(tmp_path / "out-t.parquet")
+    assert run.json["dataset_digest"] == whole.json["dataset_digest"]
+    assert files_of(tmp_path / "o") == files_of(tmp_path / "whole")
     assert verify(str(tmp_path / "o")).problems == ()
 
     dataset = manifest.read(str(tmp_path / "o"))
@@ -134,14 +165,8 @@ def test_every_kind_of_table_gives_the_same_dataset(beam_tfr: Command, photos: P
     records = records_of(tmp_path / "o")
     for row in rows:
         record = records[row["path"]]
-        assert {name: record[name] for name in ("age", "score", "name", "good", "box", "image/class/text")} == {
-            "age": [row["age"]],
-            "score": [row["score"]],
-            "name": [row["name"].encode()],
-            "good": [int(row["good"])],
-            "box": row["box"],
-            "image/class/text": [row["class"].encode()],
-        }
+        assert (record["age"], record["box"]) == ([row["age"]], row["box"])
+        assert record["image/class/text"] == [row["class"].encode()]
 
 
 def test_a_table_of_what_patterns_find_gives_their_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
@@ -172,25 +197,20 @@ def test_tables_and_images_on_gs(beam_tfr: Command, gcs: str, photos: Path, tmp_
     for row in rows:
         storage.write_bytes(f"{gcs}/photos/{row['path']}", (photos / row["path"]).read_bytes(), scratch="")
     (photos / "labels.csv").write_bytes(as_csv(rows))
-    local = beam_tfr(
-        "convert", "--table", photos / "labels.csv", *ROLES, *FEATURES, "--output", tmp_path / "o", "--json"
-    )
-    assert local.code == 0
+    local = references(photos / "labels.csv", **COLUMNS)
     whole = [{**row, "path": f"{gcs}/photos/{row['path']}"} for row in rows]
-    for name, data, flags in (
-        ("t.parquet", as_parquet(rows), ["--image_root", f"{gcs}/photos"]),
-        ("t.csv.gz", gzip.compress(as_csv(whole)), []),
-        ("photos/t.jsonl", as_jsonl(rows), []),
+    for name, data, image_root in (
+        ("t.parquet", as_parquet(rows), f"{gcs}/photos"),
+        ("t.csv.gz", gzip.compress(as_csv(whole)), ""),
+        ("photos/t.jsonl", as_jsonl(rows), ""),
     ):
         storage.write_bytes(f"{gcs}/{name}", data, scratch="")
-        output = f"{gcs}/out/{name.replace('.', '_')}"
-        table = ["--table", f"{gcs}/{name}", *ROLES, *FEATURES]
-        run = beam_tfr("convert", *table, *flags, "--output", output, "--name", "o", "--json")
-        assert (run.code, run.json["dataset_digest"]) == (0, local.json["dataset_digest"]), run.err
-        assert verify(output).ok
+        assert references(f"{gcs}/{name}", image_root=image_root, **COLUMNS) == local
     storage.delete(f"{gcs}/photos/{rows[0]['path']}")
+    table = ["--table", f"{gcs}/photos/t.jsonl", *ROLES]
     run = beam_tfr("convert", *table, "--output", f"{gcs}/less", "--json", "--max_rejects", "1")
-    assert run.json["rejected"] == {"not-found": 1}
+    assert (run.json["written"], run.json["rejected"]) == (17, {"not-found": 1})
+    assert verify(f"{gcs}/less").ok
 
 
 # Labels
@@ -200,76 +220,62 @@ def test_several_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
     labels = [["hat", "red"], [], ["red"], ["blue", "hat", "red"]]
     rows = [{"path": row["path"], "class": labels[i % 4]} for i, row in enumerate(rows_of(photos))]
     lines = [{**row, "class": "|".join(row["class"])} for row in rows]
-    flags = ["--image_root", photos, "--uri_column", "path", "--label_column", "class", "--name", "d", "--json"]
-    digests = []
-    for name, data, more in (
-        ("l.jsonl", as_jsonl(rows), []),
-        ("l.parquet", as_parquet(rows), []),
-        ("l.csv", as_csv(lines), ["--label_separator", "|"]),
-    ):
-        (tmp_path / name).write_bytes(data)
-        run = beam_tfr("convert", "--table", tmp_path / name, *flags, *more, "--output", tmp_path / f"o-{name}")
-        assert run.code == 0, run.err
-        digests.append(run.json["dataset_digest"])
-        assert verify(str(tmp_path / f"o-{name}")).problems == ()
-    assert len(set(digests)) == 1
-    dataset = manifest.read(str(tmp_path / "o-l.csv"))
+    roles = {"uri": "path", "label": "class", "image_root": str(photos)}
+    (tmp_path / "l.jsonl").write_bytes(as_jsonl(rows))
+    (tmp_path / "l.parquet").write_bytes(as_parquet(rows))
+    (tmp_path / "l.csv").write_bytes(as_csv(lines))
+    expected = {row["path"]: tuple(row["class"]) for row in rows}
+    for name, separator in (("l.jsonl", ""), ("l.parquet", ""), ("l.csv", "|")):
+        found = references(tmp_path / name, label_separator=separator, **roles)
+        assert {key: ref.labels for key, ref in found.items()} == expected
+    known = references(tmp_path / "l.jsonl", classes=["red", "hat"], **roles)
+    assert [ref.reason for ref in known.values()].count("unknown-class") == 4
+
+    flags = ["--image_root", photos, "--uri_column", "path", "--label_column", "class", "--label_separator", "|"]
+    run = beam_tfr("convert", "--table", tmp_path / "l.csv", *flags, "--output", tmp_path / "o")
+    assert run.code == 0, run.err
+    assert verify(str(tmp_path / "o")).problems == ()
+    dataset = manifest.read(str(tmp_path / "o"))
     assert dataset.class_names == ("blue", "hat", "red")
     assert dataset.splits["train"].class_counts == {"blue": 4, "hat": 9, "red": 13}
     assert dataset.features["image/class/label"] == {"dtype": "int64", "shape": [-1]}
-    records = records_of(tmp_path / "o-l.csv")
+    records = records_of(tmp_path / "o")
     for row in rows:
         assert records[row["path"]]["image/class/text"] == [label.encode() for label in row["class"]]
         assert records[row["path"]]["image/class/label"] == [["blue", "hat", "red"].index(x) for x in row["class"]]
-    (tmp_path / "classes.txt").write_text("red\nhat\n")
-    more = ["--classes", tmp_path / "classes.txt", "--max_rejects", "1.0"]
-    run = beam_tfr("convert", "--table", tmp_path / "l.jsonl", *flags, *more, "--output", tmp_path / "known")
-    assert run.json["rejected"] == {"unknown-class": 4}
 
 
 def test_numbers_are_classes_in_their_order_and_an_empty_cell_is_unlabelled(
     beam_tfr: Command, photos: Path, tmp_path: Path
 ) -> None:
     rows = [{"path": row["path"], "class": None if i == 5 else i % 11} for i, row in enumerate(rows_of(photos))]
-    digests = set()
+    expected = {row["path"]: ("" if row["class"] is None else str(row["class"]),) for row in rows}
     for name in ("t.csv", "t.jsonl", "t.parquet"):
         (tmp_path / name).write_bytes(KINDS[name](rows))
-        flags = ["--image_root", photos, "--uri_column", "path", "--label_column", "class", "--name", "d", "--json"]
-        run = beam_tfr("convert", "--table", tmp_path / name, *flags, "--output", tmp_path / f"o-{name}")
-        assert run.code == 0, run.err
-        digests.add(run.json["dataset_digest"])
-        assert verify(str(tmp_path / f"o-{name}")).problems == ()
-    assert len(digests) == 1
-    dataset = manifest.read(str(tmp_path / "o-t.csv"))
+        found = references(tmp_path / name, image_root=str(photos), uri="path", label="class")
+        assert {key: ref.labels for key, ref in found.items()} == expected
+    flags = ["--image_root", photos, "--uri_column", "path", "--label_column", "class"]
+    run = beam_tfr("convert", "--table", tmp_path / "t.csv", *flags, "--output", tmp_path / "o")
+    assert run.code == 0, run.err
+    assert verify(str(tmp_path / "o")).problems == ()
+    dataset = manifest.read(str(tmp_path / "o"))
     assert dataset.class_names == tuple(map(str, range(11)))
     assert sum(dataset.splits["train"].class_counts.values()) == 17
-    records = records_of(tmp_path / "o-t.csv")
+    records = records_of(tmp_path / "o")
     for row in rows:
         assert records[row["path"]]["image/class/label"] == [-1 if row["class"] is None else row["class"]]
     assert records[rows[5]["path"]]["image/class/text"] == [b""]
 
 
-def test_groups_fall_into_one_split(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_groups_fall_into_one_split(photos: Path) -> None:
     rows = [{**row, "person": i // 3} for i, row in enumerate(rows_of(photos))]
     (photos / "t.jsonl").write_bytes(as_jsonl(rows))
-    base = ["convert", "--table", photos / "t.jsonl", "--uri_column", "path", "--splits", "train=0.6,test=0.4"]
-    splits: dict[str, list[set[str]]] = {}
-    for name, flags in (("keys", []), ("groups", ["--group_column", "person"])):
-        assert beam_tfr(*base, *flags, "--output", tmp_path / name).code == 0
-        dataset = manifest.read(str(tmp_path / name))
-        splits[name] = [
-            {
-                parse_example(record)["image/filename"][0].decode()
-                for shard in split.shards
-                for record in read_records(str(tmp_path / name / shard.file))
-            }
-            for split in dataset.splits.values()
-        ]
-    assert splits["keys"] != splits["groups"]
-    people = {row["path"]: row["person"] for row in rows}
-    train, test = ({people[key] for key in keys} for keys in splits["groups"])
-    assert not train & test
-    assert train | test == set(range(6))
+    splits = {"train": Fraction(3, 5), "test": Fraction(2, 5)}
+    by_key = references(photos / "t.jsonl", uri="path", splits=splits)
+    by_group = references(photos / "t.jsonl", uri="path", splits=splits, group="person")
+    assert {ref.split for ref in by_group.values()} == {"train", "test"}
+    assert [ref.split for ref in by_key.values()] != [ref.split for ref in by_group.values()]
+    assert len({(row["person"], by_group[row["path"]].split) for row in rows}) == 6
 
 
 # Rows as records
@@ -281,20 +287,22 @@ def structured(number: int) -> list[dict[str, Any]]:
 
 def test_rows_themselves_become_records(beam_tfr: Command, tmp_path: Path) -> None:
     rows = structured(300)
-    digests: dict[str, list[str]] = {"number": [], "key": []}
+    features = dict.fromkeys(("age", "city", "score"), "")
+    found = []
     for name, write in KINDS.items():
         (tmp_path / name).write_bytes(write(rows))
-        base = ["convert", "--table", tmp_path / name, "--json", "--name", "d"]
-        run = beam_tfr(*base, "--output", tmp_path / f"n-{name}", "--splits", "train=0.5,test=0.5")
-        assert (run.code, run.json["written"]) == (0, 300), run.err
-        assert verify(str(tmp_path / f"n-{name}")).problems == ()
-        if name.startswith("t."):
-            digests["number"].append(run.json["dataset_digest"])
-        run = beam_tfr(*base, "--output", tmp_path / f"k-{name}", "--key_column", "id", "--label_column", "kind")
-        digests["key"].append(run.json["dataset_digest"])
-        assert verify(str(tmp_path / f"k-{name}")).problems == ()
-    assert {kind: len(set(found)) for kind, found in digests.items()} == {"number": 1, "key": 1}
-    assert records_of(tmp_path / "n-t.csv")["t#18"] == {
+        found.append(references(tmp_path / name, key="id", label="kind", features=features))
+        stem = name.partition(".")[0]
+        assert [*references(tmp_path / name, features=features)] == [f"{stem}#{i}" for i in range(1, 301)]
+    assert all(other == found[0] for other in found[1:])
+
+    base = ["convert", "--table", tmp_path / "t.csv", "--json", "--output"]
+    run = beam_tfr(*base, tmp_path / "numbers", "--splits", "train=0.5,test=0.5")
+    assert (run.code, run.json["written"]) == (0, 300), run.err
+    assert beam_tfr(*base, tmp_path / "keys", "--key_column", "id", "--label_column", "kind").code == 0
+    for name in ("numbers", "keys"):
+        assert verify(str(tmp_path / name)).problems == ()
+    assert records_of(tmp_path / "numbers")["t#18"] == {
         "row/key": [b"t#18"],
         "id": [b"r17"],
         "age": [17],
@@ -302,7 +310,7 @@ def test_rows_themselves_become_records(beam_tfr: Command, tmp_path: Path) -> No
         "score": [17 / 8],
         "kind": [b"b"],
     }
-    assert records_of(tmp_path / "k-t.csv")["r17"] == {
+    assert records_of(tmp_path / "keys")["r17"] == {
         "row/key": [b"r17"],
         "age": [17],
         "city": ["Köln".encode()],
@@ -377,20 +385,16 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
     rows[7] |= {"path": "https://example.org/1.jpg"}
     rows[8] |= {"path": "nowhere.jpg"}
     rows[9] |= {"path": "class\x00.jpg"}
+    rule = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
+    missing = "has no value; a default, such as int64=-1, or int64[] lets it"
     for name in ("t.csv", "t.jsonl"):
         (photos / name).write_bytes(KINDS[name](rows))
-        output = tmp_path / name
-        columns = ["--feature_columns", "age:int64,score:float,box:float[]", "--max_rejects", "10"]
-        run = beam_tfr("convert", "--table", photos / name, *ROLES, *columns, "--output", output, "--json")
-        assert run.code == 0, run.err
-        assert (run.json["written"], run.json["rejected"]) == (4, {"bad-value": 9, "not-found": 1})
-        assert verify(str(output)).problems == ()
-        details = sorted(reject["detail"] for reject in rejects_of(output) if reject["reason"] == "bad-value")
-        rule = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
-        missing = "has no value; a default, such as int64=-1, or int64[] lets it"
-        assert details == sorted(
+        features = {"age": "int64", "score": "float", "box": "float[]"}
+        found = references(photos / name, features=features, **COLUMNS)
+        assert sorted(ref.detail for ref in found.values() if ref.reason == "bad-value") == [
             f"{name}, row {detail}"
             for detail in (
+                "10: column 'path': has a NUL character",
                 "1: column 'path': has no value",
                 f"2: column 'class': ' hat' cannot be a class: {rule}",
                 "3: column 'split': 'my split' cannot be a split: letters, digits and _ only, and not none",
@@ -399,10 +403,13 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
                 f"6: column 'score': {'1e+39' if name == 't.jsonl' else repr('1e+39')} does not fit into 32 bits",
                 "7: column 'box': 'x' is no number",
                 "8: column 'path': 'https://example.org/1.jpg': only local paths and gs:// are read",
-                "10: column 'path': has a NUL character",
             )
-        )
-        assert {reject["stage"] for reject in rejects_of(output)} == {"ReadTable", "ReadImages"}
+        ]
+    flags = ["--feature_columns", "age:int64,score:float,box:float[]", "--max_rejects", "10", "--json"]
+    run = beam_tfr("convert", "--table", photos / "t.csv", *ROLES, *flags, "--output", tmp_path / "o")
+    assert (run.json["written"], run.json["rejected"]) == (4, {"bad-value": 9, "not-found": 1}), run.err
+    assert verify(str(tmp_path / "o")).problems == ()
+    assert {reject["stage"] for reject in rejects_of(tmp_path / "o")} == {"ReadTable", "ReadImages"}
 
 
 @pytest.mark.parametrize(
@@ -518,20 +525,16 @@ def test_what_has_no_type_is_told(cells: list[Any], problem: str) -> None:
         infer_type(cells, typed=True)
 
 
-def test_a_default_an_enum_and_a_list_let_rows_without_values(beam_tfr: Command, tmp_path: Path) -> None:
+def test_a_default_an_enum_and_a_list_let_rows_without_values(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id,age,size\na,1,m\nb,,\nc,3,s\n")
-    base = ["convert", "--table", tmp_path / "t.csv", "--key_column", "id", "--max_rejects", "1.0", "--json"]
-    for number, (columns, values) in enumerate(
-        [
-            ("age:int64=-1,size:enum(s|m)=s", {"a": ([1], [1]), "b": ([-1], [0]), "c": ([3], [0])}),
-            ("age:float[],size:bytes", {"a": ([1.0], [b"m"]), "b": ([], [b""]), "c": ([3.0], [b"s"])}),
-            ("age:int64,size", {"a": ([1], [b"m"]), "c": ([3], [b"s"])}),
-        ]
+    for age, size, values in (
+        ("int64=-1", "enum(s|m)=s", {"a": ([1], [1]), "b": ([-1], [0]), "c": ([3], [0])}),
+        ("float[]", "bytes", {"a": ([1.0], [b"m"]), "b": ([], [b""]), "c": ([3.0], [b"s"])}),
+        ("int64", "", {"a": ([1], [b"m"]), "c": ([3], [b"s"])}),
     ):
-        output = tmp_path / str(number)
-        assert beam_tfr(*base, "--feature_columns", columns, "--output", output).code == 0
-        assert {key: (row["age"], row["size"]) for key, row in records_of(output).items()} == values
-        assert verify(str(output)).problems == ()
+        refs = references(tmp_path / "t.csv", key="id", features={"age": age, "size": size})
+        rows = {key: features_of(ref) for key, ref in refs.items() if not ref.reason}
+        assert {key: (row["age"], row["size"]) for key, row in rows.items()} == values
 
 
 # What is wrong in a table
@@ -586,41 +589,31 @@ TWICE = _twice()
         ("t.parquet.gz", b"", "the name must end in"),
     ],
 )
-def test_a_broken_table_is_told_with_file_and_row(
-    beam_tfr: Command, tmp_path: Path, name: str, data: bytes, problem: str
-) -> None:
+def test_a_broken_table_is_told_with_file_and_row(tmp_path: Path, name: str, data: bytes, problem: str) -> None:
     path = tmp_path / name
     path.write_bytes(data)
-    columns = ["--key_column", "id", "--feature_columns", "age"]
-    run = beam_tfr("convert", "--table", path, *columns, "--output", tmp_path / "o")
-    assert run.code in (1, 2)
-    assert f"--table {path}" in run.err
-    assert problem in run.err
-    assert "Traceback" not in run.err
-    assert not (tmp_path / "o" / "manifest.json").exists()
+    with pytest.raises((UsageError, DataError)) as caught:
+        references(path, key="id", features={"age": ""})
+    message = as_flags(str(caught.value))
+    assert message.startswith(f"--table {path}")
+    assert problem in message
 
 
-def test_what_is_broken_behind_the_first_rows_is_told_too(
-    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_broken_behind_the_first_rows_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "SAMPLE_ROWS", 3)
-    path = tmp_path / "t.csv"
-    base = ["convert", "--table", path, "--json", "--max_rejects", "1.0", "--output"]
-    path.write_text("age\n1\n2\n3\n4.5\n")
-    run = beam_tfr(*base, tmp_path / "a")
-    assert (run.json["columns"], run.json["rejected"]) == ({"age": "int64"}, {"bad-value": 1})
-    assert rejects_of(tmp_path / "a")[0]["detail"] == "t.csv, row 4: column 'age': '4.5' is no whole number"
-    path.write_text("age\n1\n2\n3\n4,5\n")
-    run = beam_tfr(*base, tmp_path / "b")
-    assert (run.code, f"--table {path}, row 4: has 2 cells" in run.err) == (1, True)
     monkeypatch.setattr("beam_tfr.tables.formats.MAX_LINE_BYTES", 1000)
-    path.write_text("age\n1\n2\n3\n" + "4" * 2000)
-    run = beam_tfr(*base, tmp_path / "c")
-    assert (run.code, f"--table {path}, row 4: a line has more than 1000 bytes" in run.err) == (1, True)
-    (tmp_path / "u.csv").write_text("age,more\n1,2\n")
+    path = tmp_path / "t.csv"
+    path.write_text("age\n1\n2\n3\n4.5\n")
+    last = references(path, features={"age": ""})["t#4"]
+    assert (last.reason, last.detail) == ("bad-value", "t.csv, row 4: column 'age': '4.5' is no whole number")
+    for line, problem in (("4,5\n", "has 2 cells"), ("4" * 2000, "a line has more than 1000 bytes")):
+        path.write_text(f"age\n1\n2\n3\n{line}")
+        with pytest.raises(DataError, match=f"^`table={path}, row 4`: {problem}"):
+            references(path, features={"age": ""})
     path.write_text("age\n1\n2\n3\n")
-    run = beam_tfr(*base, tmp_path / "d", "--table", tmp_path / "u.csv")
-    assert (run.code, "u.csv: column 'more' is not in the first rows of the first table" in run.err) == (2, True)
+    (tmp_path / "u.csv").write_text("age,more\n1,2\n")
+    with pytest.raises(UsageError, match="column 'more' is not in the first rows of the first table"):
+        references(path, tmp_path / "u.csv", features={"*": ""})
 
 
 def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
@@ -689,33 +682,28 @@ def test_a_wrong_call_is_told(beam_tfr: Command, tmp_path: Path, flags: list[str
     ],
 )
 def test_a_column_that_no_row_fits_is_told_before_the_run(
-    beam_tfr: Command, tmp_path: Path, cells: list[Any], kind: str, reason: str
+    tmp_path: Path, cells: list[Any], kind: str, reason: str
 ) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(as_jsonl([{"age": 1, "note": cell} for cell in cells]))
-    base = ["convert", "--table", path, "--output", tmp_path / "o"]
-    run = beam_tfr(*base, *(["--feature_columns", f"note:{kind},*"] if kind else []))
-    assert (run.code, run.out) == (2, "")
-    assert f"--table {path}: column 'note' {reason}" in run.err
-    assert "give another type, --feature_columns note:TYPE, or name the columns that become features" in run.err
-    assert beam_tfr(*base, "--feature_columns", "note:bytes=,*").code == 0
+    with pytest.raises(UsageError) as caught:
+        references(path, features={"note": kind, "*": ""})
+    assert str(caught.value).startswith(f"`table={path}`: column 'note' {reason}")
+    assert "; give another type, `feature_columns=note:TYPE`, or name the columns" in str(caught.value)
+    assert references(path, features={"note": "bytes=", "*": ""})["t#1"].reason == ""
 
 
-def test_rows_that_name_local_files_and_objects_are_told(beam_tfr: Command, tmp_path: Path) -> None:
+def test_rows_that_name_local_files_and_objects_are_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path\n/a/1.jpg\ngs://b/2.jpg\n")
-    run = beam_tfr("convert", "--table", tmp_path / "t.csv", "--uri_column", "path", "--output", tmp_path / "o")
-    assert (run.code, run.out) == (2, "")
-    assert "--table: the files that its rows name must all be local or all on gs://" in run.err
+    with pytest.raises(UsageError, match=r"^`table=`: the files that its rows name must all be local or all on gs://"):
+        references(tmp_path / "t.csv", uri="path")
 
 
-def test_a_column_without_a_name_is_told(beam_tfr: Command, tmp_path: Path) -> None:
+def test_a_column_without_a_name_is_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(",age\n0,1\n")
-    run = beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "o")
-    assert (run.code, "a column has no name; name those" in run.err) == (2, True)
-    assert (
-        beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "o", "--feature_columns", "age").code
-        == 0
-    )
+    with pytest.raises(UsageError, match="a column has no name; name those"):
+        references(tmp_path / "t.csv", features={"*": ""})
+    assert features_of(references(tmp_path / "t.csv", features={"age": ""})["t#1"]) == {"age": [1]}
 
 
 def test_the_summary_shows_the_types(beam_tfr: Command, tmp_path: Path) -> None:
