@@ -1,0 +1,158 @@
+"""Beam's private parts are still what `beam_internals`, and these tests, rely on.
+
+When a case fails after an upgrade of Beam, the docstring of the function that it names says what to do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import google_crc32c
+import pytest
+from apache_beam.internal import cloudpickle_pickler
+from apache_beam.internal.gcp import auth
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
+from apache_beam.portability import python_urns
+from apache_beam.runners.dataflow import dataflow_runner
+from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
+from apache_beam.runners.worker import data_plane
+from apache_beam.utils import processes
+
+from beam_tfr import beam_internals
+from beam_tfr.dataflow import staging
+from beam_tfr.schema import UsageError
+
+Patch = pytest.MonkeyPatch
+
+
+def sink_of(patch: Patch, folder: Path) -> None:
+    def masked(data: bytes) -> bytes:
+        crc = google_crc32c.value(data)
+        return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+    file, length = io.BytesIO(), struct.pack("<Q", 6)
+    beam_internals.sink_of(beam.io.WriteToTFRecord("/x")).write_record(file, b"record")
+    assert file.getvalue() == length + masked(length) + b"record" + masked(b"record")
+
+
+def worker_options(patch: Patch, folder: Path) -> None:
+    patch.setattr(FileSystems, "_pipeline_options", None)
+    assert beam_internals.worker_options() is None
+    options = PipelineOptions([])
+    FileSystems.set_options(options)  # as `sdk_worker_main` does
+    assert beam_internals.worker_options() is options
+
+
+def beam_parser(patch: Patch, folder: Path) -> None:
+    parser = beam_internals.beam_parser()
+    known, unknown = parser.parse_known_args(["--runner=x", "--region=y", "--direct_num_workers=3", "--nothing"])
+    assert (known.runner, known.region, known.direct_num_workers, unknown) == ("x", "y", 3, ["--nothing"])
+    with pytest.raises(UsageError, match="argument --direct_num_workers: invalid int value: 'x'"):
+        parser.parse_known_args(["--direct_num_workers=x"])
+
+
+def no_folders_in_pickles(patch: Patch, folder: Path) -> None:
+    def pickled() -> str:
+        code = compile("made = lambda: 1", f"{folder}/made.py", "exec")
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(code, names)
+        return str(cloudpickle_pickler.loads(cloudpickle_pickler.dumps(names["made"])).__code__.co_filename)
+
+    assert pickled() == f"{folder}/made.py"
+    with beam_internals.no_folders_in_pickles():
+        assert pickled() == "made.py"
+    assert pickled() == f"{folder}/made.py"
+
+
+def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
+    create, streams = data_plane.ClosableOutputStream.create, set()
+
+    def noted(*arguments: Any) -> Any:
+        streams.add(type(stream := create(*arguments)))
+        return stream
+
+    patch.setattr(data_plane.ClosableOutputStream, "create", staticmethod(noted))
+    options = PipelineOptions(["--direct_running_mode=multi_threading", "--direct_num_workers=2"])
+    with beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options) as pipeline:
+        pipeline | beam.Create([1, 2]) | beam.Reshuffle() | beam.Map(str)
+    assert streams == {data_plane.SizeBasedBufferingClosableOutputStream}
+    assert worker_handlers.DATA_BUFFER_TIME_LIMIT_MS == 1000
+
+
+def local_runner_starts_our_workers(patch: Patch, folder: Path) -> None:
+    seen: list[Any] = []
+    patch.setattr(fn_runner.FnApiRunner, "run_via_runner_api", lambda runner, proto, options: seen.append(proto))
+    options = PipelineOptions(["--direct_running_mode=multi_processing", "--direct_num_workers=2"])
+    pipeline = beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options)
+    pipeline | beam.Create([1])
+    pipeline.run()
+    (environment,) = seen[0].components.environments.values()
+    assert environment.urn == python_urns.SUBPROCESS_SDK
+    assert environment.payload.decode() == f"exec {sys.executable} -m beam_tfr.worker {os.getpid()}"
+
+
+def dataflow_runner_hides_what_it_stages(patch: Patch, folder: Path) -> None:
+    flags = ["--project=my-project", "--region=europe-west4", "--job_name=j", "--no_auth"]
+    flags += ["--dataflow_endpoint=http://localhost:1", f"--template_location={folder}/job.json"]
+    options = PipelineOptions([*flags, f"--temp_location={folder}", f"--staging_location={folder}/staged"])
+    (folder / "here").mkdir()
+    (folder / "staged").mkdir()
+    wheel = staging.own_wheel(folder / "here")
+    runner = beam_internals.DataflowRunner(extra_packages=[str(wheel)])
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    pipeline | beam.Create([1])
+    pipeline.run()
+    assert [path.name for path in (folder / "staged").rglob("*.whl")] == [wheel.name]
+    job = json.loads((folder / "job.json").read_text())
+    assert "extra_packages" not in job["environment"]["sdkPipelineOptions"]["options"]
+    assert options.view_as(SetupOptions).extra_packages is None
+
+
+def dataflow_runner_reports_pip(patch: Patch, folder: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "download", "--find-links", folder, "none", "--no-index"]
+    with pytest.raises(RuntimeError) as failed:
+        processes.check_output(pip, stderr=subprocess.STDOUT)
+    assert isinstance(failed.value.__cause__, subprocess.CalledProcessError)
+    assert b"No matching distribution found for none" in failed.value.__cause__.output
+
+
+def read_job_log(patch: Patch, folder: Path) -> None:  # and what `test_dataflow` shows of messages
+    assert dataflow_runner._LOGGER.name == beam_internals.DATAFLOW_LOGGER
+    assert "_LOGGER.info('Job %s is in state %s'" in inspect.getsource(dataflow_runner)
+
+
+def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/conftest.py: nobody waits for any
+    assert auth._Credentials._credentials_init is True
+    patch.setattr(auth, "default", None, raising=False)
+    assert auth.get_service_credentials(PipelineOptions([])) is None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        sink_of,
+        worker_options,
+        beam_parser,
+        no_folders_in_pickles,
+        local_runner_flushes_by_size,
+        local_runner_starts_our_workers,
+        dataflow_runner_hides_what_it_stages,
+        dataflow_runner_reports_pip,
+        read_job_log,
+        credentials_of_these_tests,
+    ],
+    ids=lambda case: case.__name__,
+)
+def test_beam_is_as_it_was(case: Callable[[Patch, Path], None], monkeypatch: Patch, tmp_path: Path) -> None:
+    case(monkeypatch, tmp_path)
