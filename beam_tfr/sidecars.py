@@ -48,9 +48,8 @@ def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
     """
     sidecar = read(output, shard_name)
     if sidecar is None:
-        raise RunError(
-            f"the sidecar of shard {shard_name} in {work_path(output, '')} is gone: another program removed it"
-        )
+        path = _path(output, shard_name)
+        raise RunError(f"the sidecar of shard {shard_name} is missing or damaged: {path}. Another program changed it")
     yield from sidecar[1]
 
 

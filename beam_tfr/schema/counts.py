@@ -1,4 +1,4 @@
-"""What is counted of images, and the books of a shard."""
+"""Counts of a shard, a split or a dataset, and everything known of one shard."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from beam_tfr.schema.plan import Shard
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Counts:
-    """What is counted of the images of a shard, and added up over shards.
+    """Counts of the images of a shard, or their sums over shards.
 
     Attributes:
         num_examples: records written.
-        num_bytes: of the files.
+        num_bytes: of the shard files.
         rejected: reason -> count.
         class_counts: label id -> records; empty in a dataset without labels.
         adjusted: member of `ADJUSTMENTS` -> records.
-        pixels: stored pixels in all.
-        channel_sums, channel_squares: integer sums over them, per channel; empty without pixels.
+        pixels: stored pixels.
+        channel_sums, channel_squares: integer sums over them per channel; empty without pixels.
         source_sizes: `size_bucket` of the source -> records.
     """
 
@@ -51,7 +51,7 @@ class Counts:
 
 
 def add_sums(sums: Sequence[int], more: Sequence[int]) -> list[int]:
-    """Sums per channel; where nothing is counted yet there are none."""
+    """Adds sums per channel; an empty list stands for no pixels."""
     return [a + b for a, b in zip(sums, more, strict=True)] if sums and more else [*(sums or more)]
 
 
@@ -62,10 +62,10 @@ def size_bucket(height: int, width: int) -> int:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class ShardInfo(Counts):
-    """The books of one shard: what the manifest is made of, and what a resume reads from the sidecar.
+    """A finished shard, as written to its sidecar for the manifest and for resuming.
 
     Attributes:
-        shard: where it stands.
+        shard: its place in the plan.
         file: name in the output folder; empty for shards of `NO_SPLIT`, which have no records.
         sha256: of the file.
         records_sha256: the `RecordsDigest` of its records.

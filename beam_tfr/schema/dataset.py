@@ -1,4 +1,4 @@
-"""What a dataset has beside its records: files, the names of splits and classes, reasons of rejects."""
+"""The files of a dataset, the names of splits and classes, the reasons of rejects."""
 
 from __future__ import annotations
 
@@ -10,55 +10,56 @@ FORMAT_VERSION = 1  # of manifest.json and of everything under .beam_tfr/
 MANIFEST_FILE = "manifest.json"
 LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"
-WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars, unfinished files; gone when the dataset is complete
+WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
 
-NO_SPLIT = "none"  # where images stand that no split could be found for: rejects only, no records
+NO_SPLIT = "none"  # of images without a split: rejects only, no records
 
-# Why an image is not in the dataset: a closed list, so that reports can be counted and compared.
+# Why an image is not in the dataset. A closed list, so that rejects can be counted and compared.
 REJECT_REASONS: dict[str, str] = {
     "bad-value": "a value in the table is missing, or does not fit the type of its column",
     "layout-mismatch": "the key does not have the parts that --layout names",
     "unknown-class": "the class is not in the file that --classes names",
-    "not-an-array": "the content is no .npy array of numbers or texts",
-    "damaged-array": "the .npy array has more or fewer bytes than its header promises",
-    "not-found": "the file was listed and is no longer there",
+    "not-an-array": "the content is not a .npy array of numbers or strings",
+    "damaged-array": "the .npy array has more or fewer bytes than its header says",
+    "not-found": "the file was listed but no longer exists",
     "changed-while-reading": "the object was replaced, or the file changed, after it was listed",
-    "unreadable": "the file is there and its bytes cannot be read",
+    "unreadable": "the file exists but cannot be read",
     "empty-file": "the file has no bytes",
-    "not-an-image": "the content is of no image format that is read",
-    "damaged-image": "the content is of an image format and does not decode to the end",
-    "unsupported-image": "an image of a kind that no decoder here reads; the detail names the extra that does",
-    "too-many-pixels": "the header promises more pixels than are decoded, or the result would have too many",
-    "too-many-scans": "a progressive JPEG with so many scans that it would take minutes",
+    "not-an-image": "the content is not of a known image format",
+    "damaged-image": "the content is of an image format but does not decode to the end",
+    "unsupported-image": "no installed decoder reads this kind of image; the detail names the extra that does",
+    "too-many-pixels": "the image, or the result, has more pixels than allowed",
+    "too-many-scans": "a progressive JPEG with so many scans that decoding would take minutes",
     "too-few-pixels": "smaller than --min_pixels",
-    "extreme-aspect": "longer and thinner than --max_aspect, or than the encoding can hold",
-    "several-frames": "an animation or a file of several pages, with --frames reject",
+    "extreme-aspect": "longer and thinner than --max_aspect or the encoding allows",
+    "several-frames": "an animation or a multi-page file, with --frames reject",
     "decode-timeout": "took longer than --max_decode_s",
-    "crashed-decoder": "ended the guarded process that decoded it",
-    "file-too-large": "the file has more bytes than are read",
+    "crashed-decoder": "crashed the guarded process that decoded it",
+    "file-too-large": "the file is larger than allowed",
 }
 
-# What was done to images that did not come as ordinary ones; counted in the manifest, a closed list too.
+# Noteworthy changes made to images. A closed list too, counted in the manifest.
 ADJUSTMENTS: dict[str, str] = {
-    "wrong-extension": "the name ends like another format than the content is of",
-    "rotated": "turned or mirrored as EXIF says",
+    "wrong-extension": "the file name has the extension of another format",
+    "rotated": "rotated or mirrored according to EXIF",
     "first-frame": "the first of several frames or pages was taken",
-    "alpha-composited": "transparent pixels were laid over --background",
-    "depth-scaled": "more than 8 bits a sample were scaled to 8",
-    "cmyk-converted": "CMYK became RGB",
+    "alpha-composited": "transparent pixels were blended with --background",
+    "depth-scaled": "more than 8 bits per sample were scaled to 8",
+    "cmyk-converted": "CMYK was converted to RGB",
     "profile-converted": "an embedded colour profile other than sRGB was converted",
     "profile-ignored": "an embedded colour profile could not be used",
     "aspect-changed": "stretched by more than 1.2 in one direction",
     "enlarged": "has more rows or columns than the source",
-    "re-encoded": "with --encoding keep: the file's own bytes could not be kept",
-    "kept-unusual": "with --keep_all: kept though trainers show it turned or in wrong colours",
-    "padding-ignored": "a JPEG with a few stray bytes in its header or before its end, sound otherwise",
+    "re-encoded": "with --encoding keep: the original bytes could not be kept",
+    "kept-unusual": "with --keep_all: kept although training code would show it rotated or in wrong colours",
+    "padding-ignored": "a JPEG with a few stray bytes in its header or before its end, otherwise sound",
 }
 
 
 def is_class_name(text: object) -> bool:
-    """Whether a text can be a line of labels.txt and come back as it was: no control characters, no line ends, no
-    spaces at its ends, no lone surrogates.
+    """Whether a text survives as a line of labels.txt.
+
+    It has no control characters, line ends, lone surrogates, or spaces at its ends.
     """
     return (
         isinstance(text, str)

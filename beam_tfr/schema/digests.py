@@ -1,4 +1,4 @@
-"""The bytes that digests are made of."""
+"""Digests, and the bytes they are computed from."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class RecordsDigest:
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one JSON text of a value, for digests: sorted keys, no spaces, ASCII, no NaN."""
+    """The canonical JSON text of a value: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")

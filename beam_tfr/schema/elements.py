@@ -1,4 +1,4 @@
-"""What travels along the arrows of the pipeline."""
+"""The elements that travel through the pipeline."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from beam_tfr.schema.plan import Shard
 
 
 class ImageRef(NamedTuple):
-    """One source image (file, row) as it was listed; crosses the only shuffle, so its encoding is small.
+    """A source image (or file, or row) as listed; it crosses the only shuffle, so its encoding is small.
 
     Attributes:
         key: path below the folder that all inputs share; names the image in records, rejects and hashes.
-        size_bytes: as listed; 0 where it is not known.
-        generation: of the object (gs://), or modification time in ns (disk); 0 where it is not known.
+        size_bytes: as listed; 0 if unknown.
+        generation: of the object (gs://), or modification time in ns (disk); 0 if unknown.
         split: of the dataset, or `NO_SPLIT`.
-        labels: class names: one, empty where a row of a table has none; any number in a dataset with several labels
-            an image; none in a dataset without labels.
-        label_ids: of the classes, once the plan knows all of them; -1 for an empty name. None before, and in a
-            dataset without labels.
-        reason: already known not to be usable (a member of `REJECT_REASONS`), else empty.
+        labels: class names: one, empty if a row of a table has none; any number in a dataset with several labels per
+            image; none in a dataset without labels.
+        label_ids: of the classes, -1 for an empty name; None in a dataset without labels, and until the plan knows all
+            classes.
+        reason: a member of `REJECT_REASONS` if the image is already known to be unusable, else empty.
         detail: of the reason.
-        columns: of a row of a table, as a serialized tf.train.Example; None where no table is.
+        columns: of a row of a table, as a serialized tf.train.Example; None without a table.
     """
 
     key: str
@@ -39,7 +39,7 @@ class ImageRef(NamedTuple):
     columns: bytes | None = None
 
     def encode(self) -> bytes:
-        """NUL-separated text, then the columns: no text can hold a NUL, since no path and no class does."""
+        """NUL-separated texts, then the columns; neither a path nor a class can contain a NUL."""
         labels = "".join(f"\n{label}" for label in self.labels)
         label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
         parts = (self.key, self.size_bytes, self.generation, self.split, labels, label_ids, self.reason, self.detail)
@@ -67,14 +67,14 @@ def _text(data: bytes) -> str:
 
 
 class ShardWork(NamedTuple):
-    """A shard with all its references (encoded, in their final order); `finished` when nothing is left to do."""
+    """A shard with its encoded references in final order; `finished` if an earlier run wrote it."""
 
     shard: Shard
     refs: list[bytes]
     finished: ShardInfo | None = None
 
     def done(self) -> Item | None:
-        """The item that stands for the whole shard, where there is nothing to read: it is finished, or empty."""
+        """The item that stands for a whole shard with nothing to read, finished or empty; else None."""
         return Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
 
 
@@ -98,12 +98,12 @@ class Image:
     Attributes:
         encoded: bytes in `format`.
         format: "jpeg", "png", "webp", "bmp", "gif"; or "raw": a serialized TensorProto, uint8 [h, w, channels].
-        height, width, channels, colorspace: of what is stored.
+        height, width, channels, colorspace: of the stored image.
         source_height, source_width: in pixels, upright.
         source_format: "jpeg", "png", "heic", …
         source_sha256: hex digest of the source bytes.
-        channel_sums: sum over all stored pixels before encoding, per channel; with --color keep of three channels, a
-            gray image's counting for all of them.
+        channel_sums: sum over all stored pixels before encoding, per channel; with --color keep always three, and a
+            gray image counts for each.
         channel_squares: sum of squares, likewise.
         adjusted: members of `ADJUSTMENTS`, sorted.
     """
@@ -125,11 +125,11 @@ class Image:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Array:
-    """An array from a file.
+    """An array read from a file.
 
     Attributes:
         tensor: a serialized TensorProto.
-        shape: of it.
+        shape: of the array.
         dtype: "float32", "bool", "string", …
         source_sha256: hex digest of the source bytes.
     """
@@ -141,7 +141,7 @@ class Array:
 
 
 class Record(NamedTuple):
-    """A serialized tf.train.Example, and the image in it (if any), for the shard's statistics."""
+    """A serialized tf.train.Example, with the image in it, if any, for the statistics."""
 
     serialized: bytes
     image: Image | None = None
@@ -151,12 +151,12 @@ class Item(NamedTuple):
     """One planned image on its way through the stages of its shard.
 
     Attributes:
-        shard: where it belongs.
-        position: 0 to shard.total - 1, in the shard's order; 0 in a shard without images, so that it is written too.
+        shard: that it belongs to.
+        position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written too.
         uri: of the source.
-        ref: of the source; None where the item stands for a whole shard (empty, or already finished).
-        value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; None in an empty
-            shard, and of a row of a table, which is all in its reference.
+        ref: of the source; None if the item stands for a whole shard (empty, or already finished).
+        value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; None for an empty
+            shard, and for a row of a table, whose reference holds everything.
     """
 
     shard: Shard
@@ -166,6 +166,6 @@ class Item(NamedTuple):
     value: bytes | Image | Array | Record | Reject | ShardInfo | None
 
     def reject(self, stage: str, error: RejectError) -> Item:
-        """The same place, with what is wrong with it."""
+        """The item with a `Reject` in place of its value."""
         key = self.ref.key if self.ref else ""
         return self._replace(value=Reject(key, self.uri, stage, error.reason, error.detail))

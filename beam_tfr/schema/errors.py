@@ -1,8 +1,8 @@
 """The errors that users can act on, and the rejection of a single image.
 
 A message names an option as `name=` or `name=value` in backticks, as Python spells it. The command line shows the same
-message with `--name` and `--name value` (`as_flags`). The notation is plain text because an error from a worker comes
-back as nothing but its text.
+message with `--name` and `--name value` (`as_flags`). The notation is plain text because only the text of an error
+comes back from a worker.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import re
 
 from beam_tfr.schema.dataset import REJECT_REASONS
 
-TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # set: errors of a run come with the stack trace
+TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
 
 
 class BeamTfrError(Exception):
-    """An error that the user can act on; the command line shows its message without a stack trace.
+    """An error that the user can act on. The command line shows it without a stack trace.
 
     Args:
         message: what is wrong, what is allowed, and the cure.
@@ -36,7 +36,7 @@ class UsageError(BeamTfrError):
 
 
 class DataError(BeamTfrError):
-    """The data is wrong, or a dataset is not what its manifest promises."""
+    """The data is wrong, or a dataset differs from its manifest."""
 
 
 class RunError(BeamTfrError):
@@ -44,7 +44,7 @@ class RunError(BeamTfrError):
 
 
 class InterruptedRunError(BeamTfrError):
-    """The user asked for an end (Ctrl-C)."""
+    """The user interrupted the run (Ctrl-C)."""
 
     exit_code = 130
 
@@ -55,12 +55,12 @@ def as_flags(message: str) -> str:
 
 
 class RejectError(Exception):
-    """This one image cannot be used.
+    """A single image cannot be used.
 
     Attributes:
         reason: one of `REJECT_REASONS`.
-        detail: what was found, for a person.
-        may_pass: another try later might succeed.
+        detail: what was found, in words.
+        may_pass: whether a later attempt might succeed.
     """
 
     def __init__(self, reason: str, detail: str, *, may_pass: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The record: names, dtypes and shapes of its features."""
+"""Names, dtypes and shapes of the features of a record."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# The names that TensorFlow's own image models use.
+# The names used by TensorFlow's own image models.
 ENCODED = "image/encoded"  # bytes: the encoded image
-RAW = "image/raw"  # bytes, in its place with --encoding raw: a serialized TensorProto, uint8 [height, width, channels]
+RAW = "image/raw"  # bytes, instead with --encoding raw: a serialized TensorProto, uint8 [height, width, channels]
 FORMAT = "image/format"  # bytes: "jpeg", "png", "webp", "raw"; with --encoding keep also "bmp", "gif"
-HEIGHT = "image/height"  # int64, pixels, of what is stored
-WIDTH = "image/width"  # int64, pixels, of what is stored
+HEIGHT = "image/height"  # int64, pixels, of the stored image
+WIDTH = "image/width"  # int64, pixels, of the stored image
 CHANNELS = "image/channels"  # int64
 COLORSPACE = "image/colorspace"  # bytes: "RGB", "Gray"; with --keep_all also "CMYK"
 SOURCE_HEIGHT = "image/source/height"  # int64, pixels, of the source, upright
@@ -22,7 +22,7 @@ SHA256 = "image/key/sha256"  # bytes: hex digest of the source file
 LABEL = "image/class/label"  # int64, 0-based line number in labels.txt
 TEXT = "image/class/text"  # bytes: the class name
 
-# Records that are no images, see `IMAGE_ENCODINGS`.
+# Records without an image: see `OTHER_ENCODINGS`.
 FILE_BYTES = "file/bytes"  # bytes: --encoding bytes: the file
 FILE_NAME = "file/name"  # bytes: the key
 FILE_SHA256 = "file/sha256"  # bytes: hex digest of the source file
@@ -61,13 +61,13 @@ _OTHER_FEATURES: dict[str, dict[str, Feature]] = {
     },
     "row": {ROW_KEY: ("bytes", ())},
 }
-DICT_NAMES = ("image", "weight")  # what the readers put into a dict beside the features of a record
+DICT_NAMES = ("image", "weight")  # keys that the readers add to the features of a record
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")
 OTHER_ENCODINGS = tuple(_OTHER_FEATURES)  # of whole files, arrays, rows of a table
 
 
 class Names(NamedTuple):
-    """What the key and the label of a record are called; `sha256` is empty where nothing is read from a file."""
+    """The names of the key and label features; `sha256` is empty if no file is read."""
 
     key: str
     sha256: str
@@ -82,15 +82,15 @@ def names_of(encoding: str) -> Names:
 
 
 def things(encoding: str) -> str:
-    """What becomes an example each, for a person: "images", "files" or "rows"."""
+    """What becomes an example each, in words: "images", "files" or "rows"."""
     return "images" if encoding in IMAGE_ENCODINGS else "rows" if encoding == "row" else "files"
 
 
 def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feature]:
-    """name -> (dtype, shape) of the records of a dataset, by its options: `encoding`, and those of a table.
+    """name -> (dtype, shape) of the records of a dataset, given its options.
 
     Raises:
-        ValueError: the type of a column is none, or it has the name of another feature.
+        ValueError: a column has an unknown type, or the name of another feature.
     """
     encoding = options["encoding"]
     if encoding in IMAGE_ENCODINGS:
@@ -111,10 +111,10 @@ _COLUMN = re.compile(r"(?:(int64|float|bytes)|enum\([^()]+\))(\[\])?(=.*)?", re.
 
 
 def column_feature(kind: str) -> Feature:
-    """("int64", (-1,)) of "int64[]"; the types of columns are those of `tables.columns.parse_type`.
+    """The feature of a column type: ("int64", (-1,)) for "int64[]". `tables.columns.parse_type` has all types.
 
     Raises:
-        ValueError: no such type.
+        ValueError: unknown type.
     """
     match = _COLUMN.fullmatch(kind)
     if match is None:

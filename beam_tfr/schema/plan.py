@@ -1,4 +1,4 @@
-"""What a run will write, decided before anything is written."""
+"""The plan: what a run will write, decided before it writes anything."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class SplitPlan:
     """One split of the plan.
 
     Attributes:
-        matched: images listed for it, those among them that are already known to be rejects included.
-        num_shards: files (for `NO_SPLIT`: shards without a file).
-        cuts: the order keys (hex) at which shards 1, 2, … begin; num_shards - 1 of them.
+        matched: images listed for it, including those already known to be rejects.
+        num_shards: files; for `NO_SPLIT`, shards without a file.
+        cuts: the num_shards - 1 order keys (hex) at which shards 1, 2, … begin.
         class_counts: class name -> images listed.
     """
 
@@ -45,18 +45,18 @@ class SplitPlan:
 
 @dataclasses.dataclass(kw_only=True)
 class Plan:
-    """What a run will write, decided before anything is written; stands in .beam_tfr/plan.json while it runs.
+    """What a run will write; kept in .beam_tfr/plan.json during the run.
 
     Attributes:
         name: prefix of the shard files.
         suffix: of the shard files, ".tfrecord.gz" or ".tfrecord".
         options: those that can change a record, a shard or a reject, as JSON values.
-        input_digest: over all keys and sizes, in no order.
+        input_digest: of all keys and sizes, in any order.
         labels: class names, in the order of their ids; None in a dataset without labels.
         splits: split name -> its plan.
-        codecs: library -> version: whatever can change a byte of a record.
-        generations: over keys, sizes and generations (or times): an input that changed while a run was dead shows.
-        complete: the output already holds the dataset of this plan; not part of the digest.
+        codecs: library -> version, for every library that can change a byte of a record.
+        generations: digest of keys, sizes and generations (or times), to notice input that changed between runs.
+        complete: whether the output already holds the dataset of this plan; not part of the digest.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Plan:
         return sha256_hex(canonical_json(self.fields()))
 
     def fields(self) -> dict[str, Any]:
-        """All that the digest covers, as JSON values."""
+        """Everything that the digest covers, as JSON values."""
         fields = dataclasses.asdict(self)
         del fields["complete"]
         return fields
@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def things(self) -> str:
-        """What becomes an example each, for a person."""
+        """What becomes an example each, in words: "images", "files" or "rows"."""
         return things(self.options["encoding"])
 
     @property
