@@ -148,10 +148,11 @@ ALLOWED = {
     "sources": {"schema", "storage", "inputs", "labels", "tables", "options", "saved_plan", "naming"},
     "options": {"schema", "storage", "labels", "naming"},
     "dataflow": {"schema", "storage", "options", "images", "beam_internals"},
-    "checks": {"schema", "storage"},
-    "selection": {"schema", "storage", "manifest"},
-    "reader": {"schema", "storage", "manifest", "options", "inputs", "records", "checks", "selection"},
-    "torch": {"schema", "storage", "manifest", "options", "examples", "records", "checks", "selection"},
+    "reader_arguments": {"schema", "storage"},
+    "splits": {"schema", "storage", "manifest"},
+    "order": {"schema", "reader_arguments"},
+    "reader": {"schema", "storage", "manifest", "options", "inputs", "records", "reader_arguments", "order", "splits"},
+    "torch": {"schema", "storage", "manifest", "options", "examples", "records", "reader_arguments", "order", "splits"},
 }
 COMMANDS = {"cli", "demo", "verify", "template"}
 

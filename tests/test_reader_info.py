@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from beam_tfr import cli, manifest, reader
-from beam_tfr.reader import class_weights, feature_spec, load, steps_per_epoch
+from beam_tfr.reader import class_weights, feature_spec, load
 from beam_tfr.records import read_records
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.features import LABEL, TEXT
@@ -58,7 +56,7 @@ def test_open(converted_photos: Path) -> None:
         dataset.name = "other"  # type: ignore[misc]
     with pytest.raises(DataError, match="is not a complete dataset"):
         reader.open(converted_photos.parent)
-    with pytest.raises(UsageError, match="`path=s3://bucket`: only local paths and gs:// are supported"):
+    with pytest.raises(UsageError, match=r"s3://bucket.*: only local paths and gs:// are supported"):
         reader.open("s3://bucket")
 
 
@@ -73,7 +71,7 @@ def test_class_weights(converted_photos: Path) -> None:
 
 
 def test_class_weights_that_cannot_be_known(converted_photos: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"split 'train\[:5\]' is a slice, whose classes the manifest does not count"):
+    with pytest.raises(UsageError, match=r"`split=train\[:5\]`: is a slice, whose classes the manifest does not count"):
         class_weights(converted_photos, "train[:5]")
     assert class_weights(converted_photos, "test[:100%]") == {0: 1.0, 1: 1.0, 2: 1.0}
     with pytest.raises(UsageError, match="there are: test, train"):
@@ -81,44 +79,6 @@ def test_class_weights_that_cannot_be_known(converted_photos: Path, tmp_path: Pa
     bare = write_dataset(tmp_path / "d", {"train": [3]}, labelled=False)
     with pytest.raises(UsageError, match=r"class_weights: .* has no labels"):
         class_weights(bare, "train")
-
-
-def test_steps_per_epoch_is_the_cardinality(folder: Path) -> None:
-    def outcome(call: Any, **options: Any) -> Any:
-        try:
-            return call(folder, **options)
-        except UsageError as error:
-            return str(error)
-
-    loaded = set()
-    for split, batch_size, remainder, streams, num_hosts in itertools.product(
-        ["train", "train[40%:]+test[1:]"], [None, 8, 12, 48], [None, "keep", "drop", "pad"], [8, 4], [1, 2]
-    ):
-        options = {"split": split, "batch_size": batch_size, "remainder": remainder, "streams": streams}
-        steps = outcome(steps_per_epoch, num_hosts=num_hosts, **options)
-        kind = (remainder, batch_size, num_hosts > 1)
-        if isinstance(steps, str):
-            assert outcome(load, num_hosts=num_hosts, **options) == steps
-        elif batch_size in (None, 8) and kind not in loaded:
-            elements = load(folder, num_hosts=num_hosts, host_index=num_hosts - 1, output="encoded", **options)
-            assert steps == int(elements.cardinality())
-            loaded.add(kind)
-        elif batch_size:
-            total = 37 if split == "train" else 26
-            down = remainder == "drop" or (remainder is None and num_hosts == 2)
-            assert steps == (total // batch_size if down else -(-total // batch_size))
-    assert len(loaded) == 13
-
-
-def test_steps_per_epoch_checks_its_arguments(folder: Path) -> None:
-    for options, message in (
-        ({"split": "dev"}, "split 'dev' is not in"),
-        ({"batch_size": 0}, "batch_size must be a whole number from 1"),
-        ({"remainder": "fill"}, 'remainder must be None, "keep", "drop" or "pad"'),
-        ({"streams": 2.5}, "streams must be a whole number"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            steps_per_epoch(folder, **{"split": "train", **options})
 
 
 def test_feature_spec(converted_photos: Path) -> None:

@@ -106,9 +106,9 @@ def test_several_labels(listed: Path) -> None:
     assert pairs.element_spec[1] == tf.RaggedTensorSpec([None, None], tf.int64, row_splits_dtype=tf.int64)
     rows = [row.tolist() for _, labels in pairs for row in labels.numpy()]
     assert sorted(rows) == sorted(classes_of(number) for number in range(20))
-    hot = load(listed, split="train", batch_size=10, streams=5, multi_hot=True)
+    hot = load(listed, split="train", batch_size=10, multi_hot=True)
     assert hot.element_spec[1] == tf.TensorSpec([10, 20], tf.float32)
-    singles = load(listed, split="train", multi_hot=True, streams=5)
+    singles = load(listed, split="train", multi_hot=True)
     assert singles.element_spec[1] == tf.TensorSpec([20], tf.float32)
     names = [int(name.numpy().split(b".")[0]) for name in load_names(listed)]
     for found in (np.concatenate([labels for _, labels in hot]), np.stack([labels for _, labels in singles])):
@@ -119,7 +119,7 @@ def test_several_labels(listed: Path) -> None:
 
 
 def load_names(folder: Path) -> list[Any]:
-    return [one["image/filename"] for one in load(folder, split="train", streams=5, output="dict")]
+    return [one["image/filename"] for one in load(folder, split="train", output="dict")]
 
 
 def test_label_outside_the_list_among_several(listed: Path, tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_label_outside_the_list_among_several(listed: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"one_hot": True}, "have any number of labels each: give multi_hot=True instead"),
-        ({"cache": "memory", "cache_decoded": True}, "the examples hold lists of any length"),
+        ({"one_hot": True}, "have any number of labels each: give `multi_hot=True` instead"),
+        ({"cache": "memory", "cache_decoded": True}, "`cache_decoded=True`: the examples hold lists of any length"),
     ],
     ids=str,
 )
@@ -189,9 +189,9 @@ def test_random_crop_is_that_of_seed_epoch_and_example(tmp_path: Path) -> None:
 def test_images_of_different_sizes() -> None:
     folder = converted("--encoding keep --resize none")
     single = {int(label): image for image, label in load(folder, split="train").as_numpy_iterator()}
-    padded = load(folder, split="train", batch_size=7, streams=7, sizes="padded")
+    padded = load(folder, split="train", batch_size=7, sizes="padded")
     assert padded.element_spec[0].shape.as_list() == [7, None, None, 3]
-    ragged = load(folder, split="train", batch_size=7, streams=7, sizes="ragged")
+    ragged = load(folder, split="train", batch_size=7, sizes="ragged")
     seen = []
     for (images, labels), (uneven, same) in zip(padded, ragged, strict=True):
         assert labels.numpy().tolist() == same.numpy().tolist()
@@ -204,7 +204,7 @@ def test_images_of_different_sizes() -> None:
             np.testing.assert_array_equal(row.to_tensor(), expected)
             seen.append(int(label))
     assert sorted(seen) == sorted(single)
-    ((fixed, _), _) = load(folder, split="train", batch_size=7, streams=7, image_size=(8, 9), crop="random")
+    ((fixed, _), _) = load(folder, split="train", batch_size=7, image_size=(8, 9), crop="random")
     assert fixed.shape == (7, 8, 9, 3)
 
 
@@ -217,19 +217,20 @@ def test_deterministic_false_lets_batches_overtake(dataset: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"output": "pairs"}, 'output must be "pair", "dict", "image", "encoded" or "raw_record", not \'pairs\''),
-        ({"dtype": "float16"}, 'dtype must be "uint8", "float32" or "bfloat16", not \'float16\''),
-        ({"dtype": "float32", "output": "encoded"}, 'dtype has no effect on output="encoded"'),
-        ({"image_size": 224}, r"image_size must be \(height, width\) in pixels, not 224"),
-        ({"image_size": (0, 8)}, "image_size must be a whole number from 1"),
-        ({"image_size": (9000, 8)}, "beyond 8192 pixels a side"),
-        ({"crop": "random"}, r'crop="random" needs image_size=\(height, width\)'),
-        ({"crop": "middle"}, 'crop must be None, "random" or "center", not \'middle\''),
-        ({"sizes": "padded"}, 'sizes="padded" has no effect'),
-        ({"multi_hot": True}, "have one label each: give one_hot=True instead"),
-        ({"one_hot": 1}, "one_hot must be True or False, not 1"),
-        ({"one_hot": True, "output": "image"}, 'one_hot has no effect: output="image" has no labels'),
-        ({"deterministic": None}, "deterministic must be True or False, not None"),
+        ({"dtype": "float16"}, '`dtype=\'float16\'`: must be "uint8", "float32" or "bfloat16"'),
+        (
+            {"dtype": "float32", "output": "encoded"},
+            '`dtype=float32`: has no effect: `output="encoded"` decodes nothing',
+        ),
+        ({"image_size": 224}, r"`image_size=224`: must be \(height, width\) in pixels"),
+        ({"image_size": (0, 8)}, "`image_size=0`: must be a whole number from 1"),
+        ({"image_size": (9000, 8)}, r"`image_size=\(9000, 8\)`: no side may exceed 8192 pixels"),
+        ({"crop": "random"}, r"`crop=random`: needs `image_size=\(height, width\)`"),
+        ({"crop": "middle"}, '`crop=\'middle\'`: must be None, "random" or "center"'),
+        ({"sizes": "padded"}, "`sizes=padded`: has no effect"),
+        ({"one_hot": 1}, "`one_hot=1`: must be True or False"),
+        ({"one_hot": True, "output": "image"}, '`one_hot=True`: has no effect: `output="image"` has no labels'),
+        ({"deterministic": None}, "`deterministic=None`: must be True or False"),
     ],
     ids=str,
 )

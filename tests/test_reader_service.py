@@ -17,6 +17,8 @@ from beam_tfr.reader import load
 from beam_tfr.schema import UsageError
 from tests.reader_fixtures import add_lists, write_dataset
 
+pytestmark = pytest.mark.slow
+
 COUNTS = {"one shard": [1003], "97 shards": [8 + number % 7 for number in range(97)]}  # 1064
 DISPATCHER = """
 from tensorflow.data.experimental import service
@@ -105,7 +107,7 @@ def test_single_examples_are_the_same_as_without(tmp_path: Path, address: str) -
 )
 def test_outputs(tmp_path: Path, address: str, options: dict[str, Any]) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [10]})
-    options = {"split": "train", "batch_size": 10, "streams": 5, **options}
+    options = {"split": "train", "batch_size": 10, **options}
     (with_service,) = load(folder, service=address, deterministic=False, **options)
     (without,) = load(folder, **options)
 
@@ -135,15 +137,18 @@ def test_damage_is_named(tmp_path: Path, address: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"service": "localhost:5000"}, 'service must be the address of a dispatcher, such as "grpc://localhost:5000"'),
-        ({"deterministic": True}, "deterministic=True cannot be had with service: .* give deterministic=False"),
-        ({"start_step": 3}, "start_step cannot be had with service"),
-        ({"repeat": True}, "repeat=True cannot be had with service: give a number of epochs"),
-        ({"remainder": "pad", "batch_size": 8}, "remainder='pad' cannot be had with service"),
-        ({"on_error": "skip"}, "on_error='skip' cannot be had with service"),
-        ({"num_hosts": 2}, "num_hosts cannot be had with service"),
-        ({"cache": "memory"}, "cache cannot be had with service"),
-        ({"sizes": "ragged"}, "sizes='ragged' cannot be had with service"),
+        (
+            {"service": "localhost:5000"},
+            '`service=.*: must be the address of a dispatcher, such as "grpc://localhost:5000"',
+        ),
+        ({"deterministic": True}, "`deterministic=True`: cannot be combined with `service=`: .* give False"),
+        ({"start_step": 3}, "`start_step=.*`: cannot be combined with `service=`"),
+        ({"repeat": True}, "`repeat=True`: cannot be combined with `service=`: give a number of epochs"),
+        ({"remainder": "pad", "batch_size": 8}, "`remainder=pad`: cannot be combined with `service=`"),
+        ({"on_error": "skip"}, "`on_error=skip`: cannot be combined with `service=`"),
+        ({"num_hosts": 2}, "`num_hosts=.*`: cannot be combined with `service=`"),
+        ({"cache": "memory"}, "`cache=.*`: cannot be combined with `service=`"),
+        ({"sizes": "ragged"}, "`sizes=ragged`: cannot be combined with `service=`"),
     ],
     ids=str,
 )
@@ -156,5 +161,5 @@ def test_what_cannot_be_had(tmp_path: Path, options: dict[str, Any], message: st
 def test_lists_cannot_be_had(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [10]})
     add_lists(folder, {"ids": lambda number: [number]})
-    with pytest.raises(UsageError, match="service cannot batch features that are lists of any length"):
+    with pytest.raises(UsageError, match="`service=` cannot batch features that are lists of any length"):
         load(folder, split="train", output="dict", service="grpc://localhost:1", deterministic=False)

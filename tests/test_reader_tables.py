@@ -51,10 +51,10 @@ def test_rows_of_a_table(beam_tfr: Command, tmp_path: Path) -> None:
     ]
     for output in ("pair", "image", "encoded"):
         with pytest.raises(
-            UsageError, match=rf'^output="{output}": .* holds no images \(--encoding row\): give output='
+            UsageError, match=rf'^`output={output}`: .* holds no images \(`encoding=row`\): give "dict"'
         ):
             load(folder, split="train", output=output)
-    with pytest.raises(UsageError, match=r"^image_size has no effect: .* holds no images"):
+    with pytest.raises(UsageError, match=r"^`image_size=\(8, 8\)`: has no effect: .* holds no images"):
         load(folder, split="train", output="dict", image_size=(8, 8))
     assert class_weights(folder, "train") == {0: 1.0, 1: 1.0}
 
@@ -85,7 +85,7 @@ def test_files_and_arrays(beam_tfr: Command, tmp_path: Path, monkeypatch: pytest
     assert set(feature_spec(folder)) == set(manifest.read(str(folder)).features)
     monkeypatch.setattr(caching, "free_memory_bytes", lambda: 100_000)  # no image's worth
     load(folder, split="train", output="dict", cache="memory", cache_decoded=True)
-    with pytest.raises(UsageError, match=r"^multi_hot: the examples of .* have one label each"):
+    with pytest.raises(UsageError, match=r"^`multi_hot=True`: the examples of .* have one label each"):
         load(folder, split="train", output="dict", multi_hot=True)
 
 

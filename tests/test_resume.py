@@ -35,7 +35,8 @@ def steps_of(work: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (work / "l").read_text().splitlines()]
 
 
-@pytest.mark.parametrize(("seed", "kills"), [(0, (8,)), (1, (7, 11)), (2, (13,))])
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "kills"), [(0, (8,)), (1, (7, 11))])
 def test_a_killed_training_ends_as_if_it_had_not_been(tmp_path: Path, seed: int, kills: tuple[int, ...]) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [20, 17], "test": [4]})  # 5 steps an epoch, a backup every 3
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -101,16 +102,16 @@ def test_a_backup_that_is_cut_off(backups: Path, length: int) -> None:
     assert resume_position(made, backups, 5) == Position(1, 1)  # the one before it
     assert int(made.optimizer.iterations.numpy()) == 6
     (backups / "latest.weights.h5.bkp").unlink()
-    with pytest.raises(DataError, match=r"no backup can be loaded: .*latest.weights.h5: .*double_checkpoint=True"):
+    with pytest.raises(DataError, match=r"cannot load a backup: .*latest.weights.h5: .*double_checkpoint=True"):
         resume_position(model(), backups, 5)
 
 
 def test_wrong_calls(backups: Path) -> None:
-    with pytest.raises(DataError, match=r"no backup can be loaded: .*; if it is of another model"):
+    with pytest.raises(DataError, match=r"cannot load a backup: .*; if it is from another model"):
         resume_position(model(units=4), backups, 5)
-    with pytest.raises(UsageError, match="steps_per_epoch must be a whole number from 1 to 2147483647, not 0"):
+    with pytest.raises(UsageError, match="`steps_per_epoch=0`: must be a whole number from 1"):
         resume_position(model(), backups, 0)
-    with pytest.raises(UsageError, match=r"model is not built: begin it with keras.Input"):
+    with pytest.raises(UsageError, match=r"`model=` is not built: start it with keras.Input"):
         resume_position(keras.Sequential([keras.layers.Dense(1)]), backups, 5)
-    with pytest.raises(UsageError, match=r"model has no optimizer.*: compile it first"):
+    with pytest.raises(UsageError, match=r"`model=` has no optimizer.*: compile it first"):
         resume_position(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), backups, 5)

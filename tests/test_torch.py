@@ -34,7 +34,6 @@ from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, Ima
 from beam_tfr.schema.features import LABEL, TEXT
 from beam_tfr.torch import ImageDataset
 from beam_tfr.torch.elements import ExampleDecoder
-from beam_tfr.torch.order import Epoch, permutation
 from beam_tfr.torch.pixels import decode_image
 from tests.converted import CONVERSIONS, converted
 from tests.fixtures import save, smooth
@@ -86,71 +85,6 @@ def by_workers(dataset: ImageDataset, workers: int) -> list[Any]:
     return in_turn(shares)
 
 
-@pytest.mark.parametrize(
-    "counts", [[1], [7], [8], [9], [1, 1, 1], [0, 5, 0], [0, 0, 13, 1, 30], [3] * 40, [521, 2, 600]], ids=str
-)
-def test_every_example_exactly_once_per_epoch(tmp_path: Path, counts: list[int]) -> None:
-    folder = write_dataset(tmp_path / "d", {"train": counts}, image_size=(2, 2))
-    for shuffle, batch_size, streams, epoch in ((True, None, 8, 0), (False, 3, 8, 0), (True, 8, 3, 5)):
-        dataset = ImageDataset(
-            folder, split="train", shuffle=shuffle, batch_size=batch_size, streams=streams, epoch=epoch
-        )
-        found = batches(dataset)
-        assert sorted(itertools.chain(*found)) == list(range(sum(counts)))
-        assert len(found) == len(dataset)
-        assert all(len(batch) == (batch_size or 1) for batch in found[:-1])
-
-
-@pytest.mark.parametrize("remainder", ["drop", "keep", "pad"])
-def test_ranks_are_disjoint_complete_and_equally_long(many: Path, remainder: str) -> None:
-    for world_size, batch_size in ((2, 10), (3, 64), (5, 7), (8, 13)):
-        ranks = [
-            ImageDataset(
-                many,
-                split="train",
-                batch_size=batch_size,
-                remainder=remainder,
-                shuffle=True,
-                rank=rank,
-                world_size=world_size,
-                streams=5,
-            )
-            for rank in range(world_size)
-        ]
-        read = [list(rank) for rank in ranks]
-        assert {len(batches) for batches in read} == {len(rank) for rank in ranks} == {ranks[0].steps_per_epoch}
-        weights = np.concatenate([element[-1] for batches in read for element in batches])
-        found = (
-            np.array([labels(batches) for batches in read]).ravel()
-            if remainder != "keep"
-            else labels(itertools.chain(*read))
-        )
-        if remainder == "drop":
-            assert (
-                len(set(found))
-                == len(found)
-                == len(ranks[0]) * batch_size * world_size
-                > 1300 - batch_size * world_size
-            )
-        elif remainder == "keep":
-            assert sorted(found) == list(range(1300))
-        else:
-            assert sorted(found[weights == 1]) == list(range(1300))
-            assert {len(element[1]) for batches in read for element in batches} == {batch_size}
-            assert not any(element[0][element[2] == 0].any() for batches in read for element in batches)
-
-
-def test_what_is_dropped_differs_from_epoch_to_epoch(folder: Path) -> None:
-    dataset = ImageDataset(folder, split="train", batch_size=10, remainder="drop", shuffle=True)
-    seen = set()
-    for epoch in range(8):
-        dataset.set_epoch(epoch)
-        found = labels(dataset)
-        assert len(set(found)) == len(found) == 30
-        seen |= set(range(37)) - set(found)
-    assert len(seen) > 14
-
-
 def test_the_order_is_the_same_for_every_number_of_workers(many: Path) -> None:
     dataset = ImageDataset(many, split="train", batch_size=12, shuffle=True, seed=3, start_step=5)
     alone = batches(dataset)
@@ -199,100 +133,6 @@ def test_a_resume_goes_on_exactly_there(folder: Path) -> None:
     assert batches(dataset) == batches(dataset) == epochs[1][3:]
     dataset.set_epoch(4)
     assert (batches(dataset), len(dataset)) == (epochs[2], 8)
-
-
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_a_resume_decodes_and_opens_nothing_before_it(tmp_path: Path, shuffle: bool) -> None:
-    counts = [400, 300, 100]
-    folder = write_dataset(tmp_path / "d", {"train": counts}, image_size=(2, 2))
-    decoded = []
-    options: dict[str, Any] = {"split": "train", "batch_size": 10, "streams": 1, "shuffle": shuffle, "epoch": 1}
-    expected = batches(ImageDataset(folder, **options))[75:]
-    dataset = ImageDataset(folder, transform=lambda image: decoded.append(1) or image, start_step=75, **options)
-    # The window of step 75 begins at record 520 (of 52 batches); not shuffled, there are no windows.
-    parts = Epoch(counts, seed=0 if shuffle else None, number=1).parts(520 if shuffle else 750, 800)
-    shards = sorted(folder.glob("*.gz"))
-    for shard in {*shards} - {shards[part.run] for part in parts}:
-        shard.unlink()
-    assert len([*folder.glob("*.gz")]) < 3
-    assert batches(dataset) == expected
-    assert len(decoded) == 50
-
-
-def test_order_is_that_of_seed_and_epoch(folder: Path) -> None:
-    def order(**options: Any) -> tuple[int, ...]:
-        return tuple(labels(ImageDataset(folder, split="train", shuffle=True, **options)))
-
-    keys: list[dict[str, Any]] = [{}, {"epoch": 1}, {"seed": 7}, {"seed": (1 << 63) - 1}, {"streams": 4}]
-    orders = [order(**key) for key in keys]
-    assert len(set(orders)) == len(keys)
-    assert order(seed=np.uint8(7)) == orders[2]
-
-
-def test_order_stays_the_same_over_versions(folder: Path) -> None:
-    # A training run that is resumed after an update of NumPy or of this package must go on in the same order.
-    assert labels(ImageDataset(folder, split="train", shuffle=True, seed=7, epoch=3)) == GOLDEN_ORDER
-    assert labels(ImageDataset(folder, split="test")) == [37, 38, 39, 40]
-
-
-GOLDEN_ORDER = [
-    31, 34, 6, 10, 14, 19, 21, 28, 33, 35, 2, 7, 12, 18, 24, 27, 29, 1, 5, 8, 15, 20, 23, 25, 30,
-    36, 4, 9, 16, 17, 22, 26, 32, 0, 3, 11, 13,
-]  # fmt: skip
-
-
-def test_shuffle_moves_shards_and_mixes_windows(many: Path) -> None:
-    dataset = ImageDataset(many, split="train", shuffle=True, streams=2)
-    orders = []
-    for epoch in range(6):
-        dataset.set_epoch(epoch)
-        orders.append(labels(dataset))
-        assert abs(np.corrcoef(orders[-1], range(1300))[0, 1]) < 0.5
-    assert len({order[0] for order in orders}) == 6
-    for order, other in itertools.pairwise(orders):
-        assert not any(set(order[at : at + 64]) == set(other[at : at + 64]) for at in range(0, 1300, 64))
-    fixed = ImageDataset(many, split="train", streams=1)
-    assert labels(fixed) == labels(fixed) == list(range(1300))
-    assert labels(ImageDataset(many, split="train", streams=2))[:4] == [0, 650, 1, 651]
-
-
-def test_the_law(many: Path) -> None:
-    """Batch t is from stream t % streams; streams are runs of the epoch, permuted in windows."""
-    dataset = ImageDataset(
-        many,
-        split="train",
-        batch_size=10,
-        shuffle=True,
-        seed=9,
-        epoch=2,
-        streams=4,
-        rank=1,
-        world_size=2,
-        remainder="drop",
-    )
-    counts = [400, 1, 299, 300, 200, 100]
-    begins = np.cumsum([0, *counts])
-    places = [
-        int(begins[part.run]) + record
-        for part in Epoch(counts, seed=9, number=2).parts(0, 1300)
-        for record in range(part.skip, part.skip + part.take)
-    ]
-    assert sorted(places) == list(range(1300))
-    run = places[650:1300]  # of rank 1: 65 batches, of which stream 0 has 17, the others 16
-    streams, low = [], 0
-    for number, size in enumerate((170, 160, 160, 160)):
-        records, low = run[low : low + size], low + size
-        streams.append([records[place] for place in permutation(size, 9, 2, 1, number, 0)])
-    expected = [streams[step % 4][step // 4 * 10 :][:10] for step in range(65)]
-    assert batches(dataset) == expected
-
-
-def test_permutations_are_permutations() -> None:
-    for size in (0, 1, 2, 1000):
-        assert sorted(permutation(size, 1, 2)) == list(range(size))
-    assert permutation(1000, 1, 2).tolist() != permutation(1000, 2, 1).tolist()
-    first = np.array([permutation(8, seed)[0] for seed in range(4000)])
-    assert np.bincount(first).min() > 400  # 500 expected, 5 standard deviations
 
 
 @pytest.mark.parametrize("flags", CONVERSIONS)
@@ -436,7 +276,7 @@ def test_several_labels(listed: Path) -> None:
         assert row.sum() == len(expected)
     (first, *_) = ImageDataset(listed, split="train", multi_hot=True)
     assert first[1].shape == (20,)
-    with pytest.raises(UsageError, match='multi_hot has no effect: output="image" has no labels'):
+    with pytest.raises(UsageError, match='`multi_hot=True`: has no effect: `output="image"` has no labels'):
         ImageDataset(listed, split="train", multi_hot=True, output="image")
 
 
@@ -459,14 +299,14 @@ def test_transform(folder: Path) -> None:
 def test_images_of_different_sizes() -> None:
     folder = converted("--encoding webp --resize none")
     with pytest.raises(
-        UsageError, match=r"batch_size 4: the images of .* have different sizes .--resize none.*transform"
+        UsageError, match=r"`batch_size=4`: the images of .* have different sizes .`resize=none`.*transform"
     ):
         ImageDataset(folder, split="train", batch_size=4)
     crops = list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:16, :16]))
     assert [len(images) for images, _ in crops] == [4, 4, 4, 2]
-    with pytest.raises(UsageError, match="transform gave arrays of different shapes"):
+    with pytest.raises(UsageError, match="`transform=` returned arrays of different shapes"):
         list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:, :16]))
-    padded = list(ImageDataset(folder, split="train", remainder="pad", rank=0, world_size=3))
+    padded = list(ImageDataset(folder, split="train", remainder="pad", rank=2, world_size=3))
     assert [weight for _, _, weight in padded] == [1, 1, 1, 1, 0]
     assert padded[-1][0].shape == (1, 1, 3)
 
@@ -504,7 +344,7 @@ def test_skipped_examples_are_counted_over_processes(damaged: Path, method: str)
         worker.start()
         worker.join(60)
         assert worker.exitcode == 0
-    with pytest.raises(DataError, match="; max_skipped 5 allows no more"):
+    with pytest.raises(DataError, match="; `max_skipped=5` allows no more"):
         list(dataset)
 
 
@@ -513,74 +353,31 @@ def test_pytorch_is_there_where_it_is_asked_for() -> None:
 
 
 def test_rank_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = batches(ImageDataset(folder, split="train", batch_size=3, rank=2, world_size=4))
-    assert len(expected) == 3
+    expected = batches(ImageDataset(folder, split="train", batch_size=4, rank=2, world_size=4))
+    assert len(expected) == 9
     monkeypatch.setenv("RANK", "2")
-    assert len(ImageDataset(folder, split="train", batch_size=3)) == 13
+    assert len(ImageDataset(folder, split="train", batch_size=4)) == 10
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert batches(ImageDataset(folder, split="train", batch_size=3)) == expected
-    assert len(ImageDataset(folder, split="train", batch_size=3, rank=0, world_size=1)) == 13
+    assert batches(ImageDataset(folder, split="train", batch_size=4)) == expected
+    assert len(ImageDataset(folder, split="train", batch_size=4, rank=0, world_size=1)) == 10
     monkeypatch.setenv("RANK", "two")
-    with pytest.raises(UsageError, match=r"RANK and WORLD_SIZE of the environment are \('two', '4'\)"):
+    with pytest.raises(UsageError, match=r"variables RANK and WORLD_SIZE are \('two', '4'\)"):
         ImageDataset(folder, split="train")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"split": "trian"}, r"split 'trian' is not in .*; there are: test, train$"),
-        ({"split": "none"}, r"there are: test, train$"),
-        ({"batch_size": 0}, "batch_size must be a whole number from 1 to 2147483647, not 0"),
-        ({"shuffle": 1024}, "shuffle must be True or False, not 1024"),
-        ({"seed": -1, "shuffle": True}, "seed must be a whole number from 0 to 9223372036854775807, not -1"),
-        ({"epoch": "1"}, "epoch must be a whole number from 0 to 2147483647, not '1'"),
-        ({"start_step": -1}, "start_step must be a whole number from 0"),
-        ({"threads": -1}, "threads must be a whole number from 0 to 1023, not -1"),
-        ({"output": "pairs"}, 'output must be "pair", "dict", "image" or "encoded", not \'pairs\''),
-        ({"multi_hot": True}, "multi_hot: the images of .* have one label each: leave it out"),
-        ({"multi_hot": 1}, "multi_hot must be True or False, not 1"),
-        ({"streams": 0}, "streams must be a whole number from 1"),
-        ({"remainder": "fill"}, 'remainder must be None, "keep", "drop" or "pad", not \'fill\''),
-        ({"rank": 1}, "rank 1 and world_size None: give both, or none of them"),
-        ({"rank": 2, "world_size": 2}, "rank 2 must be less than world_size 2: ranks count from 0"),
-        (
-            {"rank": 0, "world_size": 2, "batch_size": 19},
-            "remainder 'drop' leaves nothing: 37 examples are fewer than 2 x 19, one batch on every rank. "
-            "Take a smaller batch_size, or remainder='pad'",
-        ),
-        (
-            {"rank": 0, "world_size": 2, "batch_size": 6, "remainder": "keep"},
-            "remainder 'keep' would give some of 2 ranks 4 batches and others 3, as 37 examples fall: "
-            "distributed training would hang. Take remainder='drop' or 'pad'",
-        ),
+        ({"threads": -1}, "`threads=-1`: must be a whole number from 0 to 1023"),
+        ({"rank": 1}, "give both `rank=` and `world_size=`, or neither: got 1 and None"),
+        ({"rank": 2, "world_size": 2}, "`rank=2`: must be less than `world_size=2`: ranks count from 0"),
+        ({"rank": 0, "world_size": 2, "batch_size": 5}, "`batch_size=5`: is not a multiple of the 2 hosts"),
     ],
     ids=str,
 )
 def test_wrong_calls_say_what_is_allowed(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ImageDataset(folder, **{"split": "train", **options})
-
-
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_slices_and_several_splits(folder: Path, shuffle: bool) -> None:
-    for split, expected in (
-        ("train[:80%]", range(29)),
-        ("train[80%:]", range(29, 37)),
-        ("train[15:25]", range(15, 25)),
-        ("test+train[:5]", [37, 38, 39, 40, *range(5)]),
-        ("train[-2:]+test[1:]", [35, 36, 38, 39, 40]),
-    ):
-        found = labels(ImageDataset(folder, split=split, shuffle=shuffle, streams=1))
-        assert (sorted(found) if shuffle else found) == (sorted(expected) if shuffle else [*expected])
-        shares = [
-            labels(ImageDataset(folder, split=split, shuffle=shuffle, rank=r, world_size=2, remainder="pad"))
-            for r in range(2)
-        ]
-        assert set(itertools.chain(*shares)) >= set(expected)
-    with pytest.raises(UsageError, match=r"split 'train\[:0\]': train\[:0\] holds no example; train has 37"):
-        ImageDataset(folder, split="train[:0]")
-    with pytest.raises(UsageError, match=r"split 'train\+train\[3:5\]' has examples 3 to 4 of train twice"):
-        ImageDataset(folder, split="train+train[3:5]")
 
 
 def test_what_is_damaged_can_be_skipped(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -601,20 +398,14 @@ def test_what_is_damaged_can_be_skipped(damaged: Path, capsys: pytest.CaptureFix
     assert " - skipped, 4 of at most 100" in said  # two iterations
     padded = ImageDataset(damaged, remainder="pad", **options)
     assert [len(element[2]) for element in padded] == [8, 8, 8]
-    with pytest.raises(DataError, match="; max_skipped 1 allows no more"):
+    with pytest.raises(DataError, match="; `max_skipped=1` allows no more"):
         list(ImageDataset(damaged, max_skipped=1, **options))
     for ours in pickle.loads(pickle.dumps(dataset)):
         assert len(ours) == 3
-    for wrong, message in (
-        ({"on_error": "ignore"}, 'on_error must be "raise" or "skip", not \'ignore\''),
-        ({"max_skipped": 3}, 'max_skipped has no effect without on_error="skip"'),
-    ):
-        with pytest.raises(UsageError, match=message):
-            ImageDataset(damaged, split="train", **wrong)
 
 
 def test_datasets_that_are_not_whole(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="`path=s3://bucket/d`: only local paths and gs:// are supported"):
+    with pytest.raises(UsageError, match=r"s3://bucket/d.*: only local paths and gs:// are supported"):
         ImageDataset("s3://bucket/d", split="train")
     folder = write_dataset(tmp_path / "d", {"train": [3, 3], "test": [1]})
     shard = folder / "d-train-00001-of-00002.tfrecord.gz"

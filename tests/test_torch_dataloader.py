@@ -21,6 +21,8 @@ from beam_tfr.torch import ImageDataset
 from tests.reader_fixtures import write_dataset
 from tests.torch_fixtures import batches, labels, write_damaged, write_few, write_lists, write_many
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -47,7 +49,7 @@ def test_skipped_examples_are_counted_over_workers(tmp_path: Path, context: str)
     for _ in range(2):
         numbers = [n for _, batch, weights in loader for n in batch[weights == 1].tolist()]
         assert sorted(numbers) == sorted({*range(20)} - {3, 19})
-    with pytest.raises(DataError, match="; max_skipped 5 allows no more"):
+    with pytest.raises(DataError, match="; `max_skipped=5` allows no more"):
         list(loader)
 
 

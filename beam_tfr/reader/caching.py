@@ -1,4 +1,4 @@
-"""What remembers the records of a stream, or its decoded images, from epoch to epoch."""
+"""Caches the records of a stream, or its decoded images, from one epoch to the next."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from beam_tfr import storage
-from beam_tfr.checks import boolean
+from beam_tfr.order import WINDOW, Order
 from beam_tfr.reader.decode import Decoder
-from beam_tfr.reader.layout import Layout
-from beam_tfr.reader.streams import WINDOW
+from beam_tfr.reader_arguments import boolean
 from beam_tfr.schema import UsageError, canonical_json, sha256_hex
 
 try:
@@ -25,31 +24,25 @@ except ImportError:  # not on Windows
 _OVERHEAD_BYTES = 200  # of a record in memory, besides its bytes
 
 
-def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, layout: Layout) -> Callable[[Any, int], Any] | None:
-    """What `Streams.remember` is for these arguments of `load`.
+def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) -> Callable[[Any, int], Any] | None:
+    """The function `Streams.remember` for these arguments of `load`.
 
     Raises:
-        UsageError: they are wrong, do not fit the others, or there is not room enough.
+        UsageError: they are wrong, do not fit the others, or there is not enough room.
     """
     boolean("cache_decoded", cache_decoded)
     if cache is False:
         if cache_decoded:
-            raise UsageError('cache_decoded has no effect without cache: give cache="memory" or a folder')
+            raise UsageError('has no effect without `cache="memory"` or a folder', option="cache_decoded", value=True)
         return None
     if not isinstance(cache, (str, os.PathLike)) or not os.fspath(cache):
-        raise UsageError(f'cache must be False, "memory" or a folder on a local disk, not {cache!r}')
+        raise UsageError('must be False, "memory" or a folder on a local disk', option="cache", value=repr(cache))
     folder = os.fspath(cache)
     if storage.is_gcs(folder):
-        raise UsageError(f"cache {folder}: only a local disk is faster than reading again")
-    if cache_decoded and decoder.ragged:
-        raise UsageError("cache_decoded: the examples hold lists of any length. Leave it out: records are remembered")
-    if cache_decoded and (decoder.output in ("encoded", "raw_record") or decoder.variable):
-        what = "images have different sizes" if decoder.variable else f'output="{decoder.output}" decodes nothing'
-        raise UsageError(f"cache_decoded: {what}. Leave it out: the records are remembered then")
-    if cache_decoded and decoder.image.crop == "random":
-        raise UsageError('cache_decoded would give every epoch the same parts of crop="random": leave one of them out')
-
-    needed = estimated_bytes(decoder, layout, decoded=cache_decoded)
+        raise UsageError("only a local disk is faster than reading again", option="cache", value=folder)
+    if cache_decoded:
+        _check_decoded(decoder)
+    needed = estimated_bytes(decoder, order, decoded=cache_decoded)
     if folder == "memory":
         _check_room(needed, free_memory_bytes(), "of memory are free", cure="a folder, or more hosts")
         path = ""
@@ -58,16 +51,17 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, layout: Layout) 
             os.makedirs(folder, exist_ok=True)
             free = shutil.disk_usage(folder).free
         except OSError as error:
-            raise UsageError(f"cache {folder} cannot be made a folder: {error.strerror}") from None
-        # tf.data takes any file of that name for its own: another dataset, split or deal has other names.
+            raise UsageError(f"cannot make that folder: {error.strerror}", option="cache", value=folder) from None
+        # tf.data takes any file of that name for its own: another dataset, split or host has other names.
         digest = sha256_hex(
             canonical_json(
-                [decoder.dataset.dataset_digest, decoder.selection.text, layout.streams, WINDOW, decoder.max_skipped]
+                [decoder.dataset.dataset_digest, decoder.selection.text, order.streams, WINDOW, decoder.max_skipped]
+                + [order.num_hosts, order.host_index]
                 + ([decoder.output, decoder.image.image_size, decoder.image.crop] if cache_decoded else [])
             )
         )
         path = os.path.join(folder, f"beam_tfr-{digest[:16]}")
-        _clear_unfinished(path, layout)
+        _clear_unfinished(path)
         have = sum(entry.stat().st_size for entry in os.scandir(folder) if entry.path.startswith(path))
         _check_room(needed - have, free, f"are free in {folder}", cure="another folder, or more hosts")
 
@@ -80,14 +74,28 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, layout: Layout) 
                 ),
                 num_parallel_calls=tf.data.AUTOTUNE,
             )
-        return _in_files(windows, f"{path}-{stream:05d}-of-{layout.streams:05d}") if path else windows.cache()
+        return _in_files(windows, f"{path}-{stream:05d}") if path else windows.cache()
 
     return remember
 
 
+def _check_decoded(decoder: Decoder) -> None:
+    if decoder.ragged:
+        why = "the examples hold lists of any length"
+    elif decoder.variable:
+        why = "the images have different sizes"
+    elif decoder.output in ("encoded", "raw_record"):
+        why = f'`output="{decoder.output}"` decodes nothing'
+    elif decoder.image.crop == "random":
+        why = 'every epoch would have the same parts of `crop="random"`'
+    else:
+        return
+    raise UsageError(f"{why}. Leave it out: the records are cached then", option="cache_decoded", value=True)
+
+
 def _in_files(windows: Any, path: str) -> Any:
-    """The windows, remembered in files that begin so; as they are as long as another iterator fills these files, which
-    tf.data refuses.
+    """The windows, cached in files of that prefix; read from the shards while another iterator fills the files, since
+    tf.data allows only one.
     """
     remembered = windows.cache(path)
 
@@ -108,29 +116,25 @@ def _in_files(windows: Any, path: str) -> Any:
 _held: dict[str, Any] = {}  # the locks of this process, open as long as it lives
 
 
-def _clear_unfinished(path: str, layout: Layout) -> None:
-    """Removes what a process that died while it filled the cache has left of this host's streams: tf.data would wait
-    for that process, in vain.
-    """
-    lock = f"{path}-host-{layout.host_index:05d}-of-{layout.num_hosts:05d}.lock"
+def _clear_unfinished(path: str) -> None:
+    """Removes what a process left that died while it filled the cache: tf.data would wait for it forever."""
+    lock = f"{path}.lock"
     if fcntl is None or lock in _held:
         return
     file = open(lock, "w")  # noqa: SIM115 - held until the process ends
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # a process that lives is at it
+    except OSError:  # another process is filling it
         file.close()
         return
     _held[lock] = file
-    for stream in range(layout.host_index, layout.streams, layout.num_hosts):
-        prefix = f"{path}-{stream:05d}-of-{layout.streams:05d}"
-        if not os.path.exists(f"{prefix}.index"):
-            for left in glob.glob(f"{glob.escape(prefix)}*"):
-                os.remove(left)
+    for left in glob.glob(f"{glob.escape(path)}-*"):
+        if not os.path.exists(f"{left[: len(path) + len('-00000')]}.index"):
+            os.remove(left)
 
 
-def estimated_bytes(decoder: Decoder, layout: Layout, *, decoded: bool) -> int:
-    """What the share of one host takes, about: images of one size decoded or raw, else the bytes of the shards."""
+def estimated_bytes(decoder: Decoder, order: Order, *, decoded: bool) -> int:
+    """The size of one host's share, roughly: of the decoded images if that is known, else of the shards."""
     height, width, channels = (
         decoder.image.shape if decoded else (*decoder.image.options.image_size, decoder.image.channels)
     )
@@ -139,11 +143,11 @@ def estimated_bytes(decoder: Decoder, layout: Layout, *, decoded: bool) -> int:
     else:
         splits = decoder.selection.splits
         each = sum(split.num_bytes for split in splits) // max(1, sum(split.num_examples for split in splits))
-    return (each + _OVERHEAD_BYTES) * layout.total // layout.num_hosts
+    return (each + _OVERHEAD_BYTES) * order.total * len(order.host_streams) // order.streams
 
 
 def free_memory_bytes() -> int:
-    """What this process may still take: of the machine, or of its control group."""
+    """The memory that is free for this process: of the machine, or of its control group."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         with open("/proc/meminfo") as file:
@@ -159,5 +163,5 @@ def free_memory_bytes() -> int:
 def _check_room(needed: int, free: int, where: str, *, cure: str) -> None:
     if needed > free:
         raise UsageError(
-            f"cache: this host's share takes about {needed:,} bytes, and {free:,} {where}. Give cache=False, {cure}"
+            f"`cache=`: this host's share takes about {needed:,} bytes, and {free:,} {where}. Give False, {cure}"
         )

@@ -13,7 +13,7 @@ import tensorflow as tf
 from beam_tfr.manifest import Manifest
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.schema.features import CHANNELS, COLORSPACE, ENCODED, FORMAT, HEIGHT, IMAGE_ENCODINGS, RAW, WIDTH
-from beam_tfr.selection import Selection
+from beam_tfr.splits import Selection
 
 IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}

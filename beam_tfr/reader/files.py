@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from beam_tfr import inputs, storage
-from beam_tfr.checks import integer
+from beam_tfr.reader_arguments import integer
 from beam_tfr.records import MAX_RECORD_BYTES, RecordError, RecordFile, masked_crc
 from beam_tfr.schema import UsageError
 

@@ -12,7 +12,6 @@ import tensorflow as tf
 from beam_tfr.manifest import KEPT_FORMATS
 from beam_tfr.options import ImageOptions
 from beam_tfr.options.image import VARIABLE_SIZES
-from beam_tfr.reader.streams import fold
 
 # Format -> from (bytes, 1 or 3 channels) to uint8 [height, width, channels].
 DECODERS: dict[str, Callable[[Any, int], Any]] = {
@@ -120,3 +119,8 @@ def _broadcast(pixels: Any, channels: int) -> Any:
     """[h, w, 1 or channels] to [h, w, channels]."""
     pixels = tf.ensure_shape(pixels, [None, None, None])
     return tf.broadcast_to(pixels, tf.concat([tf.shape(pixels)[:2], [channels]], 0))
+
+
+def fold(key: Any, number: Any) -> Any:
+    """A key of TensorFlow's stateless random functions, drawn from another and a number: int64 [2]."""
+    return tf.random.fold_in(key, number, alg="philox")

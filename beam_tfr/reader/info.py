@@ -1,16 +1,15 @@
-"""What the manifest alone tells a training run: no TensorFlow, but for `feature_spec`, and no shard is opened."""
+"""What a training run learns from the manifest alone. Only `feature_spec` imports TensorFlow."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from beam_tfr import checks, manifest
-from beam_tfr.checks import REMAINDERS, choice, integer
+from beam_tfr import manifest, reader_arguments
 from beam_tfr.manifest import Manifest
-from beam_tfr.reader.layout import Layout
+from beam_tfr.order import Order
 from beam_tfr.schema import DataError, UsageError
-from beam_tfr.selection import select
+from beam_tfr.splits import select
 
 
 def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behind the name of its module
@@ -20,18 +19,18 @@ def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behin
         path: the folder that `convert` wrote, local or gs://.
 
     Raises:
-        UsageError: a path that is none.
+        UsageError: the path is malformed.
         DataError: the folder holds no complete dataset, or one of a newer format.
     """
-    return manifest.read(checks.folder(path))
+    return manifest.read(reader_arguments.folder(path))
 
 
 def class_weights(path: str | os.PathLike[str], split: str) -> dict[int, float]:
-    """Weights that make all classes count alike, as Keras' `fit(class_weight=…)` takes them.
+    """Weights that balance the classes, as Keras' `fit(class_weight=…)` takes them.
 
-    The weight of a class is examples / (classes * examples of the class), where only classes that occur in the split
-    count: so the mean weight of its examples is 1. A class that does not occur there has weight 0. Of a multi-label
-    dataset examples are counted once for each of their labels; Keras takes no class_weight there, a loss may.
+    The weight of a class is examples / (classes * examples of the class), counting only classes that occur in the
+    split, so the mean weight of an example is 1. A class that does not occur has weight 0. In a multi-label dataset an
+    example counts once for each of its labels; Keras takes no class_weight there, a loss may.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
@@ -41,7 +40,7 @@ def class_weights(path: str | os.PathLike[str], split: str) -> dict[int, float]:
         Class id -> weight, of every class of the dataset.
 
     Raises:
-        UsageError: a wrong split, a slice, or a dataset without labels.
+        UsageError: the split is wrong or a slice, or the dataset has no labels.
         DataError: the folder holds no complete dataset, or its classes are not counted.
     """
     dataset = open(path)
@@ -50,7 +49,7 @@ def class_weights(path: str | os.PathLike[str], split: str) -> dict[int, float]:
     selection = select(dataset, split)
     if selection.total < sum(part.num_examples for part in selection.splits):
         raise UsageError(
-            f"class_weights: split {split!r} is a slice, whose classes the manifest does not count; give whole splits"
+            "is a slice, whose classes the manifest does not count; give whole splits", option="split", value=split
         )
     counts = [sum(part.class_counts.get(name, 0) for part in selection.splits) for name in dataset.class_names]
     total, classes = sum(counts), sum(map(bool, counts))
@@ -69,30 +68,22 @@ def steps_per_epoch(
     split: str,
     batch_size: int | None = None,
     remainder: str | None = None,
-    streams: int = 8,
     num_hosts: int = 1,
 ) -> int:
-    """Elements of an epoch on every host: how many `load` gives with these of its arguments, whatever the others.
+    """The number of elements that `load` gives on every host in an epoch, with the same arguments.
 
     Raises:
         UsageError, DataError: as `load` does.
     """
-    layout = Layout(
-        total=select(open(path), split).total,
-        streams=integer("streams", streams, 1),
-        num_hosts=integer("num_hosts", num_hosts, 1),
-        host_index=0,
-        batch_size=batch_size if batch_size is None else integer("batch_size", batch_size, 1),
-        remainder=choice("remainder", remainder, REMAINDERS),
-    )
-    return layout.steps
+    total = select(open(path), split).total
+    return Order(total=total, num_hosts=num_hosts, batch_size=batch_size, remainder=remainder).steps
 
 
 def feature_spec(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `tf.io.parse_example` and `make_batched_features_dataset` take for the records of a dataset.
+    """The features of a dataset's records, for `tf.io.parse_example` and `make_batched_features_dataset`.
 
     Returns:
-        Feature -> `tf.io.FixedLenFeature` of its shape, or `tf.io.RaggedFeature` where examples differ in it.
+        Feature -> `tf.io.FixedLenFeature` of its shape, or `tf.io.RaggedFeature` for lists of any length.
 
     Raises:
         DataError: the folder holds no complete dataset.

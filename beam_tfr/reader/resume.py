@@ -1,4 +1,4 @@
-"""Where a Keras training that was stopped goes on. The recipe is in docs/reader.md."""
+"""Finds where a stopped Keras training resumes. The recipe is in docs/reader.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.checks import integer
+from beam_tfr.reader_arguments import integer
 from beam_tfr.schema import DataError, UsageError
 
 WEIGHTS_FILE = "latest.weights.h5"  # of keras.callbacks.BackupAndRestore
@@ -16,38 +16,38 @@ PREVIOUS_SUFFIX = ".bkp"  # of the backup before that, with double_checkpoint=Tr
 
 
 class Position(NamedTuple):
-    """Epochs that are done, and steps of the one after them: arguments `epoch` and `start_step` of `load`."""
+    """Finished epochs, and finished steps of the next one: arguments `epoch` and `start_step` of `load`."""
 
     epoch: int
     step: int
 
 
 def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_epoch: int) -> Position:
-    """Loads what `keras.callbacks.BackupAndRestore` has saved last into a model, and says where that was.
+    """Loads the last backup of `keras.callbacks.BackupAndRestore` into a model, and returns its position.
 
-    The steps that are done are counted by the optimizer itself (`optimizer.iterations`), so weights and position
-    always belong together. With `double_checkpoint=True` a backup that was being written when the process died does no
-    harm: the one before it is taken.
+    The optimizer itself counts the finished steps (`optimizer.iterations`), so weights and position always belong
+    together. With `double_checkpoint=True`, a backup that was cut off when the process died does no harm: the one
+    before it is loaded.
 
     Args:
         model: a Keras model, built and compiled as it was when it was saved.
-        backup_dir: of the callback.
+        backup_dir: the folder of the callback.
         steps_per_epoch: batches of an epoch; see `beam_tfr.reader.steps_per_epoch`.
 
     Returns:
-        (0, 0) where nothing was saved: the model is left as it is.
+        (0, 0) if nothing was saved; the model is then unchanged.
 
     Raises:
-        UsageError: a model that is not built or not compiled.
-        DataError: the backup is damaged, or of another model.
+        UsageError: the model is not built or not compiled.
+        DataError: the backup is damaged, or from another model.
     """
     steps_per_epoch = integer("steps_per_epoch", steps_per_epoch, 1)
     folder = os.fspath(backup_dir)
     if not getattr(model, "built", False):
-        raise UsageError("model is not built: begin it with keras.Input, or call it on a batch first")
+        raise UsageError("`model=` is not built: start it with keras.Input, or call it on a batch first")
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
-        raise UsageError("model has no optimizer, whose iterations say where training was: compile it first")
+        raise UsageError("`model=` has no optimizer, whose iterations tell where training was: compile it first")
     latest = storage.join(folder, WEIGHTS_FILE)
     there = [path for path in (latest, latest + PREVIOUS_SUFFIX) if storage.size_bytes(path) is not None]
     if not there:
@@ -63,8 +63,8 @@ def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_ep
             continue
         return Position(*divmod(int(optimizer.iterations.numpy()), steps_per_epoch))
     raise DataError(
-        f"no backup can be loaded: {'; '.join(problems)}. If it was cut off, BackupAndRestore(double_checkpoint=True) "
-        "keeps one more; if it is of another model, give another backup_dir"
+        f"cannot load a backup: {'; '.join(problems)}. If it was cut off, BackupAndRestore(double_checkpoint=True) "
+        "keeps one more; if it is from another model, give another `backup_dir=`"
     )
 
 

@@ -1,9 +1,9 @@
-"""The examples of a selection through a tf.data service: its workers read and decode them, in no promised order.
+"""Reads through a tf.data service, whose workers read and decode the examples in no particular order.
 
     streams ──(each goes to one worker)──▶ chunks of records ──map──▶ decoded ══▶ here ──rebatch──▶ batches
 
-The service hands out what lies below `distribute` stream by stream, each to one worker and never twice: so nothing may
-be cut to batches, and no cardinality be claimed, before the parts of all workers have come together here.
+The service hands out what lies below `distribute` stream by stream, each to one worker and never twice. So batches are
+cut, and the cardinality is claimed, only here, where the parts of all workers meet.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from beam_tfr.reader.assembly import CHUNK, elements_of, without_padding
+from beam_tfr.order import Order
+from beam_tfr.reader.assembly import CHUNK, elements_of
 from beam_tfr.reader.decode import Decoder
-from beam_tfr.reader.layout import Layout
 from beam_tfr.reader.streams import Streams
 from beam_tfr.schema import UsageError
 
@@ -25,7 +25,8 @@ _PROMISED = "a tf.data service promises no order"
 
 
 def check_service(address: Any, **options: Any) -> None:
-    """
+    """Checks the arguments of `load` that do not go with `service`.
+
     Args:
         address: what `load` got as `service`.
         options: other arguments of `load` by name.
@@ -35,24 +36,34 @@ def check_service(address: Any, **options: Any) -> None:
     """
     if not isinstance(address, str) or not address.partition("://")[2]:
         raise UsageError(
-            f'service must be the address of a dispatcher, such as "grpc://localhost:5000", not {address!r}'
+            'must be the address of a dispatcher, such as "grpc://localhost:5000"',
+            option="service",
+            value=repr(address),
         )
     refused = {
-        "deterministic": (True, f"{_PROMISED}, so it cannot be repeated either: give deterministic=False"),
+        "deterministic": (True, f"{_PROMISED}, so it cannot be repeated either: give False"),
         "repeat": (True, "give a number of epochs, or load each epoch with its number"),
         "remainder": ("pad", 'give "keep" or "drop"'),
-        "sizes": ("padded", "give image_size=(height, width)", "ragged"),
-        "on_error": ("skip", "its workers share no count: repair the dataset, or read without a service"),
+        "sizes": ("padded", "give `image_size=(height, width)`", "ragged"),
+        "on_error": ("skip", "its workers share no count: fix the dataset, or read without a service"),
     }
     for name, (value, cure, *others) in refused.items():
         if options[name] in (value, *others) and type(options[name]) is type(value):
-            raise UsageError(f"{name}={options[name]!r} cannot be had with service: {cure}")
+            raise UsageError(f"cannot be combined with `service=`: {cure}", option=name, value=options[name])
     if options["start_step"]:
-        raise UsageError(f"start_step cannot be had with service: {_PROMISED}, so there is no place to go on from")
+        raise UsageError(
+            f"cannot be combined with `service=`: {_PROMISED}, so there is no place to resume from",
+            option="start_step",
+            value=options["start_step"],
+        )
     if options["num_hosts"] != 1:
-        raise UsageError("num_hosts cannot be had with service: nobody deals its examples out to hosts equally")
+        raise UsageError(
+            "cannot be combined with `service=`, which does not deal its examples equally to hosts",
+            option="num_hosts",
+            value=options["num_hosts"],
+        )
     if options["cache"] is not False:
-        raise UsageError("cache cannot be had with service: give cache=False")
+        raise UsageError("cannot be combined with `service=`: leave it out", option="cache", value=options["cache"])
 
 
 def serve(
@@ -63,22 +74,19 @@ def serve(
     Raises:
         UsageError: lists of any length cannot be had, or nobody answers at that address.
     """
-    batch_size = streams.layout.batch_size
+    batch_size = streams.order.batch_size
     if decoder.ragged:
         raise UsageError(
-            "service cannot batch features that are lists of any length"
-            + (": give multi_hot=True" if decoder.several_labels and decoder.output == "pair" else "")
+            "`service=` cannot batch features that are lists of any length"
+            + (": give `multi_hot=True`" if decoder.several_labels and decoder.output == "pair" else "")
         )
-    total = streams.layout.total
-    count = max(min(streams.layout.streams, total), total // STREAM_EXAMPLES)
-    cut = dataclasses.replace(
-        streams,
-        layout=Layout(total=total, streams=count, num_hosts=1, host_index=0, batch_size=None, remainder="keep"),
-    )
+    total = streams.order.total
+    count = max(min(streams.order.streams, total), total // STREAM_EXAMPLES)
+    cut = dataclasses.replace(streams, order=Order(total=total, streams=count))
     single = batch_size is None and decoder.variable
 
     def one_epoch(number: int) -> Any:
-        records = cut.side_by_side(tf.constant(number, tf.int64), CHUNK).map(without_padding)
+        records = cut.side_by_side(tf.constant(number, tf.int64), CHUNK)
         if single:
             records = records.unbatch()
         decoded = elements_of(records, decoder, deterministic=False)
@@ -96,5 +104,5 @@ def serve(
         range(epoch + 1, epoch + epochs),
         one_epoch(epoch),
     )
-    steps = epochs * streams.layout.steps
+    steps = epochs * streams.order.steps
     return together.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(tf.data.AUTOTUNE)

@@ -1,10 +1,9 @@
-"""The records of an epoch in their order, as graph ops: streams side by side, windows of each shuffled without state.
+"""The records of an epoch in the order of `beam_tfr.order`, as graph ops.
 
     parts ──flat_map──▶ records ──batch──▶ windows ──[cache]──shuffle──▶ records of a stream ──batch──▶ pieces
-    pieces of all streams ──interleave──▶ chunks: the records of some rounds, one of each stream after the other
+    pieces of all streams ──interleave──▶ chunks: the records at consecutive positions of the epoch
 
-The order depends on nothing but the dataset, the split, `seed`, epoch and number of streams: not on the batch size, the
-machine, the timing of threads, or `tf.random.set_seed`.
+Everything is stateless: the order depends neither on the timing of threads nor on `tf.random.set_seed`.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from beam_tfr.reader.layout import Layout
-from beam_tfr.selection import Selection
+from beam_tfr.order import FILLER, GAMMA, LAST_SHIFT, MULTIPLIERS, PARTS, RECORDS, START, WINDOW, Order
+from beam_tfr.splits import Selection
 
-WINDOW = 256  # records of a stream that are shuffled at a time: together with 8 streams as good as a buffer of 2,048
-BUFFER_BYTES = 256 << 10  # 256 KiB of each open file
-PADDING = -1  # the number of what only fills up a batch
+BUFFER_BYTES = 256 << 10  # 256 KiB for each open file
 COMPRESSIONS = {"gzip": "GZIP", "none": ""}
 
 
@@ -30,18 +27,18 @@ class Streams:
     """The streams of one selection.
 
     Attributes:
-        selection: its parts are shuffled as wholes, then windows of their records.
-        layout: who gets what.
+        selection: where the records lie.
+        order: which positions this host reads.
         compression: of the files, as the manifest names it.
-        seed: of the shuffle; None leaves the order as it is on disk.
-        padding: what fills up streams that are too short: the components of an element, without its place.
-        strict: a record that cannot be read raises; else it is an empty string.
-        remember: of (windows of a stream, its number) makes windows that are remembered from epoch to epoch, and may be
-            decoded; None remembers none.
+        seed: of the shuffle; None keeps the order on disk.
+        padding: the components of a filler, without its place.
+        strict: whether a record that cannot be read raises an error; else it is an empty string.
+        remember: of (windows of a stream, its number) makes windows that are cached between epochs, and may be decoded;
+            None caches none. Every epoch then cuts the streams alike, and only their windows are shuffled.
     """
 
     selection: Selection
-    layout: Layout
+    order: Order
     compression: str
     seed: int | None
     padding: tuple[Any, ...]
@@ -49,81 +46,90 @@ class Streams:
     remember: Callable[[Any, int], Any] | None = None
 
     def chunks(self, rounds: int) -> Callable[[Any, Any], Any]:
-        """A function of (epoch, first round), both scalar int64, to the chunks of this host from there to the end of
-        the epoch: (records, string [n], places, int64 [n, 2]), with n = `rounds` times the streams of the host, less
-        in the last one. A place is (epoch, number of the example in the selection), or `PADDING`.
+        """A function of (epoch, first position), both scalar int64, to this host's records from there to the end.
+
+        Its elements are (records, string [n], places, int64 [n, 2]), where n is at most what `rounds` records of each
+        stream give this host. A place is (epoch, number of the example in the selection, or `FILLER`).
         """
-        layout = self.layout
-        mine = range(layout.host_index, layout.streams, layout.num_hosts)
+        mine = self.order.host_streams
         remembered = None
         if self.remember:
+            records = self._records(None)
             remembered = [
-                self.remember(self._windows(tf.constant(v, tf.int64), None, self._order(None)), v) for v in mine
+                self.remember(self._windows(tf.constant(v, tf.int64), tf.constant(0, tf.int64), records), v)
+                for v in mine
             ]
 
         def chunks(epoch: Any, first: Any) -> Any:
-            order = self._order(epoch)
+            begin = first // self.order.streams
             if remembered is not None:
-                skipped = first // WINDOW
                 pieces = [
-                    self._pieces(windows.skip(skipped), tf.constant(v, tf.int64), epoch, first, rounds)
+                    self._pieces(windows.skip(begin // WINDOW), tf.constant(v, tf.int64), epoch, begin, rounds)
                     for v, windows in zip(mine, remembered, strict=True)
                 ]
                 together = tf.data.Dataset.zip(tuple(pieces)).map(
                     lambda *pieces: tf.nest.map_structure(lambda *same: tf.stack(same), *pieces)
                 )
             else:
+                records = self._records(epoch)
                 together = (
                     tf.data.Dataset.from_tensor_slices(tf.range(mine.start, mine.stop, mine.step, tf.int64))
                     .interleave(
-                        lambda v: self._pieces(self._windows(v, first, order), v, epoch, first, rounds),
+                        lambda v: self._pieces(self._windows(v, begin, records), v, epoch, begin, rounds),
                         cycle_length=len(mine),
                         num_parallel_calls=len(mine),
                         deterministic=True,
                     )
                     .batch(len(mine), drop_remainder=True)
                 )
-            return together.map(lambda *pieces: tf.nest.map_structure(_in_rounds, pieces))
+            return together.enumerate().map(lambda number, pieces: self._dealt(pieces, first, begin + number * rounds))
 
         return chunks
 
     def side_by_side(self, epoch: Any, size: int) -> Any:
         """The chunks of all streams as they come, `size` records of one stream each: (records, places)."""
-        order, first = self._order(epoch), tf.constant(0, tf.int64)
-        return tf.data.Dataset.range(self.layout.streams).interleave(
-            lambda v: self._pieces(self._windows(v, first, order), v, epoch, first, size),
+        records, begin = self._records(epoch), tf.constant(0, tf.int64)
+        return tf.data.Dataset.range(self.order.streams).interleave(
+            lambda v: self._pieces(self._windows(v, begin, records), v, epoch, begin, size, fill=False),
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=False,
         )
 
-    def _order(self, epoch: Any) -> tuple[Any, ...]:
-        """Files, their first records, their last ones, and their places: of the parts in this epoch's order."""
+    def _records(self, epoch: Any) -> tuple[Any, ...]:
+        """The runs of records that an epoch consists of, as `order.Epoch` has them.
+
+        Each as its file, its first record there, where it begins and ends in the epoch, and the number of its first
+        example in the selection. `epoch` None: not shuffled.
+        """
         parts = self.selection.parts
         files = tf.constant([part.file for part in parts], tf.string)
         begins = tf.constant([part.begin for part in parts], tf.int64)
-        takes = np.array([part.take for part in parts], np.int64)
-        numbers = tf.constant(np.cumsum(takes) - takes)
-        takes = tf.constant(takes)
+        counts = np.array([part.take for part in parts], np.int64)
+        numbers, takes = tf.constant(np.cumsum(counts) - counts), tf.constant(counts)
         if self.seed is not None and epoch is not None:
-            order = shuffled(
-                tf.range(len(parts)), fold(self._key(epoch), self.layout.streams)
-            )  # no stream has this key
-            files, begins, takes, numbers = (tf.gather(column, order) for column in (files, begins, takes, numbers))
+            chosen = permutation(len(parts), self.seed, epoch, PARTS)
+            ends = tf.cumsum(tf.gather(takes, chosen))
+            start = _non_negative(draw(self.seed, epoch, START)) % self.order.total  # [1]
+            first = tf.searchsorted(ends, start, side="right")
+            chosen = tf.gather(chosen, (first + tf.range(len(parts) + 1)) % len(parts))
+            takes = tf.gather(takes, chosen)
+            before = takes[:1] - (tf.gather(ends, first) - start)
+            skips = tf.pad(before, [[0, len(parts)]])
+            takes = tf.concat([takes[:1] - before, takes[1:-1], before], 0)
+            files, begins, numbers = (tf.gather(column, chosen) for column in (files, begins, numbers))
+            begins, numbers = begins + skips, numbers + skips
         ends = tf.cumsum(takes)
         return files, begins, ends - takes, ends, numbers
 
-    def _key(self, epoch: Any) -> Any:
-        return fold(tf.constant([self.seed, 0], tf.int64), epoch)
+    def _low(self, stream: Any) -> Any:
+        """Where a stream begins in the epoch, as `Order.low`."""
+        each, longer = divmod(self.order.total, self.order.streams)
+        return stream * each + tf.minimum(stream, longer)
 
-    def _windows(self, stream: Any, first: Any, order: tuple[Any, ...]) -> Any:
-        """The windows of a stream from the one that holds its example `first` (None: from the beginning):
-        (records, string [n], numbers, int64 [n]), not shuffled.
-        """
-        files, begins, starts, ends, numbers = order
-        total, streams = self.layout.total, self.layout.streams
-        low, high = stream * total // streams, (stream + 1) * total // streams
-        if first is not None:
-            low += first // WINDOW * WINDOW
+    def _windows(self, stream: Any, begin: Any, records: tuple[Any, ...]) -> Any:
+        """The windows of a stream, unshuffled, from the one with its example `begin`: (records [n], numbers [n])."""
+        files, begins, starts, ends, numbers = records
+        low, high = self._low(stream) + begin // WINDOW * WINDOW, self._low(stream + 1)
         skip = tf.maximum(starts, low) - starts
         take = tf.minimum(ends, high) - starts - skip
         parts = tuple(tf.boolean_mask(column, take > 0) for column in (files, begins + skip, take))
@@ -150,32 +156,42 @@ class Streams:
             .map(window)
         )
 
-    def _pieces(self, windows: Any, stream: Any, epoch: Any, first: Any, rounds: int) -> Any:
-        """What a stream gives from its example `first` on, `rounds` at a time."""
-        layout = self.layout
-        begin = first // WINDOW
+    def _pieces(self, windows: Any, stream: Any, epoch: Any, begin: Any, rounds: int, *, fill: bool = True) -> Any:
+        """What a stream gives from its example `begin` on, `rounds` at a time, with fillers up to the last round."""
+        first_window = begin // WINDOW
+        all_rounds = -(-self.order.end // self.order.streams)
 
         def shuffle(index: Any, window: Any) -> Any:
             *contents, numbers = window
             size = tf.size(numbers)
+            index += first_window
             chosen = tf.range(size)
             if self.seed is not None:
-                chosen = shuffled(chosen, fold(fold(self._key(epoch), stream), index + begin))
-            # Not `take` behind it: what remembers the windows must see their end.
-            left = tf.maximum(layout.rounds - (index + begin) * WINDOW, 0)
-            chosen = chosen[:left]
+                chosen = permutation(size, self.seed, epoch, RECORDS, stream, index)
+            # Not `take` behind it: what caches the windows must see their end.
+            chosen = chosen[: tf.maximum(all_rounds - index * WINDOW, 0)]
             places = tf.stack([tf.fill([size], epoch), numbers], axis=1)
             return tf.nest.map_structure(lambda column: tf.gather(column, chosen), (*contents, places))
 
-        size = tf.minimum(
-            (stream + 1) * layout.total // layout.streams - stream * layout.total // layout.streams, layout.rounds
-        )
-        pieces = windows.enumerate().map(shuffle).unbatch()
-        pieces = pieces.skip(first - begin * WINDOW)
-        if layout.fills:
-            nothing = tf.data.Dataset.from_tensors((*self.padding, tf.fill([2], tf.constant(PADDING, tf.int64))))
-            pieces = pieces.concatenate(nothing.repeat(layout.rounds - tf.maximum(size, first)))
+        pieces = windows.enumerate().map(shuffle).unbatch().skip(begin - first_window * WINDOW)
+        if fill and all_rounds * self.order.streams > self.order.total:
+            missing = all_rounds - tf.maximum(self._low(stream + 1) - self._low(stream), begin)
+            filler = tf.data.Dataset.from_tensors((*self.padding, tf.fill([2], tf.constant(FILLER, tf.int64))))
+            pieces = pieces.concatenate(filler.repeat(tf.maximum(missing, 0)))
         return pieces.batch(rounds)
+
+    def _dealt(self, pieces: Any, first: Any, begin: Any) -> Any:
+        """This host's part, by position, of [streams, rounds, …] from round `begin` on: [n, …]."""
+        mine = np.array(self.order.host_streams)
+        rounds = tf.shape(pieces[-1], tf.int64)[1]
+        positions = (begin + tf.range(rounds))[:, None] * self.order.streams + mine
+        wanted = (positions >= first) & (positions < self.order.end)
+        wanted &= positions % self.order.num_hosts == self.order.host_index
+        # Not tf.transpose: oneDNN complains of int64 on standard error, once, where the processor lacks AVX-512.
+        chosen = tf.boolean_mask(tf.range(rounds)[:, None] + np.arange(len(mine)) * rounds, wanted)
+        return tf.nest.map_structure(
+            lambda column: tf.gather(tf.reshape(column, tf.concat([[-1], tf.shape(column)[2:]], 0)), chosen), pieces
+        )
 
 
 def read_part(file: Any, skip: Any, take: Any, *, compression: str) -> Any:
@@ -208,18 +224,22 @@ def _lost_message(file: Any, record: Any) -> Any:
     )
 
 
-def _in_rounds(piece: Any) -> Any:
-    """[streams, rounds, …] to [rounds * streams, …], round by round."""
-    shape = tf.shape(piece)
-    number = tf.range(shape[0] * shape[1])
-    # Not tf.transpose: oneDNN complains of int64 on standard error, once, where the processor lacks AVX-512.
-    in_rounds = number % shape[0] * shape[1] + number // shape[0]
-    return tf.gather(tf.reshape(piece, tf.concat([[-1], shape[2:]], 0)), in_rounds)
+def draw(*key: Any) -> Any:
+    """The hashes of `beam_tfr.order.draw`, as graph ops: uint64 [n], or [1] of scalars."""
+    shift, xor = tf.bitwise.right_shift, tf.bitwise.bitwise_xor
+    state = tf.zeros([1], tf.uint64)
+    for word in key:
+        state = xor(state, tf.cast(word, tf.uint64)) + tf.constant(GAMMA, tf.uint64)
+        for bits, multiplier in MULTIPLIERS:
+            state = xor(state, shift(state, tf.constant(bits, tf.uint64))) * tf.constant(multiplier, tf.uint64)
+        state = xor(state, shift(state, tf.constant(LAST_SHIFT, tf.uint64)))
+    return state
 
 
-def fold(key: Any, number: Any) -> Any:
-    return tf.random.fold_in(key, number, alg="philox")
+def permutation(size: Any, *key: Any) -> Any:
+    """The permutation of `beam_tfr.order.permutation`, as graph ops: int32 [size]."""
+    return tf.argsort(draw(*key, tf.range(tf.cast(size, tf.int64))), stable=True)
 
 
-def shuffled(values: Any, key: Any) -> Any:
-    return tf.random.experimental.stateless_shuffle(values, key, alg="philox")
+def _non_negative(drawn: Any) -> Any:
+    return tf.cast(tf.bitwise.right_shift(drawn, tf.constant(1, tf.uint64)), tf.int64)

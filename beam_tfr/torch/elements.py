@@ -1,4 +1,4 @@
-"""From a record to its image and features, and from several to a batch."""
+"""Decodes a record to its image and features, and makes batches of several."""
 
 from __future__ import annotations
 
@@ -118,9 +118,7 @@ class ExampleDecoder:
         return image
 
     def filler(self) -> tuple[Any, dict[str, Any]]:
-        """What stands in the place of a missing example: a black image, of 1x1 pixels where sizes differ; 0, empty
-        bytes and empty lists.
-        """
+        """What replaces a missing example: a black image (1x1 pixels where sizes differ), 0, empty bytes and lists."""
         image = np.zeros((*(self.image_size or (1, 1)), self.channels), np.uint8) if self._decode else b""
         return image, {name: column.empty() for name, column in self.columns.items()}
 
@@ -154,8 +152,10 @@ def stack_images(images: list[Any]) -> Any:
     if isinstance(first, np.ndarray):
         if len({image.shape for image in images}) > 1:
             shapes = " and ".join(sorted({str(image.shape) for image in images})[:2])
-            raise UsageError(f"transform gave arrays of different shapes, {shapes}, and a batch takes equal ones")
+            raise UsageError(
+                f"`transform=` returned arrays of different shapes, {shapes}, and a batch takes equal ones"
+            )
         return np.stack(images)
     if "torch" not in sys.modules:
-        raise UsageError(f"transform gave a {type(first).__name__}: without PyTorch only arrays make a batch")
+        raise UsageError(f"`transform=` returned a {type(first).__name__}: without PyTorch only arrays make a batch")
     return sys.modules["torch.utils.data"].default_collate(images)

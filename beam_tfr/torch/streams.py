@@ -1,4 +1,4 @@
-"""The records of a stream, from the shards, in windows."""
+"""Reads the records of an epoch from the shards, in the order of `beam_tfr.order`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from beam_tfr.order import WINDOW, Epoch, Order, Run
 from beam_tfr.records import RecordError, RecordFile
 from beam_tfr.schema import DataError
-from beam_tfr.selection import Part as Run
-from beam_tfr.torch.order import Epoch, Part, permutation
+from beam_tfr.splits import Part
 
-_CURE = "copy the dataset again, or convert it again with --overwrite; beam-tfr verify names all damage"
+_CURE = "copy the dataset again, or convert it again with `overwrite=True`; beam-tfr verify names all damage"
 
 
 class Stored(NamedTuple):
@@ -26,36 +28,36 @@ class Stored(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """What of which shards is read, and how they are compressed: "gzip" or "none"."""
+    """The parts of shards that are read, and how they are compressed: "gzip" or "none"."""
 
-    runs: tuple[Run, ...]
+    parts: tuple[Part, ...]
     compression: str
 
-    def read(self, part: Part) -> Iterator[Stored]:
-        """As many records as the part has; from where the file is damaged or ends, with a problem instead of data.
+    def read(self, run: Run) -> Iterator[Stored]:
+        """As many records as the run has; from where the file is damaged or ends, with a problem instead of data.
 
         Raises:
             OSError: the file cannot be read.
         """
-        run = self.runs[part.run]
-        first = run.begin + part.skip
-        file = RecordFile(run.file, compression=self.compression, skip=first)
+        part = self.parts[run.part]
+        first = part.begin + run.skip
+        file = RecordFile(part.file, compression=self.compression, skip=first)
         found, problem = 0, ""
         try:
-            for data in itertools.islice(file, part.take):
-                yield Stored(data, run.file, first + found)
+            for data in itertools.islice(file, run.take):
+                yield Stored(data, part.file, first + found)
                 found += 1
         except RecordError as error:
             problem = f"{error}; {_CURE}"
-        for number in range(first + found, first + part.take):
-            ends = f"{run.file} ends after {file.record} of its {run.records} records; {_CURE}"
-            yield Stored(b"", run.file, number, problem or ends)
+        for number in range(first + found, first + run.take):
+            ends = f"{part.file} ends after {file.record} of its {part.records} records; {_CURE}"
+            yield Stored(b"", part.file, number, problem or ends)
 
     def apply(self, decode: Callable[[bytes], Any], stored: Stored) -> Any:
-        """What `decode` makes of a record.
+        """Decodes a record.
 
         Raises:
-            DataError: it raised ValueError, or there is no record.
+            DataError: `decode` raised ValueError, or the record could not be read.
         """
         if stored.problem:
             raise DataError(stored.problem)
@@ -65,42 +67,66 @@ class Source:
             raise DataError(f"{stored.file}: record {stored.record}: {error}; {_CURE}") from error
 
 
-class Stream:
-    """Records [low, low + size) of an epoch, shuffled window by window; read once, from some record on to the end.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Share:
+    """What one of `num_workers` workers reads of an epoch: the steps first_step, first_step + num_workers, …
 
-    Args:
-        window: records that are shuffled at a time.
-        key: of the shuffle; None for the order of the epoch.
+    Memory: the worker's own records of one window of each stream.
     """
 
-    def __init__(
-        self, source: Source, epoch: Epoch, low: int, size: int, *, window: int, key: tuple[int, ...] | None
-    ) -> None:
-        self._source, self._epoch = source, epoch
-        self._low, self._size = low, size
-        self._window, self._key = window, key
-        self._number = -1  # of the window that is held
-        self._held: list[Stored] = []
-        self._order: Any = range(0)
-        self._records: Iterator[Stored] | None = None
+    source: Source
+    order: Order
+    epoch: Epoch
+    first_step: int
+    num_workers: int
 
-    def take(self, begin: int, end: int) -> list[Stored]:
-        """Records [begin, end) of the shuffled stream, all in one window; not before those taken last."""
-        number, first = divmod(begin, self._window)
-        if begin < end and number != self._number:
-            self._hold(number)
-        return [self._held[place] for place in self._order[first : first + end - begin]]
+    def batches(self) -> Iterator[list[Stored]]:
+        """The records of each step, without fillers."""
+        streams = {number: _Stream(self, number) for number in self.order.host_streams}
+        for step in range(self.first_step, self.order.steps, self.num_workers):
+            positions = self.order.positions(step)
+            indices, numbers = divmod(positions[positions < self.order.total], self.order.streams)
+            yield [
+                streams[number].take(index) for number, index in zip(numbers.tolist(), indices.tolist(), strict=True)
+            ]
 
-    def _hold(self, number: int) -> None:
-        self._held = []  # before the next ones come
-        if self._records is None:  # whole windows before the first one are not even read
-            parts = self._epoch.parts(self._low + number * self._window, self._low + self._size)
-            self._records = itertools.chain.from_iterable(map(self._source.read, parts))
-        else:  # windows that other workers give
-            passed = (number - self._number - 1) * self._window
+    def holds(self, positions: Any) -> Any:
+        """Which positions are of this share: bool [n]."""
+        steps = positions // self.order.step_size
+        mine = (steps >= self.first_step) & ((steps - self.first_step) % self.num_workers == 0)
+        return mine & (positions % self.order.num_hosts == self.order.host_index) & (positions < self.order.end)
+
+
+class _Stream:
+    """One stream of a share, read once, window by window."""
+
+    def __init__(self, share: Share, number: int) -> None:
+        self._share, self._number = share, number
+        self._low, self._high = share.order.low(number), share.order.low(number + 1)
+        self._window = -1  # the one that is held
+        self._held: dict[int, Stored] = {}  # the records of this share, by their place in the window
+        self._places: list[int] = []
+        self._records: Iterator[Stored] = iter(())
+
+    def take(self, index: int) -> Stored:
+        """Example `index` of the stream; indices must ascend."""
+        window, slot = divmod(index, WINDOW)
+        if window != self._window:
+            self._hold(window)
+        return self._held.pop(self._places[slot])
+
+    def _hold(self, window: int) -> None:
+        share = self._share
+        low = self._low + window * WINDOW
+        if self._window < 0:  # nothing before the first window is read
+            runs = share.epoch.runs(low, self._high)
+            self._records = itertools.chain.from_iterable(map(share.source.read, runs))
+        else:  # windows that hold nothing of this share
+            passed = (window - self._window - 1) * WINDOW
             next(itertools.islice(self._records, passed, passed), None)
-        self._number = number
-        self._held = list(itertools.islice(self._records, self._window))
-        self._order = range(len(self._held))
-        if self._key is not None:
-            self._order = permutation(len(self._held), *self._key, number)
+        places = share.epoch.window(self._number, window, min(WINDOW, self._high - low))
+        indices = window * WINDOW + np.arange(len(places))
+        wanted = {*places[share.holds(indices * share.order.streams + self._number)].tolist()}
+        self._window, self._places = window, places.tolist()
+        read = enumerate(itertools.islice(self._records, len(places)))
+        self._held = {place: record for place, record in read if place in wanted}

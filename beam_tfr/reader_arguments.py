@@ -1,4 +1,4 @@
-"""The checks of arguments that several functions share."""
+"""Arguments that both readers take: `beam_tfr.reader` and `beam_tfr.torch` check them here."""
 
 from __future__ import annotations
 
@@ -10,60 +10,72 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.schema import UsageError
 
-REMAINDERS = (None, "keep", "drop", "pad")
 MAX_SKIPPED = 100
 
 
 def integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
-    """
+    """An argument that is a whole number, as an int.
+
     Raises:
-        UsageError: it is no whole number from `at_least` to 2^bits - 1.
+        UsageError: it is not a whole number from `at_least` to 2^bits - 1.
     """
     try:
         number = operator.index(value)  # NumPy's integers too
     except TypeError:
         number = -1
     if isinstance(value, bool) or not at_least <= number < 1 << bits:
-        raise UsageError(f"{name} must be a whole number from {at_least} to {(1 << bits) - 1}, not {value!r}")
+        raise UsageError(f"must be a whole number from {at_least} to {(1 << bits) - 1}", option=name, value=repr(value))
     return number
 
 
 def boolean(name: str, value: Any, hint: str = "") -> bool:
-    """
+    """An argument that is True or False.
+
     Raises:
-        UsageError: it is neither True nor False.
+        UsageError: it is neither.
     """
     if not isinstance(value, bool):
-        raise UsageError(f"{name} must be True or False, not {value!r}{hint and f': {hint}'}")
+        raise UsageError(f"must be True or False{hint and f': {hint}'}", option=name, value=repr(value))
     return value
 
 
 def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
-    """
+    """An argument that is one of a few strings.
+
     Raises:
-        UsageError: it is none of those.
+        UsageError: it is none of those allowed.
     """
     if not (value is None or isinstance(value, str)) or value not in allowed:
         known = [f'"{one}"' if one else "None" for one in allowed]
-        raise UsageError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r}")
+        raise UsageError(f"must be {', '.join(known[:-1])} or {known[-1]}", option=name, value=repr(value))
     return value
 
 
-def skippable(on_error: Any, max_skipped: Any) -> int | None:
-    """How many examples that cannot be read may be skipped; None with on_error="raise".
+def shuffle_seed(shuffle: Any, seed: Any) -> int | None:
+    """The seed of the shuffle; None with shuffle=False.
 
     Raises:
-        UsageError: `on_error` is neither "raise" nor "skip", or `max_skipped` no whole number, or has no effect.
+        UsageError: one of the two is wrong.
+    """
+    seed = integer("seed", seed, 0, bits=63)
+    return seed if boolean("shuffle", shuffle, "there is no buffer whose size could be given") else None
+
+
+def skippable(on_error: Any, max_skipped: Any) -> int | None:
+    """How many unreadable examples may be skipped; None with on_error="raise".
+
+    Raises:
+        UsageError: one of the two is wrong, or `max_skipped` has no effect.
     """
     if choice("on_error", on_error, ("raise", "skip")) == "skip":
         return MAX_SKIPPED if max_skipped is None else integer("max_skipped", max_skipped, 0)
     if max_skipped is not None:
-        raise UsageError('max_skipped has no effect without on_error="skip"')
+        raise UsageError('has no effect without `on_error="skip"`', option="max_skipped", value=max_skipped)
     return None
 
 
 def num_epochs(repeat: Any) -> int | None:
-    """How many epochs `repeat` asks for; None for ever.
+    """How many epochs `repeat` asks for; None means forever.
 
     Raises:
         UsageError: it is neither True, False nor a whole number from 1.
@@ -73,14 +85,15 @@ def num_epochs(repeat: Any) -> int | None:
     try:
         return integer("repeat", repeat, 1)
     except UsageError as error:
-        raise UsageError(f"{error}; or True, for ever, or False") from None
+        raise UsageError(f"{error}; or True, forever, or False") from None
 
 
 def folder(path: Any) -> str:
-    """
+    """The path of a dataset's folder, as a string.
+
     Raises:
-        UsageError: it is no path of a folder.
+        UsageError: it is not a path.
     """
     if not isinstance(path, (str, os.PathLike)) or not isinstance(name := os.fspath(path), str):
-        raise UsageError(f"path must be a folder that convert wrote, not {path!r}")
+        raise UsageError("must be a folder that convert wrote", option="path", value=repr(path))
     return storage.check_path(name, option="path")

@@ -1,4 +1,4 @@
-"""Which examples: `train`, `train+validation`, `train[:80%]`, as runs of records in shards."""
+"""Resolves `split=`: "train", "train+validation" or "train[:80%]", to runs of records in shards."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Part(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What `split` asks for.
+    """The examples that `split=` selects.
 
     Attributes:
-        text: as it was asked for.
-        splits: those of the dataset that it touches.
-        parts: in the order of their names in `text`, then of their shards.
+        text: the value of `split=`.
+        splits: the dataset's splits that it names.
+        parts: in the order of the names in `text`, then of their shards; none is empty.
     """
 
     text: str
@@ -44,9 +44,10 @@ class Selection(NamedTuple):
 
 
 def select(dataset: Manifest, text: str) -> Selection:
-    """
+    """Resolves the value of `split=`.
+
     Raises:
-        UsageError: a split that is not there, a slice that is none, is empty or has examples twice.
+        UsageError: a split does not exist, or a slice is malformed, empty or overlaps another.
     """
     names = sorted(dataset.splits.keys() - {NO_SPLIT})
     terms = text.split("+") if isinstance(text, str) else []
@@ -57,33 +58,37 @@ def select(dataset: Manifest, text: str) -> Selection:
         name = match["name"].strip() if match else term
         if name not in names:
             hint = "" if match else f"; {_HELP}"
-            raise UsageError(f"split {text!r} is not in {dataset.folder}; there are: {', '.join(names)}{hint}")
+            raise UsageError(
+                f"is not in {dataset.folder}; there are: {', '.join(names)}{hint}", option="split", value=text
+            )
         split = dataset.splits[name]
         total = split.num_examples
         begin = _bound(text, match["begin"], total, 0) if match else 0
         end = _bound(text, match["end"], total, total) if match else total
         if begin >= end:
-            raise UsageError(f"split {text!r}: {term.strip()} holds no example; {name} has {total}")
+            raise UsageError(f"{term.strip()} holds no example; {name} has {total}", option="split", value=text)
         for other in ranges.setdefault(name, []):
             if begin < other[1] and other[0] < end:
                 both = (max(begin, other[0]), min(end, other[1]))
-                raise UsageError(f"split {text!r} has examples {both[0]} to {both[1] - 1} of {name} twice")
+                raise UsageError(f"has examples {both[0]} to {both[1] - 1} of {name} twice", option="split", value=text)
         ranges[name].append((begin, end))
         parts += _parts(dataset.folder, split, begin, end)
     return Selection(text, tuple(dataset.splits[name] for name in ranges), tuple(parts))
 
 
 def _bound(text: str, bound: str | None, total: int, default: int) -> int:
-    """An end of a slice as a number of examples; percentages are rounded down, so that [:p%] and [p%:] are a whole."""
+    """An end of a slice as a number of examples; percentages are rounded down, so [:p%] and [p%:] never overlap."""
     bound = (bound or "").strip()
     if not bound:
         return default
     if not _BOUND.fullmatch(bound):
-        raise UsageError(f"split {text!r}: {bound!r} is neither a number of examples nor a percentage; {_HELP}")
+        raise UsageError(
+            f"{bound!r} is neither a number of examples nor a percentage; {_HELP}", option="split", value=text
+        )
     number = math.floor(total * Fraction(bound[:-1]) / 100) if bound.endswith("%") else int(bound)
     number = number + total if bound.startswith("-") else number
     if not 0 <= number <= total:
-        raise UsageError(f"split {text!r}: {bound} lies outside the {total} examples there are")
+        raise UsageError(f"{bound} is outside the {total} examples", option="split", value=text)
     return number
 
 

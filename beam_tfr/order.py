@@ -1,0 +1,235 @@
+"""The order of examples: which example stands at which step, for any number of hosts. Pure arithmetic.
+
+Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow this law:
+
+1. An epoch is a sequence of positions 0, 1, 2, …, one for each example. Step t of an epoch holds the positions
+   [t B, (t + 1) B) of the global batch size B; of those, host h of H reads the positions p with p % H == h.
+2. Position p is example p // V of stream p % V. The streams cut the epoch's records into V consecutive runs, the first
+   N % V of them one longer than the others.
+3. The epoch's records are the records as they lie on disk. When shuffled, the parts (shards, or slices of them) are
+   permuted by (seed, epoch), and the sequence is a circle that begins at a record drawn from (seed, epoch).
+4. When shuffled, each stream permutes its records in windows of `WINDOW`, by (seed, epoch, stream, window).
+
+So the order depends only on the dataset, the split, `seed`, the epoch and the number of streams V. Batch size and hosts
+merely cut it.
+
+Permutations sort 64-bit hashes (`draw`), which NumPy and TensorFlow compute alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr.reader_arguments import choice, integer
+from beam_tfr.schema import UsageError
+
+WINDOW = 256  # records of a stream that are shuffled together; 8 streams mix like a shuffle buffer of 2,048
+REMAINDERS = (None, "keep", "drop", "pad")
+FILLER = -1  # the example number of what only fills up a batch
+
+# What a permutation is drawn for, so that no two share their hashes.
+PARTS, START, RECORDS = range(3)
+
+# SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+GAMMA = 0x9E3779B97F4A7C15
+MULTIPLIERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+LAST_SHIFT = 31
+
+Int64 = NDArray[np.int64]
+
+
+def draw(*key: Any) -> NDArray[np.uint64]:
+    """A 64-bit hash of whole numbers from 0; of arrays, one hash for each element: uint64 [n], or [1] of numbers."""
+    state = np.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
+    for word in key:
+        state = (state ^ np.asarray(word).astype(np.uint64)) + np.uint64(GAMMA)
+        for shift, multiplier in MULTIPLIERS:
+            state = (state ^ (state >> np.uint64(shift))) * np.uint64(multiplier)
+        state = state ^ (state >> np.uint64(LAST_SHIFT))
+    return state
+
+
+def permutation(size: int, *key: int) -> Int64:
+    """The numbers below `size`, sorted by their hashes: int64 [size]."""
+    return np.argsort(draw(*key, np.arange(size)), kind="stable")
+
+
+class Run(NamedTuple):
+    """Records [skip, skip + take) of a part."""
+
+    part: int
+    skip: int
+    take: int
+
+
+class Epoch:
+    """The records of one epoch, one after the other.
+
+    Args:
+        counts: records of each part, as they lie on disk.
+        seed: of the shuffle; None keeps the order on disk.
+        number: of the epoch.
+    """
+
+    def __init__(self, counts: Sequence[int], *, seed: int | None, number: int) -> None:
+        takes = np.asarray(counts, np.int64)
+        self.seed, self.number = seed, number
+        self._parts = np.arange(len(takes))
+        self._skips = np.zeros_like(takes)
+        if seed is not None:
+            self._parts = permutation(len(takes), seed, number, PARTS)
+            takes = takes[self._parts]
+            start = int(draw(seed, number, START)[0] >> np.uint64(1)) % max(int(takes.sum()), 1)
+            # The circle: from the part that holds the start round to its beginning, which comes last.
+            first = int(np.searchsorted(np.cumsum(takes), start, side="right"))
+            before = start - int(takes[:first].sum())
+            circle = np.arange(first, first + len(takes) + 1) % len(takes)
+            self._parts, takes = self._parts[circle], takes[circle]
+            self._skips = np.zeros_like(takes)
+            self._skips[0] = before
+            takes[0] -= before
+            takes[-1] = before
+        self._ends = np.cumsum(takes)
+        self._begins = self._ends - takes
+
+    def runs(self, low: int, high: int) -> Iterator[Run]:
+        """Where records [low, high) of the epoch lie, in order."""
+        skips = np.maximum(low - self._begins, 0)
+        takes = np.minimum(high, self._ends) - self._begins - skips
+        for at in np.flatnonzero(takes > 0):
+            yield Run(int(self._parts[at]), int(self._skips[at] + skips[at]), int(takes[at]))
+
+    def window(self, stream: int, window: int, size: int) -> Int64:
+        """The order of the `size` records in a window of a stream: int64 [size]."""
+        if self.seed is None:
+            return np.arange(size)
+        return permutation(size, self.seed, self.number, RECORDS, stream, window)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Order:
+    """How an epoch of `total` examples is dealt to steps and hosts. Checks its arguments.
+
+    Example: 10 examples, streams=2, batch_size=4, num_hosts=2, remainder="keep". Stream 0 is the records 0 to 4, stream
+    1 is 5 to 9. Unshuffled, the positions hold 0 5 1 6 | 2 7 3 8 | 4 9; host 0 reads 0 1 | 2 3 | 4, host 1 the others.
+
+    Attributes:
+        total: examples of an epoch, at least one.
+        streams: V, runs of records that are read side by side.
+        num_hosts, host_index: H and h.
+        batch_size: B, of all hosts together; None for single examples, where a step is one example of each host.
+        remainder: of the examples that do not fill the last step: "keep", "drop" or "pad". None: "keep" on one host,
+            "drop" on several.
+
+    Raises:
+        UsageError: the arguments do not fit together.
+    """
+
+    total: int
+    streams: int = 8
+    num_hosts: int = 1
+    host_index: int = 0
+    batch_size: int | None = None
+    remainder: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("streams", 1), ("num_hosts", 1), ("host_index", 0), ("batch_size", 1)):
+            if (value := getattr(self, name)) is not None or name != "batch_size":
+                object.__setattr__(self, name, integer(name, value, least))
+        choice("remainder", self.remainder, REMAINDERS)
+        if self.host_index >= self.num_hosts:
+            raise UsageError(
+                f"must be less than the number of hosts, {self.num_hosts}: they count from 0",
+                option="host_index",
+                value=self.host_index,
+            )
+        if self.step_size % self.num_hosts:
+            lower = self.step_size // self.num_hosts * self.num_hosts
+            fitting = f"{lower} or {lower + self.num_hosts}" if lower else str(self.num_hosts)
+            raise UsageError(
+                f"is not a multiple of the {self.num_hosts} hosts, which share every batch equally: give {fitting}",
+                option="batch_size",
+                value=self.batch_size,
+            )
+        if self.remainder is None:
+            object.__setattr__(self, "remainder", "keep" if self.num_hosts == 1 else "drop")
+        if self.batch_size is None and self.num_hosts == 1 and self.remainder != "keep":
+            raise UsageError(
+                "has no effect without `batch_size=`: give one, or leave it out",
+                option="remainder",
+                value=self.remainder,
+            )
+        if self.remainder == "keep" and 0 < self.total % self.step_size < self.num_hosts:
+            what = "examples" if self.batch_size is None else "batches"
+            few = self.total // self.step_size
+            raise UsageError(
+                f"{self.total} examples would give some of the {self.num_hosts} hosts {few} {what} and others "
+                f'{few + 1}, and hosts that wait for each other would hang. Give "drop" or "pad"',
+                option="remainder",
+                value="keep",
+            )
+        if not self.steps:
+            raise UsageError(
+                f'leaves nothing of {self.total} examples: give a smaller `batch_size=`, or `remainder="pad"`'
+                if self.batch_size
+                else f'leaves nothing: {self.num_hosts} hosts share {self.total} examples. Give "pad"',
+                option="remainder",
+                value=self.remainder,
+            )
+
+    @property
+    def step_size(self) -> int:
+        """Positions of a step, on all hosts."""
+        return self.batch_size or self.num_hosts
+
+    @property
+    def host_step_size(self) -> int:
+        """Positions of a step on this host."""
+        return self.step_size // self.num_hosts
+
+    @property
+    def steps(self) -> int:
+        """Batches (examples, without `batch_size`) of an epoch; the same on every host."""
+        return self.total // self.step_size if self.remainder == "drop" else -(-self.total // self.step_size)
+
+    @property
+    def end(self) -> int:
+        """The position after the last one of an epoch; with "pad", positions from `total` on are fillers."""
+        return self.total if self.remainder == "keep" else self.steps * self.step_size
+
+    @property
+    def host_streams(self) -> range:
+        """The streams that this host reads: its own, where the number of hosts divides that of the streams. Else it
+        also reads, without decoding, examples of others.
+        """
+        shared = math.gcd(self.num_hosts, self.streams)
+        return range(self.host_index % shared, self.streams, shared)
+
+    def low(self, stream: int) -> int:
+        """Where a stream begins in the epoch; `low(stream + 1)` is where it ends."""
+        return stream * (self.total // self.streams) + min(stream, self.total % self.streams)
+
+    def positions(self, step: int) -> Int64:
+        """Those of this host at a step, ascending: int64 [n]."""
+        begin = step * self.step_size
+        return np.arange(begin + self.host_index, min(begin + self.step_size, self.end), self.num_hosts)
+
+    def examples(self, epoch: Epoch, step: int) -> Int64:
+        """The places in the epoch of this host's examples at a step, or `FILLER`: int64 [n]."""
+        return np.array([self.place(epoch, int(position)) for position in self.positions(step)], np.int64)
+
+    def place(self, epoch: Epoch, position: int) -> int:
+        """Where in the epoch's records the example at a position lies; `FILLER` from `total` on."""
+        if position >= self.total:
+            return FILLER
+        stream, index = position % self.streams, position // self.streams
+        low, high = self.low(stream), self.low(stream + 1)
+        window, slot = divmod(index, WINDOW)
+        size = min(WINDOW, high - low - window * WINDOW)
+        return low + window * WINDOW + int(epoch.window(stream, window, size)[slot])

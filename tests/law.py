@@ -1,0 +1,39 @@
+"""What `beam_tfr.order` promises of a dataset on disk, for tests that compare a reader with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from beam_tfr import manifest
+from beam_tfr.order import FILLER, Epoch, Order
+from beam_tfr.splits import select
+
+
+def promised(
+    folder: Path,
+    *,
+    split: str = "train",
+    shuffle: bool = False,
+    seed: int = 0,
+    epoch: int = 0,
+    epochs: int = 1,
+    start_step: int = 0,
+    **options: Any,
+) -> list[list[int]]:
+    """The numbers of the examples at each step, in the split; `FILLER` where there is none."""
+    selection = select(manifest.read(str(folder)), split)
+    order = Order(total=selection.total, **options)
+    begins = [sum(part.take for part in selection.parts[:index]) for index in range(len(selection.parts))]
+    found = []
+    for number in range(epochs):
+        one = Epoch([part.take for part in selection.parts], seed=seed if shuffle else None, number=epoch + number)
+        records = [
+            begins[run.part] + record
+            for run in one.runs(0, order.total)
+            for record in range(run.skip, run.skip + run.take)
+        ]
+        for step in range(order.steps):
+            if number * order.steps + step >= start_step:
+                found.append([FILLER if at < 0 else records[at] for at in order.examples(one, step).tolist()])
+    return found

@@ -1,0 +1,66 @@
+"""What `split=` selects, as runs of records in shards."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from beam_tfr import manifest
+from beam_tfr.manifest import Manifest
+from beam_tfr.schema import UsageError
+from beam_tfr.splits import select
+from tests.reader_fixtures import write_dataset
+
+
+@pytest.fixture(scope="module", params=[[100], [3] * 33 + [0, 1]], ids=["one shard", "35 shards"])
+def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    """train: examples 0 to 99; validation: 100 to 106."""
+    splits = {"train": request.param, "validation": [7]}
+    return manifest.read(str(write_dataset(tmp_path_factory.mktemp("data") / "d", splits, image_size=(2, 2))))
+
+
+def examples(dataset: Manifest, split: str) -> list[int]:
+    """The numbers of the selected examples, in order."""
+    shards = [shard for name in ("train", "validation") for shard in dataset.splits[name].shards]
+    begins, first = {}, 0
+    for shard in shards:
+        begins[f"{dataset.folder}/{shard.file}"] = first
+        first += shard.num_examples
+    selection = select(dataset, split)
+    assert all(0 < part.take <= part.records - part.begin for part in selection.parts)
+    found = [begins[part.file] + part.begin + record for part in selection.parts for record in range(part.take)]
+    assert selection.total == len(found)
+    return found
+
+
+def test_slices_are_exact(dataset: Manifest) -> None:
+    assert examples(dataset, "train") == list(range(100))
+    assert examples(dataset, "train[:80%]") == list(range(80))
+    assert examples(dataset, "train[80%:]") == list(range(80, 100))
+    assert examples(dataset, "train[33%:66.5%]") == list(range(33, 66))
+    assert examples(dataset, "train[-30:-20]") == examples(dataset, "train[-30%:80%]") == list(range(70, 80))
+    assert examples(dataset, "validation[5:] + train[:3] + train[50:51]") == [105, 106, 0, 1, 2, 50]
+    assert [split.num_examples for split in select(dataset, "validation[5:]+train[:3]+train[50:51]").splits] == [7, 100]
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        ("train[:50%]+train[49:]", "has examples 49 to 49 of train twice"),
+        ("train[50:50]", r"train\[50:50\] holds no example; train has 100"),
+        ("train[:101]", "101 is outside the 100 examples"),
+        ("train[:x]", "'x' is neither a number of examples nor a percentage"),
+        ("train[5]", r"there are: train, validation; write a name"),
+        ("train+dev", "is not in .*; there are: train, validation$"),
+        ("train[:0.4%]", "holds no example"),
+        ("trian", "is not in .*; there are: train, validation$"),
+        ("none", "there are: train, validation$"),
+        (None, "`split=`: is not in"),
+    ],
+)
+def test_wrong_splits_say_what_there_is(dataset: Manifest, split: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        select(dataset, split)
+    assert str(error.value).startswith(f"`split={split or ''}`: ")
+    assert re.search(message, str(error.value)), error.value
