@@ -1,4 +1,4 @@
-"""What an image in a record must be: what the record says of it, and sound to its last byte."""
+"""Checks the image in a record: intact to its last byte, and as the record describes it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from beam_tfr.verify.problems import shown
 from beam_tfr.verify.tensor_check import tensor_problems
 
 _LARGE_PIXELS = 1 << 22
-_one_large_image = threading.Lock()  # hostile images in several threads cost the memory of one
-_SMALLEST = (1, 1)  # JPEG is decoded to an eighth of its sides: all of its bytes are read, in less time and memory
+_one_large_image = threading.Lock()  # so that large images in several threads take the memory of one
+_SMALLEST = (1, 1)  # decodes JPEG to an eighth of its size: all bytes are read, in less time and memory
 
 
 def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixels: int) -> Iterator[str]:
-    """Whatever is wrong with the encoded image of a record, by its content and by what the record says of it.
+    """Yields what is wrong with the encoded image of a record.
 
     Args:
         record: `ENCODED` or `RAW`, `FORMAT` (bytes), `HEIGHT`, `WIDTH`, `CHANNELS` (int).
         options: of the dataset.
-        max_pixels: larger images are not decoded, which is a problem too.
+        max_pixels: larger images are not decoded, which is also a problem.
     """
     if options.encoding == "raw":
         yield from tensor_problems(RAW, record[RAW], "uint8", [record[HEIGHT], record[WIDTH], record[CHANNELS]])
@@ -62,7 +62,7 @@ def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixe
 
 
 def _too_much(source: Source, options: ImageOptions, max_pixels: int) -> str:
-    """Why an image is not decoded; empty when it is."""
+    """The reason why an image is not decoded, or empty."""
     height, width = source.height, source.width
     if height * width > max_pixels:
         return f"the image has {height}x{width} pixels, more than the {max_pixels} that are decoded"
@@ -76,14 +76,16 @@ def _too_much(source: Source, options: ImageOptions, max_pixels: int) -> str:
 
 def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOptions) -> Iterator[str]:
     decoded = source.decode(_SMALLEST)
-    found = 3 if source.format == "gif" else decoded.pixels.shape[2]  # its colours are a table, also if all are grey
+    found = (
+        3 if source.format == "gif" else decoded.pixels.shape[2]
+    )  # a GIF has a colour table even if all its colours are grey
     if record[CHANNELS] != found:
         yield f"{CHANNELS} is {record[CHANNELS]}, but the image has {found}"
     if decoded.alpha is not None:
         yield "the image has transparent pixels"
     if decoded.bits > 8:
         yield f"the image has {decoded.bits} bits a sample"
-    if source.frames > 1 and source.format != "jpeg":  # further pictures behind a JPEG are not seen
+    if source.frames > 1 and source.format != "jpeg":  # pictures that follow a JPEG are never read
         yield f"the image has {source.frames} frames"
     may_be_turned = options.ignore_orientation or (options.keep_all and source.format == "jpeg")
     if source.orientation != 1 and not may_be_turned:

@@ -1,4 +1,4 @@
-"""What must hold in a manifest, and in the files that it names beside its shards."""
+"""Checks a manifest, and the files beside the shards: labels.txt, rejects.jsonl, and files that do not belong there."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
-from beam_tfr.verify.problems import Problem, Tell, leads_outside, shown, unreadable
+from beam_tfr.verify.problems import Problem, Tell, shown, unreadable
 
-_MAX_LINE_BYTES = 1 << 20  # of rejects.jsonl
+_MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
 
 
 def manifest_problems(manifest: Manifest) -> Iterator[str]:
-    """Whatever in a manifest (that has the right types) does not fit the rest of it."""
+    """Yields the contradictions within a manifest whose types are right."""
     fields, counts, splits, statistics = manifest.fields, manifest.counts, manifest.splits.values(), manifest.statistics
     names = list(manifest.class_names)
     written, rejected = sum(split.num_examples for split in splits), sum(split.rejected for split in splits)
     if len(set(names)) != len(names):
-        yield "labels.names: a class is there twice"
+        yield "labels.names has a class twice"
     yield from _differs("labels.digest", fields["labels"].get("digest"), sha256_hex(manifests.labels_text(names)))
     yield from _differs("options_digest", fields.get("options_digest"), sha256_hex(canonical_json(manifest.options)))
     known = features_of(manifest.options, labelled=manifest.names.label in manifest.features)
@@ -82,50 +82,48 @@ def _split_problems(manifest: Manifest, name: str) -> Iterator[str]:
         return
     if split.class_counts.keys() != set(manifest.class_names):
         yield f"{what} class_counts has other classes than labels.names"
-    if manifest.class_names and "label_column" not in manifest.options:  # where an image has exactly one
+    if manifest.class_names and "label_column" not in manifest.options:  # each image has exactly one
         yield from _differs(f"{what} the sum of class_counts", sum(split.class_counts.values()), split.num_examples)
 
 
 def check_manifest(manifest: Manifest, tell: Tell) -> None:
+    """Checks the values of the manifest and the text of its file."""
     for message in manifest_problems(manifest):
-        tell(Problem(MANIFEST_FILE, None, None, message))
-    # The digest in it covers the values, not how they are written.
+        tell(Problem(MANIFEST_FILE, message))
+    # Its own digest covers the values, not how they are written.
     expected = manifests.to_bytes(manifest.fields)
     data = storage.read_bytes(storage.join(manifest.folder, MANIFEST_FILE), max_bytes=len(expected))
     if data != expected:
         line = _first_difference(data, expected)
-        tell(Problem(MANIFEST_FILE, None, None, f"line {line} is not written as convert writes it: it was edited"))
+        tell(Problem(MANIFEST_FILE, f"line {line} is not as convert writes it: the file was edited"))
 
 
 def check_labels(manifest: Manifest, tell: Tell) -> None:
+    """Checks labels.txt."""
     if manifest.names.label not in manifest.features:
         return
     expected = manifests.labels_text(manifest.class_names)
     try:
-        message = leads_outside(manifest.folder, LABELS_FILE)
-        if message is None:
-            data = storage.read_bytes(storage.join(manifest.folder, LABELS_FILE), max_bytes=len(expected))
-            if data == expected:
-                return
-            message = f"line {_first_difference(data, expected)} is not the class that the manifest has there"
+        data = storage.read_bytes(storage.join(manifest.folder, LABELS_FILE), max_bytes=len(expected))
     except OSError as error:
-        message = unreadable(error)
-    tell(Problem(LABELS_FILE, None, None, message))
+        tell(Problem(LABELS_FILE, unreadable(error)))
+        return
+    if data != expected:
+        line = _first_difference(data, expected)
+        tell(Problem(LABELS_FILE, f"line {line} is not the class that the manifest has there"))
 
 
 def _first_difference(data: bytes, expected: bytes) -> int:
-    """Number of the first line that differs, 1-based."""
+    """Number of the first line that differs, from 1."""
     pairs = itertools.zip_longest(data.split(b"\n"), expected.split(b"\n"))
     return next(number for number, (found, wanted) in enumerate(pairs, start=1) if found != wanted)
 
 
 def check_rejects(manifest: Manifest, tell: Tell) -> None:
+    """Checks rejects.jsonl."""
     digest = hashlib.sha256()
     reasons: collections.Counter[str] = collections.Counter()
     try:
-        if message := leads_outside(manifest.folder, REJECTS_FILE):
-            tell(Problem(REJECTS_FILE, None, None, message))
-            return
         with storage.open_binary(storage.join(manifest.folder, REJECTS_FILE)) as file:
             offset = 0
             for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b"")):
@@ -133,17 +131,17 @@ def check_rejects(manifest: Manifest, tell: Tell) -> None:
                 try:
                     reasons[_reject_reason(line)] += 1
                 except (ValueError, RecursionError) as error:
-                    tell(Problem(REJECTS_FILE, number, offset, f"is not a reject: {shown(str(error))}"))
+                    tell(Problem(REJECTS_FILE, f"is not a reject: {shown(str(error))}", number, offset))
                 offset += len(line)
     except OSError as error:
-        tell(Problem(REJECTS_FILE, None, None, unreadable(error)))
+        tell(Problem(REJECTS_FILE, unreadable(error)))
         return
     promised = manifest.fields["rejects"].get("sha256")
     if digest.hexdigest() != promised:
-        tell(Problem(REJECTS_FILE, None, None, f"its SHA-256 is {digest.hexdigest()}, expected {shown(promised)}"))
+        tell(Problem(REJECTS_FILE, f"its SHA-256 is {digest.hexdigest()}, expected {shown(promised)}"))
     if reasons != collections.Counter(manifest.counts["rejected"]):
         found, expected = shown(dict(reasons)), shown(manifest.counts["rejected"])
-        tell(Problem(REJECTS_FILE, None, None, f"it has {found}, expected {expected} rejects"))
+        tell(Problem(REJECTS_FILE, f"it has {found}, expected {expected} rejects"))
 
 
 def _reject_reason(line: bytes) -> str:
@@ -158,15 +156,14 @@ def _reject_reason(line: bytes) -> str:
 
 
 def check_extra(manifest: Manifest, tell: Tell) -> None:
+    """Looks for files with the name of a shard that the manifest does not have."""
     promised = {shard.file for split in manifest.splits.values() for shard in split.shards}
     try:
         files = storage.list_folder(manifest.folder)
     except OSError as error:
-        tell(
-            Problem(".", None, None, f"the folder cannot be listed, to see what is too much: {error.strerror or error}")
-        )
+        tell(Problem(".", f"the folder cannot be listed: {error.strerror or error}"))
         return
     for file in files:
         name = parse_file_name(file)
         if name and name.dataset == manifest.name and file not in promised:
-            tell(Problem(file, None, None, "has the name of a shard, but the manifest does not have it"))
+            tell(Problem(file, "has the name of a shard, but is not in the manifest"))

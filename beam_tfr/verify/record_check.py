@@ -1,4 +1,4 @@
-"""What a record must be: an Example with the manifest's features, whose values fit each other and the options."""
+"""Checks a record: an Example with the manifest's features, whose values fit each other and the options."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _COLORSPACES = {1: b"Gray", 3: b"RGB", 4: b"CMYK"}
 
 
 class Checked(NamedTuple):
-    """What a record was found to be.
+    """The result of checking a record.
 
     Attributes:
-        problems: for a person, each what was found and what was expected; empty for a sound record.
-        key_hash: 16 bytes that stand for the key; empty where there is no key.
-        labels: class ids, those that are valid.
+        problems: messages, each with what was found and what was expected; empty for a valid record.
+        key_hash: 16-byte hash of the key; empty if there is no key.
+        labels: the valid class ids.
         pixels: stored pixels, by the record's own height and width; 0 without an image.
-        source_size: longest side of the source, rounded up to a power of two; 0 without an image.
+        source_size: `size_bucket` of the source; 0 without an image.
     """
 
     problems: list[str]
@@ -56,11 +56,11 @@ class Checked(NamedTuple):
 
 
 class RecordCheck:
-    """Checks records against a manifest that has the right types.
+    """Checks records against a manifest.
 
     Args:
         manifest: of the dataset.
-        max_pixels: larger images are not decoded, which is a problem too.
+        max_pixels: larger images are not decoded, which is also a problem.
     """
 
     def __init__(self, manifest: Manifest, *, max_pixels: int) -> None:
@@ -133,7 +133,7 @@ class RecordCheck:
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
-    """Whatever a record says of its image and of the source that its options do not allow."""
+    """Yields what a record says about its image and source that the options do not allow."""
     channels, form, source_format = record[CHANNELS], record[FORMAT], record[SOURCE_FORMAT]
     allowed = _channels(form, options)
     if channels not in allowed:
@@ -145,7 +145,7 @@ def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterato
     known = KEPT_FORMATS if kept else (options.encoding,)
     if form.decode("latin-1") not in known:
         yield f"{FORMAT} is {shown(form)}, expected {_or(known)} as option encoding is {options.encoding}"
-    elif kept and form not in (source_format, b"jpeg", b"png"):  # these two are what others become
+    elif kept and form not in (source_format, b"jpeg", b"png"):  # other formats become one of these two
         yield f"{FORMAT} is {shown(form)}, but {SOURCE_FORMAT} is {shown(source_format)}"
     if source_format.decode("latin-1") not in formats.FORMATS:
         yield f"{SOURCE_FORMAT} is {shown(source_format)}, which is no format that is read"
@@ -165,12 +165,12 @@ def _channels(form: bytes, options: ImageOptions) -> tuple[int, ...]:
 
 
 def size_problems(size: tuple[int, int], source: tuple[int, int], form: bytes, options: ImageOptions) -> Iterator[str]:
-    """Whether an image has the size that its options give it.
+    """Yields a problem unless an image has the size that the options give it.
 
     Args:
-        size: (height, width) of what is stored.
-        source: that of the source, upright, at least (1, 1).
-        form: as in `FORMAT`.
+        size: (height, width) of the stored image.
+        source: (height, width) of the source, upright, at least (1, 1).
+        form: value of `FORMAT`.
         options: of the dataset.
     """
     rows, columns = options.image_size
@@ -193,7 +193,7 @@ def size_problems(size: tuple[int, int], source: tuple[int, int], form: bytes, o
 
 
 def _is_scaled(size: tuple[int, int], source: tuple[int, int], scale: float) -> bool:
-    """Whether the sides are those of a source times a scale, rounded; none is less than 1."""
+    """True if the sides are those of the source times a scale, rounded, and at least 1."""
     return all(side == 1 or abs(side - whole * scale) < 1 for side, whole in zip(size, source, strict=True))
 
 
