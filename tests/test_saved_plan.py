@@ -1,4 +1,4 @@
-"""--save_plan and --plan: listed and planned once, converted elsewhere, the same bytes."""
+"""Saved plans: listed and planned once, converted elsewhere to the same bytes."""
 
 from __future__ import annotations
 
@@ -49,16 +49,29 @@ def convert(beam_tfr: Command, photos: Path, output: object, *more: object) -> R
     return beam_tfr(*command, "--num_shards", "train=3,test=2", "--max_rejects", "9", *more)
 
 
+ENGINES = {
+    "threads": [],
+    "processes": ["--direct_running_mode=multi_processing"],
+    "prism": ["--runner=PrismRunner"],
+}
+
+
+@pytest.mark.parametrize(
+    "engine", ["threads", *(pytest.param(name, marks=pytest.mark.slow) for name in ("processes", "prism"))]
+)
 def test_a_saved_plan_gives_the_same_dataset_and_lists_nothing(
-    beam_tfr: Command, photos: Path, tmp_path: Path, prism: Path
+    beam_tfr: Command, photos: Path, tmp_path: Path, engine: str, request: pytest.FixtureRequest
 ) -> None:
+    flags = ENGINES[engine]
+    if engine == "prism":
+        flags = [*flags, f"--prism_location={request.getfixturevalue('prism')}"]
     spoil(photos)
     (photos / "astray.jpg").write_bytes(b"")  # of no split
     assert convert(beam_tfr, photos, tmp_path / "whole").code == 0
     file, output = tmp_path / "plan.zip", tmp_path / "out"
     saved = convert(beam_tfr, photos, output, "--save_plan", file)
     assert saved.code == 0, saved.err
-    assert saved.out.splitlines()[0].split() == ["train", "test", "none", "together"]
+    assert saved.out.splitlines()[0].split()[:3] == ["train", "test", "none"]
     assert saved.out.splitlines()[2].split() == ["shards", "3", "2", "0", "5"]
     assert saved.out.splitlines()[-1] == f"next:    the same command with --plan {file} in place of --save_plan"
     assert not output.exists()
@@ -67,31 +80,26 @@ def test_a_saved_plan_gives_the_same_dataset_and_lists_nothing(
     shutil.copy(
         SAMPLE / "test/hat" / sorted(path.name for path in (SAMPLE / "test/hat").iterdir())[0], photos / "new.jpg"
     )
-    for engine in (
-        [],
-        ["--direct_running_mode=multi_processing"],
-        ["--runner=PrismRunner", f"--prism_location={prism}"],
-    ):
-        run = convert(beam_tfr, photos, output, "--plan", file, *engine)
-        assert run.code == 0, run.err
-        assert files_of(output) == files_of(tmp_path / "whole")
-        shutil.rmtree(output)
+    run = convert(beam_tfr, photos, output, "--plan", file, *flags)
+    assert run.code == 0, run.err
+    assert files_of(output) == files_of(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_equal_plans_are_equal_files(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    for name, engine in (("a", []), ("b", ["--direct_running_mode=multi_processing"])):
-        assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / name, *engine).code == 0
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    for engine in ("threads", "processes"):
+        assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / engine, *ENGINES[engine]).code == 0
+    assert (tmp_path / "threads").read_bytes() == (tmp_path / "processes").read_bytes()
 
 
-def test_a_file_whose_name_is_no_text(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_text(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     file = os.fsdecode(os.fsencode(tmp_path) + b"/p\xff\n")
     assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file, "--json").code == 0
     run = convert(beam_tfr, photos, tmp_path / "out", "--plan", file, "--json")
     assert (run.code, run.json["written"]) == (0, 18)
 
 
-def test_what_it_says_as_json(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_the_summary_as_json(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     run = convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / "p", "--json")
     assert {name: value for name, value in run.json.items() if name != "seconds"} == {
         "plan": str(tmp_path / "p"),
@@ -103,9 +111,7 @@ def test_what_it_says_as_json(beam_tfr: Command, photos: Path, tmp_path: Path) -
     }
 
 
-def test_on_gs_too_and_only_the_parts_that_are_needed_are_read(
-    beam_tfr: Command, fake: FakeGcs, tmp_path: Path
-) -> None:
+def test_on_gs_only_the_needed_parts_are_read(beam_tfr: Command, fake: FakeGcs, tmp_path: Path) -> None:
     for number, path in enumerate(sorted((SAMPLE / "train").rglob("*.jpg"))[:12]):
         fake.put(f"photos/hat/{number}.jpg", path.read_bytes())
     there = ["convert", "--input", "gs://b/photos/**", "--num_shards", "2", "--name", "d"]
@@ -126,7 +132,7 @@ def test_on_gs_too_and_only_the_parts_that_are_needed_are_read(
     )
 
 
-def test_tables_too(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_tables(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     rows = [
         f"{path.relative_to(photos)},{path.parent.name},{i},0.5" for i, path in enumerate(sorted(photos.rglob("*.jpg")))
@@ -153,7 +159,7 @@ def test_tables_too(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
         (tmp_path / "p").unlink()
 
 
-def test_a_run_without_a_plan_goes_on_with_one(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_plan_resumes_with_one(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     spoil(photos)
     assert convert(beam_tfr, photos, tmp_path / "out", "--max_rejects", "0").code == 1
     assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / "p").code == 0  # beside it
@@ -164,7 +170,7 @@ def test_a_run_without_a_plan_goes_on_with_one(beam_tfr: Command, photos: Path, 
     assert "already holds this dataset, complete; nothing was written." in again.out
 
 
-def test_a_plan_of_another_call_is_refused_with_what_differs(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_a_plan_of_another_call_is_refused(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     file = tmp_path / "p"
     assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file).code == 0
     run = convert(
@@ -183,7 +189,7 @@ def test_a_plan_of_another_call_is_refused_with_what_differs(beam_tfr: Command, 
     assert not (tmp_path / "out").exists()
 
 
-def test_another_plan_is_replaced_only_where_that_is_said(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_another_plan_is_replaced_only_with_overwrite(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     file = tmp_path / "p"
     other = ["convert", "--input", f"{photos}/test/*/*", "--output", tmp_path / "other", "--save_plan", file]
     assert beam_tfr(*other).code == 0
@@ -218,7 +224,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_nothing_but_a_plan_is_replaced_and_places_are_looked_at_first(
+def test_only_plans_are_replaced_and_places_are_checked_first(
     beam_tfr: Command, photos: Path, tmp_path: Path, fake: FakeGcs, place: str
 ) -> None:
     (tmp_path / "precious").write_bytes(b"precious")
@@ -251,7 +257,7 @@ def test_photos_that_change_after_the_plan_was_saved_are_rejects(
     }
 
 
-def test_a_plan_that_is_replaced_under_a_run_ends_it(tmp_path: Path) -> None:
+def test_replacing_the_plan_of_a_run_ends_it(tmp_path: Path) -> None:
     path = save(tmp_path / "p")
     work = dict(planning.every_shard(make_plan()))
     name = "train-00000-of-00002"
@@ -264,7 +270,7 @@ def test_a_plan_that_is_replaced_under_a_run_ends_it(tmp_path: Path) -> None:
     read_refs.teardown()
 
 
-def test_codecs_are_those_of_where_it_is_converted(tmp_path: Path) -> None:
+def test_codecs_are_those_of_the_converting_machine(tmp_path: Path) -> None:
     path = save(tmp_path / "p")
     assert plans._open(None, path, {"pillow": "2"}) == dataclasses.replace(make_plan(), codecs={"pillow": "2"})
 
@@ -349,7 +355,7 @@ def read(path: str) -> tuple[Plan, dict[str, Any], dict[str, list[bytes]]]:
         return saved.plan, dict(saved.call), {name: saved.refs(shard) for name, shard in shards_of(saved.plan).items()}
 
 
-def test_what_is_saved_is_read_back_in_whatever_order_it_came(tmp_path: Path) -> None:
+def test_shards_may_come_in_any_order(tmp_path: Path) -> None:
     path = save(tmp_path / "a")
     assert read(path) == (make_plan(), CALL, REFS)
     save(tmp_path / "b", shards=reversed([*packed(REFS)]))
@@ -367,7 +373,7 @@ def test_what_is_saved_is_read_back_in_whatever_order_it_came(tmp_path: Path) ->
     }
 
 
-def test_shards_that_are_swapped_or_edited_are_found_out(tmp_path: Path) -> None:
+def test_swapped_and_edited_shards_are_noticed(tmp_path: Path) -> None:
     names = ["train-00000-of-00002.gz", "train-00001-of-00002.gz"]
     for edit in (lambda one, other: (other, one), lambda one, _: (saved_plan.pack([b"a", b"x"]), one)):
         path = save(tmp_path / "p")
@@ -428,7 +434,7 @@ def test_an_edited_header(tmp_path: Path, name: str) -> None:
         SavedPlan(path)
 
 
-def test_no_plan_at_all(tmp_path: Path) -> None:
+def test_not_a_plan(tmp_path: Path) -> None:
     for content in (b"", b"PK", b"something else", (SAMPLE.parent / "__init__.py").read_bytes()):
         (tmp_path / "p").write_bytes(content)
         with pytest.raises(UsageError, match="is not a plan that `save_plan=` wrote: File is not a zip file"):
@@ -438,7 +444,7 @@ def test_no_plan_at_all(tmp_path: Path) -> None:
             SavedPlan(str(tmp_path / path))
 
 
-def test_a_shard_that_is_damaged_short_or_missing(tmp_path: Path) -> None:
+def test_a_damaged_or_short_shard(tmp_path: Path) -> None:
     for shards in (
         [*packed({**REFS, "train-00001-of-00002": [b"x"]})],
         [*packed({**REFS, "train-00001-of-00002": [b"x"] * 4})],
@@ -448,11 +454,11 @@ def test_a_shard_that_is_damaged_short_or_missing(tmp_path: Path) -> None:
             read(save(tmp_path / "p", shards=shards))
 
 
-def test_no_damaged_byte_goes_unnoticed_and_none_ends_in_a_stack_trace(tmp_path: Path) -> None:
+def test_every_damaged_byte_is_noticed_without_a_stack_trace(tmp_path: Path) -> None:
     whole = Path(save(tmp_path / "p")).read_bytes()
     expected = read(str(tmp_path / "p"))
     rng, told, unchanged = random.Random(0), 0, 0
-    for trial in range(600):
+    for trial in range(240):
         data = bytearray(whole)
         if trial % 3:
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
@@ -466,5 +472,5 @@ def test_no_damaged_byte_goes_unnoticed_and_none_ends_in_a_stack_trace(tmp_path:
         else:
             assert found == expected
             unchanged += 1
-    assert told + unchanged == 600
-    assert unchanged < 120  # bytes that mean nothing here: of times, of permissions
+    assert told + unchanged == 240
+    assert unchanged < 48  # bytes that mean nothing here: of times, of permissions
