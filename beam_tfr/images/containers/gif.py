@@ -54,12 +54,13 @@ def blocks(data: bytes) -> Iterator[Block]:
             else:
                 raise RejectError("damaged-image", f"GIF: a block begins with {kind!r}")
             pieces = place
-            while data[place]:
-                place += 1 + data[place]
+            length = -1
+            while length:
+                length = data[place]
+                place += 1 + length
                 allowed -= 1
                 if not allowed:
                     raise RejectError("damaged-image", f"GIF: its blocks have more than {MAX_PIECES} pieces")
-            place += 1
             yield Block(kind, data[begin:place], pieces - begin)
     except IndexError:
         raise RejectError("damaged-image", "GIF: ends before its trailer") from None
