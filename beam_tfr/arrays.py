@@ -1,7 +1,7 @@
-"""ParseArrays: the bytes of a .npy file become an `Array`. Nothing is unpickled.
+"""ParseArrays: parses the bytes of a .npy file. Nothing is unpickled.
 
-The header is checked against the bytes that are there before anything is made of it, so a header that promises an
-exabyte costs nothing.
+The header is checked against the size of the file before anything is allocated, so one that claims an exabyte costs
+nothing.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from beam_tfr.schema import Array, RejectError
 from beam_tfr.tensors import DTYPES, STRING, serialize_tensor
 
 MAGIC = b"\x93NUMPY"
-MAX_TEXTS = 1 << 20  # each becomes an object, however short it is
-MAX_RANK = 32  # which every NumPy has room for
-MAX_ELEMENTS = 1 << 62  # as the product of all sides that are not 0: TensorFlow counts in int64
+MAX_TEXTS = 1 << 20  # each becomes an object, however short
+MAX_RANK = 32  # that every version of NumPy supports
+MAX_ELEMENTS = 1 << 62  # product of all sides other than 0; TensorFlow counts in int64
 
 
 def parse_array(data: bytes) -> Array:
-    """
+    """Parses a .npy file.
+
     Args:
-        data: of a whole .npy file, of format 1.0 or 2.0.
+        data: a whole file, of format 1.0 or 2.0.
 
     Returns:
-        The array as a TensorProto, in C order; bytes (`S`) and texts (`U`, as UTF-8) as strings.
+        The array as a TensorProto, in C order; bytes (`S`) and text (`U`, as UTF-8) become strings.
 
     Raises:
         RejectError: `not-an-array`, also for objects, records and times; `damaged-array`.
@@ -41,7 +42,7 @@ def parse_array(data: bytes) -> Array:
         if version not in readers:
             raise RejectError("not-an-array", f"a .npy file of version {version[0]}.{version[1]}: records are not read")
         shape, fortran, dtype = readers[version](file)
-    # Whatever a header is made of; it has at most 10,000 characters.
+    # NumPy evaluates a header of at most 10,000 characters as a Python literal.
     except (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError) as error:
         if not data.startswith(MAGIC):
             raise RejectError("not-an-array", f"begins with {data[:8].hex(' ')}, expected a .npy file") from None
@@ -51,11 +52,11 @@ def parse_array(data: bytes) -> Array:
         raise RejectError("not-an-array", f"no tensor has values of the type {str(dtype)[:100]}")
     sound = len(shape) <= MAX_RANK and all(type(side) is int and side >= 0 for side in shape)
     if not sound or math.prod(side for side in shape if side) >= MAX_ELEMENTS:
-        raise RejectError("damaged-array", f"its header promises the shape {str(shape)[:100]}")
+        raise RejectError("damaged-array", f"its header says the shape {str(shape)[:100]}")
     content = data[file.tell() :]
     promised = math.prod(shape) * dtype.itemsize
     if len(content) != promised:
-        raise RejectError("damaged-array", f"its header promises {promised} bytes, it has {len(content)}")
+        raise RejectError("damaged-array", f"its header says {promised} bytes, it has {len(content)}")
     if name == STRING and (math.prod(shape) > MAX_TEXTS or not dtype.itemsize):
         raise RejectError("not-an-array", f"{math.prod(shape)} texts of {dtype.itemsize} bytes, more than are read")
     array = np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
@@ -68,20 +69,21 @@ def parse_array(data: bytes) -> Array:
 
 
 def _content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:
-    """
+    """The values of an array, as `serialize_tensor` takes them.
+
     Raises:
-        RejectError: a boolean that is neither true nor false, or a text that is none.
+        RejectError: `damaged-array`: a boolean that is neither 0 nor 1, or text that is not valid Unicode.
     """
     kind = array.dtype.kind
     if kind == "S":
         return [bytes(text) for text in array.ravel()]
     if kind == "U":
         try:
-            # NumPy's own conversion ends in an error of the interpreter where a character is none.
+            # NumPy's own conversion ends in an internal error of the interpreter on an invalid character.
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
             return [text.tobytes().decode("utf-32-le").rstrip("\0").encode() for text in little.reshape(-1, 1)]
         except UnicodeDecodeError as error:
-            raise RejectError("damaged-array", f"a text in it is none: {error}") from error
+            raise RejectError("damaged-array", f"text that is not valid Unicode: {error}") from error
     if kind == "b" and array.size and array.view(np.uint8).max() > 1:
         raise RejectError("damaged-array", "a boolean in it is neither 0 nor 1")
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()

@@ -1,11 +1,11 @@
-"""Serialized TensorProtos (tensorflow/core/framework/tensor.proto), as tf.io.serialize_tensor makes them."""
+"""Serializes TensorProtos (tensorflow/core/framework/tensor.proto) as `tf.io.serialize_tensor` does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 STRING = "string"
-# Name -> number in tensorflow/core/framework/types.proto; the names are NumPy's, but for texts.
+# Name -> number in tensorflow/core/framework/types.proto; names are NumPy's, except for strings.
 DTYPES = {
     "float32": 1,
     "float64": 2,
@@ -26,11 +26,12 @@ DTYPES = {
 
 
 def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence[bytes]) -> bytes:
-    """
+    """Serializes a tensor.
+
     Args:
         dtype: a key of `DTYPES`.
         shape: of the tensor.
-        content: its values in C order, little-endian; of texts a list.
+        content: values in C order, little-endian; a list for strings.
     """
     dims = b"".join(_field(2, _field(1, side) if side else b"") for side in shape)
     head = _field(1, DTYPES[dtype]) + _field(2, dims)
@@ -40,7 +41,7 @@ def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence
 
 
 def _field(number: int, value: int | bytes) -> bytes:
-    """A protobuf field: a varint, or bytes with their length."""
+    """Encodes a protobuf field: a varint, or bytes with their length."""
     if isinstance(value, int):
         return bytes([number << 3]) + _varint(value)
     return bytes([number << 3 | 2]) + _varint(len(value)) + value

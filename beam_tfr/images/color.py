@@ -1,9 +1,8 @@
-"""Colours: CMYK, profiles and transparency become sRGB or grey.
+"""Converts CMYK, profiles and transparency to sRGB or grey.
 
-Profiles (ICC.1:2022) are applied by LittleCMS, relative colorimetric with black point compensation (ISO 18619), as
-Photoshop does by default: colours that sRGB has stay what they are, others are clipped, white becomes white and the
-deepest black becomes black. Profiles of displays know nothing else. Within a CIEDE2000 of 1 of the exact colours,
-profiles of inks within 2.
+LittleCMS applies profiles (ICC.1:2022), relative colorimetric with black point compensation (ISO 18619), as Photoshop
+does by default: colours in sRGB's gamut are kept, others are clipped, white becomes white and the deepest black becomes
+black. Results are within a CIEDE2000 of 1 of the exact colours, for CMYK profiles within 2.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from beam_tfr.images.source import Pixels
 
 _T = TypeVar("_T", np.uint8, np.uint16)
 
-MAX_PROFILE_BYTES = 1 << 24  # larger ones are ignored; it is what a JPEG can hold, and real ones have up to 5 MB
+MAX_PROFILE_BYTES = 1 << 24  # larger ones are ignored; a JPEG can hold no more, and real ones have up to 5 MB
 TOLERANCE = 2  # levels of 255 by which versions of sRGB differ; LittleCMS itself rounds by one
 _MAX_TAGS = 100  # LittleCMS refuses more
-_CACHED = 32  # effects of profiles; a table of inks takes 2 MB
-_STRIP = 1 << 16  # pixels that are worked on at once, so that large images need no more copies than their result
+_CACHED = 32  # effects of profiles; that of a CMYK profile takes 2 MB
+_STRIP = 1 << 16  # pixels processed at once, so that a large image needs no copy but its result
 _MODES = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}  # colour space of a profile (ICC.1:2022, 7.2.6) -> Pillow's mode
-_CLASSES = ("mntr", "scnr", "prtr", "spac")  # kinds of profile (7.2.5) that say what the numbers of pixels mean
-_LATTICE = np.stack(np.meshgrid(*[np.arange(0, 256, 17, dtype=np.uint8)] * 3), -1).reshape(64, 64, 3)  # all over RGB
+_CLASSES = ("mntr", "scnr", "prtr", "spac")  # classes of profiles (7.2.5) that define what pixel values mean
+_LATTICE = np.stack(np.meshgrid(*[np.arange(0, 256, 17, dtype=np.uint8)] * 3), -1).reshape(64, 64, 3)  # evenly in RGB
 _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
 _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOCACHE  # threads share a transform: no cache in it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Effect:
-    """What a profile does.
+    """What a profile does to pixels.
 
     Attributes:
-        transform: of the pixels that it is for to sRGB.
-        changes: channels of pixels that it is for -> whether anyone sees it on them.
-        greys: uint8 [1, 256, 1 or 3]: what becomes of grey pixels; of 1 channel if none gets a colour. None for CMYK.
+        transform: from its pixels to sRGB.
+        changes: number of channels that it applies to -> whether the change is visible.
+        greys: uint8 [1, 256, 1 or 3]: the 256 greys, converted; of 1 channel if all stay grey. None for CMYK.
     """
 
     transform: ImageCms.ImageCmsTransform
@@ -66,7 +65,7 @@ _lock = threading.Lock()
 
 
 def composite(pixels: Pixels, alpha: Pixels, background: tuple[int, int, int]) -> Pixels:
-    """Lays pixels over a colour: exactly round((alpha * pixel + (255 - alpha) * background) / 255).
+    """Lays pixels over a background: exactly round((alpha * pixel + (255 - alpha) * background) / 255).
 
     Args:
         pixels: grey or sRGB [h, w, 1 or 3].
@@ -74,7 +73,7 @@ def composite(pixels: Pixels, alpha: Pixels, background: tuple[int, int, int]) -
         background: of sRGB.
 
     Returns:
-        [h, w, 1 or 3]: grey stays grey where the background has no colour.
+        [h, w, 1 or 3]: grey stays grey if the background is grey.
     """
     channels = 1 if pixels.shape[2] == 1 and len(set(background)) == 1 else 3
     pixels = pixels if pixels.shape[2] == channels else to_channels(pixels, "rgb")
@@ -93,19 +92,19 @@ def composite(pixels: Pixels, alpha: Pixels, background: tuple[int, int, int]) -
 
 
 def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, tuple[str, ...]]:
-    """Grey, RGB or CMYK [h, w, 1, 3 or 4] to grey or sRGB [h, w, 1 or 3].
+    """Converts grey, RGB or CMYK [h, w, 1, 3 or 4] to grey or sRGB [h, w, 1 or 3].
 
-    CMYK without a profile of its own becomes round((255 - ink) * (255 - black) / 255): inks over each other, the naive
-    conversion of CSS Color 5 and libjpeg-turbo. The sum of PDF, 255 - ink - black, loses what is dark.
+    CMYK without a profile becomes round((255 - ink) * (255 - black) / 255), as in CSS Color 5 and libjpeg-turbo. The
+    sum that PDF defines, 255 - ink - black, loses dark details.
 
     Args:
         pixels: of one image.
-        profile: ICC, or empty. Ignored if it is broken, larger than `MAX_PROFILE_BYTES`, or not for such pixels; one
-            for RGB is applied to grey as to RGB of equal parts.
-        convert: False takes the numbers for sRGB.
+        profile: ICC, or empty. Ignored if it is broken, larger than `MAX_PROFILE_BYTES`, or for other channels; a
+            profile for RGB also applies to grey, as RGB of equal values.
+        convert: False takes the pixels to be sRGB already.
 
     Returns:
-        The pixels, and which of `schema.ADJUSTMENTS` were made.
+        The pixels, and the members of `schema.ADJUSTMENTS` that apply.
     """
     channels = pixels.shape[2]
     notes: tuple[str, ...] = ("cmyk-converted",) if channels == 4 else ()
@@ -121,7 +120,7 @@ def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, t
 
 
 def to_channels(pixels: Pixels, color: str) -> Pixels:
-    """Grey or sRGB [h, w, 1 or 3] to what --color says: "rgb" [h, w, 3], "gray" [h, w, 1], "keep" as they are.
+    """Converts grey or sRGB [h, w, 1 or 3] as --color says: "rgb" [h, w, 3], "gray" [h, w, 1], "keep" unchanged.
 
     Grey is 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601-7, 2.5.1) in steps of 1 / 65536, rounded: Pillow's "L".
     """
@@ -133,7 +132,7 @@ def to_channels(pixels: Pixels, color: str) -> Pixels:
 
 
 def is_srgb(profile: bytes) -> bool:
-    """Whether a profile changes nothing visible: none, or sRGB in one of its many versions, or grey with its curve."""
+    """Whether a profile changes nothing visible: none, a version of sRGB, or grey with the curve of sRGB."""
     if not profile:
         return True
     effect = _effect_of(profile)
@@ -141,14 +140,14 @@ def is_srgb(profile: bytes) -> bool:
 
 
 def background_in(background: tuple[int, int, int], channels: int) -> tuple[int, ...]:
-    """A colour of sRGB in the channels of an image."""
+    """Converts a colour of sRGB to 1 or 3 channels."""
     if channels == 3:
         return background
     return (int(to_channels(np.array([[background]], np.uint8), "gray")[0, 0, 0]),)
 
 
 def _effect_of(profile: bytes) -> _Effect | None:
-    """None where a profile cannot be used. The latest profiles are looked at once in a process."""
+    """The effect of a profile, None if it cannot be used; cached for the latest profiles of the process."""
     if len(profile) > MAX_PROFILE_BYTES:
         return None
     digest = hashlib.sha256(profile).digest()
@@ -168,7 +167,7 @@ def _look_at(profile: bytes) -> _Effect | None:
         if mode is None or source.profile.device_class not in _CLASSES:
             return None
         srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
-        flags = _FLAGS | ImageCms.Flags.NOOPTIMIZE if mode == "L" else _FLAGS  # for 256 greys it may be slow and exact
+        flags = _FLAGS | ImageCms.Flags.NOOPTIMIZE if mode == "L" else _FLAGS  # slow but exact, for 256 greys
         transform = ImageCms.ImageCmsTransform(source, srgb, mode, "RGB", _INTENT, flags=flags)
     except (OSError, ValueError):  # what LittleCMS refuses
         return None
@@ -189,13 +188,13 @@ def _differ(pixels: Pixels, others: Pixels) -> bool:
 
 
 def _made_safe(profile: bytes) -> bytes:
-    """A profile that costs LittleCMS no more than its bytes are worth.
+    """Bounds what a profile can cost LittleCMS by its size.
 
-    The tables of floats (D2B0 to D2B3), which are optional, are hidden: one of 80 kB can hold ten thousand steps for
-    every colour, 19 s.
+    The optional tables of floats (D2B0 to D2B3) are hidden: one of 80 kB can hold ten thousand steps for every colour,
+    which take 19 s.
 
     Raises:
-        ValueError: a table claims more colours than the profile has bytes: room for them would be made, up to 1 GB.
+        ValueError: a table claims more colours than the profile has bytes; up to 1 GB would be allocated for them.
     """
     safe = bytearray(profile)
     tags = min(int.from_bytes(profile[128:132], "big"), _MAX_TAGS)
@@ -209,7 +208,7 @@ def _made_safe(profile: bytes) -> bytes:
 
 
 def _claimed(profile: bytes, start: int) -> int:
-    """Bytes of the table of colours in the element of a profile that begins there (ICC.1:2022, 10.10 to 10.13)."""
+    """Size in bytes that a colour table claims, for the element that begins there (ICC.1:2022, 10.10 to 10.13)."""
     kind, head = profile[start : start + 4], profile[start + 8 : start + 28]
     if kind in (b"mft1", b"mft2") and len(head) == 20:
         inputs, outputs, points = head[:3]
@@ -222,18 +221,18 @@ def _claimed(profile: bytes, start: int) -> int:
 
 
 def _shown(transform: ImageCms.ImageCmsTransform, pixels: Pixels) -> Pixels:
-    """[h, w, 1, 3 or 4] to sRGB [h, w, 3]."""
+    """Converts [h, w, 1, 3 or 4] to sRGB [h, w, 3]."""
     return _by_strips(pixels, 3, lambda strip: transform.apply(_as_image(strip, transform.input_mode)))
 
 
 def _as_image(strip: Pixels, mode: str) -> PillowImage.Image:
-    """[n, channels] as an image of one row."""
-    contiguous = np.ascontiguousarray(strip)  # a mirrored picture is not
+    """Wraps [n, channels] as an image of one row."""
+    contiguous = np.ascontiguousarray(strip)  # mirrored pixels are not
     return PillowImage.frombuffer(mode, (len(strip), 1), contiguous, "raw", mode, 0, 1)
 
 
 def _by_strips(pixels: Pixels, channels: int, change: Callable[[Pixels], PillowImage.Image]) -> Pixels:
-    """[h, w, c] through a change of [n, c] to an image of n pixels: [h, w, channels]."""
+    """Applies `change`, from [n, c] to an image of n pixels, to [h, w, c]; returns [h, w, channels]."""
     flat = pixels.reshape(-1, pixels.shape[2])
     out = np.empty((len(flat), channels), np.uint8)
     for start in range(0, len(flat), _STRIP):
@@ -243,5 +242,5 @@ def _by_strips(pixels: Pixels, channels: int, change: Callable[[Pixels], PillowI
 
 
 def _stack(planes: Sequence[NDArray[_T]]) -> NDArray[_T]:
-    """Planes of one shape [...] to [..., number of planes]."""
+    """Stacks planes of one shape [...] to [..., number of planes]."""
     return cv2.merge(planes).reshape(*planes[0].shape, len(planes))  # type: ignore[return-value]

@@ -26,18 +26,18 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image, RejectError, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
-MAX_STRETCH = 1.2  # a change of aspect that people see
+MAX_STRETCH = 1.2  # a larger change of aspect is visible
 _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 _SQUARES = (np.arange(256) ** 2).astype(np.uint16)
 
 
 class _Rendered(NamedTuple):
-    """What is stored, and what it looks like.
+    """An encoded image and its pixels.
 
     Attributes:
         encoded, format: as in `Image`.
-        shape: height, width and channels of what is stored.
-        shown: uint8 [h, w, 1 or 3], upright and in sRGB or grey: what statistics count.
+        shape: height, width and channels of the encoded image.
+        shown: uint8 [h, w, 1 or 3], upright, in sRGB or grey; statistics count these pixels.
         notes: members of `schema.ADJUSTMENTS`.
     """
 
@@ -50,28 +50,28 @@ class _Rendered(NamedTuple):
 
 @functools.cache
 def codec_versions() -> dict[str, str]:
-    """Library -> version: whatever can change a byte of a record."""
+    """Versions of the libraries that can change a byte of a record."""
     libraries = ("simplejpeg", "opencv-python-headless", "pillow", "numpy")
     versions = {name: importlib.metadata.version(name) for name in libraries}
     return versions | formats.extra_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
 
 
 def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str = "", **changes: Any) -> Image:
-    """Decodes, resizes, turns, colours and encodes one image.
+    """Converts one image: decodes, turns, resizes, converts colours, encodes.
 
     Args:
         data: a whole file, of any format in `formats.FORMATS`.
-        options: how; None for the defaults.
-        name: of the file: whether its extension is right is noted in the result.
-        **changes: fields of `ImageOptions`, such as `image_size=(224, 224)`; over those of `options`.
+        options: None for the defaults.
+        name: of the file; an extension of another format is noted in the result.
+        **changes: fields of `ImageOptions` that override `options`, such as `image_size=(224, 224)`.
 
     Returns:
-        The encoded image, uint8 [height, width, channels] when decoded, with the sums of its pixels for statistics.
+        The encoded image, which decodes to uint8 [height, width, channels], and the sums of its pixels for statistics.
 
     Raises:
         RejectError: the image cannot be used; its `reason` is one of `schema.REJECT_REASONS`.
         UsageError: the value of an option is wrong.
-        TypeError: data are no bytes, or there is no such option.
+        TypeError: `data` is not bytes, or there is no such option.
     """
     if not isinstance(data, bytes):
         raise TypeError(f"data must be the bytes of a file, not {type(data).__name__}")
@@ -80,7 +80,9 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
         options = _image_options(options, **changes)
     if options.encoding not in IMAGE_ENCODINGS:
         raise UsageError(
-            f"--encoding {options.encoding}: is for what is no image; for images there are {', '.join(IMAGE_ENCODINGS)}"
+            f"is for other files than images; must be one of: {', '.join(IMAGE_ENCODINGS)}",
+            option="encoding",
+            value=options.encoding,
         )
     if len(data) > options.max_file_bytes:
         raise RejectError("file-too-large", f"{len(data)} bytes, more than --max_file_bytes {options.max_file_bytes}")
@@ -122,7 +124,7 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
 
 
 def _least(source: Source, stored: geometry.Placement) -> tuple[int, int]:
-    """To which (height, width) the decoder itself may scale down: twice what is wanted of the whole source."""
+    """The (height, width) that the decoder may scale down to: twice the size at which all of the source is stored."""
     return (
         -(-2 * stored.height * source.height // stored.rows),
         -(-2 * stored.width * source.width // stored.columns),
@@ -135,7 +137,7 @@ def _render(
     orientation = 1 if options.ignore_orientation else source.orientation
     pixels, notes = decoded.pixels, {"rotated"} if orientation > 1 else set()
     convert = options.icc == "convert"
-    if decoded.alpha is not None:  # over a colour of sRGB, so both must be in it
+    if decoded.alpha is not None:  # the background is a colour of sRGB, so the pixels must be too
         pixels, made = color.to_srgb(pixels, decoded.profile, convert=convert)
         pixels = color.composite(pixels, decoded.alpha, options.background)
         notes |= {"alpha-composited", *made}
@@ -171,7 +173,7 @@ def _size_notes(source: Source, placement: geometry.Placement, options: ImageOpt
 
 
 def _sums(pixels: Pixels, channels: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sums and sums of squares per channel; a grey image of a dataset in colour counts for all three."""
+    """Sums and sums of squares per channel; in a dataset in colour, grey counts for all three channels."""
     # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
     count = pixels.shape[2]
     sums = tuple(int(s) for s in cv2.sumElems(pixels)[:count])

@@ -1,4 +1,4 @@
-"""Sizes: which part of a source becomes how many pixels, at which place of the result."""
+"""Sizes: which part of a source becomes how many pixels, and where they go in the result."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from beam_tfr.images.source import Pixels
 
 
 class Placement(NamedTuple):
-    """How a source comes to its size.
+    """How a source is resized.
 
     Attributes:
-        top, left: pixels of the source before those that are used; as many are behind them.
+        top, left: pixels cut off at each of two opposite sides of the source.
         rows, columns: of the source that are used.
         height, width: that these become.
-        canvas: (height, width) of the result, the picture in its middle; equal to the picture but with --resize pad.
+        canvas: (height, width) of the result, with the picture in its middle; larger only with --resize pad.
     """
 
     top: int
@@ -29,13 +29,13 @@ class Placement(NamedTuple):
     canvas: tuple[int, int]
 
     def turned(self) -> Placement:
-        """The same for the source as it is stored, turned by a quarter."""
+        """The same placement for the source as stored, before a quarter turn."""
         sides = (self.left, self.top, self.columns, self.rows, self.width, self.height)
         return Placement(*sides, canvas=self.canvas[::-1])
 
 
 def place(height: int, width: int, image_size: tuple[int, int], resize: str, *, upscale: bool = False) -> Placement:
-    """Which pixels become how many.
+    """Computes the placement for a source.
 
     Args:
         height, width: of the upright source.
@@ -71,21 +71,21 @@ def place(height: int, width: int, image_size: tuple[int, int], resize: str, *, 
 
 
 def _like(side: float, whole: int) -> int:
-    """The whole number nearest to a side that leaves an even rest of the whole, so that both have one middle."""
+    """The integer nearest to `side` that differs from `whole` by an even number, so that both have the same middle."""
     return max(whole - 2 * round((whole - side) / 2), 2 - whole % 2)
 
 
 def resample(
     pixels: Pixels, placement: Placement, *, eighths: int = 8, mirrored: tuple[bool, bool] = (False, False)
 ) -> Pixels:
-    """The part of uint8 [h, w, c] that a placement uses, in its height and width; see `resample.stretch`.
+    """Resizes the part of uint8 [h, w, c] that a placement uses; see `resample.stretch`.
 
     Args:
-        pixels: a source.
-        placement: for it.
-        eighths: the decoder scaled the source to so many eighths (see `Decoded`). The last row and column then stand
-            for less than the others where a side is no multiple of the factor, and the part may start within a pixel.
-        mirrored: whether these are the first row and column, since the source was turned after it was decoded.
+        pixels: of a source.
+        placement: of that source.
+        eighths: as in `Decoded`. Where a side is no multiple of the factor, the last row or column covers less of the
+            source than the others, and the part may start within a pixel.
+        mirrored: whether that row and column are the first, because the source was turned after decoding.
     """
     top, left, rows, columns = (pixel * eighths / 8 for pixel in placement[:4])
     if mirrored[0]:
@@ -96,7 +96,7 @@ def resample(
 
 
 def pad(pixels: Pixels, canvas: tuple[int, int], background: tuple[int, ...]) -> Pixels:
-    """[h, w, c] in the middle of [*canvas, c]; background has c parts."""
+    """Puts [h, w, c] in the middle of [*canvas, c]; `background` has c values."""
     height, width, channels = pixels.shape
     if canvas == (height, width):
         return pixels

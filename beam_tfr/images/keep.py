@@ -1,4 +1,4 @@
-"""--encoding keep: whose bytes may stay as they are. What every trainer must show right is measured by TensorFlow."""
+"""--encoding keep: which files are stored as they are. TensorFlow is the measure of what any trainer decodes."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Kept(NamedTuple):
     """A file that is stored as it is.
 
     Attributes:
-        encoded: its bytes, without metadata if the options ask for that.
-        shape: height, width and channels of what a decoder makes of it, not turned.
-        plain: any trainer sees the right picture.
+        encoded: its bytes, without metadata if the options say so.
+        shape: height, width and channels when decoded, not turned.
+        plain: every trainer decodes it to the right picture.
     """
 
     encoded: bytes
@@ -46,10 +46,10 @@ class Kept(NamedTuple):
 
 
 def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -> Kept | None:
-    """What is stored of a file that decoded soundly and keeps its size; None if it must be encoded again.
+    """Keeps a file that decoded without damage and whose size is right; None if it must be encoded again.
 
     Raises:
-        RejectError: `damaged-image`: metadata cannot be taken out, with --strip_metadata.
+        RejectError: `damaged-image`: --strip_metadata cannot remove its metadata.
     """
     plain = is_plain(source, decoded, options) and is_readable(data, source)
     if not plain and not (options.keep_all and source.format == "jpeg"):
@@ -61,7 +61,7 @@ def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -
 
 
 def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:
-    """Whether a decoder that knows nothing of orientation, profiles and transparency sees the right picture."""
+    """Whether a decoder that ignores orientation, profiles and transparency gets the right picture."""
     return (
         source.format in _READABLE
         and (source.orientation == 1 or options.ignore_orientation)
@@ -75,12 +75,11 @@ def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:
 
 
 def is_readable(data: bytes, source: Source) -> bool:
-    """Whether TensorFlow decodes a sound file, to the pixels that it has here: what stricter or simpler decoders refuse
-    or misread is found by a look into its bytes.
+    """Whether TensorFlow decodes a file to the same pixels as here.
 
     Args:
-        data: the file.
-        source: of it, in one of the formats that are kept.
+        data: a file that decoded without damage.
+        source: the same file, of a format that is kept.
     """
     if 3 * source.height * source.width >= MAX_SAMPLES:
         return False
@@ -91,7 +90,7 @@ def is_readable(data: bytes, source: Source) -> bool:
 
 
 def _channels(source: Source, decoded: Decoded) -> int:
-    """A GIF has a table of colours, also if all of them are grey."""
+    """Channels as a trainer decodes them: a GIF has a colour table, even if all of its colours are grey."""
     return 3 if source.format == "gif" else decoded.pixels.shape[2]
 
 

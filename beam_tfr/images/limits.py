@@ -1,4 +1,4 @@
-"""What is too much, or too little: checked by header, before anything is decoded."""
+"""Limits on size, checked by the header before decoding, and the budget of pixels decoded at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _KEPT_BY_MALLOC = 32 << 20  # bytes, at most: DEFAULT_MMAP_THRESHOLD_MAX of glib
 
 
 def check(source: Source, options: ImageOptions) -> None:
-    """
+    """Checks an opened file against the limits.
+
     Raises:
         RejectError: `too-many-pixels`, `too-many-scans`, `too-few-pixels`, `extreme-aspect` or `several-frames`.
     """
@@ -38,56 +39,45 @@ def check(source: Source, options: ImageOptions) -> None:
 
 
 def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:
-    """
+    """Checks the size of a result.
+
     Args:
-        canvas: height and width of what would be stored.
+        canvas: height and width of the image to be stored.
 
     Raises:
-        RejectError: `extreme-aspect` or `too-many-pixels`: it would not fit into the encoding or into memory.
+        RejectError: `extreme-aspect` or `too-many-pixels`: it does not fit into the encoding or into memory.
     """
     height, width = canvas
-    check_encoding(canvas, options.encoding)
+    most = MAX_SIDES.get(options.encoding)
+    if most is not None and max(canvas) > most:
+        sides = f"would become {width} x {height} pixels"
+        raise RejectError("extreme-aspect", f"{sides}, --encoding {options.encoding} holds at most {most} a side")
     if height * width > max(options.max_pixels, options.image_size[0] * options.image_size[1]):
         sides = f"would become {width} x {height} pixels"
         raise RejectError("too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}")
 
 
-def check_encoding(canvas: tuple[int, int], encoding: str) -> None:
-    """
-    Args:
-        canvas: height and width of what would be stored.
-        encoding: of `ImageOptions`, or that in which "keep" encodes again.
-
-    Raises:
-        RejectError: `extreme-aspect`: the encoding has no room for such a side.
-    """
-    most = MAX_SIDES.get(encoding)
-    if most is not None and max(canvas) > most:
-        sides = f"would become {canvas[1]} x {canvas[0]} pixels"
-        raise RejectError("extreme-aspect", f"{sides}, --encoding {encoding} holds at most {most} a side")
-
-
-# malloc keeps what a thread frees for that thread, up to this much a piece; Pillow's pixels come in pieces of 16 MiB.
+# malloc keeps blocks up to this size for the thread that freed them; Pillow's blocks have 16 MiB otherwise.
 PillowImage.core.set_block_size(2 * _KEPT_BY_MALLOC)  # type: ignore[attr-defined]
 
 
 class PixelBudget:
-    """How many pixels are being decoded at once in this process: what bounds its memory, whatever its threads.
+    """Limits the pixels that all threads of this process decode at once, and so its memory.
 
-    Threads begin in the order in which they asked, so that a large image is not overtaken for ever.
+    Threads start in the order in which they asked, so that a large image is not overtaken forever.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._asked: dict[object, int] = {}  # pixels of all that decode or wait, in the order in which they asked
+        self._asked: dict[object, int] = {}  # pixels of those that decode or wait, in the order in which they asked
 
     @contextlib.contextmanager
     def hold(self, pixels: int, limit: int) -> Iterator[None]:
-        """Waits until the pixels fit, and counts them until the end of the context.
+        """Waits until an image fits, and counts its pixels until the end of the context.
 
         Args:
-            pixels: of the image; more than `limit` alone are let through when nothing else is decoded.
-            limit: of all images together.
+            pixels: of the image; one of more than `limit` waits until nothing else is decoded.
+            limit: for all images in total.
         """
         ticket = object()
         try:
@@ -101,13 +91,13 @@ class PixelBudget:
                 self._changed.notify_all()
 
     def _fits(self, ticket: object, limit: int) -> bool:
-        """Whether a ticket is the first, or fits beside all that asked before it."""
+        """Whether a ticket is the first, or fits beside all before it."""
         before = 0
         for asked, pixels in self._asked.items():
             if asked is ticket:
                 return not before or before + pixels <= limit
             before += pixels
-        raise AssertionError("a ticket that nobody asked for")
+        raise AssertionError("unknown ticket")
 
 
 BUDGET = PixelBudget()

@@ -1,10 +1,10 @@
-"""Resampling: near to LANCZOS in half the time of AREA, and the same pixels on every processor.
+"""Resampling close to LANCZOS in half the time of OpenCV's AREA, with the same pixels on every processor.
 
-    pixels ──means of boxes, where much is to go──▶ ──blur──▶ ──bilinear──▶ its size ──sharpen──▶
+    pixels ──means of boxes, for large factors──▶ ──blur──▶ ──bilinear──▶ resized ──sharpen──▶
 
-The blur takes away what is finer than the result. It and the bilinear interpolation dull what stays; a sharpening of
-the result, which has few pixels, puts that right. A side that grows is interpolated alone. On 3,781 photos of 400x533
-to 224x224, against LANCZOS: 47.6 dB on average, 38.3 at worst (AREA: 42.5, 29.2); see `benchmarks/resize.py`.
+The blur removes details finer than the result. Blur and bilinear interpolation also soften the rest, which sharpening
+the result, of few pixels, undoes. A side that grows is only interpolated. For 3,781 photos of 400x533 resized to
+224x224, against LANCZOS: 47.6 dB on average, 38.3 at worst (AREA: 42.5, 29.2); see `benchmarks/resize.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from beam_tfr.images.source import Pixels
 
 Taps = NDArray[np.float32]
 
-BLURRED = 4.2  # the largest factor that is left to the blur: it would cost more than AREA beyond
-# Taps are whole numbers. Of a sum of 1 OpenCV would work with fixed points, rounded in a way that may depend on where
-# a vector ends; of others it works in float32, where every sum of 8-bit pixels times these is exact in any order.
+BLURRED = 4.2  # the largest factor that the blur reduces; beyond, it costs more than AREA
+# Taps are integers. If their sum were 1, OpenCV would use fixed point, whose rounding may depend on vector lengths;
+# otherwise it uses float32, in which every sum of 8-bit pixels times these taps is exact in any order.
 ONE = 256
 KEEP: Taps = np.array([ONE], np.float32)
 SHARPEN: Taps = np.array([12, -76, 384, -76, 12], np.float32)
@@ -38,12 +38,12 @@ def stretch(
     rows: tuple[float, float] | None = None,
     columns: tuple[float, float] | None = None,
 ) -> Pixels:
-    """Brings a window of uint8 [h, w, c] to [*size, c]; antialiased where it shrinks, bilinear where it grows.
+    """Resizes a window of uint8 [h, w, c] to [*size, c]: antialiased where it shrinks, bilinear where it grows.
 
     Args:
-        pixels: of up to 4 channels; any strides; not written to, and returned where nothing is to do.
+        pixels: of up to 4 channels, with any strides; never written to, but returned if nothing changes.
         size: height and width of the result.
-        rows, columns: where the window starts and how long it is, in pixels, which it may cut; None for all.
+        rows, columns: start and length of the window, which may begin and end within a pixel; None for all.
     """
     down = _side(size[0], rows or (0, pixels.shape[0]))
     right = _side(size[1], columns or (0, pixels.shape[1]))
@@ -56,13 +56,13 @@ def stretch(
 
 
 class _Side(NamedTuple):
-    """What is done to height or width.
+    """How height or width is resized.
 
     Attributes:
-        pixels: that the window touches.
-        box: so many pixels become one mean.
+        pixels: those that the window touches.
+        box: number of pixels that become one mean.
         factor: by which the means are reduced.
-        shift: of the window's start behind the first mean's, in means.
+        shift: from the start of the first mean to the start of the window, in means.
     """
 
     pixels: slice
@@ -79,7 +79,7 @@ def _side(wanted: int, window: tuple[float, float]) -> _Side:
 
 
 def _means(pixels: Pixels, down: int, right: int) -> Pixels:
-    """Of boxes of down x right pixels; the last ones overlap those before where a side is no multiple."""
+    """Means of boxes of down x right pixels; the last boxes overlap others where a side is no multiple."""
     if down == right == 1:
         return pixels
     interpolation = cv2.INTER_LINEAR if max(down, right) == 2 else cv2.INTER_AREA  # the same mean, in less time
@@ -93,7 +93,7 @@ def _means(pixels: Pixels, down: int, right: int) -> Pixels:
 
 
 def _parts(side: int, box: int) -> list[tuple[slice, slice]]:
-    """Pixels of a side, and the boxes that they are."""
+    """Slices of the pixels of a side, and of the boxes that they fill."""
     whole = side // box
     parts = [(slice(0, whole * box), slice(0, whole))]
     if side % box:
@@ -103,10 +103,10 @@ def _parts(side: int, box: int) -> list[tuple[slice, slice]]:
 
 @functools.lru_cache(1024)
 def _blur(factor: float, shift: float) -> Taps:
-    """A raised cosine (Hann window) for a reduction by this factor, `shift` pixels behind the middle.
+    """A raised cosine (Hann window) for a reduction by this factor, `shift` pixels off the centre.
 
-    It is so wide that it, the bilinear interpolation and `SHARPEN` together come nearest to LANCZOS on white noise:
-    the variance of the first two (about 0.13 width^2 and 1/6) goes with the square of the factor. Its feet are cut.
+    Its width is the one at which blur, bilinear interpolation and `SHARPEN` come closest to LANCZOS on white noise: the
+    variance of the first two (about 0.13 width^2 and 1/6) grows with the square of the factor. Its ends are cut off.
     """
     if factor <= 1 and not shift:
         return KEEP

@@ -1,4 +1,4 @@
-"""What travels between the steps of one image: the opened file, its pixels, and what every decoder may raise."""
+"""The values that pass between the steps of one image, and the errors that decoders raise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 
-# What Pillow's decoders raise on damaged files; MemoryError comes from absurd sizes in chunks.
+# Raised by Pillow's decoders on damaged files; MemoryError comes from absurd sizes in chunks.
 DECODER_ERRORS = (
     ArithmeticError,
     AssertionError,
@@ -33,15 +33,15 @@ DECODER_ERRORS = (
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Decoded:
-    """The pixels of a source, as they are stored: not turned, in their own colours.
+    """The pixels of a source as stored: not turned, in their own colours.
 
     Attributes:
         pixels: uint8 [h, w, channels], 1 (grey), 3 (RGB) or 4 (CMYK, 255 is full ink), without transparency.
         alpha: uint8 [h, w], 0 is transparent; None where everything is opaque.
-        eighths: the decoder scaled to so many eighths, so that h = ceil(height * eighths / 8), likewise w; else 8.
+        eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8), likewise w.
         profile: embedded ICC profile; empty without one.
-        bits: of a sample in the file; those of more than 8 were scaled.
-        adjusted: members of `schema.ADJUSTMENTS` that the decoder found.
+        bits: of a sample in the file; more than 8 were scaled to 8.
+        adjusted: members of `schema.ADJUSTMENTS` that apply.
     """
 
     pixels: Pixels
@@ -54,16 +54,16 @@ class Decoded:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Source:
-    """A file whose header was read.
+    """An opened file, whose header was read.
 
     Attributes:
-        format: "jpeg", "png", …: a key of `formats.FORMATS`.
-        height, width: in pixels, as stored (an orientation may turn them).
-        orientation: EXIF's, 1 to 8; 1 is upright.
-        frames: pictures in it, as far as it is known to have more than one.
+        format: a key of `formats.FORMATS`.
+        height, width: in pixels, as stored; the orientation may swap them.
+        orientation: of EXIF, 1 to 8; 1 is upright.
+        frames: number of pictures, counted to 2.
         scans: of a progressive JPEG; 1 for everything else.
-        decode: decodes to the end; its argument (height, width) are the least sides that it may scale down to, None
-            for no scaling. Raises `RejectError` `damaged-image`, and closes the file.
+        decode: decodes to the end and closes the file. Its argument is the smallest (height, width) that it may scale
+            down to, None for no scaling. Raises RejectError `damaged-image`.
     """
 
     format: str
@@ -76,5 +76,5 @@ class Source:
 
 
 def detail(error: Exception) -> str:
-    """What a decoder's error says, for a reject."""
-    return re.sub(r" at 0x[0-9a-f]+", "", f"{error}")[:200] or type(error).__name__  # not where it lies in memory
+    """The message of a decoder's error, for a reject."""
+    return re.sub(r" at 0x[0-9a-f]+", "", f"{error}")[:200] or type(error).__name__  # no memory address

@@ -18,7 +18,7 @@ _GIF_KEPT = (gif.HEADER, gif.CONTROL, gif.IMAGE)
 
 
 def strip_metadata(data: bytes, image_format: str, *, orientation: int = 1, profile: bytes = b"") -> bytes:
-    """Copies a picture without EXIF, XMP, comments, thumbnails, unknown parts, and whatever follows the picture.
+    """Copies a picture without EXIF, XMP, comments, thumbnails, unknown parts, and anything after the picture.
 
     Args:
         data: a sound file: a JPEG, or one that `keep.is_readable` accepts.

@@ -1,4 +1,4 @@
-"""Which format a file is of, by its first bytes alone, and who opens it. A format is added here."""
+"""The table of formats: how a file of each is recognized by its first bytes, and what opens it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from beam_tfr.schema import RejectError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Format:
-    """An image format that is read.
+    """An image format.
 
     Attributes:
-        is_one: whether bytes begin like a file of it.
-        extensions: of its files' names, lower case.
+        is_one: whether bytes begin like a file of this format.
+        extensions: of file names, lower case.
         open: reads the header; raises RejectError `damaged-image` or `unsupported-image`.
-        lossless: what it stores is not changed by encoding it (so it becomes a PNG when it must be encoded again).
+        lossless: it stores pixels exactly; with --encoding keep, what must be encoded again becomes a PNG.
     """
 
     is_one: Callable[[bytes], bool]
@@ -33,7 +33,7 @@ def _begins(*signatures: bytes) -> Callable[[bytes], bool]:
 
 
 def _brands(data: bytes) -> set[bytes]:
-    """What an ISO base media file says it is: major and compatible brands (ISO/IEC 14496-12, ftyp)."""
+    """Major and compatible brands of an ISO base media file (ISO/IEC 14496-12, ftyp)."""
     if data[4:8] != b"ftyp":
         return set()
     names = data[8 : min(int.from_bytes(data[:4], "big"), 1024)]
@@ -110,10 +110,10 @@ _BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension
 
 
 def identify(data: bytes) -> str:
-    """The key in `FORMATS` of a file, by its content.
+    """Finds the key in `FORMATS` of a file, by its content.
 
     Raises:
-        RejectError: `not-an-image`, with what it seems to be.
+        RejectError: `not-an-image`; the detail says what it seems to be.
     """
     for name, form in FORMATS.items():
         if form.is_one(data):
@@ -122,11 +122,11 @@ def identify(data: bytes) -> str:
 
 
 def extra_versions() -> dict[str, str]:
-    """Library -> version, of the installed ones of the extra `formats`."""
+    """Versions of the installed libraries of the extra `formats`."""
     return extras.versions()
 
 
 def is_wrong_extension(name: str, found: str) -> bool:
-    """Whether a file's name ends like a format that its content is not of; unknown endings say nothing."""
+    """Whether a name has the extension of a format other than `found`; unknown extensions are never wrong."""
     base, dot, extension = name.rpartition("/")[2].rpartition(".")
     return bool(base and dot) and _BY_EXTENSION.get(extension.lower(), found) != found

@@ -1,4 +1,4 @@
-"""Samples of more than 8 bits, and blocks of rows, so that a large image is never held twice."""
+"""Scales samples of any depth to 8 bits, block by block, so that a large image is never held twice."""
 
 from __future__ import annotations
 

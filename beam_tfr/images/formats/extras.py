@@ -1,4 +1,4 @@
-"""HEIC and JPEG XL: formats whose decoders come with `pip install 'beam_tfr[formats]'`, loaded when one comes."""
+"""HEIC and JPEG XL, whose decoders come with `pip install 'beam_tfr[formats]'` and are imported on first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIBRARIES = ("pillow-heif", "pillow-jxl-plugin")
 
 
 def versions() -> dict[str, str]:
-    """Library -> version, of those that are installed."""
+    """Versions of the installed libraries."""
     found = {}
     for name in LIBRARIES:
         try:
@@ -37,8 +37,9 @@ def _library(module: str, name: str) -> Any:
 
 
 def open_heic(data: bytes) -> Source:
-    """HEIC (ISO/IEC 23008-12). Its boxes turn the picture (irot, imir), the decoder follows them, and the orientation
-    in EXIF only repeats them: so it is upright.
+    """Opens a HEIC (ISO/IEC 23008-12).
+
+    The decoder applies the boxes that turn the picture (irot, imir). EXIF only repeats them, so it is ignored.
 
     Raises:
         RejectError: `damaged-image`; `unsupported-image` without the extra.
@@ -63,7 +64,9 @@ def open_heic(data: bytes) -> Source:
 
 
 def open_jxl(data: bytes) -> Source:
-    """JPEG XL (ISO/IEC 18181). The decoder follows the orientation in the codestream: so the picture is upright.
+    """Opens a JPEG XL (ISO/IEC 18181).
+
+    The decoder applies the orientation of the codestream. EXIF only repeats it, so it is ignored.
 
     Raises:
         RejectError: `damaged-image`; `unsupported-image` without the extra.
@@ -121,7 +124,7 @@ def _without_jpeg(data: bytes) -> bytes:
 
 
 def _jxl_header(codestream: bytes) -> tuple[int, int, bool]:
-    """Height, width and whether it is animated (ISO/IEC 18181-1, SizeHeader and ImageMetadata).
+    """Reads height, width and whether it is animated (ISO/IEC 18181-1, SizeHeader and ImageMetadata).
 
     Raises:
         IndexError: it is cut.

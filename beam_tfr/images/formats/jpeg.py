@@ -1,8 +1,8 @@
-"""JPEGs: libjpeg-turbo by simplejpeg, strict: a warning that tells of damage is a reject.
+"""JPEG: simplejpeg (libjpeg-turbo) decodes it; a warning about damage is a reject.
 
-libjpeg shows a damaged image with a warning, and warns of harmless oddities too (jerror.h). simplejpeg tells the last
-warning alone, so a harmless one says nothing of those before: what it warns of is put right in a copy of the bytes,
-which must then decode without any warning.
+libjpeg decodes a damaged image with a warning, but warns of harmless oddities too (jerror.h). simplejpeg reports only
+the last warning, which may hide others. So a harmless oddity is fixed in a copy of the bytes, which must then decode
+without any warning.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
 from beam_tfr.schema import RejectError
 
-# JPEGs that shrink so much are decoded without interpolating colour. That saves 15 % of the time; 3,781 photos of
-# 400x533 come to 224x224 at 47.0 instead of 47.6 dB on average, against LANCZOS.
+# JPEGs that shrink by more are decoded without interpolating chroma. That saves 15 % of the time; 3,781 photos of
+# 400x533 resized to 224x224 have 47.0 instead of 47.6 dB on average, against LANCZOS.
 COARSE = 1.5
-# Shorter than every segment whose loss could go unnoticed (an Adobe marker has 16 bytes), longer than the padding that
-# cameras leave.
+# Bytes: fewer than any segment whose loss could go unnoticed (an Adobe marker has 16), more than cameras pad with.
 MAX_STRAY = 15
 MAX_SIDE = 65500  # of libjpeg
 _COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
@@ -38,7 +37,7 @@ _UNKNOWN_SAMPLING = "Could not determine subsampling level"
 
 
 def open_jpeg(data: bytes) -> Source:
-    """The source of any JPEG; an MPO or other pictures behind the first are not looked at.
+    """Opens a JPEG; pictures behind the first, as in an MPO, are ignored.
 
     Raises:
         RejectError: `damaged-image`, `unsupported-image` or `too-many-scans`.
@@ -52,9 +51,8 @@ def open_jpeg(data: bytes) -> Source:
         raise RejectError("damaged-image", f"JPEG: {header.stray} stray bytes in its header")
 
     def decode(least: tuple[int, int] | None) -> Decoded:
-        # A decoder that scales down itself, to at least twice the size wanted, is fast and hardly less exact. Its
-        # factors are eighths, and those from a half up take longer than no scaling. Below 8 pixels several factors
-        # give the same size.
+        # Letting the decoder scale down, to at least twice the size wanted, is fast and hardly less exact. Its factors
+        # are eighths; a half and more is slower than no scaling. Below 8 pixels several give the same size.
         if header.lossless or max(header.height, header.width) < 8:
             least = None
         pixels, padded = _decode(data, header, least)
@@ -78,7 +76,7 @@ def open_jpeg(data: bytes) -> Source:
 
 
 def _decode(data: bytes, header: Header, least: tuple[int, int] | None) -> tuple[Pixels, bool]:
-    """The pixels, and whether stray bytes were left out.
+    """Decodes a JPEG; also returns whether stray bytes were left out.
 
     Raises:
         RejectError: `damaged-image` or `unsupported-image`.
@@ -107,7 +105,8 @@ def _decode(data: bytes, header: Header, least: tuple[int, int] | None) -> tuple
 
 
 def _decode_strictly(data: bytes, header: Header, least: tuple[int, int] | None) -> Pixels:
-    """
+    """Decodes a JPEG with libjpeg-turbo.
+
     Raises:
         ValueError: any error or warning.
     """
@@ -126,7 +125,7 @@ def _decode_strictly(data: bytes, header: Header, least: tuple[int, int] | None)
 
 
 def _decode_by_pillow(data: bytes, header: Header) -> Pixels:
-    """A JPEG with samplings that TurboJPEG has no name for; here damage in the midst of it is not seen.
+    """Decodes a JPEG of samplings that TurboJPEG does not know; damage inside its data goes unnoticed.
 
     Raises:
         RejectError: `damaged-image` or `unsupported-image`.

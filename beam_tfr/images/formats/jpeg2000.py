@@ -23,7 +23,7 @@ def open_jpeg2000(data: bytes) -> Source:
     if bits != 8 and not (components == 1 and bits in (12, 16)):  # Pillow makes the brightest of them black
         raise RejectError("unsupported-image", f"JPEG 2000: {components} components of {bits} bit")
     source = general.open_any(data, "JPEG2000", bits=bits)
-    if _MAX_PIXELS * len(data) < source.height * source.width <= general.MOST_PIXELS:
+    if _MAX_PIXELS * len(data) < source.height * source.width <= general.MAX_PIXELS:
         raise RejectError("damaged-image", f"JPEG 2000: {len(data)} bytes for {source.width} x {source.height} pixels")
     colour = data.find(b"colr\x02", 0, 65536)
     if colour >= 4:  # a colour specification box with a profile (I.5.3.3)

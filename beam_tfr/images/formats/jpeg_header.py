@@ -118,7 +118,7 @@ def _read_segment(header: Header, marker: int, payload: bytes) -> None:
         if not header.width:
             raise RejectError("damaged-image", "JPEG: of no width")
         if not header.height:
-            raise RejectError("unsupported-image", "JPEG whose height stands behind its first scan (DNL)")
+            raise RejectError("unsupported-image", "JPEG with its height behind the first scan (DNL)")
     elif marker == jpeg.APP1 and payload.startswith(b"Exif\0\0"):
         header.exif = header.exif or payload[6:]
     elif marker == jpeg.APP1 and payload.startswith(_XMP):
@@ -169,7 +169,7 @@ def join_profile(parts: list[bytes]) -> bytes | None:
 
 
 def without_oddities(data: bytes, header: Header) -> bytes:
-    """Copies an image with only what decoding needs, in the form that libjpeg does not warn of.
+    """Copies an image with only what decoding needs, in a form that libjpeg does not warn about.
 
     Metadata and stray bytes are left out. An unknown colour transform becomes the one that libjpeg assumes; parameters
     of a sequential scan that mean nothing become those of the standard.

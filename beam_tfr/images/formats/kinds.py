@@ -1,16 +1,16 @@
-"""What a file seems to be that is no image of a format that is read: for the detail of its reject.
+"""Names what a file seems to be that is not an image, for the detail of its reject.
 
-A table and not a library: those that find types by signature (puremagic, filetype) say nothing of SVG and text, which
-are the most frequent strangers in folders of images.
+Libraries that know file signatures (puremagic, filetype) do not know SVG and text, the most frequent strangers in
+folders of images.
 """
 
 from __future__ import annotations
 
 import re
 
-_LOOK = 4096  # bytes
+_LOOK = 4096  # bytes of text that are read
 
-# (place, bytes there, what it is), the first that fits; signatures of https://en.wikipedia.org/wiki/List_of_file_signatures
+# (offset, bytes there, name); the first match counts. Signatures: https://en.wikipedia.org/wiki/List_of_file_signatures
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"%PDF-", "PDF"),
     (0, b"%!PS", "PostScript"),
@@ -79,9 +79,9 @@ _XML_ROOT = re.compile(r"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)")
 
 
 def describe(data: bytes) -> str:
-    """What the bytes of a whole file seem to be: a phrase such as "PDF" or "text"."""
+    """Names what a whole file seems to be, such as "PDF" or "text"."""
     if not data:
-        return "no bytes at all"
+        return "an empty file"
     for place, signature, kind in _SIGNATURES:
         if data.startswith(signature, place):
             return kind

@@ -16,7 +16,7 @@ from beam_tfr.images import orientation
 from beam_tfr.images.containers import tiff
 from beam_tfr.images.formats import by_opencv, general
 from beam_tfr.images.formats.depth import blocks, white_of
-from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
+from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
 
 _SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 254, 256, 257, 258, 259, 262
@@ -28,14 +28,14 @@ _READ = {
 }
 _DEFAULTS = {_BITS: 1, _COMPRESSION: 1, _PHOTOMETRIC: 1, _SAMPLES: 1, _PLANAR: 1, _FORMAT: 1}
 _WHITE_IS_ZERO, _LAB, _YCBCR = 0, (8, 9, 10), 6  # photometric interpretations
-_ASSOCIATED, _UNASSOCIATED = 1, 2  # extra samples: alpha, the colours multiplied with it or not
+_ASSOCIATED, _UNASSOCIATED = 1, 2  # extra samples: alpha, colours multiplied with it or not
 # Photometric interpretation and number of samples that OpenCV decodes exactly: grey, and RGB with or without a fourth.
 _DEEP = ((0, 1), (1, 1), (2, 3), (2, 4))
 _DEEP_BITS = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (32, 64)}  # by sample format: unsigned, signed, float
 _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, old deflate
 _NOT_UNPACKED = (34712, 34887, 50001, 50002)  # JPEG 2000, LERC, WebP, JPEG XL: not in the libtiff of Pillow
 _MAX_TILE = 1 << 26  # bytes of one tile, if it is larger than the image
-_MAX_SAMPLE_BYTES = 1 << 30
+_MAX_SAMPLE_BYTES = 1 << 30  # of a page that OpenCV decodes, which takes twice that
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -102,13 +102,13 @@ def open_tiff(data: bytes) -> Source:
     page = _read(data, next(directories))
     _check(page)
     height, width = page.get(_HEIGHT), page.get(_WIDTH)
-    if height * width > general.MOST_PIXELS:
+    if height * width > general.MAX_PIXELS:
         return general.too_large("tiff", height, width)
     sample_bytes = height * width * page.get(_SAMPLES) * page.bits // 8
     _check_tiles(page, sample_bytes)
     if page.is_deep:
         if sample_bytes > _MAX_SAMPLE_BYTES:
-            raise RejectError("too-many-pixels", f"{width} x {height} pixels of {sample_bytes} bytes in all")
+            raise RejectError("too-many-pixels", f"{width} x {height} pixels of {sample_bytes} bytes, at most 1 GiB")
         source = Source(format="tiff", height=height, width=width, decode=lambda _: _decode_deep(page, height, width))
     else:
         source = _open_pillow(page, height, width)
@@ -129,7 +129,7 @@ def _read(data: bytes, directory: tiff.Directory) -> _Page:
         elif entry.tag == _PROFILE:
             page.profile = data[entry.place : entry.place + entry.size]
         elif entry.tag == orientation.TAG and values and 1 < values[0] <= 8:
-            page.orientation, page.upright = values[0], directory.with_integer(entry, 1)  # else decoders turn it
+            page.orientation, page.upright = values[0], directory.with_integer(entry, 1)  # otherwise decoders turn it
     return page
 
 
@@ -173,16 +173,7 @@ def _open_pillow(page: _Page, height: int, width: int) -> Source:
         image = general.open_image(page.upright, "TIFF")
     except RejectError:
         raise RejectError("unsupported-image", f"TIFF: {page}") from None
-
-    def decode(_: tuple[int, int] | None) -> Decoded:
-        with image:
-            try:
-                image.load()
-                return general.split(image, page.bits)
-            except DECODER_ERRORS as error:
-                raise RejectError("damaged-image", f"TIFF: {detail(error)}") from error
-
-    return Source(format="tiff", height=height, width=width, decode=decode)
+    return Source(format="tiff", height=height, width=width, decode=lambda _: general.load(image, page.bits))
 
 
 def _decode_deep(page: _Page, height: int, width: int) -> Decoded:
@@ -203,6 +194,6 @@ def _undo_association(samples: NDArray[Any]) -> None:
     """Divides colours by their alpha, in place."""
     white = white_of(samples)
     for rows in blocks(samples.shape[0], samples[0].size):
-        colours, alpha = samples[rows, :, :3], samples[rows, :, 3:]
-        exact = colours * (white / np.where(alpha > 0, alpha, white))
-        colours[...] = np.clip(exact, 0, white)
+        colors, alpha = samples[rows, :, :3], samples[rows, :, 3:]
+        exact = colors * (white / np.where(alpha > 0, alpha, white))
+        colors[...] = np.clip(exact, 0, white)

@@ -24,7 +24,7 @@ def open_webp(data: bytes) -> Source:
         width, height = (int.from_bytes(canvas[place : place + 3], "little") + 1 for place in (4, 7))
         if width * height >= 1 << 32:
             raise RejectError("damaged-image", f"WEBP: a canvas of {width} x {height} pixels, more than WebP allows")
-        if width * height > general.MOST_PIXELS:
+        if width * height > general.MAX_PIXELS:
             return general.too_large("webp", height, width)
     source = general.open_any(data, "WEBP", animated=True)
     source.orientation = orientation_of(found.get(b"EXIF", b""), found.get(b"XMP ", b""))
