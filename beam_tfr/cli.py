@@ -1,47 +1,44 @@
-"""The command line: `beam-tfr COMMAND`. Imports neither Beam nor TensorFlow before it must."""
+"""The command line: `beam-tfr COMMAND`. Imports Beam and TensorFlow only when a command needs them."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import difflib
-import io
 import json
 import os
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import IO, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
 from beam_tfr import __version__, storage
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.schema.features import things
+from beam_tfr.terminal import OutputError, discard_stdout, open_standard_streams, own_stderr, printing, say
 
 CONVERT_EXAMPLES = """examples:
   beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos
-      photos/cat/1.jpg is of class cat; everything goes into the split train
+      photos/cat/1.jpg belongs to class cat; everything goes into the split train
   beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos --splits train=0.9,test=0.1
   beam-tfr convert --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --layout '{split}/{label}/*'
-      gs://bucket/photos/train/cat/1.jpg is of class cat in the split train
+      gs://bucket/photos/train/cat/1.jpg belongs to class cat and split train
 
 Beam's own options are accepted too: --runner=DataflowRunner --project=… --region=… and so on.
 Without --runner it runs here, on every core.
-The same command goes on with what an interrupted one has finished.
+After an interruption, the same command resumes where it stopped.
 """
 
-
 PROGRESS_S = 10.0
-
-
 COMMANDS = ("convert", "verify", "demo", "template")
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; {self.prog} --help shows how")
+        raise UsageError(f"{message}; see {self.prog} --help")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -58,8 +55,8 @@ def make_parser() -> argparse.ArgumentParser:
     convert = commands.add_parser(
         "convert",
         help="convert images to a dataset",
-        description="Converts images to a dataset of sharded TFRecords. Nothing is lost: every file that matches is a "
-        "record or stands, with the reason, in rejects.jsonl.",
+        description="Converts images to a dataset of sharded TFRecords. Every matching file becomes a record or is "
+        "listed in rejects.jsonl with a reason.",
         epilog=CONVERT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -68,20 +65,22 @@ def make_parser() -> argparse.ArgumentParser:
     verify = commands.add_parser(
         "verify",
         help="re-read a dataset and check everything that its manifest promises",
-        description="Re-reads every shard of a dataset: checksums, records, images, labels, counts. Exit 1, with file "
-        "and record, when something is wrong.",
+        description="Re-reads every shard of a dataset: checksums, records, images, labels, counts. Names file and "
+        "record and exits with 1 if something is wrong.",
         allow_abbrev=False,
     )
-    verify.add_argument("folder", metavar="DIR", help="of the dataset, on disk or gs://")
+    verify.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     template = commands.add_parser(
         "template",
         help="write the spec file of the Dataflow Flex Template",
-        description="Writes the spec file of the Dataflow Flex Template: its parameters are the options of convert. "
-        "templates/README.md of the sources says how its image is built and how it is started.",
+        description="Writes the spec file of the Dataflow Flex Template, whose parameters are the options of convert. "
+        "See templates/README.md in the sources for how to build its image and start it.",
         allow_abbrev=False,
     )
-    template.add_argument("--image", metavar="IMAGE", required=True, help="of launcher and workers, in a registry")
-    template.add_argument("--output", metavar="FILE", help="local or gs:// (default: standard output)")
+    template.add_argument(
+        "--image", metavar="IMAGE", required=True, help="image of launcher and workers, in a registry"
+    )
+    template.add_argument("--output", metavar="FILE", help="file to write, local or gs:// (default: standard output)")
     demo = commands.add_parser(
         "demo",
         help="convert, verify, read and train on a bundled sample of photos",
@@ -94,32 +93,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run() -> NoReturn:
-    """The console script: `main`, and its exit code."""
-    _open_standard_streams()
-    # Google's libraries complain of every Python but the newest, several times a run.
+    """Runs `main` and exits with its code: the console script."""
+    open_standard_streams()
+    # Google's libraries warn about every Python but the newest, several times a run.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
     code = main()
-    if code == 130:  # the threads of an engine that was interrupted would hold the process, and talk
+    if code == 130:  # threads of the interrupted engine would keep the process alive, and print
         os._exit(code)
     sys.exit(code)
-
-
-def _open_standard_streams() -> None:
-    """Sees to it that 0, 1 and 2 are open, and take any text.
-
-    Where one was closed (`2>&-`), the next file to be opened, a shard perhaps, would take its number, and get what a
-    library writes to standard error.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
-    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 - stays open to the end
-    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a path or class that the terminal cannot show
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -133,11 +114,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
             near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
+            hint = f"did you mean {near[0]}?" if near else f"the commands are: {', '.join(COMMANDS)}"
             raise UsageError(f"{arguments[0]}: unknown command; {hint}")
         parsed, others = parser.parse_known_args(arguments)
         if others and parsed.command != "convert":
-            raise UsageError(f"unknown: {' '.join(others)}; {program} --help shows what there is")
+            raise UsageError(f"unknown: {' '.join(others)}; see {program} --help")
         if parsed.command == "convert":
             return run_convert(parsed, others)
         if parsed.command == "template":
@@ -151,67 +132,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"{program}: interrupted")
         return 130
-    except _OutputError as error:
-        _discard_stdout()
+    except OutputError as error:
+        discard_stdout()
         say(f"{program}: standard output cannot be written to: {error.__cause__}")
         return 1
     except BrokenPipeError:  # of the demo
-        _discard_stdout()
+        discard_stdout()
         return 1
-
-
-class _OutputError(Exception):
-    """Standard output takes no more: its reader has gone, or the disk is full."""
-
-
-@contextlib.contextmanager
-def _output() -> Iterator[None]:
-    """A block that prints results; sees to it that they are out at its end.
-
-    Raises:
-        _OutputError: they are not.
-    """
-    try:
-        yield
-        sys.stdout.flush()
-    except OSError as error:
-        raise _OutputError from error
-
-
-def _discard_stdout() -> None:
-    """What could not be written would be tried again, and complained of, at the interpreter's end."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def say(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it any more
-        print(text, file=sys.stderr, flush=True)
 
 
 def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     try:
         options = from_arguments(parsed, ConvertOptions)
     except UsageError:
-        if others:  # a misspelled flag may be why one is missing: that is told first
+        if others:  # a misspelled flag may be why one is missing: report that first
             from beam_tfr import launch
 
             launch.parse_beam_flags(others)
         raise
-    from beam_tfr import launch  # Beam: not before the options are known to be sound
+    from beam_tfr import launch  # imports Beam: not before the options are known to be valid
     from beam_tfr.summary import ProgressLines, print_saved, print_submission, print_summary, summary
 
-    with _own_stderr() as stream:
+    with own_stderr() as stream:
         lines = ProgressLines(stream, things(options.encoding))
         result = launch.start(options, others, progress=lines.tell, say=lines.say)
     if not isinstance(result, launch.Result):
-        with _output():
+        with printing():
             if isinstance(result, launch.Saved):
                 print_saved(result, as_json=options.json)
             else:
                 print_submission(result, as_json=options.json)
         return 0
-    with _output():
+    with printing():
         if options.json:
             print(json.dumps(summary(result), sort_keys=True))
         else:
@@ -220,18 +172,6 @@ def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         with contextlib.suppress(OSError):
             print_summary(result, to=sys.stderr)
     return 0
-
-
-@contextlib.contextmanager
-def _own_stderr() -> Iterator[IO[str]]:
-    """Standard error under a number of its own: while a local engine runs, the usual one leads nowhere."""
-    try:
-        number = os.dup(sys.stderr.fileno())
-    except (OSError, ValueError):
-        yield sys.stderr
-        return
-    with os.fdopen(number, "w", errors="backslashreplace") as stream:
-        yield stream
 
 
 def run_verify(folder: str) -> int:
@@ -250,7 +190,7 @@ def run_verify(folder: str) -> int:
     if report.num_problems > len(report.problems):
         say(f"and at least {report.num_problems - len(report.problems):,} more")
     rate = report.examples / max(report.seconds, 1e-3)
-    with _output():
+    with printing():
         print(
             f"{report.folder}: {report.examples:,} records in {report.shards} shards, {report.num_bytes:,} bytes, "
             f"{report.seconds:.1f} s, {rate:,.0f} records/s"
@@ -263,8 +203,8 @@ def run_template(image: str, output: str | None) -> int:
     from beam_tfr.template import write_spec
 
     text = write_spec(image, output)
-    with _output():
-        print(text if output is None else f"{output} is written", end="" if output is None else "\n")
+    with printing():
+        print(text if output is None else f"wrote {output}", end="" if output is None else "\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: a flag that the stages of a local run look at for every image, so that they end cleanly and soon."""
+"""Ctrl-C: a flag that the stages of a local run check for every image, so that they end cleanly and soon."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ def request() -> None:
 
 
 def clear() -> None:
+    """Takes the request back, for the next run."""
     _requested.clear()
 
 
 def check() -> None:
-    """
+    """Ends the stage that calls it, if the user asked for that.
+
     Raises:
-        InterruptedRunError: the user asked for an end.
+        InterruptedRunError: the user did.
     """
     if _requested.is_set():
         raise InterruptedRunError("interrupted")

@@ -70,12 +70,21 @@ def open_source(options: ConvertOptions) -> Source:
     )
 
 
-def check_plans(options: ConvertOptions, source: Source) -> None:
-    """Checks that a plan can be saved where `save_plan=` says, and that `plan=` is one of this call.
+def check_reach(options: ConvertOptions, source: Source) -> None:
+    """Checks that gs:// can be reached if a path is there, and the plans to be saved or read.
 
     Raises:
-        UsageError: it cannot, or it is not.
+        UsageError: there are no credentials, no plan can be saved where `save_plan=` says, or `plan=` belongs to
+            another call.
     """
+    files = [options.input_list, options.classes, options.save_plan, options.plan]
+    places = [path for path in [*options.input, *options.table, options.output, *files] if path]
+    place = next(filter(storage.is_gcs, places), None)
+    if place is not None:
+        try:
+            storage.connect()
+        except OSError as error:
+            raise UsageError(f"{place} cannot be reached: {error.strerror}") from error
     if options.save_plan:
         saved_plan.check_place(options.save_plan, replace=options.overwrite)
     if options.plan:

@@ -1,4 +1,4 @@
-"""The Flex Template: its parameters and spec file, made of the option table."""
+"""The Flex Template: its parameters and spec file, made from the option table."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from beam_tfr.schema import RunError, UsageError
 
 TITLE = "Images to TFRecords"
 ABOUT = (
-    "Converts images on Cloud Storage to sharded, verified GZIP TFRecords of tf.train.Example. Every file that matches "
-    "is a record or stands, with the reason, in rejects.jsonl; manifest.json, written last, says what the dataset is."
+    "Converts images on Cloud Storage to sharded, verified GZIP TFRecords of tf.train.Example. Every matching "
+    "file becomes a record or is listed in rejects.jsonl with a reason; manifest.json, written last, describes the "
+    "dataset."
 )
 KINDS = {  # options whose values are places on Cloud Storage
     "input": "GCS_READ_FILE",
@@ -27,9 +28,8 @@ KINDS = {  # options whose values are places on Cloud Storage
     "save_plan": "GCS_WRITE_FILE",
     "output": "GCS_WRITE_FOLDER",
 }
-PATTERNS: dict[
-    Callable[[str], Any], str
-] = {  # what a parser of texts takes, for a form that shows at once what is wrong
+# What each parser accepts, so that a form shows at once what is wrong.
+PATTERNS: dict[Callable[[str], Any], str] = {
     table.integer: r"[+-]?[0-9]{1,20}",
     table.number: r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}",
     table.image_size: r"[0-9]{1,9}([xX][0-9]{1,9})?",
@@ -43,7 +43,7 @@ _IMAGE = re.compile(r"[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[\w][\w.-]{0,127
 
 
 def metadata() -> dict[str, Any]:
-    """Name, description and parameters, as the service wants them."""
+    """Name, description and parameters, in the service's own form."""
     return {"name": TITLE, "description": ABOUT, "parameters": [_parameter(field) for field in template_fields()]}
 
 
@@ -59,7 +59,7 @@ def _parameter(field: dataclasses.Field[Any]) -> dict[str, Any]:
     parameter: dict[str, Any] = {
         "name": field.name,
         "label": field.name.replace("_", " ").capitalize(),
-        "helpText": about.help + (". Several with commas between" if about.many else ""),
+        "helpText": about.help + (". Separate several with commas" if about.many else ""),
         "isOptional": not required,
         "groupName": about.group.capitalize(),
     }
@@ -82,7 +82,7 @@ def _parameter(field: dataclasses.Field[Any]) -> dict[str, Any]:
 
 
 def default_text(field: dataclasses.Field[Any]) -> str:
-    """The default as one would write it on a command line; empty where it is that nothing is given."""
+    """The default as written on a command line; empty if it means that nothing is given."""
     about: Option = field.metadata["option"]
     if field.default is dataclasses.MISSING or field.default in (None, "", ()):
         return ""
@@ -90,15 +90,17 @@ def default_text(field: dataclasses.Field[Any]) -> str:
 
 
 def spec(image: str) -> dict[str, Any]:
-    """The spec file's content, with one image for launcher and workers.
+    """The content of the spec file, with one image for launcher and workers.
 
     Raises:
-        UsageError: that is no name of an image in a registry.
+        UsageError: `image` is not the name of an image in a registry.
     """
     if not _IMAGE.fullmatch(image):
         raise UsageError(
-            f"--image {image}: is no name of an image in a registry, such as "
-            "europe-west4-docker.pkg.dev/PROJECT/REPOSITORY/beam-tfr:TAG"
+            "is not the name of an image in a registry, such as "
+            "europe-west4-docker.pkg.dev/PROJECT/REPOSITORY/beam-tfr:TAG",
+            option="image",
+            value=image,
         )
     return {
         "image": image,
@@ -109,7 +111,7 @@ def spec(image: str) -> dict[str, Any]:
 
 
 def write_spec(image: str, output: str | None) -> str:
-    """Writes the spec file; returns its text.
+    """Writes the spec file and returns its text.
 
     Args:
         image: for launcher and workers.
@@ -125,14 +127,13 @@ def write_spec(image: str, output: str | None) -> str:
         try:
             storage.write_bytes(path, text.encode(), scratch=path.rpartition("/")[0])
         except (OSError, storage.AlreadyExistsError) as error:
-            raise RunError(
-                f"--output {output}: cannot be written: {getattr(error, 'strerror', None) or error}"
-            ) from error
+            said = getattr(error, "strerror", None) or error
+            raise RunError(f"cannot be written: {said}", option="output", value=output) from error
     return text
 
 
 def launcher_arguments(arguments: Sequence[str]) -> list[str]:
-    """The launcher's `--name=value` flags as arguments of `beam-tfr convert`: a list in one value becomes several."""
+    """Turns the launcher's `--name=value` flags into arguments of `beam-tfr convert`; splits values that are lists."""
     many = {field.name for field in template_fields() if field.metadata["option"].many}
     found: list[str] = []
     for argument in arguments:
@@ -145,6 +146,6 @@ def launcher_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def split_patterns(text: str) -> list[str]:
-    """Patterns with commas between; a comma in braces or brackets is the pattern's own."""
+    """Splits patterns at commas, but not in braces or brackets."""
     parts = re.findall(r"(?:\{[^}]*\}|\[[^\]]*\]|[^,])+", text)
     return [part.strip() for part in parts if part.strip()]

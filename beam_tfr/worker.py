@@ -1,6 +1,6 @@
-"""A worker process of a local run: `python -m beam_tfr.worker PID` is Beam's, and ends with the process PID.
+"""A worker process of a local run: `python -m beam_tfr.worker PID` runs Beam's and ends with the process PID.
 
-Beam's own goes on for a while where the run is killed (`kill -9`, or no memory left), and holds memory meanwhile.
+Without it, workers outlive a killed run (`kill -9`, out of memory) for a while, and hold memory.
 """
 
 from __future__ import annotations

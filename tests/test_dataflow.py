@@ -288,7 +288,7 @@ def test_what_is_for_dataflow_alone(beam_tfr: Command, photos: Path, tmp_path: P
     for flag in ("--no_wait", "--on_interrupt=leave"):
         run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", flag)
         assert run.code == 2
-        assert f"{flag.partition('=')[0]} has no effect without --runner=DataflowRunner" in run.err
+        assert f"{flag.partition('=')[0]} has no effect without --runner DataflowRunner" in run.err
 
 
 def test_the_region_of_gcloud(service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) -> None:

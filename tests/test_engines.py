@@ -51,7 +51,7 @@ def expected(beam_tfr: Command, photos: Path, tmp_path: Path) -> dict[str, bytes
 
 
 @pytest.mark.parametrize("engine", LOCAL)
-def test_engines_of_beam_itself(
+def test_beams_own_engines_write_the_same_bytes(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], engine: str
 ) -> None:
     assert convert(beam_tfr, photos, tmp_path / "there", *LOCAL[engine]).code == 0
@@ -68,8 +68,8 @@ def write_down(path: Path, numbers: list[int]) -> None:
     path.write_text(" ".join(map(str, sorted(numbers))))
 
 
-def test_nothing_is_lost_in_a_bundle_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beam's flush by the clock forgets what is written while it hands over: here every 20 ms, and never quickly."""
+def test_a_slow_bundle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beam's flush by the clock loses what is written while it hands over: here it would every 20 ms, and slowly."""
     enqueue = data_plane._GrpcDataChannel._enqueue_to_send
 
     def as_into_a_full_queue(channel: Any, elements: Any) -> None:
@@ -87,7 +87,9 @@ def test_nothing_is_lost_in_a_bundle_that_takes_long(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.slow
-def test_prism(beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path) -> None:
+def test_prism_writes_the_same_bytes(
+    beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path
+) -> None:
     flags = ["--runner=PrismRunner", f"--prism_location={prism}"]
     assert convert(beam_tfr, photos, tmp_path / "there", *flags).code == 0
     assert files_of(tmp_path / "there") == expected
@@ -99,7 +101,7 @@ def test_a_failing_run_is_one_sentence_on_every_engine(photos: Path, tmp_path: P
     spoil(photos)
     flags = {**LOCAL, "prism": ["--runner=PrismRunner", f"--prism_location={prism}"]}[engine]
     command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--max_rejects", "0", *flags]
-    run = finish(start(*command))  # a process of its own: engines and their threads print past Python's sys.stderr
+    run = finish(start(*command))  # in a process: engines and their threads print past Python's sys.stderr
     assert (run.code, run.out) == (1, "")
     said = (
         r"beam-tfr convert: 6 of 25 images were rejected \(.*\), --max_rejects 0 allows 0: nothing is published\..*\n"
@@ -121,7 +123,7 @@ def portable(prism: Path, tmp_path: Path) -> Iterator[list[str]]:
 
 
 @pytest.mark.slow
-def test_a_job_service_with_workers_of_its_own(
+def test_a_job_service_with_its_own_workers_writes_the_same_bytes(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], portable: list[str]
 ) -> None:
     assert convert(beam_tfr, photos, tmp_path / "there", *portable).code == 0
@@ -133,14 +135,16 @@ def test_a_job_service_with_workers_of_its_own(
 
 
 @pytest.mark.needs("BEAM_TFR_TEST_FLINK_JAR")  # of a beam-runners-flink-VERSION-job-server.jar; Java 11 or 17
-def test_flink(beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
+def test_flink_writes_the_same_bytes(
+    beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
     jar = os.environ["BEAM_TFR_TEST_FLINK_JAR"]
     flags = ["--runner=FlinkRunner", f"--flink_job_server_jar={jar}", "--flink_master=[auto]"]
     assert convert(beam_tfr, photos, tmp_path / "there", *flags).code == 0
     assert files_of(tmp_path / "there") == expected
 
 
-def test_an_engine_that_is_not_there(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_a_missing_engine_is_an_error(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     flags = ["--prism_location=/nowhere/prism", "--experiments=disable_prism_server_singleton"]
     run = convert(beam_tfr, photos, tmp_path / "there", "--runner=PrismRunner", *flags)
     assert run.code == 1
@@ -168,7 +172,7 @@ def test_worker_processes_end_with_the_run(photos: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_worker_processes_of_a_python_whose_path_has_a_space(
+def test_worker_processes_start_when_the_path_of_python_has_a_space(
     beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = tmp_path / "the folder" / "python"

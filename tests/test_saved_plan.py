@@ -265,7 +265,7 @@ def test_replacing_the_plan_of_a_run_ends_it(tmp_path: Path) -> None:
     assert [one.refs for one in read_refs.process((name, work[name]))] == [REFS[name]]
     read_refs.teardown()
     save(tmp_path / "p", make_plan(input_digest="cd" * 32))
-    with pytest.raises(RunError, match=r"--plan .*/p: was replaced meanwhile; the same command goes on"):
+    with pytest.raises(RunError, match=r"`plan=.*/p`: was replaced meanwhile; run the same command again"):
         next(iter(read_refs.process((name, work[name]))))
     read_refs.teardown()
 

@@ -39,7 +39,7 @@ def test_the_spec_is_what_the_service_reads(beam_tfr: Command, tmp_path: Path) -
     printed = beam_tfr("template", "--image", IMAGE)
     assert printed.code == 0
     written = beam_tfr("template", "--image", IMAGE, "--output", tmp_path / "spec.json")
-    assert (written.code, written.out) == (0, f"{tmp_path}/spec.json is written\n")
+    assert (written.code, written.out) == (0, f"wrote {tmp_path}/spec.json\n")
     assert (tmp_path / "spec.json").read_text() == printed.out
     spec = dataflow_v1beta3.ContainerSpec.pb(dataflow_v1beta3.ContainerSpec())
     json_format.Parse(printed.out, spec)  # refuses fields and values that it does not know
@@ -66,7 +66,7 @@ def test_the_spec_on_gs(beam_tfr: Command, gcs: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--image", "beam-tfr"], "--image beam-tfr: is no name of an image in a registry"),
+        (["--image", "beam-tfr"], "--image beam-tfr: is not the name of an image in a registry"),
         (["--image", IMAGE, "--output", "/nowhere/spec.json"], "--output /nowhere/spec.json: cannot be written"),
         (["--image", IMAGE, "--output", "s3://b/x"], "only local paths and gs:// are supported"),
         ([], "the following arguments are required: --image"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 
-from beam_tfr import cloud, dataflow, storage
+from beam_tfr import cloud, dataflow
 from beam_tfr.claim import Progress
 from beam_tfr.launch import elsewhere, here
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
@@ -13,7 +13,7 @@ from beam_tfr.launch.results import Result, Saved, Submission
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import UsageError
-from beam_tfr.sources import check_plans, open_source
+from beam_tfr.sources import check_reach, open_source
 
 
 def convert(
@@ -65,8 +65,7 @@ def start(
     cloud.use(beam_options)
     source = open_source(options)
     if not (on_dataflow and dataflow.is_only_form(beam_options)):
-        _check_reach(options)
-        check_plans(options, source)
+        check_reach(options, source)
     step = Convert(options, source, run_id=uuid.uuid4().hex)
     if on_dataflow:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
@@ -74,26 +73,11 @@ def start(
 
 
 def _check_waits(options: ConvertOptions) -> None:
-    """
+    """Refuses options for jobs elsewhere.
+
     Raises:
-        UsageError: an option is given that is for jobs elsewhere.
+        UsageError: one is given.
     """
     for name, given in (("no_wait", options.no_wait), ("on_interrupt", options.on_interrupt != "ask")):
         if given:
-            raise UsageError(f"`{name}=` has no effect without --runner=DataflowRunner: the run ends with its command")
-
-
-def _check_reach(options: ConvertOptions) -> None:
-    """Finds credentials for gs:// before anything begins, if any path is there.
-
-    Raises:
-        UsageError: there are none.
-    """
-    files = [options.input_list, options.classes, options.save_plan, options.plan]
-    places = [path for path in [*options.input, *options.table, options.output, *files] if path]
-    place = next(filter(storage.is_gcs, places), None)
-    if place is not None:
-        try:
-            storage.connect()
-        except OSError as error:
-            raise UsageError(f"{place} cannot be reached: {error.strerror}") from error
+            raise UsageError(f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its command")

@@ -1,6 +1,6 @@
-"""The seven steps as PTransforms, each a thin wire around the functions of one module.
+"""The steps as PTransforms, each a thin wrapper around the functions of one module.
 
-`pipeline.Convert` puts them together; in a pipeline of your own, put steps between with `MapImages`.
+`pipeline.Convert` composes them; `MapImages` adds a step of your own.
 """
 
 from beam_tfr import cloud
@@ -26,4 +26,4 @@ __all__ = [
     "WriteShards",
 ]
 
-cloud.use_given()  # every worker process imports this package, and has its options by then
+cloud.use_given()  # every worker process imports this package, and has its pipeline options by then

@@ -1,4 +1,4 @@
-"""PlanShards: references to shards; SavePlan and ReadPlan, for one that is made here and used there."""
+"""PlanShards: references to shards. SavePlan and ReadPlan: a plan made here and used elsewhere."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class _Survey(beam.CombineFn):
 
 
 class PlanShards(beam.PTransform):
-    """References to shards: decides, before an image is read, which goes where, and claims the output for this plan.
+    """References to shards: decides where each image goes before any is read, and claims the output for this plan.
 
-    Only references are shuffled, each once, as short bytes, and the order keys of some. Every planned shard comes out,
-    also an empty one.
+    Only references are shuffled: each once, as short bytes, and the order keys of some. Every planned shard comes out,
+    even if it is empty.
 
     Args:
-        output: folder of the dataset; None: the plan is only made, nothing is written.
+        output: folder of the dataset; None to plan without writing anything.
         draft: (survey, mean record bytes) -> `Plan` without cuts.
         measure: references of a sample -> mean bytes of their records.
         seed: of the order.
         run_id: holds the folder's lock.
         overwrite: whether another dataset in the folder is replaced.
-        after: must be there before anything is written.
+        after: must exist before anything is written.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -75,7 +75,7 @@ class PlanShards(beam.PTransform):
         cuts = (
             refs
             | "KeepNearCuts" >> beam.FlatMap(_near_cuts, AsSingleton(drafted)).with_output_types(tuple[str, bytes])
-            | "GroupByBucket" >> beam.GroupByKey()  # so that no worker ever holds more than the keys of one
+            | "GroupByBucket" >> beam.GroupByKey()  # so no worker ever holds more than the keys of one bucket
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
         plan = drafted | "Cut" >> beam.Map(_cut, AsIter(cuts))
@@ -92,7 +92,7 @@ class PlanShards(beam.PTransform):
         return plan, work
 
 
-_Draft = tuple[Plan, planning.CutBuckets]  # the plan without its cuts, and where they lie
+_Draft = tuple[Plan, planning.CutBuckets]  # the plan without its cuts, and the buckets in which they lie
 
 
 def _draft(
@@ -144,7 +144,7 @@ def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None, seed: in
 
 
 class SavePlan(beam.PTransform):
-    """A plan and its shards to a file, for `ReadPlan`.
+    """Writes a plan and its shards to a file, for `ReadPlan`.
 
     Args:
         path: of the file, local or gs://.
@@ -152,7 +152,7 @@ class SavePlan(beam.PTransform):
         call: of `saved_plan.SavedPlan`.
         replace: whether another plan there is replaced.
 
-    Output: the plan's digest, when the file is there.
+    Output: the plan's digest, once the file is written.
     """
 
     def __init__(self, path: str, *, plan: PCollection[Plan], call: Mapping[str, Any], replace: bool) -> None:
@@ -176,7 +176,7 @@ def _save(plan: Plan, packed: Iterable[tuple[str, bytes]], *, path: str, call: M
 
 
 class ReadPlan(beam.PTransform):
-    """A saved plan to shards, in place of MatchImages and PlanShards: nothing is listed, nothing shuffled.
+    """A saved plan to shards, instead of MatchImages and PlanShards: nothing is listed or shuffled.
 
     Args:
         path: of the file, local or gs://.
@@ -195,7 +195,7 @@ class ReadPlan(beam.PTransform):
         plan = (
             begin
             | beam.Create([None])
-            | "Open" >> beam.Map(_open, self._path, codecs=self._codecs)  # Beam's text has no place for every path
+            | "Open" >> beam.Map(_open, self._path, codecs=self._codecs)  # Beam's coder for text fails for some paths
             | "Claim" >> beam.Map(_claim, self._output, run_id=self._run_id, overwrite=self._overwrite)
         )
         work = (
@@ -223,7 +223,9 @@ class _ReadRefs(beam.DoFn):
             self._digest = self._saved.plan_here(self._codecs).digest
         shard = planning.planned_shard(planned[1])
         if shard.plan_digest != self._digest:
-            raise RunError(f"--plan {self._path}: was replaced meanwhile; the same command goes on with the new one")
+            raise RunError(
+                "was replaced meanwhile; run the same command again to use the new one", option="plan", value=self._path
+            )
         finished = sidecars.read_finished(self._output, shard)
         yield ShardWork(shard, [] if finished else self._saved.refs(shard), finished)
 

@@ -16,13 +16,13 @@ from beam_tfr.schema import DataError, RunError
 
 
 class MatchImages(beam.PTransform):
-    """Patterns to references: the files that match, each once, with label and split as its path says.
+    """Patterns to references: each matching file once, with the label and split that its path says.
 
     Args:
         patterns: local or gs://.
-        labeler: reads labels and splits.
-        root: of `inputs.common_root`, where it is known already.
-        input_list: file with more patterns; read by a worker, since a pipeline has no place for millions of them.
+        labeler: reads labels and splits from paths.
+        root: folder that the keys are below, if `inputs.common_root` has found it already.
+        input_list: file with more patterns; read by a worker, since a pipeline cannot hold millions of them.
         exclude: patterns of files to leave out.
 
     Output: encoded `ImageRef`.
@@ -56,12 +56,14 @@ class MatchImages(beam.PTransform):
     def _reference(self, entry: storage.Entry) -> bytes:
         interrupt.check()
         if not entry.path.startswith(self._root):
-            raise RunError(f"{entry.path} is not below {self._root}: --input_list was changed meanwhile; call again")
+            raise RunError(
+                f"{entry.path} is not below {self._root}: `input_list=` changed meanwhile; run the command again"
+            )
         return self._labeler.label(entry, entry.path[len(self._root) :]).encode()
 
 
 def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterator[list[list[bytes]]]:
-    # As bytes: Beam's text has no place for the names of folders that are not UTF-8.
+    # As bytes: Beam's coder for text fails for names that are not UTF-8.
     for batch in inputs.batches(inputs.order_patterns(inputs.all_patterns(patterns, input_list))):
         yield [[*map(os.fsencode, [pattern, *before])] for pattern, before in batch]
 
@@ -72,12 +74,12 @@ def _list(batch: list[list[bytes]], exclude: re.Pattern[str] | None) -> Iterator
 
 
 class ReadTable(beam.PTransform):
-    """Tables to references: a row each, with labels, split and columns as it says. Tables are read in parallel.
+    """Tables, read in parallel, to references: one per row, with its labels, split and columns.
 
     Args:
         opened: of `tables.open_tables`.
 
-    Output: (encoded `ImageRef`; a PCollection of one that is there when no two rows have the same key).
+    Output: (encoded `ImageRef`; a PCollection of one None, once no two rows are known to have the same key).
     """
 
     def __init__(self, opened: tables.Tables) -> None:

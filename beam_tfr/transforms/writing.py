@@ -1,4 +1,4 @@
-"""WriteShards and WriteManifest: items to files, and the books of all of them to the manifest."""
+"""WriteShards and WriteManifest: items to files, and the counts of all of them to the manifest."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from beam_tfr.schema import (
 
 
 class WriteShards(beam.io.WriteToTFRecord):
-    """Items to files: Beam's framing and naming, with the shards, the order, the level and the commit of the plan.
+    """Items to files, framed and named as Beam does, but with the shards and the order of the plan.
 
-    Beam's own way assigns records to shards at random and renames all files at the end, where a retry can lose some.
-    Here a file appears when its last item has come, whole, and its sidecar after it.
+    Beam itself assigns records to shards at random and renames all files at the end, where a retry can lose some. Here
+    a file appears whole when its last item has come, and then its sidecar.
 
     Args:
         output: folder of the dataset.
         name: prefix of the files.
         suffix: of the files.
-        level: of gzip, 0 to 9; None for no gzip.
-        run_id: keeps the folder's lock alive from here, too, where the process that began the run may be gone.
+        level: of gzip, 0 to 9; None for no compression.
+        run_id: keeps the folder's lock alive, since the process that started the run may be gone.
 
-    Output: `ShardInfo`, one for each planned shard.
+    Output: `ShardInfo`, one per planned shard.
     """
 
     def __init__(self, output: str, *, name: str, suffix: str, level: int | None, run_id: str = "") -> None:
@@ -100,9 +100,8 @@ class _Write(beam.DoFn):
             try:
                 self._pending.commit()
             except storage.AlreadyExistsError:
-                raise RunError(
-                    f"{storage.join(self._output, self._file_name)} was written by another run meanwhile; call again"
-                ) from None
+                path = storage.join(self._output, self._file_name)
+                raise RunError(f"{path} was written by another run meanwhile; run the command again") from None
             self._pending = None
         info = self._counter.close(self._file_name, self._file if self._file_name else None)
         sidecars.write(self._output, info, self._counter.reject_lines)
@@ -121,7 +120,7 @@ class _Write(beam.DoFn):
 
 
 class WriteManifest(beam.PTransform):
-    """The books of all shards to manifest.json, written last, and only when they balance.
+    """The counts of all shards to manifest.json, written last, and only when they add up.
 
     Args:
         output: folder of the dataset.
@@ -129,7 +128,7 @@ class WriteManifest(beam.PTransform):
         run_id: must still hold the folder's lock.
         max_rejects: a share (float) or a number (int).
 
-    Output: the dataset digest, when the dataset is complete.
+    Output: the dataset digest, once the dataset is complete.
     """
 
     def __init__(self, output: str, *, plan: PCollection[Plan], run_id: str, max_rejects: int | float) -> None:

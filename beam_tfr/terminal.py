@@ -1,0 +1,70 @@
+"""Standard streams that may be closed, full or abandoned."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+
+class OutputError(Exception):
+    """Standard output takes no more: its reader is gone, or the disk is full."""
+
+
+def open_standard_streams() -> None:
+    """Makes sure that file descriptors 0, 1 and 2 are open, and that any text can be printed.
+
+    If one was closed (`2>&-`), the next file to be opened, perhaps a shard, would get its number and with it whatever a
+    library writes to standard error.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 - stays open to the end
+    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path or class that the terminal cannot show
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Flushes the results that the block prints.
+
+    Raises:
+        OutputError: they could not be written.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        raise OutputError from error
+
+
+def discard_stdout() -> None:
+    """Drops what could not be written, which the interpreter would try again at its end, and complain."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def own_stderr() -> Iterator[IO[str]]:
+    """Standard error under a number of its own: while a local engine runs, the usual one leads nowhere."""
+    try:
+        number = os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):
+        yield sys.stderr
+        return
+    with os.fdopen(number, "w", errors="backslashreplace") as stream:
+        yield stream
+
+
+def say(text: str) -> None:
+    """Prints a message to standard error, if anybody still reads it."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
