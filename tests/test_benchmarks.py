@@ -78,3 +78,13 @@ def test_tables_benchmark() -> None:
     facts, _, _, _, *rows = run.stdout.splitlines()
     assert facts.startswith("300 rows, ")
     assert [row.split("|")[1].strip() for row in rows] == ["parquet, read", "parquet, converted"]
+
+
+def test_memory_benchmark() -> None:
+    command = [sys.executable, BENCHMARK.with_name("memory.py"), "--side", "300", "--threads", "2"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stderr) == (0, "")
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in run.stdout.splitlines()[4:]]
+    assert rows[0][0] == "JPEG"
+    assert len(rows) == 8
+    assert all(30 < float(peak.replace(",", "")) < 600 for _, peak in rows)
