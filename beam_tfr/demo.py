@@ -1,4 +1,4 @@
-"""The demo: the bundled photos are converted, verified, read back and trained on. No network, under a minute."""
+"""The demo: converts, verifies, reads and trains on the bundled photos, offline and in under a minute."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ SEED = 7
 
 
 def demo(output: str) -> None:
-    """Makes a dataset of the bundled sample in `output`, trains a small model on it and says what it did.
+    """Converts the bundled sample to `output`, trains a small model on it and prints what it did.
 
-    Writes nowhere else. A folder that holds this dataset already is used as it is.
+    Writes nowhere else. If the folder already holds this dataset, it is used as it is.
 
     Raises:
         UsageError: TensorFlow is not installed, or `output` holds another dataset.
-        DataError: the dataset is not sound.
+        DataError: the dataset does not verify.
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise UsageError("the demo trains a model, which needs TensorFlow: pip install 'beam_tfr[reader]'")
     dataset = _convert(output)
     _verify(dataset)
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as home:
-        os.environ["KERAS_HOME"] = home  # Keras writes a file there when it is imported
+        os.environ["KERAS_HOME"] = home  # Keras writes a file there on import
         os.environ["KERAS_BACKEND"] = "tensorflow"
         _train(dataset)
     _say_what_next(dataset)
@@ -55,7 +55,7 @@ def _say(text: str = "") -> None:
 def _convert(output: str) -> Manifest:
     from beam_tfr import launch  # Beam
 
-    folder = re.sub(r"[*?\[{]", r"[\g<0>]", str(SAMPLE))  # no wildcards in the folder's own name
+    folder = re.sub(r"[*?\[{]", r"[\g<0>]", str(SAMPLE))  # escape wildcards in the folder's own name
     result = launch.convert(ConvertOptions(input=(f"{folder}/*/*/*.jpg",), output=output, layout=LAYOUT))
     _say(f"converted   {_account(result)}")
     return result.manifest
@@ -65,7 +65,7 @@ def _account(result: Result) -> str:
     dataset = result.manifest
     splits = ", ".join(f"{split.num_examples} {name}" for name, split in dataset.splits.items())
     text = f"{dataset.counts['matched']} photos of {len(dataset.class_names)} classes of clothes: {splits}"
-    return f"{text}, {result.seconds:.1f} s" if result.fresh else f"{text}; they were here already"
+    return f"{text}, {result.seconds:.1f} s" if result.fresh else f"{text}; already converted"
 
 
 def _verify(dataset: Manifest) -> None:
@@ -99,7 +99,7 @@ def _train(dataset: Manifest) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps TensorFlow's notes off the screen: those at import heed neither TF_CPP_MIN_LOG_LEVEL nor sys.stderr."""
+    """Silences TensorFlow's import, some of whose messages ignore both TF_CPP_MIN_LOG_LEVEL and sys.stderr."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     saved = os.dup(2)
@@ -113,7 +113,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _make_model(image_shape: Any, num_classes: int) -> Any:
-    """A network small enough for seconds and a hundred photos."""
+    """A network small enough to train on a hundred photos in seconds."""
     import keras
     from keras import layers
 
@@ -136,9 +136,11 @@ def _make_model(image_shape: Any, num_classes: int) -> Any:
 def _say_what_next(dataset: Manifest) -> None:
     folder = dataset.folder
     program = f"from beam_tfr.reader import load; print(load({folder!r}, split='train', batch_size=32))"
-    quoted = shlex.quote(program) if set(program) & set('"$`\\!') else f'"{program}"'  # the latter is easier to read
-    _say(f"\nThe dataset is in {folder}: the shards, labels.txt, manifest.json. A hundred photos teach a model little.")
-    _say("To try next, the first with a folder of your own that has a folder of photos for each class:\n")
+    quoted = (
+        shlex.quote(program) if set(program) & set('"$`\\!') else f'"{program}"'
+    )  # double quotes are easier to read
+    _say(f"\nThe dataset (shards, labels.txt, manifest.json) is in {folder}. A hundred photos teach a model little.")
+    _say("Next steps; the first needs a folder of your own with a folder of photos for each class:\n")
     beam_tfr, python = _command("beam-tfr"), _command("python")
     _say(f"  {beam_tfr} convert --input 'photos/**/*.jpg' --output photos_dataset")
     _say(f"  {beam_tfr} verify {shlex.quote(folder)}")
@@ -146,7 +148,7 @@ def _say_what_next(dataset: Manifest) -> None:
 
 
 def _command(name: str) -> str:
-    """A program of this environment, as it must be typed here: with its folder, unless the shell finds it anyway."""
+    """The command for a program of this environment: with its folder, unless the shell finds it without."""
     path = os.path.join(os.path.dirname(sys.executable), name)
     if not os.path.exists(path) or shutil.which(name) == path:
         return name

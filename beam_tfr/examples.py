@@ -1,7 +1,7 @@
-"""BuildExamples: an image, array, file or row becomes a serialized tf.train.Example, with protobuf alone.
+"""BuildExamples: serializes images, arrays, files and rows as tf.train.Example, with protobuf alone.
 
-The messages are those of TensorFlow's example.proto and feature.proto (package `tensorflow`), built in a descriptor
-pool of their own: the default pool belongs to TensorFlow, where a second definition of the same names would collide.
+The messages of TensorFlow's example.proto and feature.proto are built in a descriptor pool of their own, because a
+second definition of the same names in the default pool would collide with TensorFlow's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Field = descriptor_pb2.FieldDescriptorProto
 
 @functools.cache
 def example_class() -> Any:
-    """The message class of tf.train.Example, wire-compatible with TensorFlow's."""
+    """Returns a message class that is wire-compatible with tf.train.Example."""
     file = descriptor_pb2.FileDescriptorProto(name="beam_tfr/example.proto", package="tensorflow", syntax="proto3")
 
     def message(name: str) -> Any:
@@ -73,14 +73,14 @@ def example_class() -> Any:
 
 
 def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
-    """The record of an `Image`, or with one of `schema.OTHER_ENCODINGS` of bytes, an `Array` or a row."""
+    """Builds the record of an `Image`, or, with one of `schema.OTHER_ENCODINGS`, of bytes, an `Array` or a row."""
     if build := _OTHERS.get(encoding):
         return Record(build(ref, value))
     return Record(build_example(ref, value), value)
 
 
 def build_example(ref: ImageRef, image: Image) -> bytes:
-    """The serialized tf.train.Example of one image, the same bytes for the same arguments.
+    """Serializes the tf.train.Example of one image; equal arguments give equal bytes.
 
     Feature names and dtypes: `schema.features.FEATURES`, `LABEL_FEATURES` when the reference has label ids, and the
     columns of the reference.
@@ -100,12 +100,12 @@ def build_example(ref: ImageRef, image: Image) -> bytes:
 
 
 def build_file(ref: ImageRef, data: bytes) -> bytes:
-    """The same of any file."""
+    """Serializes the tf.train.Example of any file."""
     return _build(ref, {FILE_BYTES: ("bytes", [data])}, names_of("bytes"), sha256_hex(data))
 
 
 def build_array(ref: ImageRef, array: Array) -> bytes:
-    """The same of an array."""
+    """Serializes the tf.train.Example of an array."""
     values: Values = {
         ARRAY_RAW: ("bytes", [array.tensor]),
         ARRAY_SHAPE: ("int64", array.shape),
@@ -115,7 +115,7 @@ def build_array(ref: ImageRef, array: Array) -> bytes:
 
 
 def build_row(ref: ImageRef, _: None = None) -> bytes:
-    """The same of a row of a table, which is all in its reference."""
+    """Serializes the tf.train.Example of a table row, whose columns are all in the reference."""
     return _build(ref, {}, names_of("row"))
 
 
@@ -134,11 +134,11 @@ def _build(ref: ImageRef, values: Values, names: Names, sha256: str = "") -> byt
 
 
 def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = b"") -> bytes:
-    """A serialized tf.train.Example, the same bytes for the same values in any order.
+    """Serializes a tf.train.Example; equal values in any order give equal bytes.
 
     Args:
-        values: feature name -> (dtype, values); an empty list is a feature of its dtype.
-        columns: another one, whose features are added.
+        values: feature name -> (dtype, values); an empty list keeps its dtype.
+        columns: a serialized Example whose features are added.
     """
     example = example_class().FromString(columns)
     feature = example.features.feature
@@ -153,7 +153,7 @@ _LISTS = {"bytes": "bytes_list", "int64": "int64_list", "float": "float_list"}
 
 
 def parse_example(serialized: bytes) -> dict[str, list[Any]]:
-    """Feature name -> its values (bytes, float or int), of any serialized tf.train.Example.
+    """Parses any serialized tf.train.Example to feature name -> values (bytes, float or int).
 
     Raises:
         ValueError: the bytes are not an Example.

@@ -1,4 +1,4 @@
-"""JSON that comes from elsewhere: nothing in it is believed, and what is wrong is said for a person."""
+"""Validates untrusted JSON, with messages that say what is wrong and where."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from typing import Any
 _EXPECTED = {
     int: "a whole number from 0 to 2^63 - 1",
     float: "a number",
-    str: "a text",
+    str: "text",
     dict: "an object",
     list: "a list",
 }
 
 
 def load_object(data: bytes) -> dict[str, Any]:
-    """
-    Args:
-        data: of a whole file.
+    """Parses the JSON object of a whole file.
 
     Raises:
-        ValueError: it is no JSON object in UTF-8; the message says where.
+        ValueError: the data is not a JSON object in UTF-8.
     """
     if not data:
         raise ValueError("the file is empty")
     try:
         value = json.loads(data.decode())
     except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start} is not UTF-8 text") from None
+        raise ValueError(f"byte {error.start} is not valid UTF-8") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"line {error.lineno}, column {error.colno} is not JSON") from None
-    except ValueError:  # Python converts no more than 4,300 digits
+    except ValueError:  # Python converts at most 4,300 digits
         raise ValueError("a number in it is too long") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -40,16 +38,16 @@ def load_object(data: bytes) -> dict[str, Any]:
 
 
 def check_kinds(value: Any, kind: Any, where: str = "") -> None:
-    """Whether a value has the kinds of things in it that its readers rely on.
+    """Checks that a parsed JSON value and everything in it has the right type.
 
     Args:
         value: from `json.loads`.
-        kind: `int` (0 or more, less than 2^63), `float` (any number), `str`, `object` (anything), [kind] (a list of
-            it), or {name: kind} (an object with exactly these names; `...` stands for every other name).
-        where: it stands, such as "counts.written"; empty for the whole.
+        kind: `int` (from 0, below 2^63), `float` (any number), `str`, `object` (anything), [kind] for a list, or
+            {name: kind} for an object with exactly these names, where `...` stands for all other names.
+        where: path of the value, such as "counts.written"; empty for the whole.
 
     Raises:
-        ValueError: something is of another kind, missing, or too much; the message says what, and where.
+        ValueError: something has another type, is missing, or is not allowed.
     """
     if isinstance(kind, dict):
         _expect(isinstance(value, dict), value, dict, where)
@@ -57,7 +55,7 @@ def check_kinds(value: Any, kind: Any, where: str = "") -> None:
             raise ValueError(f"{_inner(where, name)} is missing")
         for name, part in value.items():
             if name not in kind and ... not in kind:
-                raise ValueError(f"{_inner(where, name)} is too much")
+                raise ValueError(f"{_inner(where, name)} is not allowed")
             check_kinds(part, kind.get(name, kind.get(...)), _inner(where, name))
     elif isinstance(kind, list):
         _expect(isinstance(value, list), value, list, where)

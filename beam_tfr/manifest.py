@@ -1,7 +1,7 @@
 """manifest.json: the one file that says what a dataset is.
 
-Readers and `verify` start here: `read(folder)` gives a checked `Manifest` or an error that says what to do. `books`
-writes it. The schema of the file is `manifest.schema.json` beside this module; the README explains it.
+Readers and `verify` start here: `read(folder)` returns a checked `Manifest` or raises an error that says what to do.
+`publish` writes it. The schema of the file is `manifest.schema.json` beside this module; the README explains it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from beam_tfr.schema import (
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, Names, features_of, names_of
 
-KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images with --encoding keep
+KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images stored with --encoding keep
 MAX_RANK = 8  # of a feature
-MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB: more than 100,000 shards; parsed it takes up to 7 times that
+MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB, enough for 100,000 shards; parsing takes up to 7 times that
 _CURE = "copy the dataset again, or convert it again with --overwrite"
 
-# The kind of everything in a manifest, so that nobody behind `parse` has to look at it.
+# The type of everything in a manifest, so that code after `parse` need not check.
 _KINDS: Mapping[Any, Any] = {
     "name": str,
     "options": {"compression": str, "encoding": str, ...: object},
@@ -69,7 +69,7 @@ class ShardEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
-    """One split; `class_counts` is class name -> records, empty without labels."""
+    """One split; `class_counts` maps class names to records and is empty without labels."""
 
     matched: int
     rejected: int
@@ -81,20 +81,20 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A complete dataset, as its manifest.json describes it.
+    """A complete dataset, as described by its manifest.json.
 
     Attributes:
-        folder: where it was read from (not part of the file).
+        folder: where it was read from; not part of the file.
         name: prefix of the shard files.
-        options: what `convert` was told, as far as it can change a record, a shard or a reject.
-        image_options: those among them that say how the images are.
-        class_names: index = label id; empty without labels.
-        features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record; [-1] is a list of any
-            length.
+        options: the options of `convert` that can change a record, a shard or a reject.
+        image_options: the image options among them.
+        class_names: indexed by label id; empty without labels.
+        features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record; shape [-1] is a list of
+            any length.
         counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {member of `schema.ADJUSTMENTS`: n}}.
-        splits: name -> `Split`; `none` holds images that fit no split (rejects only).
+        splits: name -> `Split`; `none` has the rejects that fit no split.
         statistics: channel mean and standard deviation (0 to 255) of the stored pixels before encoding, source sizes.
-        dataset_digest: equal for equal datasets, wherever they lie and whenever they were made.
+        dataset_digest: equal for equal datasets, wherever they are and whenever they were made.
         fields: the whole file as parsed.
     """
 
@@ -116,20 +116,20 @@ class Manifest:
 
     @property
     def names(self) -> Names:
-        """What the key and the label of a record are called."""
+        """The feature names of key and label."""
         return names_of(self.options["encoding"])
 
 
 def read(folder: str) -> Manifest:
-    """The manifest of a complete dataset.
+    """Reads the manifest of a complete dataset.
 
     Args:
         folder: local or gs://.
 
     Raises:
         UsageError: the name of the folder is empty.
-        DataError: no folder, no manifest (the message says what is there instead), one that was edited, or of a
-            newer format.
+        DataError: there is no manifest (the message says what is there instead), or it is invalid, was edited, or has
+            a newer format.
     """
     if not folder:
         raise UsageError("the name of the dataset's folder is empty")
@@ -144,16 +144,16 @@ def read(folder: str) -> Manifest:
 
 
 def find(folder: str) -> Manifest | None:
-    """The manifest of a folder, or None where there is none. Raises what `read` does of one that is wrong."""
+    """Reads the manifest of a folder, or returns None if there is none; raises like `read`."""
     there = storage.size_bytes(storage.join(folder, MANIFEST_FILE)) is not None
     return read(folder) if there else None
 
 
 def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
-    """Whether the files of some splits are there and have their sizes, from one listing; `verify` reads the content.
+    """Checks, with one listing, that the files of some splits exist and have the right sizes.
 
     Raises:
-        DataError: one is missing or has another size.
+        DataError: a file is missing or has another size.
     """
     found = {entry.path: entry.size_bytes for entry in storage.walk(dataset.folder, lambda _: False)}
     for shard in (shard for split in splits for shard in split.shards):
@@ -171,19 +171,19 @@ def _what_is_there(folder: str) -> str:
     except OSError as error:
         return error.strerror or str(error)
     if started:
-        return f"{MANIFEST_FILE} is missing. A conversion has not finished here; the same convert command goes on"
+        return f"{MANIFEST_FILE} is missing. A conversion has not finished here; the same convert command resumes it"
     if any(map(parse_file_name, names)):
         return f"it holds TFRecord files, but {MANIFEST_FILE} is missing, which convert writes last"
     if names:
         return f"it holds {len(names)} files (such as {names[0]}), but no {MANIFEST_FILE}"
-    return f"there is no {MANIFEST_FILE}, nor any other file"
+    return f"there is neither a {MANIFEST_FILE} nor any other file"
 
 
 def parse(data: bytes, folder: str) -> Manifest:
-    """A `Manifest` from the bytes of its file; nothing in them is believed before it is checked.
+    """Makes a `Manifest` from the untrusted bytes of its file.
 
     Raises:
-        DataError: whatever is wrong.
+        DataError: the manifest is invalid, was edited, or has a newer format.
     """
     path = storage.join(folder, MANIFEST_FILE)
     try:
@@ -199,7 +199,7 @@ def parse(data: bytes, folder: str) -> Manifest:
             )
         if fields["manifest_digest"] != manifest_digest(fields):
             raise DataError(
-                f"{path} was changed after it was written: its manifest_digest does not fit its content; {_CURE}"
+                f"{path} was changed after it was written: its manifest_digest does not match its content; {_CURE}"
             )
         return _from_fields(fields, folder)
     except ValueError as error:
@@ -213,10 +213,11 @@ def _printable(error: Exception) -> str:
 
 
 def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
-    """
+    """Makes a `Manifest` from parsed JSON.
+
     Raises:
-        ValueError: something in it is not what it should be.
-        UsageError: an option is unknown here.
+        ValueError: a field is wrong.
+        UsageError: this version does not know an option.
     """
     check_kinds(fields, _KINDS)
     _check_values(fields)
@@ -231,7 +232,7 @@ def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
         splits[name] = Split(**{**split, "shards": shards})
     files = [shard.file for split in splits.values() for shard in split.shards]
     if len(set(files)) != len(files):
-        raise ValueError("a shard file is named twice")
+        raise ValueError("a shard file is listed twice")
     options = fields["options"]
     names = options.keys() & {field.name for field in dataclasses.fields(ImageOptions)}
     return Manifest(
@@ -250,10 +251,10 @@ def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
 
 
 def _check_values(fields: dict[str, Any]) -> None:
-    """What else must hold for a `Manifest` to be usable; the rest is for `verify`.
+    """Checks the values that readers rely on; `verify` checks the rest.
 
     Raises:
-        ValueError: it does not.
+        ValueError: a value is wrong.
     """
     options, labels, features = fields["options"], fields["labels"]["names"], fields["features"]
     _require(options["compression"] in ("gzip", "none"), "options.compression", options["compression"])
@@ -264,7 +265,7 @@ def _check_values(fields: dict[str, Any]) -> None:
     for name in labels:
         _require(is_class_name(name), "a class name", name)
     if options["encoding"] not in IMAGE_ENCODINGS + OTHER_ENCODINGS:
-        return  # which is told as that of an option
+        return  # ImageOptions refuses it with a better message
     columns = options.get("feature_columns", {})
     check_kinds(columns, {...: str}, "options.feature_columns")
     names = names_of(options["encoding"])
@@ -279,11 +280,12 @@ def _require(holds: bool, what: str, found: Any) -> None:
 
 
 def manifest_digest(fields: Mapping[str, Any]) -> str:
+    """Digest of all other fields, which shows any edit."""
     return sha256_hex(canonical_json({name: value for name, value in fields.items() if name != "manifest_digest"}))
 
 
 def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str]]) -> str:
-    """Over all that a training run can see of a dataset, and nothing that depends on its place or compression.
+    """Digest of everything that training can see of a dataset, whatever its place and compression.
 
     Args:
         fields: of the manifest.
@@ -312,8 +314,10 @@ def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str
 
 
 def labels_text(labels: Iterable[str]) -> bytes:
+    """Content of labels.txt."""
     return "".join(f"{label}\n" for label in labels).encode()
 
 
 def to_bytes(fields: Mapping[str, Any]) -> bytes:
+    """Content of manifest.json."""
     return (json.dumps(fields, indent=1, sort_keys=True) + "\n").encode("ascii")

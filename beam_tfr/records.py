@@ -1,7 +1,7 @@
-"""TFRecord files read in plain Python: no Beam, no TensorFlow, every checksum checked, memory flat.
+"""Reads TFRecord files in plain Python, without Beam and TensorFlow, with every checksum and in bounded memory.
 
 A record is its length (uint64, little-endian), the masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of
-the data. A file is records one after the other, bare or in gzip.
+the data. A file is a sequence of records, optionally in gzip.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from beam_tfr import storage
 from beam_tfr.schema import DataError
 
 MAX_RECORD_BYTES = 1 << 30  # 1 GiB
-_CHUNK_BYTES = 1 << 18  # 256 KiB, read and inflated at a time: stays in the processor's cache
+_CHUNK_BYTES = 1 << 18  # 256 KiB read and inflated at a time, to stay in the processor's cache
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
 _FRAME_BYTES = _HEADER.size + _FOOTER.size
@@ -31,9 +31,9 @@ class RecordError(DataError):
 
     Attributes:
         file: its path.
-        record: number of the record, 0-based.
-        offset: in bytes of the uncompressed stream: where the record begins, or where the stream ends too early.
-        problem: what was found there.
+        record: number of the record, from 0.
+        offset: where the record begins or the stream ends too early, in bytes of the uncompressed stream.
+        problem: what is wrong there.
     """
 
     def __init__(self, file: str, record: int, offset: int, problem: str) -> None:
@@ -41,31 +41,31 @@ class RecordError(DataError):
         self.file, self.record, self.offset, self.problem = file, record, offset, problem
 
     def __reduce__(self) -> tuple[type[RecordError], tuple[str, int, int, str]]:
-        return RecordError, (self.file, self.record, self.offset, self.problem)  # on its way between processes
+        return RecordError, (self.file, self.record, self.offset, self.problem)  # for pickle, between processes
 
 
 class RecordFile:
-    """One TFRecord file, to be iterated over once: yields the data of each record.
+    """An iterable over the records of one TFRecord file, for one iteration.
 
-    Costs memory for the longest record (three times its length) and about a megabyte.
+    Takes three times the length of the longest record in memory, and about a megabyte.
 
     Attributes:
         path: local or gs://.
-        record: number of the record that was yielded last, 0-based; after the end, the number of records.
-        offset: where it begins in the uncompressed stream, in bytes.
+        record: number of the last record, from 0; after the end, the number of records.
+        offset: where that record begins in the uncompressed stream, in bytes.
 
     Args:
         path: local or gs://.
-        compression: "gzip" or "none"; None finds it out from the first bytes.
+        compression: "gzip" or "none"; None detects it from the first bytes.
         max_record_bytes: a longer record is an error.
-        skip: so many records at the beginning are passed by, their data neither checked nor yielded.
-        on_bytes: gets the bytes of the file as they are read, in order; all of them when the iteration ends by itself.
-        on_damage: gets the error for a record whose data does not fit its checksum, and iteration goes on behind it;
+        skip: number of records at the beginning whose data is neither checked nor yielded.
+        on_bytes: called with the bytes of the file in order, as they are read.
+        on_damage: called with the error for a record whose data does not match its checksum, which is then skipped;
             without it the error is raised.
 
     Iterating raises:
-        RecordError: damage after which nothing more can be read.
-        OSError: the file is not there or cannot be read.
+        RecordError: the file is damaged.
+        OSError: the file cannot be read.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class RecordFile:
                     return
             length, length_crc = _HEADER.unpack_from(buffer, at)
             if masked_crc(buffer[at : at + 8]) != length_crc:
-                raise self._error("its length does not fit the checksum of the length")
+                raise self._error("its length does not match the checksum of the length")
             if length > self._max_record_bytes:
                 raise self._error(f"its length is {length} bytes, allowed are {self._max_record_bytes}")
             end = at + _FRAME_BYTES + length
@@ -113,11 +113,14 @@ class RecordFile:
                 (data_crc,) = _FOOTER.unpack_from(buffer, end - _FOOTER.size)
                 at = end
                 if size > _CHUNK_BYTES:
-                    buffer, at = buffer[at:], 0  # a long record is not kept twice while the caller works on it
+                    buffer, at = (
+                        buffer[at:],
+                        0,
+                    )  # do not keep a second copy of a long record while the caller works on it
                 if masked_crc(data) == data_crc:
                     yield data
                 else:
-                    damage = self._error("its data does not fit the checksum of the data")
+                    damage = self._error("its data does not match the checksum of the data")
                     if self._on_damage is None:
                         raise damage
                     self._on_damage(damage)
@@ -128,7 +131,7 @@ class RecordFile:
         return RecordError(self.path, self.record, self.offset + behind, problem)
 
     def _fill(self, stream: Iterator[bytes], begun: bytes, needed: int) -> bytes:
-        """The begun record with as many pieces of the stream behind it as it needs; empty at the end of the file."""
+        """Adds pieces of the stream to the start of a record until it is long enough; empty at the end."""
         pieces, have = [begun], len(begun)
         try:
             while have < needed:
@@ -140,11 +143,11 @@ class RecordFile:
         except _GzipError as error:
             raise self._error(str(error), behind=have) from error.__cause__
         if 0 < have < needed:
-            raise self._error(f"the file ends within it, {needed - have} bytes or more are missing", behind=have)
+            raise self._error(f"the file ends within it; at least {needed - have} bytes are missing", behind=have)
         return b"".join(pieces)
 
     def _stream(self) -> Iterator[bytes]:
-        """The uncompressed stream in pieces, none of them empty."""
+        """Yields the uncompressed stream in pieces that are not empty."""
         with storage.open_binary(self.path) as file:
             chunks = self._chunks(file)
             first = next(chunks, b"")
@@ -162,29 +165,29 @@ class RecordFile:
 def read_records(
     path: str, *, compression: str | None = None, max_record_bytes: int = MAX_RECORD_BYTES
 ) -> Iterator[bytes]:
-    """The records of a TFRecord file, checked; arguments and errors as for `RecordFile`."""
+    """Yields the records of a TFRecord file; see `RecordFile` for arguments and errors."""
     return iter(RecordFile(path, compression=compression, max_record_bytes=max_record_bytes))
 
 
 def masked_crc(data: bytes) -> int:
-    """The checksum of the TFRecord format: CRC-32C, rotated and shifted, so that a CRC of CRCs stays sound."""
+    """The checksum of the TFRecord format: CRC-32C, rotated and offset so that a CRC of data with CRCs stays strong."""
     crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 class _GzipError(Exception):
-    """The gzip stream is damaged behind the last piece that was yielded."""
+    """The gzip stream is damaged after the last piece that was yielded."""
 
 
 def _looks_like_gzip(first: bytes) -> bool:
-    # A bare record of 35,615 bytes begins with gzip's magic number too, but then the checksum of its length fits.
+    # A bare record of 35,615 bytes also begins with gzip's magic number, but its length matches the checksum.
     if len(first) >= _HEADER.size and masked_crc(first[:8]) == _HEADER.unpack_from(first)[1]:
         return False
     return first.startswith(_GZIP_MAGIC)
 
 
 def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """What is in the members of a gzip file, in pieces; on damage every byte before it, then `_GzipError`."""
+    """Yields the content of a gzip file in pieces; raises `_GzipError` after every byte before the damage."""
     inflater = zlib.decompressobj(_GZIP)
     begun, members = False, 0
     for chunk in chunks:
@@ -194,14 +197,14 @@ def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
             if chunk and not begun:
                 begun = True
                 if members and not _GZIP_MAGIC.startswith(chunk[:2]):
-                    raise _GzipError("something that is not gzip follows the end of the gzip stream")
+                    raise _GzipError("the gzip stream is followed by something else")
             before = inflater.copy()
             try:
                 piece = inflater.decompress(chunk, _CHUNK_BYTES)
             except zlib.error as error:
                 if len(chunk) < 2:
                     raise _GzipError(f"the gzip stream is damaged ({error})") from error
-                # zlib keeps to itself what it had inflated before the damage: go up to it in halves.
+                # zlib does not return what it inflated before the damage: approach it by halves.
                 inflater, half = before, len(chunk) // 2
                 left += [chunk[half:], chunk[:half]]
                 continue
@@ -210,7 +213,7 @@ def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
             if inflater.eof:
                 left.append(inflater.unused_data)
                 inflater, begun, members = zlib.decompressobj(_GZIP), False, members + 1
-            elif inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES:  # zlib may hold back more behind a full piece
+            elif inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES:  # zlib may hold back more after a full piece
                 left.append(inflater.unconsumed_tail)
     if begun or not members:
         raise _GzipError("the gzip stream is cut off" if begun else "an empty file is not gzip")

@@ -1,4 +1,4 @@
-"""What a conversion says: lines while it runs, a table or a JSON object at its end."""
+"""The output of `convert`: progress lines while it runs, then a table or a JSON object."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from beam_tfr.manifest import Manifest, Split
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT
 from beam_tfr.schema.features import things
 
-MUCH = 0.1  # a share of the images that deserves a word
+MUCH = 0.1  # share of the images above which a hint is worth giving
 SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
 MAX_CLASSES_SHOWN = 30
 
 
 class ProgressLines:
-    """Tells the progress of a conversion, with a rate and what is left; the first call is its start."""
+    """Prints the progress of a conversion, with rate and time left; the first call marks its start."""
 
     def __init__(self, stream: IO[str], what: str = "images") -> None:
         self._what = what
@@ -48,7 +48,7 @@ class ProgressLines:
 
 
 def hints(counts: Mapping[str, Any]) -> list[str]:
-    """What the user may not have meant, by the manifest's counts."""
+    """Hints about what the user may not have intended, from the counts of the manifest."""
     found, adjusted, written = [], counts["adjusted"], counts["written"]
     if (n := adjusted.get("aspect-changed", 0)) > MUCH * written:
         found.append(
@@ -56,12 +56,12 @@ def hints(counts: Mapping[str, Any]) -> list[str]:
             "their shape"
         )
     if n := adjusted.get("kept-unusual", 0):
-        found.append(f"{n:,} JPEGs are kept that trainers show turned or in wrong colours (--keep_all)")
+        found.append(f"{n:,} JPEGs were kept that trainers show rotated or in wrong colours (--keep_all)")
     return found
 
 
 def summary(result: Result) -> dict[str, Any]:
-    """What a conversion did, as JSON values."""
+    """The summary of a conversion, as JSON values."""
     dataset = result.manifest
     seconds = round(result.seconds, 3)
     return {
@@ -89,19 +89,19 @@ def summary(result: Result) -> dict[str, Any]:
 
 
 def print_submission(submission: Submission, *, as_json: bool) -> None:
-    """What was created, on stdout, where nobody waits for the dataset."""
+    """Prints what was submitted, for a run that does not wait for the dataset."""
     job = submission.job
     if as_json:
         about = {"job_id": job.id, "console": job.link} if job else {"job_id": None, "template": submission.place}
         print(json.dumps(about, sort_keys=True))
     elif job:
-        print(f"job {job.id} is created and goes on by itself: {job.link}")
+        print(f"job {job.id} was created and runs on its own: {job.link}")
     else:
-        print(f"no job is created; its description: {submission.place or 'not kept, this was a dry run'}")
+        print(f"no job was created; its description: {submission.place or 'not kept, this was a dry run'}")
 
 
 def print_saved(saved: Saved, *, as_json: bool) -> None:
-    """What a saved plan says, on stdout."""
+    """Prints the summary of a saved plan."""
     splits = {name: saved.plan.splits[name] for name in _in_order(saved.plan.splits)}
     shards = {name: 0 if name == NO_SPLIT else of.num_shards for name, of in splits.items()}
     if as_json:
@@ -120,18 +120,18 @@ def print_saved(saved: Saved, *, as_json: bool) -> None:
     rows += _class_rows(saved.plan.labels or [], [of.class_counts for of in splits.values()])
     _print_table([*splits], rows, to=sys.stdout)
     print(f"plan:    {saved.path}   {saved.seconds:.1f} s; the output was not touched")
-    print(f"next:    the same command with --plan {shlex.quote(saved.path)} in place of --save_plan")
+    print(f"next:    the same command with --plan {shlex.quote(saved.path)} instead of --save_plan")
 
 
 def print_summary(result: Result, *, to: IO[str]) -> None:
-    """The same as a table for a person."""
+    """Prints the summary of a conversion as a table."""
     dataset, facts = result.manifest, summary(result)
 
     def line(text: str = "") -> None:
         print(text, file=to)
 
     if not result.fresh:
-        line(f"{dataset.folder} already holds this dataset, complete; nothing was written.")
+        line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
     names = _in_order(dataset.splits)
     _print_table(names, _table(dataset, [dataset.splits[name] for name in names]), to=to)
     counts, columns = dataset.counts, dataset.options.get("feature_columns", {})
@@ -177,6 +177,6 @@ def _in_order(splits: Iterable[str]) -> list[str]:
 
 
 def _print_table(splits: Sequence[str], rows: Iterable[tuple[str, Sequence[int]]], *, to: IO[str]) -> None:
-    print(f"{'':24}{''.join(f'{name:>12}' for name in splits)}{'together':>12}", file=to)
+    print(f"{'':24}{''.join(f'{name:>12}' for name in splits)}{'total':>12}", file=to)
     for title, values in rows:
         print(f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}", file=to)

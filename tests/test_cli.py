@@ -272,7 +272,7 @@ def test_the_summary_balances_and_names_what_comes_next(beam_tfr: Command, photo
     run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--max_rejects", "1")
     assert (run.code, run.err) == (0, "")
     lines = run.out.splitlines()
-    assert lines[0].split() == ["train", "together"]
+    assert lines[0].split() == ["train", "total"]
     assert [line.split() for line in lines[1:4]] == [
         ["matched", "19", "19"],
         ["rejected", "1", "1"],

@@ -78,7 +78,7 @@ def options_of(job: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_job_is_as_the_drawing_says(service: FakeDataflow, beam_tfr: Command) -> None:
     run = submit(beam_tfr, service, "--no_wait")
-    assert (run.code, run.out) == (0, f"job {JOB_ID} is created and goes on by itself: {LINK}\n")
+    assert (run.code, run.out) == (0, f"job {JOB_ID} was created and runs on its own: {LINK}\n")
     assert f"convert: job {JOB_ID}: {LINK}\n" in run.err
     transforms = service.pipeline().components.transforms
     names = [transform.unique_name.split("/") for transform in transforms.values()]

@@ -81,7 +81,7 @@ def test_demo(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
     before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
     again = run_demo(folder, home)
     assert again.returncode == 0
-    assert again.stdout.splitlines()[0].endswith("20 validation; they were here already")
+    assert again.stdout.splitlines()[0].endswith("20 validation; already converted")
     assert again.stdout.splitlines()[1:] == lines[1:]  # the numbers too: the same order, the same training
     assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
 

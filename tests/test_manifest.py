@@ -123,7 +123,7 @@ def test_every_field_is_required_and_described(fields: dict[str, Any]) -> None:
         less = {key: value for key, value in fields.items() if key != name}
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(less, SCHEMA)
-        with pytest.raises(DataError, match=f"is not a manifest: {name} is missing|manifest_digest does not fit"):
+        with pytest.raises(DataError, match=f"is not a manifest: {name} is missing|manifest_digest does not match"):
             manifest.parse(manifest.to_bytes(less), "o")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**fields, "more": 1}, SCHEMA)
@@ -152,7 +152,7 @@ def test_an_edit_anywhere_shows(fields: dict[str, Any]) -> None:
     assert isinstance(manifest.parse(signed(fields), "o"), Manifest)
     for path in places(fields)[1:]:
         changed = replaced(fields, path, "edited")
-        with pytest.raises(DataError, match=r"manifest_digest does not fit its content|has format version 'edited'"):
+        with pytest.raises(DataError, match=r"manifest_digest does not match its content|has format version 'edited'"):
             manifest.parse(manifest.to_bytes(changed), "o")
 
 
@@ -186,7 +186,7 @@ CURE = "; copy the dataset again, or convert it again with --overwrite"
         (b"null", f"is not a manifest: the whole is None, expected an object{CURE}"),
         (b"[]", f"is not a manifest: the whole is [], expected an object{CURE}"),
         (b'"x"', f"is not a manifest: the whole is 'x', expected an object{CURE}"),
-        (b"{\xff", f"is not a manifest: byte 1 is not UTF-8 text{CURE}"),
+        (b"{\xff", f"is not a manifest: byte 1 is not valid UTF-8{CURE}"),
         (b"[" * 100_000, f"is not a manifest: it is nested too deeply{CURE}"),
         (b"{}", f"is not a manifest: format_version is missing{CURE}"),
         (b'{"format_version": 1}', f"is not a manifest: manifest_digest is missing{CURE}"),
@@ -202,7 +202,7 @@ CURE = "; copy the dataset again, or convert it again with --overwrite"
         ),
         (
             b'{"format_version": 1, "manifest_digest": ""}',
-            f"was changed after it was written: its manifest_digest does not fit its content{CURE}",
+            f"was changed after it was written: its manifest_digest does not match its content{CURE}",
         ),
     ],
     ids=lambda value: repr(value[:30]),
@@ -219,7 +219,7 @@ def test_what_is_no_manifest_is_a_data_error(data: bytes, message: str) -> None:
         (("labels",), None, "labels is None, expected an object"),
         (("labels", "names"), {}, "labels.names is {}, expected a list"),
         (("labels", "names"), ["hat\n"], "a class name is 'hat\\n'"),
-        (("name",), 5, "name is 5, expected a text"),
+        (("name",), 5, "name is 5, expected text"),
         (("counts",), {"matched": 1, "written": 1, "rejected": {}}, "counts.adjusted is missing"),
         (("counts", "adjusted"), {"rotated": True}, f"counts.adjusted.rotated is True, expected {COUNT}"),
         (("counts", "written"), -1, f"counts.written is -1, expected {COUNT}"),
@@ -228,7 +228,7 @@ def test_what_is_no_manifest_is_a_data_error(data: bytes, message: str) -> None:
             "5",
             f"splits.train.shards[1].num_bytes is '5', expected {COUNT}",
         ),
-        (("splits", "train", "shards", 0, "more"), 5, "splits.train.shards[0].more is too much"),
+        (("splits", "train", "shards", 0, "more"), 5, "splits.train.shards[0].more is not allowed"),
         (("splits", "train", "shards", 0, "file"), "../x", "splits.train: the name of a shard is '../x'"),
         (("splits", "train", "num_examples"), 5, "splits.train.num_examples is 5, but its shards have 12"),
         (("statistics", "channel_mean"), [1, "2"], "statistics.channel_mean[1] is '2', expected a number"),
@@ -277,7 +277,7 @@ def test_the_file_is_ascii_sorted_and_ends_with_a_line_end(tmp_path: Path) -> No
 
 def test_what_is_there_instead_of_a_manifest_is_said(tmp_path: Path) -> None:
     for make, message in (
-        (lambda: None, r"there is no manifest\.json, nor any other file"),
+        (lambda: None, r"there is neither a manifest\.json nor any other file"),
         (lambda: (tmp_path / "a.txt").write_text(""), r"it holds 1 files \(such as a\.txt\), but no manifest\.json"),
         (lambda: (tmp_path / "d-train-00000-of-00001.tfrecord").write_text(""), "it holds TFRecord files, but"),
         (

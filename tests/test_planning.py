@@ -372,9 +372,9 @@ def test_a_runner_that_loses_keys_near_a_cut_is_found_out() -> None:
     near = planning.find_cut_buckets(found, drafted)
     whole = picked(near, encoded)
     assert len(planning.cut(drafted, near, whole).splits["train"].cuts) == 19
-    with pytest.raises(RunError, match="this runner lost elements"):
+    with pytest.raises(RunError, match="the runner lost elements"):
         planning.cut(drafted, near, whole[1:])
-    with pytest.raises(RunError, match="this runner lost elements"):
+    with pytest.raises(RunError, match="the runner lost elements"):
         near.pick(whole[0][0], [])
 
 

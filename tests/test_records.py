@@ -124,7 +124,7 @@ def test_a_damaged_record_is_named(path: pathlib.Path) -> None:
     for packed in (bytes(content), stored(bytes(content)), gzip.compress(content)):
         error = fails(write(path, packed))
         assert (error.record, error.offset) == (2, offset)
-        assert str(error) == f"{path}: record 2 at byte {offset}: its data does not fit the checksum of the data"
+        assert str(error) == f"{path}: record 2 at byte {offset}: its data does not match the checksum of the data"
         assert isinstance(error, DataError)
         damage: list[RecordError] = []
         rest = list(RecordFile(str(path), on_damage=damage.append))
@@ -152,7 +152,7 @@ def test_records_that_are_skipped(path: pathlib.Path, pack: Callable[[bytes], by
         list(RecordFile(str(path)))
     content[16] ^= 1  # the length of the second
     write(path, pack(bytes(content)))
-    with pytest.raises(RecordError, match="record 1 at byte 16: its length does not fit the checksum"):
+    with pytest.raises(RecordError, match="record 1 at byte 16: its length does not match the checksum"):
         list(RecordFile(str(path), skip=5))
 
 
@@ -212,14 +212,14 @@ def test_a_gzip_bomb_costs_no_memory(path: pathlib.Path) -> None:
     [
         (b"", "gzip", "an empty file is not gzip"),
         (frame(b"x"), "gzip", "incorrect header check"),
-        (stored(frame(b"x")), "none", "its length does not fit"),
-        (stored(frame(b"x")) + b"\0", None, "something that is not gzip follows"),
+        (stored(frame(b"x")), "none", "its length does not match"),
+        (stored(frame(b"x")) + b"\0", None, "the gzip stream is followed by something else"),
         (stored(frame(b"x")) + b"\x1f", None, "cut off"),
-        (stored(frame(b"x")) + b"garbage", None, "something that is not gzip follows"),
-        (stored(frame(b"x")) + frame(b"y"), None, "something that is not gzip follows"),
+        (stored(frame(b"x")) + b"garbage", None, "the gzip stream is followed by something else"),
+        (stored(frame(b"x")) + frame(b"y"), None, "the gzip stream is followed by something else"),
         (stored(frame(b"x"))[:-1], None, "cut off"),
-        (frame(b"x") + b"\0", None, "15 bytes or more are missing"),
-        (b"hello world, this is no TFRecord", None, "its length does not fit"),
+        (frame(b"x") + b"\0", None, "at least 15 bytes are missing"),
+        (b"hello world, this is no TFRecord", None, "its length does not match"),
     ],
 )
 def test_what_is_wrong_is_told(path: pathlib.Path, content: bytes, compression: str | None, problem: str) -> None:

@@ -167,7 +167,7 @@ def test_a_run_without_a_plan_resumes_with_one(beam_tfr: Command, photos: Path, 
     assert run.code == 0
     assert "an earlier run has finished 6 of 6 shards" in run.err
     again = convert(beam_tfr, photos, tmp_path / "out", "--plan", tmp_path / "p")
-    assert "already holds this dataset, complete; nothing was written." in again.out
+    assert "already holds this complete dataset; nothing was written." in again.out
 
 
 def test_a_plan_of_another_call_is_refused(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_the_table_has_the_splits_in_the_order_of_training(beam_tfr: Command, ph
     layout = ["--layout", "{split}/{label}/*"]
     run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", *layout)
     rows = [line.split() for line in run.out.splitlines()]
-    assert rows[0] == ["train", "test", "together"]
+    assert rows[0] == ["train", "test", "total"]
     assert rows[1:5] == [
         ["matched", "12", "6", "18"],
         ["rejected", "0", "0", "0"],

@@ -158,7 +158,7 @@ def test_the_launcher_gets_a_job_and_does_not_wait(tmp_path: Path) -> None:
     flags = ["--overwrite=true", "--upscale=false", "--quality=80", "--resize=stretch", "--classes="]
     run = launch(FOLDER / "main.py", tmp_path, *flags)
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout == f"no job is created; its description: {tmp_path}/job_object.json\n"
+    assert run.stdout == f"no job was created; its description: {tmp_path}/job_object.json\n"
     job = json.loads((tmp_path / "job_object.json").read_text())
     assert (job["name"], job["type"]) == ("from-template", "JOB_TYPE_BATCH")
     assert job["labels"] == {"goog-dataflow-provided-template-type": "flex"}

@@ -451,7 +451,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     changed[sum(sizes[:3]) + 100] ^= 1
     dataset = ImageDataset(folder, split="train", shuffle=True)
     shard.write_bytes(changed)
-    message = rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not fit the checksum of the data; copy"
+    message = rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not match the checksum of the data; copy"
     with pytest.raises(DataError, match=message):
         list(dataset)
     shard.write_bytes(data[: sum(sizes[:4])])

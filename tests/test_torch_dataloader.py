@@ -103,7 +103,7 @@ def test_damage_is_named_through_workers(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [5]}, compression="none")
     (shard,) = folder.glob("*.tfrecord")
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
-    with pytest.raises(DataError, match=rf"{shard}: record 4 at byte .*its data does not fit the checksum"):
+    with pytest.raises(DataError, match=rf"{shard}: record 4 at byte .*its data does not match the checksum"):
         list(DataLoader(ImageDataset(folder, split="train"), batch_size=None, num_workers=2))
 
 

@@ -1,8 +1,8 @@
-"""PlanShards: which image goes into which file, decided before any image is read.
+"""PlanShards: decides which image goes to which file, before any image is read.
 
-The order of a split is that of `order_key(seed, key)`: a global shuffle that is the same everywhere. A shard is a run
-of that order. All shards of a split have the same number of images (give or take one), because the cuts between them
-are exact: a histogram of key prefixes says in which buckets they lie, and of those few buckets all keys are looked at.
+The order of a split is that of `order_key(seed, key)`: a global shuffle that is the same everywhere. A shard is a
+contiguous part of that order. The shards of a split differ by at most one image, because the cuts between them are
+exact: a histogram of key prefixes tells which buckets contain cuts, and all keys of those few buckets are compared.
 """
 
 from beam_tfr.planning.assignment import Assigned, assign, every_shard, join, order, planned_shard, split

@@ -1,4 +1,4 @@
-"""References to the shards of a plan: what is grouped under the name of each, and what comes of that."""
+"""Assigns references to the shards of a plan, and puts together what was grouped for each shard."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from beam_tfr.naming import shard_name
 from beam_tfr.planning.ordering import order_key, order_key_of, planned_total
 from beam_tfr.schema import ImageRef, Plan, RunError, Shard, canonical_json
 
-_PLANNED, _IMAGES = b"\0", b"\1"  # first byte of what is grouped under the name of a shard
+_PLANNED, _IMAGES = b"\0", b"\1"  # first byte of the values grouped for a shard
 _LENGTH = struct.Struct("<I")
 
 
 def assign(encoded: bytes, plan: Plan) -> tuple[str, bytes]:
-    """(name of the shard, the reference with its class id) of a reference."""
+    """Returns the name of the shard of a reference, and the reference with its class ids."""
     ref = ImageRef.decode(encoded)
     of = plan.splits[ref.split]
     order = order_key(plan.options["seed"], ref.key)
@@ -29,10 +29,10 @@ def assign(encoded: bytes, plan: Plan) -> tuple[str, bytes]:
 
 
 class Assigned:
-    """Assigned references, packed by shard before they are grouped: fewer elements, and a third of the bytes.
+    """Packs assigned references by shard before they are grouped: fewer elements, and a third of the bytes.
 
     Args:
-        max_bytes: held at a time.
+        max_bytes: most to hold at a time.
     """
 
     def __init__(self, max_bytes: int = 8 << 20) -> None:
@@ -40,31 +40,27 @@ class Assigned:
         self._shards: dict[str, list[bytes]] = {}
 
     def add(self, name: str, value: bytes) -> list[tuple[str, bytes]]:
-        """
-        Args:
-            name, value: of `assign`.
-
-        Returns:
-            What is to be grouped now: often nothing.
-        """
+        """Adds a result of `assign`; returns the packed values that are ready, often none."""
         self._shards.setdefault(name, []).append(value)
         self._held += len(value)
         return self.flush() if self._held >= self._max_bytes else []
 
     def flush(self) -> list[tuple[str, bytes]]:
+        """Returns all packed values that are left."""
         shards, self._shards, self._held = self._shards, {}, 0
         return [(name, _IMAGES + zlib.compress(join(values), 1)) for name, values in shards.items()]
 
 
 def join(values: Iterable[bytes]) -> bytes:
-    """Values as one: the length of each (uint32, little-endian), its bytes."""
+    """Joins values, each preceded by its length (uint32, little-endian)."""
     return b"".join(_LENGTH.pack(len(value)) + value for value in values)
 
 
 def split(joined: bytes) -> Iterator[bytes]:
-    """
+    """Splits what `join` joined.
+
     Raises:
-        ValueError: they end early.
+        ValueError: the data is truncated.
     """
     start = 0
     while start < len(joined):
@@ -78,7 +74,7 @@ def split(joined: bytes) -> Iterator[bytes]:
 
 
 def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
-    """The same for each planned shard itself, so that none is missing where no reference falls into it."""
+    """Yields the name of each planned shard and a value to group with its references, so that none is missing."""
     digest = plan.digest
     for split, of in plan.splits.items():
         for index in range(of.num_shards):
@@ -87,14 +83,14 @@ def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
 
 
 def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes]]:
-    """What was grouped under one shard: the shard, and its references (encoded) in their order.
+    """Returns a shard and its encoded references in order, from the values grouped for it.
 
     Args:
         values: in any order.
         seed: of the order.
 
     Raises:
-        RunError: the runner lost or repeated some of them.
+        RunError: the runner lost or repeated values.
     """
     planned, *rest = sorted(values)
     shard = planned_shard(planned)
@@ -102,18 +98,18 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes]]:
     different = len(set(refs))
     if not len(refs) == different == shard.total:
         raise RunError(
-            f"shard {shard.name} came with {different} of {shard.total} references, {len(refs)} with those that came "
-            "twice: this runner lost or repeated some. Nothing is published"
+            f"the runner lost or repeated references: shard {shard.name} got {len(refs)} ({different} "
+            f"different ones) instead of {shard.total}. Nothing is published"
         )
     return shard, sorted(refs, key=lambda ref: order_key_of(seed, ref.partition(b"\0")[0]))
 
 
 def planned_shard(value: bytes) -> Shard:
-    """The shard itself, of what `every_shard` says of it.
+    """Returns the shard from a value of `every_shard`.
 
     Raises:
-        RunError: the runner lost that.
+        RunError: it is another value, so the runner lost the right one.
     """
     if value[:1] != _PLANNED:
-        raise RunError("a shard came without its plan: this runner lost elements. Nothing is published")
+        raise RunError("the runner lost elements: a shard came without its plan. Nothing is published")
     return Shard(*json.loads(value[1:]))

@@ -1,4 +1,4 @@
-"""Where in the order each shard begins: exactly, though nobody ever holds all keys."""
+"""Finds exactly where in the order each shard begins, without holding all keys at once."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from beam_tfr.schema import ImageRef, Plan, RunError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CutBuckets:
-    """The buckets of the histogram in which cuts lie: for each (split, bucket) the ranks wanted of its sorted keys."""
+    """The histogram buckets that contain cuts: (split, bucket) -> ranks of the cuts in its sorted keys."""
 
     seed: int
     ranks: dict[tuple[str, int], list[int]]
 
     def find(self, encoded: bytes) -> list[tuple[str, bytes]]:
-        """[(name of the bucket, order key)] of a reference in such a bucket, else []."""
+        """Returns [(bucket name, order key)] for a reference in such a bucket, else []."""
         ref = ImageRef.decode(encoded)
         order = order_key(self.seed, ref.key)
         bucket = bucket_of(order)
         return [(_bucket_name(ref.split, bucket), order)] if (ref.split, bucket) in self.ranks else []
 
     def pick(self, name: str, orders: Iterable[bytes]) -> list[bytes]:
-        """The cuts in a bucket: of all its order keys, in any order, those at the ranks wanted.
+        """Returns the cuts in a bucket, from all its order keys in any order.
 
         Raises:
-            RunError: the runner lost some of them.
+            RunError: the runner lost keys.
         """
         split, _, bucket = name.rpartition("/")
         ranks, found = self.ranks[split, int(bucket)], sorted(orders)
         if ranks[-1] >= len(found):
-            raise RunError("a bucket of the order came without some of its keys: this runner lost elements")
+            raise RunError("the runner lost elements: a bucket of the order came without some of its keys")
         return [found[rank] for rank in ranks]
 
 
@@ -42,7 +42,7 @@ def _bucket_name(split: str, bucket: int) -> str:
 
 
 def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
-    """Where the first image of each shard but the first lies."""
+    """Finds the buckets that contain the first image of each shard but the first."""
     ranks: dict[tuple[str, int], list[int]] = {}
     for split, of in plan.splits.items():
         wanted = [first_rank(of, i) for i in range(1, of.num_shards)]
@@ -58,7 +58,7 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
 
 
 def cut(plan: Plan, wanted: CutBuckets, picked: Iterable[tuple[str, Sequence[bytes]]]) -> Plan:
-    """The plan with its cuts, from those picked in the buckets where they lie, by the buckets' names.
+    """Returns the plan with its cuts, from the (bucket name, cuts) that were picked.
 
     Raises:
         RunError: the runner lost a bucket.
@@ -68,7 +68,7 @@ def cut(plan: Plan, wanted: CutBuckets, picked: Iterable[tuple[str, Sequence[byt
     for split, bucket in sorted(wanted.ranks):
         orders = by_name.get(_bucket_name(split, bucket))
         if orders is None:
-            raise RunError("a bucket of the order did not come: this runner lost elements. Nothing is written")
+            raise RunError("the runner lost elements: a bucket of the order is missing. Nothing is written")
         cuts[split] += [order.hex() for order in orders]
     return dataclasses.replace(
         plan, splits={split: dataclasses.replace(of, cuts=cuts[split]) for split, of in plan.splits.items()}

@@ -1,4 +1,4 @@
-"""What one pass over all references finds out."""
+"""One pass over all references: counts, classes, digests and a sample."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ import heapq
 from beam_tfr.planning.ordering import bucket_of, order_key
 from beam_tfr.schema import NO_SPLIT, ImageRef
 
-SAMPLE_IMAGES = 32  # read to estimate the encoded size
+SAMPLE_IMAGES = 32  # images read to estimate the size of a record
 
 
 @dataclasses.dataclass(slots=True)
 class Survey:
-    """What one pass over all references finds out; bounded by buckets and classes, not by images.
+    """The result of one pass over all references; its size depends on buckets and classes, not on images.
 
     Attributes:
         seed: of the order.
         counts: split -> images.
         classes: (split, class) -> images.
         buckets: (split, bucket of the order) -> images.
-        digest: sum of a hash of each (key, size) or row of a table, modulo 2^256: the same for every order of the
-            references.
-        generations: the same sum with the generation of each.
-        misfit: the first key, in their order, that has no split; empty when all have one.
-        sample: the usable references with the smallest sample hashes, as (hash, encoded reference), a heap by largest.
+        digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend on their order.
+        generations: the same sum with generations.
+        misfit: the smallest key that has no split, or empty.
+        sample: the usable references with the smallest hashes: a heap of (negative hash, encoded reference).
     """
 
     seed: int
@@ -83,7 +82,7 @@ class Survey:
 
 
 def _identity(ref: ImageRef) -> bytes:
-    """What of a reference is input: of a row of a table also what stands in it."""
+    """The part of a reference that is input; for a table row, also its values."""
     parts = [ref.key, str(ref.size_bytes)]
     if ref.columns is not None:
         parts += [ref.split, *ref.labels, ref.reason]
