@@ -138,4 +138,4 @@ torch.distributed.destroy_process_group()
         for rank in range(2)
     ]
     assert found == expected
-    assert [len(numbers) for numbers in found] == [16, 16]
+    assert [len(numbers) for numbers in found] == [18, 18]
