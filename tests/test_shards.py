@@ -1,4 +1,4 @@
-"""WriteShards' parts: the gzip container, the counter and the order of one shard."""
+"""WriteShards' parts: the gzip container, the counts and the order of one shard."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_stored_blocks_are_full_and_only_the_last_is_final(size: int, blocks: li
     level=st.sampled_from(LEVELS),
     borders=st.lists(st.integers(0, 400_000) | st.sampled_from([BLOCK, BLOCK + 1, 2 * BLOCK]), max_size=30),
 )
-def test_a_file_is_the_same_however_its_bytes_arrive(size: int, level: int | None, borders: list[int]) -> None:
+def test_bytes_do_not_depend_on_how_they_arrive(size: int, level: int | None, borders: list[int]) -> None:
     data = some_bytes(size)
     whole, file = written([data], level)
     pieces, again = written(chunks(data, borders), level)
@@ -103,7 +103,7 @@ def test_a_file_is_the_same_however_its_bytes_arrive(size: int, level: int | Non
         assert inflate.unused_data == b""
 
 
-def test_byte_by_byte_is_the_same_too() -> None:
+def test_bytes_may_arrive_one_by_one() -> None:
     data = some_bytes(BLOCK + 10)
     for level in (0, 1, 6):
         assert written([data[i : i + 1] for i in range(len(data))], level)[0] == written([data], level)[0]
@@ -132,7 +132,7 @@ def test_beyond_4_gib_the_length_field_wraps(before: int) -> None:
     assert sink.getvalue()[-4:] == ((before + 5) % (1 << 32)).to_bytes(4, "little")
 
 
-def test_a_sink_that_fails_is_not_hidden() -> None:
+def test_errors_of_the_sink_are_raised() -> None:
     class Full:
         left = 70_000
 
@@ -173,7 +173,7 @@ def test_tensorflow_reads_every_level(tmp_path: Path, level: int | None) -> None
     assert list(tf.data.TFRecordDataset(str(path), compression_type="" if level is None else "GZIP")) == []
 
 
-# ShardCounter
+# Counts
 
 SHARD = Shard("train", 1, 3, 2, "plan")
 REF = ImageRef("a.jpg", 1, 1, "train", ("hat",), (0,))
@@ -191,7 +191,7 @@ def record(
     return Record(serialized, image)
 
 
-def test_books_count_what_was_written() -> None:
+def test_counts_of_a_shard() -> None:
     counter = ShardCounter(SHARD)
     counter.count_record(record(b"abc"), (4,))
     counter.count_record(record(b"", source=(1, 1), adjusted=("rotated",)), (4,))
@@ -212,7 +212,7 @@ def test_books_count_what_was_written() -> None:
     assert counter.reject_lines == [reject.to_json() for reject in rejects]
 
 
-def test_books_of_records_that_are_cut_otherwise_differ() -> None:
+def test_the_records_digest_sees_where_records_end() -> None:
     digests = set()
     for pieces in ([b"ab", b"c"], [b"a", b"bc"], [b"abc"], [b"abc", b""]):
         counter = ShardCounter(SHARD)
@@ -230,7 +230,7 @@ def test_source_sizes_are_rounded_up_to_a_power_of_two(longest: int, size: int) 
         assert counter.close("f", written([], 0)[1]).source_sizes == {size: 1}
 
 
-def test_books_without_a_file_name_none() -> None:
+def test_a_shard_without_a_file() -> None:
     info = ShardCounter(Shard(NO_SPLIT, 0, 1, 5, "plan")).close("", None)
     assert (info.file, info.sha256, info.records_sha256, info.num_bytes) == ("", "", "", 0)
 
@@ -247,7 +247,7 @@ def feed(*places: tuple[Shard, int]) -> tuple[list[Shard], list[bool], Sequencer
     return begun, lasts, sequencer
 
 
-def test_shards_that_come_whole_one_after_the_other_are_taken() -> None:
+def test_whole_shards_in_order_are_accepted() -> None:
     begun, lasts, sequencer = feed((A, 0), (A, 1), (A, 2), (EMPTY, 0), (B, 0), (A, 0), (A, 1), (A, 2))
     assert begun == [A, EMPTY, B, A]
     assert lasts == [False, False, True, True, True, False, False, True]
@@ -280,7 +280,7 @@ def test_any_other_order_raises(places: list[tuple[Shard, int]]) -> None:
 
 @settings(max_examples=200)
 @given(st.permutations([(A, 0), (A, 1), (A, 2), (B, 0), (EMPTY, 0)]))
-def test_only_orders_that_keep_shards_whole_are_taken(places: list[tuple[Shard, int]]) -> None:
+def test_only_orders_that_keep_shards_whole_are_accepted(places: list[tuple[Shard, int]]) -> None:
     names = [shard for shard, _ in places]
     start = names.index(A)
     whole = names[start : start + 3] == [A] * 3 and [p for s, p in places if s == A] == [0, 1, 2]
@@ -300,7 +300,7 @@ def test_an_end_within_a_shard_raises() -> None:
     Sequencer().check_closed()
 
 
-def test_a_shard_that_could_not_begin_may_begin_again() -> None:
+def test_a_shard_that_failed_to_begin_may_begin_again() -> None:
     def fail(shard: Shard) -> None:
         raise OSError(28, "No space left on device")
 
