@@ -1,10 +1,10 @@
-"""What a conversion costs before and after its images: listing, planning, and closing the books of many references.
+"""What a conversion costs before and after its images: listing, planning, and publishing many references.
 
     python benchmarks/scale.py [--images 100000 1000000] [--shards 1000]
 
 A server in another process lists so many objects, in pages, and has one photo for all of them. `list` lists them and
 counts; `plan` runs the real MatchImages, PlanShards and WriteManifest on Beam's FnApiRunner, with one thread, and
-instead of reading images writes into the books what they would have been. Each runs in a process of its own.
+instead of reading images pretends what they would have been. Each runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def plan(shards: int) -> None:
 
 
 def pretend(work: Any) -> Any:
-    """The books of a shard whose images all became records of 3 x 1 pixels."""
+    """The counts of a shard whose images all became records of 3 x 1 pixels."""
     from beam_tfr import naming, shards
     from beam_tfr.schema import Image, ImageRef, Record
 
