@@ -25,7 +25,6 @@ from beam_tfr.json_check import load_object
 from beam_tfr.schema import FORMAT_VERSION, DataError, Plan, RunError, Shard, UsageError, canonical_json, sha256_hex
 
 _HEADER = "plan.json"
-_MAX_HEADER_BYTES = 1 << 30  # 1 GiB; a plan of a billion images has 20 MB
 _DAMAGES = (OSError, EOFError, KeyError, ValueError, NotImplementedError, zlib.error, zipfile.BadZipFile)
 
 
@@ -135,8 +134,6 @@ def _open(path: str, opened: contextlib.ExitStack) -> tuple[zipfile.ZipFile, dic
         raise _NotAPlanError(f"cannot be read: {error.strerror or error}") from error
     try:
         archive = opened.enter_context(zipfile.ZipFile(file))
-        if archive.getinfo(_HEADER).file_size > _MAX_HEADER_BYTES:
-            raise ValueError(f"{_HEADER} has more than {_MAX_HEADER_BYTES} bytes")
         header = load_object(archive.read(_HEADER))
         if header.get("format_version") != FORMAT_VERSION:
             raise ValueError(
