@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import hypothesis
 import pytest
 from apache_beam.internal.gcp import auth
 
@@ -45,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile("ci")  # the same examples every time, and no limit on the time they take
     config.stash[LEFT_OUT] = {}
     if not hasattr(config, "workerinput"):  # xdist's workers inherit the variable
         os.environ[converted.FOLDER] = tempfile.mkdtemp(prefix="beam_tfr-test-")
@@ -174,6 +176,21 @@ def as_nobody() -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+def calls_of(function: Callable[[], Any]) -> int:
+    """How many functions of Python and C a function calls: work that does not depend on the machine's speed."""
+    events: collections.Counter[str] = collections.Counter()
+
+    def note(_: Any, event: str, __: Any) -> None:
+        events[event] += 1
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return events["call"] + events["c_call"]
 
 
 def wait_for(condition: Callable[[], Any], *, timeout_s: float = 60.0) -> Any:

@@ -20,6 +20,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import collections
+import contextlib
 import dataclasses
 import json
 import os
@@ -64,6 +66,8 @@ class Settings:
 
     Attributes:
         latency_s: before each answer.
+        together: kind of request, "downloads" or "others" -> (how many are answered as they come, how many of the next
+            must have arrived before one of them is answered).
         page_size: most objects in a page of a listing.
         fail_share: of the requests for objects that fail by chance, never one request's repetition for ever.
         faults: name -> what happens to the next requests for it, in order.
@@ -72,6 +76,7 @@ class Settings:
     """
 
     latency_s: float = 0.0
+    together: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     page_size: int = 1000
     fail_share: float = 0.0
     faults: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -113,7 +118,11 @@ class Server:
         self.finished: dict[str, Answer] = {}
         self.log: list[dict[str, str]] = []
         self.generation = 0
-        self.running = self.most = self.connections = 0
+        self.connections = 0
+        self.running: collections.Counter[str] = collections.Counter()
+        self.most: collections.Counter[str] = collections.Counter()
+        self.arrived: collections.Counter[str] = collections.Counter()
+        self.enough: dict[str, asyncio.Event] = collections.defaultdict(asyncio.Event)
         self.random = random.Random(0)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -149,11 +158,13 @@ class Server:
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> bool:
         """Answers one request; False when the connection is over."""
-        self.running += 1
-        self.most = max(self.most, self.running)
+        kind = "downloads" if request.query.get("alt") == "media" else "others"
+        self.running[kind] += 1
+        self.most[kind] = max(self.most[kind], self.running[kind])
         try:
             if self.settings.latency_s:
                 await asyncio.sleep(self.settings.latency_s)
+            await self._gather(kind)
             fault = self._note(request)
             try:
                 answer = self._handle(request, fault)
@@ -161,7 +172,17 @@ class Server:
                 answer = raised
             return await self._deliver(answer, fault, writer)
         finally:
-            self.running -= 1
+            self.running[kind] -= 1
+
+    async def _gather(self, kind: str) -> None:
+        self.arrived[kind] += 1
+        first, next_ones = self.settings.together.get(kind, (0, 0))
+        if self.arrived[kind] <= first:
+            return
+        if self.arrived[kind] >= first + next_ones:
+            self.enough[kind].set()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.enough[kind].wait(), timeout=60)  # then the test finds fewer than it wants
 
     async def _deliver(self, answer: Answer, fault: str, writer: asyncio.StreamWriter) -> bool:
         kind, _, share = fault.partition(":")
@@ -312,6 +333,8 @@ class Server:
             self.put(query["bucket"], query.get("name", ""), request.body, query.get("encoding", ""))
         elif action == "settings":
             self.settings = Settings(**json.loads(request.body))
+            self.arrived.clear()
+            self.enough.clear()
         elif action == "take_log":
             log, self.log = self.log, []
             return Answer(200, log)
@@ -322,8 +345,9 @@ class Server:
         elif action == "get":
             return Answer(200, self.objects[query["bucket"]][query["name"]].data)
         elif action == "counts":
-            counts = {"most": self.most, "connections": self.connections, "running": self.running}
-            self.most = self.connections = 0
+            counts = {"most": dict(self.most), "connections": self.connections, "running": self.running.total()}
+            self.most.clear()
+            self.connections = 0
             return Answer(200, counts)
         return Answer(200)
 
@@ -398,8 +422,8 @@ class FakeGcs:
         """The requests since this was last asked: method, name, signed, and their query."""
         return list(json.loads(self._ask("take_log")))
 
-    def counts(self) -> dict[str, int]:
-        """Since this was last asked: most requests at a time, connections made; and requests running now."""
+    def counts(self) -> dict[str, Any]:
+        """Since this was last asked: most downloads and others at a time, connections made; requests running now."""
         return dict(json.loads(self._ask("counts")))
 
 

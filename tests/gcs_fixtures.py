@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
+from google.api_core.retry import retry_base, retry_unary
 
 from beam_tfr import storage
+from beam_tfr.storage.gcs_errors import FIRST_WAIT_S, LONGEST_WAIT_S
 from tests.fake_gcs import FakeGcs
 
 
@@ -27,3 +30,27 @@ def fake(fake_server: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
     storage.gcs_client.make_client.cache_clear()
     yield fake_server
     storage.gcs_client.make_client.cache_clear()
+
+
+class Clock:
+    """A clock that only sleeping moves, and at once."""
+
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of retries: their waits are as long as in production, and take no time."""
+    clock = Clock()
+    monkeypatch.setattr(storage.gcs_errors, "FIRST_WAIT_S", FIRST_WAIT_S)
+    monkeypatch.setattr(storage.gcs_errors, "LONGEST_WAIT_S", LONGEST_WAIT_S)
+    for module in (retry_base, retry_unary, storage.gcs_errors):
+        monkeypatch.setattr(module, "time", clock)
+    return clock

@@ -29,7 +29,7 @@ from beam_tfr.schema import (
     UsageError,
     sha256_hex,
 )
-from tests.conftest import files_of
+from tests.conftest import files_of, wait_for
 
 ROOT = Path(__file__).parents[1]
 DONE = "d-train-00000-of-00002.tfrecord.gz"
@@ -134,9 +134,9 @@ def test_a_living_holder_is_named_and_a_killed_one_replaced(others: list[Other],
     holder = others[0]
     holder.ask(output, "one")
     assert holder.answer() == "holds"
-    with pytest.raises(RunError, match=f"another run holds {output}: process {holder.process.pid} on ") as refused:
+    since = time.strftime("since %Y-%m-%d %H:%M:%S", time.localtime(lock_of(output)["started"]))
+    with pytest.raises(RunError, match=f"another run holds {output}: process {holder.process.pid} on .*, {since}"):
         lock.acquire(str(output), "two")
-    assert time.strftime("since %Y-%m-%d %H:") in str(refused.value)
     others[1].ask(output, "three")
     assert others[1].answer().startswith("RunError another run holds ")
     holder.ask(output, "one")  # the same run may ask again
@@ -182,7 +182,7 @@ def test_exactly_one_of_racing_processes_wins(others: list[Other], tmp_path: Pat
 
 
 def test_a_holder_elsewhere_is_dead_after_a_minute_without_heartbeat(tmp_path: Path) -> None:
-    write_lock(tmp_path, heartbeat=time.time() - 50)
+    write_lock(tmp_path, heartbeat=time.time() - 20)
     with pytest.raises(RunError, match=r"another run holds .*: process 1 on elsewhere, since "):
         lock.acquire(str(tmp_path), "mine")
     write_lock(tmp_path, heartbeat=time.time() - 61)
@@ -229,11 +229,8 @@ def test_heartbeats_stop_when_another_run_takes_over(tmp_path: Path, monkeypatch
     output = tmp_path / "deep" / "out"
     with lock.held(str(output), "mine"):
         first = lock_of(output)
-        deadline = time.monotonic() + 5
-        while lock_of(output)["heartbeat"] == first["heartbeat"] and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(lambda: lock_of(output)["heartbeat"] > first["heartbeat"])
         assert lock_of(output) == {**first, "heartbeat": lock_of(output)["heartbeat"]}
-        assert lock_of(output)["heartbeat"] > first["heartbeat"]
         write_lock(output, 1, run_id="thief")
         time.sleep(0.2)
         assert json.loads((output / ".beam_tfr" / "lock.1").read_text())["run_id"] == "thief"

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,15 @@ from beam_tfr.schema import RejectError, RunError, UsageError
 from beam_tfr.storage import Entry
 from tests.conftest import wait_for
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
+from tests.gcs_fixtures import Clock, clock, fake, fake_server
 
-__all__ = ["fake", "fake_server"]
+__all__ = ["clock", "fake", "fake_server"]
 
 DATA = random.Random(7).randbytes(50_000)
+
+
+def threads(name: str) -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == name}
 
 
 def entry(name: str) -> Entry:
@@ -55,15 +58,13 @@ def test_connections_are_kept_and_as_many_as_there_are_threads(fake: FakeGcs) ->
         sources.append(f"gs://b/{i}")
     storage.read_bytes(sources[0])
     fake.counts()
-    fake.set(latency_s=0.05)
+    fake.set(together={"downloads": (0, 30)})
     ahead = ReadAhead(images=30)
-    started = time.monotonic()
     assert list(ahead.read(sources)) == [b"%d" % i for i in range(120)]
-    assert time.monotonic() - started < 120 * 0.05 / 4
     assert list(ahead.read(sources)) == [b"%d" % i for i in range(120)]
     ahead.close()
     counts = fake.counts()
-    assert counts["most"] >= 25
+    assert counts["most"]["downloads"] == 30
     assert counts["connections"] <= 31  # one of them is this question
 
 
@@ -174,13 +175,13 @@ def test_a_fault_that_passes_is_waited_out(fake: FakeGcs, faults: list[str]) -> 
         assert file.read() == DATA
 
 
-def test_retry_after_is_obeyed(fake: FakeGcs) -> None:
+def test_retry_after_is_obeyed(fake: FakeGcs, clock: Clock) -> None:
     fake.put("x", DATA)
-    for date_or_seconds, least in (("0.6", 0.6), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0)):
+    for date_or_seconds, least in (("60", 60), ("Wed, 21 Oct 2015 07:28:00 GMT", 0)):
         fake.set(faults={"x": [f"429:{date_or_seconds}"]})
-        started = time.monotonic()
+        started = clock.now
         assert read_image("gs://b/x") == DATA
-        assert least <= time.monotonic() - started < least + 0.5
+        assert least <= clock.now - started <= least + 0.25
 
 
 def test_a_stalled_stream_is_begun_anew(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +189,7 @@ def test_a_stalled_stream_is_begun_anew(fake: FakeGcs, monkeypatch: pytest.Monke
     fake.put("x", DATA)
     fake.set(faults={"x": ["stall", "stall"]})
     assert read_image("gs://b/x") == DATA
-    assert len(fake.take_log()) == 3
+    assert len(fake.take_log()) >= 3
 
 
 @pytest.mark.parametrize(
@@ -202,14 +203,18 @@ def test_a_stalled_stream_is_begun_anew(fake: FakeGcs, monkeypatch: pytest.Monke
         ("stall", "the stream stalled"),
     ],
 )
-def test_at_the_deadline_the_last_cause_is_told(fake: FakeGcs, fault: str, said: str) -> None:
+def test_at_the_deadline_the_last_cause_is_told(
+    fake: FakeGcs, clock: Clock, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
+) -> None:
+    if fault == "stall":
+        monkeypatch.setattr(storage.download, "STALL_S", 0.1)
     fake.put("x", DATA)
-    fake.set(faults={"x": [fault] * 1000})
-    started = time.monotonic()
+    fake.set(faults={"x": [fault] * 10_000})
+    started = clock.now
     told = f"^unreadable: retried until the deadline; the last error: {said}$"
     with pytest.raises(RejectError, match=told) as caught:
-        read_image("gs://b/x", deadline_s=0.5)
-    assert time.monotonic() - started < 3
+        read_image("gs://b/x", deadline_s=100)
+    assert clock.now - started <= 100
     assert caught.value.may_pass
 
 
@@ -271,7 +276,7 @@ def test_with_an_emulator_no_credentials_are_looked_for(fake: FakeGcs, tmp_path:
     code = (
         "from beam_tfr.storage import *; from beam_tfr import storage; print(storage.read_bytes('gs://b/p/hat/1.jpg'))"
     )
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert (run.returncode, run.stdout, run.stderr) == (0, "b'no image'\n", "")
     assert {request["signed"] for request in fake.take_log()} == {"no"}
 
@@ -294,11 +299,11 @@ def test_bytes_ahead_are_bounded(fake: FakeGcs) -> None:
     fake.take_log()
     ahead = ReadAhead(images=10, ahead_bytes=3_000_000)
     contents = ahead.read(sources)
+    asked = 0
     for i in range(12):
         assert next(contents) == bytes([i]) * 1_000_000
-        time.sleep(0.02)
-        asked = len(fake.take_log())
-        assert asked <= (4 if i == 0 else 1)
+        asked += len(fake.take_log())
+        assert asked <= i + 4
     ahead.close()
     small = ReadAhead(images=10, ahead_bytes=1)  # each comes alone
     assert [len(content or b"") for content in small.read(sources)] == [1_000_000] * 12  # type: ignore[arg-type]
@@ -309,13 +314,14 @@ def test_a_consumer_that_goes_away_ends_the_reading(fake: FakeGcs) -> None:
     for i in range(40):
         fake.put(f"{i}", DATA)
     fake.set(faults={f"{i}": ["503"] * 1000 for i in range(40)})
-    ahead = ReadAhead(images=8)
+    ahead, before = ReadAhead(images=8), threads("beam_tfr-read")
     contents = ahead.read([f"gs://b/{i}" for i in range(40)])
-    threading.Timer(0.3, ahead.close).start()
+    wait_for(lambda: len(fake.take_log()) > 8)
+    ahead.close()
     first = next(contents)  # its tries end before their deadline
     assert isinstance(first, RejectError)
     assert (first.reason, first.may_pass) == ("unreadable", True)
-    wait_for(lambda: not any(thread.name == "beam_tfr-read" for thread in threading.enumerate()), timeout_s=20)
+    wait_for(lambda: not threads("beam_tfr-read") - before)
     contents.close()  # type: ignore[attr-defined]
 
 
@@ -338,16 +344,14 @@ HANGS = """
 from beam_tfr.inputs import ReadAhead
 contents = ReadAhead(images=4).read(["gs://b/x"] * 9)
 import threading; threading.Thread(target=next, args=(contents,), daemon=True).start()
-import time; time.sleep(0.5)
+while not any(thread.name == "beam_tfr-read" for thread in threading.enumerate()): pass
 """
 
 
 def test_a_process_ends_though_the_service_hangs(fake: FakeGcs) -> None:
     fake.put("x", DATA)
     fake.set(latency_s=3600)
-    started = time.monotonic()
-    subprocess.run([sys.executable, "-c", HANGS], check=True, timeout=30)
-    assert time.monotonic() - started < 10
+    subprocess.run([sys.executable, "-c", HANGS], check=True)
     fake.set()
 
 
@@ -377,18 +381,17 @@ def test_many_patterns_are_listed_in_parallel_each_file_once(fake: FakeGcs) -> N
         fake.put(f"{i % 7}/{i}.jpg", b"x")
     patterns = [f"gs://b/{i % 7}/{i}.jpg" for i in range(60)] + ["gs://b/1/*.jpg", "gs://b/{1,2}/*", "gs://b/6/**"]
     fake.counts()
-    fake.set(latency_s=0.05)
-    started = time.monotonic()
+    fake.set(together={"others": (0, 11)})
+    before = threads("beam_tfr-list")
     found = list(list_all(order_patterns(patterns)))
-    assert time.monotonic() - started < 1.5
     assert sorted(entry.path for entry in found) == sorted(f"gs://b/{i % 7}/{i}.jpg" for i in range(60))
-    assert fake.counts()["most"] > 10
+    assert fake.counts()["most"]["others"] >= 11
     with pytest.raises(UsageError, match=r"^`input=gs://b/9/x\.jpg`: matches no file"):
         list(list_all(order_patterns([*patterns, "gs://b/9/x.jpg"])))
     some = list_all(order_patterns(patterns))
     next(some)
     some.close()  # type: ignore[attr-defined]
-    wait_for(lambda: not any(thread.name == "beam_tfr-list" for thread in threading.enumerate()))
+    wait_for(lambda: not threads("beam_tfr-list") - before)
 
 
 def test_exclude_on_gs(fake: FakeGcs) -> None:

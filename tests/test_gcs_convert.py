@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_tfr import cloud, storage
+from beam_tfr import cloud, inputs, storage
 from beam_tfr.storage import Access
 from tests.conftest import SAMPLE, Run
 from tests.fake_gcs import FakeGcs
-from tests.gcs_fixtures import fake, fake_server
+from tests.gcs_fixtures import Clock, clock, fake, fake_server
 
-__all__ = ["fake", "fake_server"]
+__all__ = ["clock", "fake", "fake_server"]
 
 Command = Callable[..., Run]
 NAMES = [f"photos/{label}/{i}.jpg" for label in ("hat", "shoes") for i in range(4)]
@@ -59,24 +59,21 @@ def test_an_object_that_is_replaced_after_the_sample_is_a_reject(photos: FakeGcs
     assert found == {(keys[1], "ReadImages", "changed-while-reading"), (keys[2], "ReadImages", "not-found")}
 
 
-def test_deadline_of_a_read(photos: FakeGcs, beam_tfr: Command) -> None:
+def test_deadline_of_a_read(photos: FakeGcs, clock: Clock, beam_tfr: Command) -> None:
     photos.set(faults={NAMES[1]: ["", *["503"] * 10_000]})
-    run = convert(beam_tfr, "--read_deadline_s", "0.5", "--max_rejects", "1")
+    run = convert(beam_tfr, "--read_deadline_s", "60", "--max_rejects", "1")
     assert run.json["rejected"] == {"unreadable": 1}
     (reject,) = rejects(photos)
     assert reject["detail"] == "retried until the deadline; the last error: the service failed (HTTP 503): said 503"
 
 
-@pytest.mark.parametrize("images", [1, 8])
-def test_read_ahead(photos: FakeGcs, beam_tfr: Command, images: int) -> None:
-    photos.set(latency_s=0.1)
+def test_read_ahead(photos: FakeGcs, beam_tfr: Command) -> None:
     photos.counts()
-    run = beam_tfr(
-        *("convert", "--input", "gs://b/photos/**", "--output", "gs://b/out", "--num_shards", "1"),
-        *("--read_ahead", str(images), "--direct_num_workers", "1"),
-    )
-    assert run.code == 0
-    assert photos.counts()["most"] in range(images, images + 4)  # what is deleted at the end goes in parallel too
+    assert convert(beam_tfr, "--read_ahead", "1", "--direct_num_workers", "1").code == 0
+    assert photos.counts()["most"]["downloads"] <= inputs.reading.CALLS
+    photos.set(together={"downloads": (len(NAMES), 4)})  # the first are for the sample
+    assert convert(beam_tfr, "--overwrite", "--direct_num_workers", "1").code == 0
+    assert photos.counts()["most"]["downloads"] >= 4
 
 
 def test_input_list_and_exclude(photos: FakeGcs, beam_tfr: Command, tmp_path: Path) -> None:
