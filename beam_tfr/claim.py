@@ -44,7 +44,7 @@ def _read_plan(output: str) -> dict[str, Any] | None:
 
 
 def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
-    """Claims the folder for a plan: refuses another dataset in it or, with `overwrite`, removes it first.
+    """Claims the folder for a plan; with `overwrite`, removes another dataset first.
 
     Returns:
         The plan; `complete` if the folder already holds its dataset.
@@ -96,13 +96,13 @@ def _is_complete(output: str, plan: Plan) -> bool:
 
 
 def _dataset_files(output: str) -> list[str]:
-    """Everything in the folder that a conversion writes or replaces, except the manifest."""
+    """Every file in the folder that a conversion replaces, except the manifest."""
     names = storage.list_folder(output)
     return [name for name in names if naming.parse_file_name(name) or name in (LABELS_FILE, REJECTS_FILE)]
 
 
 def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
-    """Removes the half-written files of a dead run, or everything but the lock, which keeps living runs away."""
+    """Removes the half-written files of a dead run, or everything but the lock."""
     for name in storage.list_folder(work_path(output, "")):
         if name.startswith(".tmp-") if unfinished_only else not LOCK_FILE.fullmatch(name):
             storage.delete(work_path(output, name))
@@ -116,7 +116,7 @@ def _remove_dataset(output: str) -> None:
 
 
 class Progress(NamedTuple):
-    """How much of a plan is finished: committed shards, and their images with rejects."""
+    """How much of a plan is finished: shards, and their images including rejects."""
 
     finished_shards: int
     num_shards: int
@@ -140,6 +140,6 @@ def read_progress(output: str) -> Progress | None:
 
 
 def finish(output: str) -> None:
-    """Removes the work folder of a complete dataset; whatever cannot be removed is harmless beside a manifest."""
+    """Removes the work folder of a complete dataset, as far as it can be removed."""
     with contextlib.suppress(OSError):
         storage.delete_folder(work_path(output, ""))

@@ -10,7 +10,7 @@ MOST_SHOWN = 10
 
 
 def describe(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The differences between two JSON objects as the end of a message, an indented line each; empty if equal."""
+    """Differences between JSON objects, an indented line each, to end a message."""
     lines = [*_lines(old, new)]
     more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
     return "".join(f"\n  {line}" for line in lines[:MOST_SHOWN] + more)

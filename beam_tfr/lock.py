@@ -171,7 +171,7 @@ def release(output: str, run_id: str) -> None:
 
 
 def beat(output: str, run_id: str) -> None:
-    """Renews the heartbeat of this run's lock; of many workers that call it, few have to write."""
+    """Renews the heartbeat of this run's lock, if it is old enough."""
     with contextlib.suppress(OSError, storage.AlreadyExistsError):
         own = _own_lock(output, run_id)
         if own is not None and time.time() - own[1]["heartbeat"] >= HEARTBEAT_S / 2:
@@ -195,7 +195,7 @@ class Hold:
 
 @contextlib.contextmanager
 def held(output: str, run_id: str) -> Iterator[Hold]:
-    """Holds the folder, with a heartbeat, while the block runs. Raises what `acquire` raises."""
+    """Holds the folder, with a heartbeat, in the block; raises what `acquire` raises."""
     made = not storage.is_gcs(output) and not os.path.isdir(output)
     acquire(output, run_id)
     stopped = threading.Event()

@@ -1,6 +1,6 @@
-"""Names of shards and their files, such as `flowers-train-00003-of-00016.tfrecord.gz`, made and parsed.
+"""Makes and parses the names of shards and their files.
 
-The numbering is that of Beam's own sinks.
+A file is `flowers-train-00003-of-00016.tfrecord.gz`; its shard is numbered as Beam's own sinks do.
 """
 
 from __future__ import annotations

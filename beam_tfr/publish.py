@@ -1,4 +1,4 @@
-"""WriteManifest: adds up what all shards hold, checks it, and writes the files that make a folder a dataset."""
+"""WriteManifest: adds up all shards and writes what makes the folder a dataset."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UNPUBLISHED = "Nothing is published"
 
 
 class CommittedShard(NamedTuple):
-    """What the manifest needs of a shard once its counts are added to those of its split: a few hundred bytes."""
+    """What the manifest needs of a single shard: a few hundred bytes."""
 
     file: str
     num_examples: int
@@ -66,7 +66,7 @@ class SplitTotals:
 
 
 def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
-    """Adds up the shards of each split, and checks that they are those of the plan and that nothing is missing.
+    """Adds up the shards of each split, and checks that nothing is missing.
 
     Returns:
         split -> totals, with the shards in order, for every split of the plan.
@@ -105,7 +105,7 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
 
 
 def check_rejects(plan: Plan, totals: Mapping[str, SplitTotals], max_rejects: int | float) -> None:
-    """Checks that no more images were rejected than allowed, and no split or class as a whole.
+    """Checks that not too many images were rejected, nor a whole split or class.
 
     Args:
         plan: what was to be written.
@@ -152,7 +152,7 @@ def _sum(totals: Mapping[str, SplitTotals]) -> Counts:
 
 
 def statistics(counts: Counts) -> dict[str, Any]:
-    """Channel mean and standard deviation of all stored pixels before encoding (0 to 255), and source sizes."""
+    """Mean and deviation of all stored pixels before encoding, and source sizes."""
     pixels = counts.pixels
     # Integers up to the last division: the same figures on every machine and for every order of the shards.
     return {
@@ -220,7 +220,7 @@ def _split_fields(plan: Plan, name: str, of: SplitTotals) -> dict[str, Any]:
 
 
 def find_published(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifest | None:
-    """The dataset of these totals if it is in the folder already, so that a retried step publishes once.
+    """The dataset of these totals, if a first try of this step has published it.
 
     Raises:
         RunError: the folder holds a different dataset.
@@ -266,7 +266,7 @@ def write(
 def write_rejects(
     path: str, totals: Mapping[str, SplitTotals], read_rejects: Callable[[str], Iterator[bytes]], *, scratch: str
 ) -> str:
-    """Writes the reject lines of all shards, in order, to one file; returns its SHA-256."""
+    """Writes the reject lines of all shards to one file; returns its SHA-256."""
     digest = hashlib.sha256()
     names = [name for of in totals.values() for name, entry in of.shards.items() if entry.rejected]
     with storage.create(path, scratch=scratch) as file, ThreadPoolExecutor(READERS) as pool:

@@ -1,4 +1,4 @@
-"""Plans saved to a file, to list the input once and convert elsewhere: `--save_plan` and `--plan`.
+"""Plans saved to a file, to list the input once and convert elsewhere.
 
 A ZIP file with uncompressed entries, in the order of the shards and without times, so that equal plans are equal files:
 
@@ -80,7 +80,7 @@ def write(
 
 
 def check_place(path: str, *, replace: bool) -> None:
-    """Checks, before the work, that a plan can be saved at a path. Only another plan is ever replaced.
+    """Checks that a plan can be saved at a path; only another plan is ever replaced.
 
     Raises:
         UsageError: the path is a folder or a bucket; the file exists and is not a plan, or `replace` is not given; or

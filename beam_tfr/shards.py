@@ -1,4 +1,4 @@
-"""WriteShards: the records of a shard become one file, which appears whole or not at all.
+"""WriteShards: the records of a shard become one file.
 
 Beam frames the records. The gzip container (RFC 1952) is written here, so that stored blocks (RFC 1951), used for
 payloads that are compressed already, have the same bytes however the records arrive.
@@ -130,7 +130,7 @@ class ShardCounter:
 
 
 class Sequencer:
-    """Checks that all items of a shard arrive, in order, before the next shard begins.
+    """Checks that all items of a shard arrive in order before the next one begins.
 
     A runner that puts a shuffle or a bundle boundary between the stages breaks this. It must fail loudly: the worst
     outcome is a shard that is silently short.
@@ -141,7 +141,11 @@ class Sequencer:
         self._next = 0
 
     def take(self, item: Item, begin: Callable[[Shard], None]) -> bool:
-        """Takes the next item, calling `begin` before the first of a shard; returns whether it was the last.
+        """Takes the next item of a shard; returns whether it was the last.
+
+        Args:
+            item: the item.
+            begin: called before the first item of a shard.
 
         Raises:
             RunError: another item was expected.

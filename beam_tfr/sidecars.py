@@ -1,4 +1,4 @@
-"""Sidecars: what is known of a finished shard, so that a later run can keep it and the manifest can be written.
+"""Sidecars of finished shards, for the manifest and for a run that resumes.
 
 `OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, the shard's reject lines, and one line with the
 SHA-256 of all lines before it.
@@ -27,7 +27,7 @@ def write(output: str, info: ShardInfo, reject_lines: Sequence[str]) -> None:
 
 
 def read(output: str, shard_name: str) -> tuple[ShardInfo, list[bytes]] | None:
-    """The `ShardInfo` and the reject lines of a finished shard, or None if its sidecar is missing or damaged."""
+    """The `ShardInfo` and reject lines of a shard; None without a sound sidecar."""
     try:
         data = storage.read_bytes(_path(output, shard_name))
     except FileNotFoundError:
@@ -54,9 +54,9 @@ def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
 
 
 def read_finished(output: str, shard: Shard) -> ShardInfo | None:
-    """The `ShardInfo` of a shard that an earlier run of the same plan finished, or None if it must be written again.
+    """The `ShardInfo` of a shard that an earlier run of the same plan finished, or None.
 
-    Reads the whole file of the shard and compares its SHA-256.
+    Reads the whole shard to compare its SHA-256.
     """
     sidecar = read(output, shard.name)
     if sidecar is None or sidecar[0].shard != shard:

@@ -1,4 +1,4 @@
-"""The files of a dataset, the names of splits and classes, the reasons of rejects."""
+"""Files of a dataset, names of splits and classes, reasons of rejects."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ def sha256_hex(data: bytes) -> str:
 
 
 class RecordsDigest:
-    """SHA-256 of records before compression, each preceded by its length as 8 bytes little-endian."""
+    """SHA-256 of uncompressed records, each after its length (8 bytes, little-endian)."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()

@@ -12,7 +12,9 @@ from beam_tfr.schema.plan import Shard
 
 
 class ImageRef(NamedTuple):
-    """A source image (or file, or row) as listed; it crosses the only shuffle, so its encoding is small.
+    """A source image (or file, or row) as listed.
+
+    It crosses the only shuffle, so its encoding is small.
 
     Attributes:
         key: path below the folder that all inputs share; names the image in records, rejects and hashes.
@@ -39,7 +41,7 @@ class ImageRef(NamedTuple):
     columns: bytes | None = None
 
     def encode(self) -> bytes:
-        """NUL-separated texts, then the columns; neither a path nor a class can contain a NUL."""
+        """NUL-separated texts, then the columns; no path or class can contain a NUL."""
         labels = "".join(f"\n{label}" for label in self.labels)
         label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
         parts = (self.key, self.size_bytes, self.generation, self.split, labels, label_ids, self.reason, self.detail)
@@ -67,14 +69,14 @@ def _text(data: bytes) -> str:
 
 
 class ShardWork(NamedTuple):
-    """A shard with its encoded references in final order; `finished` if an earlier run wrote it."""
+    """A shard with its references in order; `finished` if an earlier run wrote it."""
 
     shard: Shard
     refs: list[bytes]
     finished: ShardInfo | None = None
 
     def done(self) -> Item | None:
-        """The item that stands for a whole shard with nothing to read, finished or empty; else None."""
+        """The item for a whole shard, if it is finished or empty; else None."""
         return Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
 
 
@@ -141,7 +143,7 @@ class Array:
 
 
 class Record(NamedTuple):
-    """A serialized tf.train.Example, with the image in it, if any, for the statistics."""
+    """A serialized tf.train.Example, and its image, if any, for the statistics."""
 
     serialized: bytes
     image: Image | None = None

@@ -15,7 +15,7 @@ TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its sta
 
 
 class BeamTfrError(Exception):
-    """An error that the user can act on. The command line shows it without a stack trace.
+    """An error that the user can act on, shown without a stack trace.
 
     Args:
         message: what is wrong, what is allowed, and the cure.
@@ -40,7 +40,7 @@ class DataError(BeamTfrError):
 
 
 class RunError(BeamTfrError):
-    """The run failed: the disk, a permission, a runner that lost elements, another run in the folder."""
+    """The run failed: a full disk, a runner that lost elements, another run."""
 
 
 class InterruptedRunError(BeamTfrError):

@@ -111,7 +111,7 @@ _COLUMN = re.compile(r"(?:(int64|float|bytes)|enum\([^()]+\))(\[\])?(=.*)?", re.
 
 
 def column_feature(kind: str) -> Feature:
-    """The feature of a column type: ("int64", (-1,)) for "int64[]". `tables.columns.parse_type` has all types.
+    """The feature of a column type: ("int64", (-1,)) for "int64[]".
 
     Raises:
         ValueError: unknown type.

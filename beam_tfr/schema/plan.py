@@ -13,7 +13,7 @@ from beam_tfr.schema.features import things
 
 
 class Shard(NamedTuple):
-    """One output file: the `number`-th (from 0) of `num_shards` of a split, for `total` planned images."""
+    """Shard `number` (from 0) of `num_shards` of a split, for `total` planned images."""
 
     split: str
     number: int

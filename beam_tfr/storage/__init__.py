@@ -1,4 +1,4 @@
-"""Files on disk and on gs://, through one interface. Imports neither Beam nor TensorFlow.
+"""Files on disk and on gs://, through one interface.
 
 A path is a local path or `gs://bucket/name`. A file appears whole or not at all: on disk by an unfinished file, fsync
 and rename; on gs:// by one upload with a precondition. `STORAGE_EMULATOR_HOST` is respected.

@@ -1,4 +1,4 @@
-"""What disk and gs:// have in common: listed files, errors, and files being written."""
+"""Listed files, errors, and files being written, for disk and gs://."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ READ_AHEAD = 64  # files read at a time
 
 
 class Entry(NamedTuple):
-    """A listed file: path, size in bytes, and generation (gs://) or modification time in ns (disk)."""
+    """A listed file, with its generation (gs://) or modification time in ns (disk)."""
 
     path: str
     size_bytes: int
@@ -42,7 +42,7 @@ class ChangedError(OSError):
 
 
 class PendingFile(abc.ABC):
-    """A file being written; without `commit()`, leaving the `with` block or `abort()` leaves nothing behind."""
+    """A file being written; nothing of it remains without `commit()`."""
 
     _file: IO[bytes]
 

@@ -1,4 +1,4 @@
-"""Files on a disk. A new one is written beside its place, synced and renamed."""
+"""Files on a disk; `files` says what each function does."""
 
 from __future__ import annotations
 

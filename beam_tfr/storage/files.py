@@ -36,7 +36,7 @@ def walk(folder: str, descend: Callable[[str], bool], *, prefix: str = "", deep:
 
 
 def list_folder(folder: str) -> list[str]:
-    """Sorted names of the files directly in a folder; empty if there is no such folder."""
+    """Sorted names of the files directly in a folder; none if it does not exist."""
     return gcs.list_folder(folder) if is_gcs(folder) else disk.list_folder(folder)
 
 
@@ -81,12 +81,12 @@ def read_bytes(
 
 
 def may_pass(error: OSError) -> bool:
-    """Whether reading again later might succeed: a failing disk, mount or service, not a missing permission."""
+    """Whether a later read might succeed: a failing mount, not a missing permission."""
     return error.errno in (errno.EAGAIN, errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.ENOTCONN, errno.EMFILE)
 
 
 def open_binary(path: str) -> IO[bytes]:
-    """Opens a file to read it from its start; an object is first downloaded whole and its checksum compared."""
+    """Opens a file to read it from its start; an object is first downloaded whole."""
     if is_gcs(path):
         file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - the caller closes it
         download.to_file(path, file)
@@ -95,7 +95,7 @@ def open_binary(path: str) -> IO[bytes]:
 
 
 def open_seekable(path: str) -> IO[bytes]:
-    """Opens a file to read parts of it; of an object only those are downloaded, all of one generation.
+    """Opens a file to read parts of it; of an object only those are downloaded.
 
     Raises:
         OSError: it does not exist or cannot be read; later reads raise it too.

@@ -1,4 +1,4 @@
-"""Objects of Cloud Storage: listing, uploads and deletion, through Google's client. `download` reads them."""
+"""Lists, uploads and deletes objects of Cloud Storage; `download` reads them."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def delete_folder(folder: str) -> None:
 
 
 class GcsPendingFile(PendingFile):
-    """Uploads a finished local file: a streaming writer would publish half of it when it is garbage collected.
+    """Uploads a finished local file.
 
-    A precondition on the generation lets it replace only the object that existed when it was created, so a writer that
-    lost its place to another one replaces nothing. Equal bytes are success: they are its own, from an attempt whose
-    response was lost.
+    A streaming writer would publish half of it when it is garbage collected. A precondition on the generation lets it
+    replace only the object that existed when it was created, so a writer that lost its place to another one replaces
+    nothing. Equal bytes are success: they are its own, from an attempt whose response was lost.
     """
 
     def __init__(self, path: str, replace: bool) -> None:

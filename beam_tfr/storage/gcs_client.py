@@ -1,4 +1,4 @@
-"""Google's client for Cloud Storage, one per process: credentials, accounts, billed projects."""
+"""Google's client for Cloud Storage: one per process, with its credentials."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _access = Access()
 
 
 def client() -> Client:
-    """The client of this process; threads that start together share its connections and credentials."""
+    """The client of this process, shared by its threads."""
     with _CLIENT_LOCK:
         return make_client()
 

@@ -1,4 +1,4 @@
-"""Errors of Cloud Storage: which requests are retried, and the OSError that each failure becomes.
+"""Which requests to Cloud Storage are retried, and what their errors become.
 
 Transient failures (408, 429, 5xx, broken connections) are retried with exponential, random waits, or after the time
 that the service asks for. Others become the OSError that a disk would raise; for 401 and 403 it names the account, the
@@ -27,7 +27,7 @@ LONGEST_WAIT_S = 16.0
 
 
 def retrying(deadline_s: float = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False) -> Retry:
-    """Retries transient failures: exponential backoff with full jitter, no sooner than Retry-After.
+    """Retries transient failures with exponential backoff, and after Retry-After.
 
     Args:
         deadline_s: from now, in seconds.
@@ -81,7 +81,7 @@ _CODES = {
 
 @contextlib.contextmanager
 def named_errors(path: str, permission: str) -> Iterator[None]:
-    """Turns the errors of Google's libraries into the OSError that a disk would raise.
+    """Turns errors of Google's libraries into the OSError that a disk would raise.
 
     Args:
         path: of the object, for the error.
