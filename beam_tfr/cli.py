@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import functools
 import json
 import os
 import sys
@@ -52,41 +53,38 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"beam-tfr {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    convert = commands.add_parser(
+    add = functools.partial(commands.add_parser, allow_abbrev=False)
+    convert = add(
         "convert",
         help="convert images to a dataset",
         description="Converts images to a dataset of sharded TFRecords. Every matching file becomes a record or is "
         "listed in rejects.jsonl with a reason.",
         epilog=CONVERT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add_arguments(convert, ConvertOptions)
-    verify = commands.add_parser(
+    verify = add(
         "verify",
         help="re-read a dataset and check everything that its manifest promises",
         description="Re-reads every shard of a dataset: checksums, records, images, labels, counts. Names file and "
         "record and exits with 1 if something is wrong.",
-        allow_abbrev=False,
     )
     verify.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
-    template = commands.add_parser(
+    template = add(
         "template",
         help="write the spec file of the Dataflow Flex Template",
         description="Writes the spec file of the Dataflow Flex Template, whose parameters are the options of convert. "
         "See templates/README.md in the sources for how to build its image and start it.",
-        allow_abbrev=False,
     )
     template.add_argument(
         "--image", metavar="IMAGE", required=True, help="image of launcher and workers, in a registry"
     )
     template.add_argument("--output", metavar="FILE", help="file to write, local or gs:// (default: standard output)")
-    demo = commands.add_parser(
+    demo = add(
         "demo",
         help="convert, verify, read and train on a bundled sample of photos",
         description="Converts, verifies and reads a bundled sample of photos of clothes, and trains a small model on "
         "it. Needs no network.",
-        allow_abbrev=False,
     )
     demo.add_argument("--output", metavar="DIR", default="beam_tfr_demo", help="(default: %(default)s)")
     return parser
@@ -155,22 +153,19 @@ def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
     with own_stderr() as stream:
         lines = ProgressLines(stream, things(options.encoding))
-        result = launch.start(options, others, progress=lines.tell, say=lines.say)
-    if not isinstance(result, launch.Result):
-        with printing():
-            if isinstance(result, launch.Saved):
-                print_saved(result, as_json=options.json)
-            else:
-                print_submission(result, as_json=options.json)
-        return 0
+        done = launch.start(options, others, progress=lines.tell, say=lines.say)
     with printing():
-        if options.json:
-            print(json.dumps(summary(result), sort_keys=True))
+        if isinstance(done, launch.Saved):
+            print_saved(done, as_json=options.json)
+        elif isinstance(done, launch.Submission):
+            print_submission(done, as_json=options.json)
+        elif options.json:
+            print(json.dumps(summary(done), sort_keys=True))
         else:
-            print_summary(result, to=sys.stdout)
-    if options.json:
+            print_summary(done, to=sys.stdout)
+    if options.json and isinstance(done, launch.Result):
         with contextlib.suppress(OSError):
-            print_summary(result, to=sys.stderr)
+            print_summary(done, to=sys.stderr)
     return 0
 
 

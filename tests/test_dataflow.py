@@ -253,8 +253,6 @@ WRONG = [
     ),
     (["--direct_num_workers=2"], "--direct_num_workers has no effect with --runner DataflowRunner"),
     (["--streaming"], "--streaming: a conversion ends"),
-    (["--save_main_session"], "--save_main_session: there is nothing to save"),
-    (["--update", "--job_name=x"], "--update: it is for streaming jobs"),
     (["--num_workers=9", "--max_num_workers=3"], "num_workers (9) cannot exceed max_num_workers (3)"),
     (["--job_name=No Name"], "--job_name No Name: may hold a-z, 0-9 and -"),
     (["--on_interrupt=stop"], "--on_interrupt stop: must be one of: ask, cancel, leave"),

@@ -12,7 +12,6 @@ from typing import NoReturn
 from apache_beam.options.pipeline_options import (
     GoogleCloudOptions,
     PipelineOptions,
-    SetupOptions,
     StandardOptions,
     TestOptions,
     WorkerOptions,
@@ -139,17 +138,8 @@ def _check_conflicts(options: ConvertOptions, beam_options: PipelineOptions, fla
     if direct := next((flag for flag in flags if flag.startswith("--direct_")), None):
         name = direct.partition("=")[0].removeprefix("--")
         raise UsageError(f"`{name}=` has no effect with `runner=DataflowRunner`: it is for local runs")
-    for name, given, why in (
-        ("streaming", beam_options.view_as(StandardOptions).streaming, "a conversion ends, and runs as a batch job"),
-        (
-            "save_main_session",
-            beam_options.view_as(SetupOptions).save_main_session,
-            "there is nothing to save, the package itself is staged",
-        ),
-        ("update", google.update, "it is for streaming jobs; the same command resumes from what is finished"),
-    ):
-        if given:
-            raise UsageError(f"{why}; leave it out", option=name)
+    if beam_options.view_as(StandardOptions).streaming:
+        raise UsageError("a conversion ends, and runs as a batch job; leave it out", option="streaming")
     if google.template_location and options.on_interrupt != "ask":
         raise UsageError(
             f"`on_interrupt={options.on_interrupt}` has no effect with `template_location=`: no job is created here"

@@ -13,26 +13,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from beam_tfr import claim, planning, saved_plan, sidecars
 from beam_tfr.schema import ImageRef, Plan, RunError, ShardWork
 
-
-class _Survey(beam.CombineFn):
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def create_accumulator(self) -> planning.Survey:
-        return planning.Survey(self._seed)
-
-    def add_input(self, survey: planning.Survey, ref: bytes) -> planning.Survey:
-        survey.add(ref)
-        return survey
-
-    def merge_accumulators(self, surveys: Iterable[planning.Survey]) -> planning.Survey:
-        total = planning.Survey(self._seed)
-        for survey in surveys:
-            total.merge(survey)
-        return total
-
-    def extract_output(self, survey: planning.Survey) -> planning.Survey:
-        return survey
+_Draft = tuple[Plan, planning.CutBuckets]  # the plan without its cuts, and the buckets in which they lie
 
 
 class PlanShards(beam.PTransform):
@@ -69,22 +50,24 @@ class PlanShards(beam.PTransform):
         self._draft, self._measure, self._after = draft, measure, after
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
-        survey = refs | "Survey" >> beam.CombineGlobally(_Survey(self._seed))
         after = [] if self._after is None else [AsSingleton(self._after)]
-        drafted = survey | "Draft" >> beam.Map(_draft, *after, draft=self._draft, measure=self._measure)
+        drafted = (
+            refs
+            | "Survey" >> beam.CombineGlobally(_Survey(self._seed))
+            | "Draft" >> beam.Map(_draft, *after, draft=self._draft, measure=self._measure)
+        )
         cuts = (
             refs
             | "KeepNearCuts" >> beam.FlatMap(_near_cuts, AsSingleton(drafted)).with_output_types(tuple[str, bytes])
             | "GroupByBucket" >> beam.GroupByKey()  # so no worker ever holds more than the keys of one bucket
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
-        plan = drafted | "Cut" >> beam.Map(_cut, AsIter(cuts))
+        plan = drafted | "Cut" >> beam.Map(lambda draft, cuts: planning.cut(draft[0], draft[1], cuts), AsIter(cuts))
         if self._output is not None:
-            plan = plan | "Claim" >> beam.Map(_claim, self._output, run_id=self._run_id, overwrite=self._overwrite)
+            plan = plan | "Claim" >> _claim(self._output, self._run_id, self._overwrite)
         assigned = refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)).with_output_types(tuple[str, bytes])
-        planned = plan | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
         work = (
-            (assigned, planned)
+            (assigned, plan | "EveryShard" >> _every_shard())
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
             | "Order" >> beam.Map(_order, output=self._output, seed=self._seed)
@@ -92,7 +75,25 @@ class PlanShards(beam.PTransform):
         return plan, work
 
 
-_Draft = tuple[Plan, planning.CutBuckets]  # the plan without its cuts, and the buckets in which they lie
+class _Survey(beam.CombineFn):
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def create_accumulator(self) -> planning.Survey:
+        return planning.Survey(self._seed)
+
+    def add_input(self, survey: planning.Survey, ref: bytes) -> planning.Survey:
+        survey.add(ref)
+        return survey
+
+    def merge_accumulators(self, surveys: Iterable[planning.Survey]) -> planning.Survey:
+        total = planning.Survey(self._seed)
+        for survey in surveys:
+            total.merge(survey)
+        return total
+
+    def extract_output(self, survey: planning.Survey) -> planning.Survey:
+        return survey
 
 
 def _draft(
@@ -114,12 +115,13 @@ def _pick_cuts(bucket: tuple[str, Iterable[bytes]], drafted: _Draft) -> tuple[st
     return bucket[0], drafted[1].pick(*bucket)
 
 
-def _cut(drafted: _Draft, cuts: Iterable[tuple[str, list[bytes]]]) -> Plan:
-    return planning.cut(*drafted, cuts)
+def _claim(output: str, run_id: str, overwrite: bool) -> beam.PTransform:
+    return beam.Map(lambda plan: claim.claim(output, plan, run_id=run_id, overwrite=overwrite))
 
 
-def _claim(plan: Plan, output: str, *, run_id: str, overwrite: bool) -> Plan:
-    return claim.claim(output, plan, run_id=run_id, overwrite=overwrite)
+def _every_shard() -> beam.PTransform:
+    shards = beam.FlatMap(lambda plan: [] if plan.complete else planning.every_shard(plan))
+    return shards.with_output_types(tuple[str, bytes])
 
 
 class _Assign(beam.DoFn):
@@ -131,11 +133,6 @@ class _Assign(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
-
-
-def _every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
-    if not plan.complete:
-        yield from planning.every_shard(plan)
 
 
 def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None, seed: int) -> ShardWork:
@@ -160,14 +157,10 @@ class SavePlan(beam.PTransform):
         self._path, self._plan, self._call, self._replace = path, plan, call, replace
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[str]:
-        packed = work | "Pack" >> beam.Map(_pack)
+        packed = work | "Pack" >> beam.Map(lambda one: (one.shard.name, saved_plan.pack(one.refs)))
         return self._plan | "Save" >> beam.Map(
             _save, AsIter(packed), path=self._path, call=self._call, replace=self._replace
         )
-
-
-def _pack(work: ShardWork) -> tuple[str, bytes]:
-    return work.shard.name, saved_plan.pack(work.refs)
 
 
 def _save(plan: Plan, packed: Iterable[tuple[str, bytes]], *, path: str, call: Mapping[str, Any], replace: bool) -> str:
@@ -196,11 +189,11 @@ class ReadPlan(beam.PTransform):
             begin
             | beam.Create([None])
             | "Open" >> beam.Map(_open, self._path, codecs=self._codecs)  # Beam's coder for text fails for some paths
-            | "Claim" >> beam.Map(_claim, self._output, run_id=self._run_id, overwrite=self._overwrite)
+            | "Claim" >> _claim(self._output, self._run_id, self._overwrite)
         )
         work = (
             plan
-            | "EveryShard" >> beam.FlatMap(_every_shard).with_output_types(tuple[str, bytes])
+            | "EveryShard" >> _every_shard()
             | "SpreadShards" >> beam.Reshuffle()
             | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._codecs, self._output))
         )
