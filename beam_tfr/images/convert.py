@@ -100,6 +100,8 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     notes = rendered.notes.union(decoded.adjusted)
     if name and formats.is_wrong_extension(name, source.format):
         notes.add("wrong-extension")
+    if decoded.bits > 8:
+        notes.add("depth-scaled")
     if source.frames > 1:
         notes.add("first-frame")
     if options.icc == "ignore":

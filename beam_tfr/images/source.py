@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+
+from beam_tfr.schema import RejectError
 
 Pixels = NDArray[np.uint8]
 
@@ -41,7 +44,7 @@ class Decoded:
         eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8), likewise w.
         profile: embedded ICC profile; empty without one.
         bits: of a sample in the file; more than 8 were scaled to 8.
-        adjusted: members of `schema.ADJUSTMENTS` that apply.
+        adjusted: further members of `schema.ADJUSTMENTS` that apply.
     """
 
     pixels: Pixels
@@ -75,6 +78,24 @@ class Source:
     decode: Callable[[tuple[int, int] | None], Decoded]
 
 
+@contextlib.contextmanager
+def damage_in(name: str) -> Iterator[None]:
+    """Turns the errors of decoders into rejects.
+
+    Args:
+        name: of the format.
+
+    Raises:
+        RejectError: `damaged-image`.
+    """
+    try:
+        yield
+    except DECODER_ERRORS as error:
+        raise RejectError("damaged-image", f"{name}: {detail(error)}") from error
+
+
 def detail(error: Exception) -> str:
-    """The message of a decoder's error, for a reject."""
-    return re.sub(r" at 0x[0-9a-f]+", "", f"{error}")[:200] or type(error).__name__  # no memory address
+    """The message of a decoder's error, in one line."""
+    return (
+        re.sub(r" at 0x[0-9a-f]+", "", f"{error}").partition("\n")[0][:200] or type(error).__name__
+    )  # no memory address

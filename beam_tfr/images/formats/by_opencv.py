@@ -44,5 +44,4 @@ def to_decoded(samples: NDArray[Any], *, bits: int = 8, profile: bytes = b"", wh
     pixels, alpha = decoded_parts(samples, white)
     if pixels.shape[2] == 3:
         pixels = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), np.uint8)
-    adjusted = ("depth-scaled",) if bits > 8 else ()
-    return Decoded(pixels=pixels, alpha=alpha, profile=profile, bits=bits, adjusted=adjusted)
+    return Decoded(pixels=pixels, alpha=alpha, profile=profile, bits=bits)

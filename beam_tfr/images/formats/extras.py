@@ -10,7 +10,7 @@ import numpy as np
 
 from beam_tfr.images.containers.boxes import boxes
 from beam_tfr.images.formats.depth import decoded_parts
-from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
+from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.schema import RejectError
 
 _RATIOS = ((0, 0), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))  # of width to height
@@ -46,19 +46,15 @@ def open_heic(data: bytes) -> Source:
     """
     pillow_heif = _library("pillow_heif", "HEIC")
     pillow_heif.options.DECODE_THREADS = 1  # the runner's threads are the parallelism
-    try:
+    with damage_in("HEIC"):
         file = pillow_heif.open_heif(data, convert_hdr_to_8bit=False)
         image = file[file.primary_index]
-    except DECODER_ERRORS as error:
-        raise RejectError("damaged-image", f"HEIC: {detail(error)}") from error
     width, height = image.size
 
     def decode(_: tuple[int, int] | None) -> Decoded:
-        try:
+        with damage_in("HEIC"):
             samples = np.asarray(image)[:, :width]
             return _decoded(samples, height, width, image.info.get("icc_profile") or b"", image.info["bit_depth"])
-        except DECODER_ERRORS as error:
-            raise RejectError("damaged-image", f"HEIC: {detail(error)}") from error
 
     return Source(format="heic", height=height, width=width, frames=min(2, len(file)), decode=decode)
 
@@ -78,15 +74,13 @@ def open_jxl(data: bytes) -> Source:
         raise RejectError("damaged-image", "JPEG XL: the header is cut") from None
 
     def decode(_: tuple[int, int] | None) -> Decoded:
-        try:
+        with damage_in("JPEG XL"):
             _, info, packed, profile, _ = pillow_jxl.Decoder(num_threads=0)(_without_jpeg(data))
             count = info.num_channels + info.has_alpha_channel
             kind = "f" if info.mode.startswith("F") else "u"
             sample = np.dtype(f"{kind}{len(packed) // (height * width * count)}")
             samples = np.frombuffer(packed, sample).reshape(info.height, info.width, count)
             return _decoded(samples, height, width, profile or b"", 8 * sample.itemsize)
-        except DECODER_ERRORS as error:
-            raise RejectError("damaged-image", f"JPEG XL: {detail(error).splitlines()[0]}") from error
 
     return Source(format="jxl", height=height, width=width, frames=1 + animated, decode=decode)
 
@@ -95,8 +89,7 @@ def _decoded(samples: Any, height: int, width: int, profile: bytes, bits: int) -
     if samples.shape[:2] != (height, width):
         raise ValueError(f"{samples.shape[1]} x {samples.shape[0]} pixels, the header says {width} x {height}")
     pixels, alpha = decoded_parts(samples)
-    adjusted = ("depth-scaled",) if bits > 8 else ()
-    return Decoded(pixels=pixels, alpha=alpha, profile=profile, bits=bits, adjusted=adjusted)
+    return Decoded(pixels=pixels, alpha=alpha, profile=profile, bits=bits)
 
 
 def _codestream(data: bytes) -> bytes:

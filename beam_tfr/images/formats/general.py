@@ -14,7 +14,7 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images.formats.depth import blocks, opaque_is_none, to_8_bit
 from beam_tfr.images.orientation import orientation_of
-from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
+from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
 from beam_tfr.schema import RejectError
 
 MAX_PIXELS = 1 << 30  # the largest --max_pixels
@@ -58,12 +58,11 @@ def open_image(data: bytes, pillow_format: str) -> ImageFile.ImageFile:
     Raises:
         RejectError: `damaged-image`.
     """
-    try:
-        return PillowImage.open(io.BytesIO(data), formats=(pillow_format,))
-    except UnidentifiedImageError:
-        raise RejectError("damaged-image", f"{pillow_format}: the header is broken") from None
-    except DECODER_ERRORS as error:
-        raise RejectError("damaged-image", f"{pillow_format}: {detail(error)}") from error
+    with damage_in(pillow_format):
+        try:
+            return PillowImage.open(io.BytesIO(data), formats=(pillow_format,))
+        except UnidentifiedImageError:
+            raise RejectError("damaged-image", f"{pillow_format}: the header is broken") from None
 
 
 def load(image: ImageFile.ImageFile, bits: int = 8) -> Decoded:
@@ -72,12 +71,9 @@ def load(image: ImageFile.ImageFile, bits: int = 8) -> Decoded:
     Raises:
         RejectError: `damaged-image`.
     """
-    with image:
-        try:
-            image.load()
-            return split(image, bits)
-        except DECODER_ERRORS as error:
-            raise RejectError("damaged-image", f"{image.format}: {detail(error)}") from error
+    with image, damage_in(str(image.format)):
+        image.load()
+        return split(image, bits)
 
 
 def add_profile(source: Source, profile: bytes) -> None:
@@ -117,7 +113,6 @@ def split(image: PillowImage.Image, bits: int = 8) -> Decoded:
         alpha=opaque_is_none(alpha),
         profile=image.info.get("icc_profile") or b"",
         bits=bits,
-        adjusted=("depth-scaled",) if bits > 8 else (),
     )
 
 

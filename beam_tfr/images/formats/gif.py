@@ -12,7 +12,7 @@ from PIL import Image as PillowImage
 from beam_tfr.images.containers import gif
 from beam_tfr.images.formats import general
 from beam_tfr.images.formats.depth import opaque_is_none
-from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source, detail
+from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.schema import RejectError
 
 _PROFILE = b"\x0bICCRGBG1012"  # of an application extension (ICC.1, annex B.7)
@@ -46,11 +46,9 @@ def open_gif(data: bytes) -> Source:
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         box = (left, top, min(left + width, source.width), min(top + height, source.height))
-        try:
+        with damage_in("GIF"):
             image = _load_whole(frame, box)
             decoded = general.split(image)
-        except DECODER_ERRORS as error:
-            raise RejectError("damaged-image", f"GIF: {detail(error)}") from error
         inside = np.s_[box[1] : box[3], box[0] : box[2]]
         pixels, alpha = np.zeros_like(decoded.pixels), np.zeros((source.height, source.width), np.uint8)
         pixels[inside] = decoded.pixels[inside]  # what a frame does not cover is transparent

@@ -17,7 +17,7 @@ from PIL import Image as PillowImage
 from beam_tfr.images.formats import jpeg_header
 from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.orientation import orientation_of
-from beam_tfr.images.source import DECODER_ERRORS, Decoded, Pixels, Source, detail
+from beam_tfr.images.source import Decoded, Pixels, Source, damage_in, detail
 from beam_tfr.schema import RejectError
 
 # JPEGs that shrink by more are decoded without interpolating chroma. That saves 15 % of the time; 3,781 photos of
@@ -137,10 +137,7 @@ def _decode_by_pillow(data: bytes, header: Header) -> Pixels:
     if any(max(factors) % factor for factors in zip(*header.sampling, strict=True) for factor in factors if factor):
         raise RejectError("unsupported-image", f"JPEG with fractional sampling {header.sampling}")
     plain = jpeg_header.without_oddities(data, header)  # no metadata for Pillow to read
-    try:
-        with PillowImage.open(io.BytesIO(plain), formats=("JPEG",)) as image:
-            pixels = np.asarray(image)
-    except DECODER_ERRORS as error:
-        raise RejectError("damaged-image", f"JPEG: {detail(error)}") from error
+    with damage_in("JPEG"), PillowImage.open(io.BytesIO(plain), formats=("JPEG",)) as image:
+        pixels = np.asarray(image)
     pixels = pixels.reshape(header.height, header.width, len(header.components))
     return 255 - pixels if pixels.shape[2] == 4 else pixels  # Pillow takes any CMYK for Adobe's, which are inverted
