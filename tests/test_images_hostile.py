@@ -120,8 +120,7 @@ def test_the_bombs_are_real() -> None:
 
 
 SEED = 20
-VARIANTS = 6000
-FUZZ_S = 60.0
+VARIANTS = 4000
 LARGEST = 300_000  # bytes of a fixture that is varied
 
 
@@ -183,6 +182,7 @@ def fuzz(seed: int, variants: int) -> None:
         name = dice.choice(sorted(files))
         data, options = variant(files[name], dice), some_options(dice)
         print(json.dumps({"seed": seed, "number": number, "name": name}), flush=True)
+        started = time.process_time()
         try:
             image = convert_image(data, options)
         except RejectError as error:
@@ -190,6 +190,7 @@ def fuzz(seed: int, variants: int) -> None:
         else:
             check(image, options)
             print(json.dumps("image"))
+        assert time.process_time() - started < LONGEST_S
 
 
 def check(image: Image, options: ImageOptions) -> None:
@@ -213,7 +214,6 @@ def check(image: Image, options: ImageOptions) -> None:
 
 
 def test_fuzz() -> None:
-    started = time.perf_counter()
     run = in_another_process(f"fuzz({SEED}, {VARIANTS})", timeout=200)
     lines = run.stdout.splitlines()
     assert run.returncode == 0, f"ended with status {run.returncode} at {lines[-1:]}: {run.stderr[-3000:]}"
@@ -226,4 +226,3 @@ def test_fuzz() -> None:
     images = said.count("image")
     assert images + len(rejects) == VARIANTS
     assert VARIANTS // 20 < images < VARIANTS * 19 // 20  # neither all broken nor all whole
-    assert time.perf_counter() - started < FUZZ_S

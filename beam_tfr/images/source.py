@@ -96,6 +96,5 @@ def damage_in(name: str) -> Iterator[None]:
 
 def detail(error: Exception) -> str:
     """The message of a decoder's error, in one line."""
-    return (
-        re.sub(r" at 0x[0-9a-f]+", "", f"{error}").partition("\n")[0][:200] or type(error).__name__
-    )  # no memory address
+    line = str(error).partition("\n")[0]
+    return re.sub(r" at 0x[0-9a-f]+", "", line)[:200] or type(error).__name__  # without memory addresses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import logging
 import warnings
 from typing import NoReturn
@@ -103,11 +102,11 @@ def split(image: PillowImage.Image, bits: int = 8) -> Decoded:
     channels = {"1": 1, "L": 1, "LA": 1, "La": 1, "I;16": 1, "CMYK": 4}.get(image.mode, 3)
     pixels = np.empty((height, width, channels), np.uint8)
     alpha = np.empty((height, width), np.uint8) if image.has_transparency_data else None
-    for rows, columns in itertools.product(blocks(height, 4 * width), blocks(width, 1)):  # Pillow fails on long rows
-        colors, opacity = _parts(image.crop((columns.start, rows.start, columns.stop, rows.stop)))
-        pixels[rows, columns] = colors.reshape(*colors.shape[:2], channels)
+    for rows in blocks(height, 4 * width):
+        colors, opacity = _parts(image.crop((0, rows.start, width, rows.stop)))
+        pixels[rows] = colors.reshape(*colors.shape[:2], channels)
         if alpha is not None and opacity is not None:
-            alpha[rows, columns] = opacity
+            alpha[rows] = opacity
     return Decoded(
         pixels=pixels,
         alpha=opaque_is_none(alpha),
