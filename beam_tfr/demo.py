@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -135,16 +136,13 @@ def _make_model(image_shape: Any, num_classes: int) -> Any:
 
 def _say_what_next(dataset: Manifest) -> None:
     folder = dataset.folder
-    program = f"from beam_tfr.reader import load; print(load({folder!r}, split='train', batch_size=32))"
-    quoted = (
-        shlex.quote(program) if set(program) & set('"$`\\!') else f'"{program}"'
-    )  # double quotes are easier to read
+    program = f'from beam_tfr.reader import load; print(load({json.dumps(folder)}, split="train", batch_size=32))'
     _say(f"\nThe dataset (shards, labels.txt, manifest.json) is in {folder}. A hundred photos teach a model little.")
     _say("Next steps; the first needs a folder of your own with a folder of photos for each class:\n")
     beam_tfr, python = _command("beam-tfr"), _command("python")
     _say(f"  {beam_tfr} convert --input 'photos/**/*.jpg' --output photos_dataset")
     _say(f"  {beam_tfr} verify {shlex.quote(folder)}")
-    _say(f"  {python} -c {quoted}")
+    _say(f"  {python} -c {shlex.quote(program)}")
 
 
 def _command(name: str) -> str:

@@ -31,7 +31,7 @@ from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, Names, fe
 KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images stored with --encoding keep
 MAX_RANK = 8  # of a feature
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB, enough for 100,000 shards; parsing takes up to 7 times that
-_CURE = "copy the dataset again, or convert it again with --overwrite"
+_CURE = "copy the dataset again, or convert it again with `overwrite=`"
 
 # The type of everything in a manifest, so that code after `parse` need not check.
 _KINDS: Mapping[Any, Any] = {

@@ -175,7 +175,7 @@ def test_whatever_stands_in_a_field_it_is_a_manifest_or_a_data_error(fields: dic
     assert refused > 500
 
 
-CURE = "; copy the dataset again, or convert it again with --overwrite"
+CURE = "; copy the dataset again, or convert it again with `overwrite=`"
 
 
 @pytest.mark.parametrize(

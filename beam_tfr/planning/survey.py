@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import heapq
@@ -28,23 +29,21 @@ class Survey:
     """
 
     seed: int
-    counts: dict[str, int] = dataclasses.field(default_factory=dict)
-    classes: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
-    buckets: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
+    counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    classes: collections.Counter[tuple[str, str]] = dataclasses.field(default_factory=collections.Counter)
+    buckets: collections.Counter[tuple[str, int]] = dataclasses.field(default_factory=collections.Counter)
     digest: int = 0
     generations: int = 0
     misfit: str = ""
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def add(self, encoded: bytes) -> None:
+        """Counts an encoded reference."""
         ref = ImageRef.decode(encoded)
-        self.counts[ref.split] = self.counts.get(ref.split, 0) + 1
-        for label in ref.labels:
-            if label:
-                self.classes[ref.split, label] = self.classes.get((ref.split, label), 0) + 1
-        order = order_key(self.seed, ref.key)
-        bucket = (ref.split, bucket_of(order))
-        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+        self.counts[ref.split] += 1
+        for label in filter(None, ref.labels):
+            self.classes[ref.split, label] += 1
+        self.buckets[ref.split, bucket_of(order_key(self.seed, ref.key))] += 1
         identity = hashlib.sha256(_identity(ref)).digest()
         self.digest = (self.digest + int.from_bytes(identity, "big")) % (1 << 256)
         listed = hashlib.sha256(identity + str(ref.generation).encode()).digest()
@@ -65,12 +64,10 @@ class Survey:
             self.misfit = min(self.misfit or key, key)
 
     def merge(self, other: Survey) -> None:
-        for split, n in other.counts.items():
-            self.counts[split] = self.counts.get(split, 0) + n
-        for group, n in other.classes.items():
-            self.classes[group] = self.classes.get(group, 0) + n
-        for bucket, n in other.buckets.items():
-            self.buckets[bucket] = self.buckets.get(bucket, 0) + n
+        """Adds the survey of other references."""
+        self.counts.update(other.counts)
+        self.classes.update(other.classes)
+        self.buckets.update(other.buckets)
         self.digest = (self.digest + other.digest) % (1 << 256)
         self.generations = (self.generations + other.generations) % (1 << 256)
         self._note_misfit(other.misfit)
@@ -78,6 +75,7 @@ class Survey:
             self._offer(one)
 
     def sample_refs(self) -> list[ImageRef]:
+        """The sample, in the order of its hashes."""
         return [ImageRef.decode(encoded) for _, encoded in sorted(self.sample, reverse=True)]
 
 
