@@ -1,0 +1,232 @@
+"""Who may write into a folder: real processes that race for it, die and take over."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_tfr import lock
+from beam_tfr.schema import RunError, UsageError
+from tests.conftest import wait_for
+
+ROOT = Path(__file__).parents[1]
+
+
+def lock_of(output: Path) -> dict[str, object]:
+    (file,) = (output / ".beam_tfr").glob("lock.*")
+    return json.loads(file.read_text())
+
+
+def write_lock(output: Path, number: int = 0, **fields: object) -> None:
+    (output / ".beam_tfr").mkdir(parents=True, exist_ok=True)
+    lock = {
+        "run_id": "other",
+        "machine": "elsewhere/boot/pid",
+        "pid": 1,
+        "process_start": "5",
+        "started": time.time(),
+        "heartbeat": time.time(),
+    }
+    (output / ".beam_tfr" / f"lock.{number}").write_text(json.dumps({**lock, **fields}))
+
+
+CHILD = """
+import sys, time
+from beam_tfr import lock
+from beam_tfr.schema import BeamTfrError
+for line in sys.stdin:
+    output, run_id, start = line.rstrip("\\n").split("\\t")
+    while time.time() < float(start):
+        pass
+    try:
+        lock.acquire(output, run_id)
+        print("holds", flush=True)
+    except BeamTfrError as error:
+        print(type(error).__name__, error, flush=True)
+"""
+
+
+class Other:
+    """A process of its own that takes folders."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CHILD], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    def ask(self, output: Path, run_id: str, start: float = 0.0) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{output}\t{run_id}\t{start}\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        """Dead, but not looked at yet by its parent."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[list[Other]]:
+    started: list[Other] = []
+    yield started
+    for other in started:
+        other.end()
+
+
+@pytest.fixture
+def others(pool: list[Other]) -> list[Other]:
+    """Three living processes."""
+    pool[:] = [other for other in pool if other.process.poll() is None]
+    pool.extend(Other() for _ in range(3 - len(pool)))
+    return pool
+
+
+def test_a_living_holder_is_named_and_a_killed_one_replaced(others: list[Other], tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    holder = others[0]
+    holder.ask(output, "one")
+    assert holder.answer() == "holds"
+    since = time.strftime("since %Y-%m-%d %H:%M:%S", time.localtime(lock_of(output)["started"]))
+    with pytest.raises(RunError, match=f"another run holds {output}: process {holder.process.pid} on .*, {since}"):
+        lock.acquire(str(output), "two")
+    others[1].ask(output, "three")
+    assert others[1].answer().startswith("RunError another run holds ")
+    holder.ask(output, "one")  # the same run may ask again
+    assert holder.answer() == "holds"
+    holder.kill()  # its parent, this process, has not waited for it: a zombie
+    lock.acquire(str(output), "two")
+    assert lock_of(output)["pid"] == os.getpid()
+    lock.check_held(str(output), "two")
+    with pytest.raises(RunError, match="was taken over by another run"):
+        lock.check_held(str(output), "one")
+    others[1].ask(output, "three")
+    assert others[1].answer().startswith(f"RunError another run holds {output}: process {os.getpid()} on ")
+    lock.release(str(output), "two")
+    assert not list((output).iterdir())
+    others[1].ask(output, "three")
+    assert others[1].answer() == "holds"
+
+
+BEFORE: list[list[dict[str, object]]] = [
+    [],
+    [{"heartbeat": 1.0}],
+    [{"pid": "many"}],  # damaged
+    [{"number": number, "heartbeat": 1.0, "run_id": str(number)} for number in (0, 1, 7)],
+]
+
+
+@pytest.mark.parametrize("locks", BEFORE, ids=["nothing", "a dead lock", "a damaged lock", "several dead locks"])
+def test_exactly_one_of_racing_processes_wins(others: list[Other], tmp_path: Path, locks: list[dict[str, Any]]) -> None:
+    chance = random.Random(3)
+    for attempt in range(30):
+        output = tmp_path / str(attempt)
+        for fields in locks:
+            write_lock(output, **fields)
+        start = time.time() + 0.004
+        for other in others:
+            other.ask(output, uuid.uuid4().hex, start + chance.uniform(0, 0.0006))
+        answers = [other.answer() for other in others]
+        assert answers.count("holds") == 1, answers
+        assert sum(answer.startswith("RunError another run ") for answer in answers) == 2
+        winner = others[answers.index("holds")]
+        assert lock_of(output)["pid"] == winner.process.pid
+        assert not list((output / ".beam_tfr").glob(".tmp-*"))
+
+
+def test_a_holder_elsewhere_is_dead_after_a_minute_without_heartbeat(tmp_path: Path) -> None:
+    write_lock(tmp_path, heartbeat=time.time() - 20)
+    with pytest.raises(RunError, match=r"another run holds .*: process 1 on elsewhere, since "):
+        lock.acquire(str(tmp_path), "mine")
+    write_lock(tmp_path, heartbeat=time.time() - 61)
+    lock.acquire(str(tmp_path), "mine")
+    assert lock_of(tmp_path)["run_id"] == "mine"
+
+
+def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
+    mine = {"machine": lock._machine(), "pid": os.getpid()}
+    write_lock(tmp_path, **mine, process_start="1")
+    lock.acquire(str(tmp_path), "mine")
+    write_lock(tmp_path, 1, **mine, process_start=lock._process_start(os.getpid()), run_id="same process")
+    with pytest.raises(RunError, match="another run holds"):
+        lock.acquire(str(tmp_path), "mine too")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b"{}",
+        b'{"run_id": null}',
+        b'{"run_id":"x","machine":"m","pid":"1","process_start":"5","started":1.0,"heartbeat":9e99}',
+        b'{"run_id":"x","machine":"m","pid":-1,"process_start":"5","started":1.0,"heartbeat":9e99}',
+        b'{"run_id":"x","machine":"m","pid":1,"process_start":"5","started":1.0,"heartbeat":"soon"}',
+        b'{"run_id":"x","machine":"m","pid":1,"process_start":"5","started":1.0,"heartbeat":NaN}',
+        b"9" * 100_000,
+        b'{"run_id":"x","pid":' + b"9" * 400 + b"}",
+    ],
+)
+def test_a_damaged_lock_is_held_by_nobody(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / ".beam_tfr").mkdir()
+    (tmp_path / ".beam_tfr" / "lock.0").write_bytes(content)
+    lock.acquire(str(tmp_path), "mine")
+    assert lock_of(tmp_path)["run_id"] == "mine"
+
+
+def test_heartbeats_stop_when_another_run_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "HEARTBEAT_S", 0.02)
+    output = tmp_path / "deep" / "out"
+    with lock.held(str(output), "mine"):
+        first = lock_of(output)
+        wait_for(lambda: lock_of(output)["heartbeat"] > first["heartbeat"])
+        assert lock_of(output) == {**first, "heartbeat": lock_of(output)["heartbeat"]}
+        write_lock(output, 1, run_id="thief")
+        time.sleep(0.2)
+        assert json.loads((output / ".beam_tfr" / "lock.1").read_text())["run_id"] == "thief"
+        with pytest.raises(RunError, match="was taken over"):
+            lock.check_held(str(output), "mine")
+    assert (output / ".beam_tfr" / "lock.1").exists()
+
+
+def test_a_run_that_wrote_nothing_leaves_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "new"
+    with pytest.raises(ValueError, match="mine"), lock.held(str(output), "one"):
+        raise ValueError("mine")
+    assert not output.exists()
+    output.mkdir()
+    with lock.held(str(output), "one"):
+        pass
+    assert list(tmp_path.iterdir()) == [output]
+    assert not list(output.iterdir())
+    (output / "notes.txt").write_text("mine")
+    with lock.held(str(output), "one"):
+        pass
+    assert [path.name for path in output.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("output", ["/proc/nothing/here", "/dev/null/out"])
+def test_a_folder_that_cannot_be_made(output: str) -> None:
+    with pytest.raises(UsageError, match=f"`output={output}`: cannot be written to: "):
+        lock.acquire(output, "mine")

@@ -1,0 +1,81 @@
+"""Sidecars: only sound ones of the same plan are used, and only with the file that they describe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from beam_tfr import sidecars
+from beam_tfr.schema import Reject, RunError, ShardInfo
+from tests.test_claim import begin, finish_shard, make_plan, shard_of, sidecar
+
+
+@pytest.mark.parametrize("damage", ["no checksum", "appended", "gone"])
+def test_a_damaged_sidecar_is_ignored(tmp_path: Path, damage: str) -> None:
+    plan = begin(tmp_path)
+    info = finish_shard(tmp_path, plan)
+    path = sidecar(tmp_path)
+    data = path.read_bytes()
+    damaged = {
+        "no checksum": b"".join(data.splitlines(keepends=True)[:-1]),
+        "appended": data + b"x\n",
+    }
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(damaged[damage])
+    assert sidecars.read_finished(str(tmp_path), info.shard) is None
+    with pytest.raises(RunError, match=f"the sidecar of shard {info.shard.name} is missing or damaged"):
+        list(sidecars.read_rejects(str(tmp_path), info.shard.name))
+
+
+def test_every_truncation_and_every_flipped_byte_of_a_sidecar_shows(tmp_path: Path) -> None:
+    plan = begin(tmp_path)
+    info = finish_shard(tmp_path, plan)
+    path = sidecar(tmp_path)
+    data = path.read_bytes()
+    assert sidecars.read(str(tmp_path), info.shard.name) is not None
+    for place in range(len(data) - 1):  # the last line end may go
+        flipped = bytearray(data)
+        flipped[place] ^= 0x10
+        for damaged in (data[:place], bytes(flipped)):
+            path.write_bytes(damaged)
+            assert sidecars.read(str(tmp_path), info.shard.name) is None, damaged
+
+
+def test_sidecars_of_another_plan_are_ignored(tmp_path: Path) -> None:
+    plan = begin(tmp_path)
+    for shard, split in ((0, "train"), (0, "none")):
+        info = finish_shard(tmp_path, plan, shard, split)
+        assert sidecars.read_finished(str(tmp_path), info.shard) == info
+        assert sidecars.read_finished(str(tmp_path), info.shard._replace(plan_digest=make_plan(seed=1).digest)) is None
+        assert sidecars.read_finished(str(tmp_path), info.shard._replace(total=9)) is None
+    swapped = sidecar(tmp_path, 1)
+    swapped.write_bytes(sidecar(tmp_path, 0).read_bytes())
+    assert sidecars.read_finished(str(tmp_path), shard_of(plan, 1)) is None
+
+
+@pytest.mark.parametrize("change", ["removed", "emptied", "appended", "one bit", "a folder"])
+def test_a_finished_shard_with_a_changed_file_is_written_again(tmp_path: Path, change: str) -> None:
+    plan = begin(tmp_path)
+    info = finish_shard(tmp_path, plan)
+    file = tmp_path / info.file
+    data = file.read_bytes()
+    file.unlink()
+    if change == "a folder":
+        file.mkdir()
+    elif change != "removed":
+        changed = {"emptied": b"", "appended": data + b"\0", "one bit": bytes([data[0] ^ 1]) + data[1:]}
+        file.write_bytes(changed[change])
+    assert sidecars.read_finished(str(tmp_path), info.shard) is None
+
+
+def test_reject_lines_survive_byte_for_byte(tmp_path: Path) -> None:
+    begin(tmp_path)
+    shard = shard_of(make_plan(), split="none")
+    lines = [Reject(f"{i}\r\x85\u2028\ud800", "u", "s", "not-found", "\x0b\x0c").to_json() for i in range(50)]
+    sidecars.write(str(tmp_path), ShardInfo(shard=shard), lines)
+    assert b"".join(sidecars.read_rejects(str(tmp_path), shard.name)).decode() == "".join(f"{line}\n" for line in lines)
+    sidecars.write(str(tmp_path), ShardInfo(shard=shard), [])
+    assert list(sidecars.read_rejects(str(tmp_path), shard.name)) == []
