@@ -8,6 +8,7 @@ from typing import NoReturn
 
 
 def run() -> NoReturn:
+    """Runs the command line; Ctrl-C ends it quietly even during imports."""
     try:
         from beam_tfr import cli
 

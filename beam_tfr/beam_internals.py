@@ -1,6 +1,6 @@
-"""Beam's private parts that this package relies on, all in one place, as they are in Beam 2.77.
+"""All of Beam's private parts that this package relies on, as seen in Beam 2.77.
 
-Each says why it is needed and what to do when Beam changes it. tests/test_beam_internals.py fails when that happens.
+Each docstring says why it is needed and what to do when Beam changes it; tests/test_beam_internals.py fails then.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ DATAFLOW_LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
 
 
 def sink_of(write: WriteToTFRecord) -> Any:
-    """Beam's sink of TFRecord files: `write_record(file, data)` frames a record, `shard_name_format` names a file.
+    """Beam's sink of TFRecord files, whose `write_record(file, data)` frames a record.
 
-    Why: files framed and named exactly as Beam does. If `_sink` goes: frame with the checksums of `records`.
+    Why: records are framed exactly as Beam frames them. If `_sink` goes: frame with the checksums of `records`.
     """
     return write._sink
 
 
 def worker_options() -> PipelineOptions | None:
-    """The pipeline options that a runner gave to this worker process; None in any other process.
+    """The pipeline options of this worker process; None in any other process.
 
-    Why: the account and the project for gs:// travel in them. `sdk_worker_main` sets them before any function is
-    unpickled; `FileSystems.set_options` is public, reading them is not. If `_pipeline_options` goes: pass the options
-    to each DoFn.
+    Why: they name the account and the project for gs://. `sdk_worker_main` sets them with `FileSystems.set_options`
+    before any function is unpickled, and nothing public returns them. If `_pipeline_options` goes: pass the options to
+    each DoFn.
     """
     return FileSystems._pipeline_options
 
@@ -56,11 +56,10 @@ class _Parser(_BeamArgumentParser):
 
 
 def beam_parser() -> argparse.ArgumentParser:
-    """A parser of all options that Beam knows, of every runner; a wrong value is a `UsageError`.
+    """A parser of all of Beam's options; a wrong value is a `UsageError`.
 
-    Why: PipelineOptions drops flags that nobody knows without a word, and exits on a wrong value.
-    `_BeamArgumentParser` lets a flag be given twice. If it goes: build the parser as `PipelineOptions.get_all_options`
-    does by then.
+    Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser` has the methods with
+    which Beam's options are added. If it goes: build the parser as `PipelineOptions.get_all_options` does by then.
     """
     parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for known in PipelineOptions.__subclasses__():
@@ -69,21 +68,21 @@ def beam_parser() -> argparse.ArgumentParser:
 
 
 def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
-    """Within the block, the code of pickled functions does not name the folder that it lies in here.
+    """Keeps the folders of this machine out of functions pickled within the block.
 
-    Why: a job's description is seen by others. If `DEFAULT_CONFIG` goes: look for what
-    `cloudpickle_pickler.dumps` hands to `CloudPickler`.
+    Why: others see a job's description. If `DEFAULT_CONFIG` goes: see what `cloudpickle_pickler.dumps` hands to
+    `CloudPickler`.
     """
     return _replaced(cloudpickle_pickler.DEFAULT_CONFIG, "filepath_interceptor", os.path.basename)
 
 
 class LocalRunner(fn_runner.FnApiRunner):
-    """Beam's FnApiRunner, which loses no elements here and whose worker processes end with this one.
+    """Beam's FnApiRunner without lost elements, and with workers that end in time.
 
-    Why: Beam also flushes its data buffers by the clock, in a thread of its own, and loses what is written meanwhile:
-    up to 2,500 of 100,000 references in bundles that took longer than a second. With a time limit of 0 size alone
-    decides. Worker processes get the pipeline options only through the provision info. Their command is replaced:
-    Beam's breaks where the path of Python has a space, and goes on for a while when this process is killed.
+    Why: Beam also flushes its data buffers by the clock, in another thread, and loses what is written meanwhile: up to
+    2,500 of 100,000 references in bundles longer than a second. With a time limit of 0, size alone decides. Worker
+    processes get the pipeline options only through the provision info. Their command is replaced because Beam's breaks
+    if the path of Python has a space, and outlives this process when it is killed.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If
     `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK` is handed to the worker handlers.
@@ -104,11 +103,11 @@ class LocalRunner(fn_runner.FnApiRunner):
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
-    """Beam's DataflowRunner, which stages files that the job's own options do not name.
+    """Beam's DataflowRunner, staging files that the job's options do not name.
 
-    Why: others may see a job's options, which would hold paths of this machine. `_adjust_pipeline_for_dataflow_v2` is
-    called after the files to be staged are listed, and before the options become part of the job. If it goes: use any
-    method that is called between the two.
+    Why: others may see a job's options, which would hold paths of this machine. `_adjust_pipeline_for_dataflow_v2` runs
+    after the files to be staged are listed and before the options become part of the job. If it goes: use any method
+    that runs between the two.
 
     Args:
         setup: fields of `SetupOptions`, for the staging alone.
@@ -147,9 +146,10 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
 
 def read_job_log(record: logging.LogRecord) -> str:
-    """The state or the complaint that a line of `DATAFLOW_LOGGER` tells; empty for other lines.
+    """The job's state or complaint in a line of `DATAFLOW_LOGGER`, or nothing.
 
-    Why: Beam tells both in its log alone. If the texts change: see where `DataflowRunner.poll_for_job_completion` logs.
+    Why: Beam reports both only in its log. If the texts change: see where `DataflowRunner.poll_for_job_completion`
+    logs.
     """
     text = record.getMessage()
     if record.msg == "Job %s is in state %s":

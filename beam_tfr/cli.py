@@ -1,4 +1,4 @@
-"""The command line: `beam-tfr COMMAND`. Imports Beam and TensorFlow only when a command needs them."""
+"""The command line; imports Beam and TensorFlow only when a command needs them."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
     parser = _Parser(
         prog="beam-tfr",
         description="Folders of images become sharded, verified TFRecord datasets.",
@@ -140,6 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
+    """Converts; `others` are Beam's flags."""
     try:
         options = from_arguments(parsed, ConvertOptions)
     except UsageError:
@@ -170,6 +172,7 @@ def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 def run_verify(folder: str) -> int:
+    """Verifies a dataset; 1 if it has problems."""
     from beam_tfr.verify import verify
 
     shown = [time.monotonic()]
@@ -195,6 +198,7 @@ def run_verify(folder: str) -> int:
 
 
 def run_template(image: str, output: str | None) -> int:
+    """Prints the template's spec, or writes it."""
     from beam_tfr.template import write_spec
 
     text = write_spec(image, output)
@@ -204,6 +208,7 @@ def run_template(image: str, output: str | None) -> int:
 
 
 def run_demo(output: str) -> int:
+    """Runs the demo."""
     from beam_tfr.demo import demo
 
     demo(output)

@@ -1,4 +1,4 @@
-"""Beam's options for Google Cloud, for our own requests to gs://: which account, and who pays."""
+"""Beam's options for Google Cloud, applied to our own requests to gs://."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CloudOptions(PipelineOptions):
 
 
 def use(options: PipelineOptions) -> None:
-    """Applies --impersonate_service_account, --project and --gcs_project to the requests of this process."""
+    """Makes this process use the account and the projects that the options name."""
     google = options.view_as(GoogleCloudOptions)
     storage.use_access(
         storage.Access(
@@ -30,7 +30,7 @@ def use(options: PipelineOptions) -> None:
 
 
 def use_given() -> None:
-    """Does the same with the options that the runner gave this process, if it is a worker."""
+    """Does the same with the options of this worker process, if it is one."""
     options = beam_internals.worker_options()
     if options is not None:
         use(options)

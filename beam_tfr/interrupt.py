@@ -1,4 +1,4 @@
-"""Ctrl-C: a flag that the stages of a local run check for every image, so that they end cleanly and soon."""
+"""The flag that Ctrl-C sets, and that local stages check for every image."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Convert(beam.PTransform):
         return refs | self.plan_shards(after=distinct)  # type: ignore[no-any-return]
 
     def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
-        """The step that plans this conversion's shards; `after` must be there before anything is written."""
+        """The step that plans the shards; `after` must exist before anything is written."""
         options, source = self.options, self.source
         read, steps = self.read.contents.read_once, [step.fn for step in self.make]
         named: dict[str, Any] = {**source.plan, "labelled": source.labelled, "codecs": images.codec_versions()}

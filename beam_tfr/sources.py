@@ -35,7 +35,7 @@ class Source:
 
 
 def open_source(options: ConvertOptions) -> Source:
-    """Opens what the options name: reads the list of patterns, the classes, the first rows of the tables.
+    """Reads the list of patterns, the classes, and the first rows of the tables.
 
     Raises:
         UsageError: a file cannot be read or is wrong, the inputs have no folder in common, or they match what the
@@ -71,7 +71,7 @@ def open_source(options: ConvertOptions) -> Source:
 
 
 def check_reach(options: ConvertOptions, source: Source) -> None:
-    """Checks that gs:// can be reached if a path is there, and the plans to be saved or read.
+    """Checks that gs:// can be reached if it is used, and checks plans.
 
     Raises:
         UsageError: there are no credentials, no plan can be saved where `save_plan=` says, or `plan=` belongs to
@@ -117,9 +117,10 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> tab
 
 
 def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
-    """
+    """Refuses patterns that match what the conversion writes, which it would then read as images.
+
     Raises:
-        UsageError: a pattern matches what the conversion itself writes, which it would then read as images.
+        UsageError: one does.
     """
     written = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
     paths = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]

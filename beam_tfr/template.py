@@ -82,7 +82,7 @@ def _parameter(field: dataclasses.Field[Any]) -> dict[str, Any]:
 
 
 def default_text(field: dataclasses.Field[Any]) -> str:
-    """The default as written on a command line; empty if it means that nothing is given."""
+    """The default as written on a command line; empty if nothing is given by default."""
     about: Option = field.metadata["option"]
     if field.default is dataclasses.MISSING or field.default in (None, "", ()):
         return ""
@@ -133,7 +133,7 @@ def write_spec(image: str, output: str | None) -> str:
 
 
 def launcher_arguments(arguments: Sequence[str]) -> list[str]:
-    """Turns the launcher's `--name=value` flags into arguments of `beam-tfr convert`; splits values that are lists."""
+    """The launcher's flags as arguments of `beam-tfr convert`; lists are split."""
     many = {field.name for field in template_fields() if field.metadata["option"].many}
     found: list[str] = []
     for argument in arguments:

@@ -15,7 +15,7 @@ class OutputError(Exception):
 
 
 def open_standard_streams() -> None:
-    """Makes sure that file descriptors 0, 1 and 2 are open, and that any text can be printed.
+    """Opens file descriptors 0, 1 and 2 if they are closed, and lets any text be printed.
 
     If one was closed (`2>&-`), the next file to be opened, perhaps a shard, would get its number and with it whatever a
     library writes to standard error.
@@ -47,14 +47,14 @@ def printing() -> Iterator[None]:
 
 
 def discard_stdout() -> None:
-    """Drops what could not be written, which the interpreter would try again at its end, and complain."""
+    """Drops what could not be written, or the interpreter would complain at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager
 def own_stderr() -> Iterator[IO[str]]:
-    """Standard error under a number of its own: while a local engine runs, the usual one leads nowhere."""
+    """A copy of standard error, which is redirected while a local engine runs."""
     try:
         number = os.dup(sys.stderr.fileno())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Dataflow: what is checked before a job is created, what its workers get, and what becomes of it."""
+"""Dataflow: checks before a job is created, what its workers get, how it ends."""
 
 from beam_tfr.dataflow.checks import check, is_only_form, is_wanted, template_location
 from beam_tfr.dataflow.jobs import Job, job_of, messages, stop, wait

@@ -38,18 +38,18 @@ def is_wanted(options: PipelineOptions) -> bool:
 
 
 def is_only_form(options: PipelineOptions) -> bool:
-    """True for templates and dry runs, which must not touch the network beyond the submission itself."""
+    """True for templates and dry runs, which must not touch the network."""
     google = options.view_as(GoogleCloudOptions)
     return bool(google.template_location or google.no_auth or options.view_as(TestOptions).dry_run)
 
 
 def template_location(options: PipelineOptions) -> str:
-    """Where the description of a job goes instead of the service; empty if it does not."""
+    """The file that gets a job's description instead of the service, if any."""
     return options.view_as(GoogleCloudOptions).template_location or ""
 
 
 def check(options: ConvertOptions, beam_options: PipelineOptions, flags: Sequence[str]) -> None:
-    """Checks the form of everything that Beam does not check itself, and fills in region and job name.
+    """Checks what Beam does not check itself; fills in region and job name.
 
     Args:
         options: of the conversion.

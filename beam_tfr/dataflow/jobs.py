@@ -32,7 +32,7 @@ class Job(NamedTuple):
 
 
 def job_of(result: Any, options: PipelineOptions) -> Job | None:
-    """The job that a run created; None where it only described one (a template, a dry run)."""
+    """The job that a run created; None for a template or a dry run."""
     if options.view_as(TestOptions).dry_run or not result.has_job:
         return None
     google = options.view_as(GoogleCloudOptions)
@@ -60,7 +60,7 @@ def wait(result: Any, job: Job) -> None:
 
 
 def stop(result: Any, job: Job, on_interrupt: str) -> bool:
-    """Cancels a job or leaves it, as `on_interrupt=` says; asks if it says so and somebody is there.
+    """Cancels a job or leaves it, as `on_interrupt=` or the user says.
 
     Returns:
         Whether the job is cancelled.
@@ -96,7 +96,7 @@ class _Messages(logging.Handler):
 
 @contextlib.contextmanager
 def messages(say: Callable[[str], object]) -> Iterator[None]:
-    """Within the block, says a job's state and the service's complaints; Beam logs nothing else."""
+    """Says a job's state and the service's complaints; silences Beam's other messages."""
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return

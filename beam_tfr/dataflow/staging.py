@@ -1,7 +1,8 @@
-"""What workers install: this package, as a wheel of its own files, and the codecs, of the versions installed here.
+"""What workers install: this package, and the codecs in the versions installed here.
 
-Beam downloads the codecs' wheels with pip and stages them beside `requirements.txt`. A worker installs what is staged
-without an index first, and then finds nothing left to install, so it needs no index.
+This package is a wheel of its own files. Beam downloads the codecs' wheels with pip and stages them beside
+`requirements.txt`. A worker installs what is staged without an index first, and then finds nothing left to install, so
+it needs no index.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # of all files in a wheel: the same files give t
 
 @contextlib.contextmanager
 def staged(options: PipelineOptions) -> Iterator[DataflowRunner]:
-    """A runner whose jobs bring this package and its codecs with them, unless an image has them."""
+    """A runner whose jobs bring this package and its codecs, unless an image does."""
     # Beam would list all that is installed here beside the job, with the addresses that it came from.
     options.view_as(DebugOptions).add_experiment("disable_logging_submission_environment")
     with no_folders_in_pickles(), tempfile.TemporaryDirectory(prefix="beam_tfr-staging-") as name:

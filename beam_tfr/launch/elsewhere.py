@@ -23,7 +23,7 @@ def run(
     progress: Callable[[Progress], object] | None,
     say: Callable[[str], object],
 ) -> Result | Saved | Submission:
-    """Submits the job, and waits for its end unless `no_wait=` is given; errors are those of `start`."""
+    """Submits the job and follows it unless `no_wait=` is given; errors as of `start`."""
     options = step.options
     only_form = dataflow.is_only_form(beam_options)
     beginning = Beginning(options, look=not only_form)

@@ -1,4 +1,4 @@
-"""What went wrong, in a sentence: the error of a step, found in what a runner made of it."""
+"""Finds the error of a step in what a runner made of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OURS = re.compile(
 
 
 def translate(error: BaseException) -> BeamTfrError:
-    """The error of a step, from the text of the worker's traceback, which every runner passes on."""
+    """The error of a step, from the worker's traceback, which every runner passes on."""
     if isinstance(error, BeamTfrError):
         return type(error)(re.sub(_WHILE, "", str(error)))
     text = str(error)

@@ -42,7 +42,7 @@ def parse_beam_flags(flags: Sequence[str]) -> PipelineOptions:
 
 
 def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
-    """The runner that --runner names, or Beam's FnApiRunner in this process with a thread for every core.
+    """The runner that --runner names; by default a local one with a thread per core.
 
     Beam's DirectRunner would first look for another engine on the internet, so its name means the FnApiRunner here too.
 

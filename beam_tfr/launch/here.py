@@ -24,7 +24,7 @@ def run(
     *,
     progress: Callable[[Progress], object] | None,
 ) -> Result | Saved:
-    """Runs it and waits for its end; errors are those of `start`."""
+    """Runs it and waits for its end; errors as of `start`."""
     beginning = Beginning(step.options)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt() as interrupted, held(step):

@@ -1,4 +1,4 @@
-"""A pipeline under way: how it is built and waited for, its progress, Ctrl-C, and a quiet screen."""
+"""Builds pipelines, waits for them, reports their progress, handles Ctrl-C."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ def held(step: Convert) -> contextlib.AbstractContextManager[lock.Hold]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps the engine's own report of a failure off the screen: our error several times over, with stack traces.
+    """Keeps the engine's own report of a failure off the screen.
 
-    A worker in this process prints it to sys.stderr whatever the log level, and hangs when nobody reads that any more.
-    Worker processes and engines print to the standard error that they inherit, and Ctrl-C in a terminal reaches each of
-    them. C libraries print there too: libtiff does for every damaged file.
+    It is our error several times over, with stack traces. A worker in this process prints it to sys.stderr whatever the
+    log level, and hangs when nobody reads that any more. Worker processes and engines print to the standard error that
+    they inherit, and Ctrl-C in a terminal reaches each of them. C libraries print there too: libtiff does for every
+    damaged file.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
@@ -73,7 +74,7 @@ def quiet() -> Iterator[None]:
 
 
 class Reporter:
-    """Reports how far a run is, from what it committed, so that it works with every runner.
+    """Reports how far a run is, from what it committed, whatever the runner.
 
     It begins with what an earlier run finished, unless that is overwritten. A plan to be saved has no progress.
     """
@@ -107,7 +108,7 @@ def wait(
     tick: Callable[[], object] = lambda: None,
     stop: Callable[[], str] = lambda: RESUME,
 ) -> None:
-    """Waits for a pipeline in a thread of its own, so that Ctrl-C reaches this one at once.
+    """Waits for a pipeline in another thread, so that Ctrl-C reaches this one at once.
 
     Args:
         call: returns when the pipeline ends.
@@ -142,7 +143,7 @@ def wait(
 
 
 def _ignore_threads() -> None:
-    """Silences the threads of an engine that ends: they lose their connections and would print stack traces."""
+    """Silences threads that lose their connections when an engine ends."""
     if not os.environ.get(TRACEBACK_VARIABLE):
         ending, before = set(threading.enumerate()), threading.excepthook  # later threads may complain
         threading.excepthook = lambda told: None if told.thread in ending else before(told)
@@ -150,7 +151,7 @@ def _ignore_threads() -> None:
 
 @contextlib.contextmanager
 def on_interrupt() -> Iterator[threading.Event]:
-    """Within the block, Ctrl-C and SIGTERM set the event and ask the stages to stop, if this is the main thread."""
+    """Lets Ctrl-C and SIGTERM set the event and stop the stages, in the main thread."""
     interrupted = threading.Event()
     interrupt.clear()
 

@@ -19,7 +19,7 @@ from beam_tfr.sources import check_reach, open_source
 def convert(
     options: ConvertOptions, beam_flags: Sequence[str] = (), *, progress: Callable[[Progress], object] | None = None
 ) -> Result:
-    """Converts, and returns when the dataset is complete; arguments and errors are those of `start`."""
+    """Converts and returns the complete dataset; arguments and errors as of `start`."""
     done = start(options, beam_flags, progress=progress)
     if not isinstance(done, Result):
         raise UsageError(
@@ -36,7 +36,7 @@ def start(
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result | Saved | Submission:
-    """Converts, and returns when the dataset is complete, or sooner where the options say so.
+    """Converts, and returns when the dataset is complete or the options say so.
 
     Args:
         options: checked.

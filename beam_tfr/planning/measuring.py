@@ -14,7 +14,7 @@ def mean_record_bytes(
     read: Callable[[Sequence[ImageRef]], Iterator[tuple[ImageRef, bytes | RejectError | None]]],
     steps: Sequence[Callable[[Any, ImageRef], Any]],
 ) -> float:
-    """Mean size of the serialized records of a sample, in bytes; rejected images are not counted.
+    """Mean size of a sample's serialized records, in bytes, without rejects.
 
     Args:
         refs: the sample.

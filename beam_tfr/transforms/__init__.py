@@ -1,4 +1,4 @@
-"""The steps as PTransforms, each a thin wrapper around the functions of one module.
+"""The steps as PTransforms: thin wrappers around the functions of other modules.
 
 `pipeline.Convert` composes them; `MapImages` adds a step of your own.
 """

@@ -1,4 +1,4 @@
-"""PlanShards: references to shards. SavePlan and ReadPlan: a plan made here and used elsewhere."""
+"""PlanShards, and SavePlan and ReadPlan for a plan that is used elsewhere."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Draft = tuple[Plan, planning.CutBuckets]  # the plan without its cuts, and the 
 
 
 class PlanShards(beam.PTransform):
-    """References to shards: decides where each image goes before any is read, and claims the output for this plan.
+    """References to shards: decides where each image goes before any is read.
 
-    Only references are shuffled: each once, as short bytes, and the order keys of some. Every planned shard comes out,
-    even if it is empty.
+    Claims the output for the plan. Only references are shuffled: each once, as short bytes, and the order keys of some.
+    Every planned shard comes out, even if it is empty.
 
     Args:
         output: folder of the dataset; None to plan without writing anything.
@@ -169,7 +169,7 @@ def _save(plan: Plan, packed: Iterable[tuple[str, bytes]], *, path: str, call: M
 
 
 class ReadPlan(beam.PTransform):
-    """A saved plan to shards, instead of MatchImages and PlanShards: nothing is listed or shuffled.
+    """A saved plan to shards, without listing or shuffling.
 
     Args:
         path: of the file, local or gs://.

@@ -27,7 +27,7 @@ class Contents:
     ahead: inputs.ReadAhead | None
 
     def read(self, refs: Iterable[ImageRef]) -> Iterator[tuple[ImageRef, inputs.Content]]:
-        """Each reference with the content of its file, in order; None for rows and for what is a reject already."""
+        """Each reference with its content, in order; None for rows and known rejects."""
         if self.ahead is None:
             return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
         refs = list(refs)
@@ -39,6 +39,7 @@ class Contents:
         self.close()
 
     def close(self) -> None:
+        """Ends the threads that read ahead."""
         if self.ahead is not None:
             self.ahead.close()
 

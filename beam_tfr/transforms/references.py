@@ -16,7 +16,7 @@ from beam_tfr.schema import DataError, RunError
 
 
 class MatchImages(beam.PTransform):
-    """Patterns to references: each matching file once, with the label and split that its path says.
+    """Patterns to references: each matching file once, with label and split.
 
     Args:
         patterns: local or gs://.
@@ -74,7 +74,7 @@ def _list(batch: list[list[bytes]], exclude: re.Pattern[str] | None) -> Iterator
 
 
 class ReadTable(beam.PTransform):
-    """Tables, read in parallel, to references: one per row, with its labels, split and columns.
+    """Tables to references: one per row, with its labels, split and columns.
 
     Args:
         opened: of `tables.open_tables`.

@@ -1,4 +1,4 @@
-"""ResizeImages, ParseArrays, BuildExamples, and your own functions between them: one item at a time."""
+"""ResizeImages, ParseArrays, BuildExamples, and steps of your own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo
 
 
 class MapImages(beam.PTransform):
-    """Applies a function to the value of each item; rejects and finished shards pass through.
+    """Applies a function to each value; rejects and finished shards pass through.
 
     Args:
         fn: (value, ref) -> new value; raises `RejectError` to leave the image out.

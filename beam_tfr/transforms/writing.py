@@ -1,4 +1,4 @@
-"""WriteShards and WriteManifest: items to files, and the counts of all of them to the manifest."""
+"""WriteShards and WriteManifest: items to files, their counts to the manifest."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from beam_tfr.schema import (
 
 
 class WriteShards(beam.io.WriteToTFRecord):
-    """Items to files, framed and named as Beam does, but with the shards and the order of the plan.
+    """Items to files, framed and named as Beam does.
 
-    Beam itself assigns records to shards at random and renames all files at the end, where a retry can lose some. Here
-    a file appears whole when its last item has come, and then its sidecar.
+    Shards and order are those of the plan. Beam itself assigns records to shards at random and renames all files at the
+    end, where a retry can lose some. Here a file appears whole when its last item has come, and then its sidecar.
 
     Args:
         output: folder of the dataset.
@@ -120,7 +120,7 @@ class _Write(beam.DoFn):
 
 
 class WriteManifest(beam.PTransform):
-    """The counts of all shards to manifest.json, written last, and only when they add up.
+    """The counts of all shards to manifest.json, last, and only if they add up.
 
     Args:
         output: folder of the dataset.
