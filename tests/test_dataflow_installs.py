@@ -68,7 +68,7 @@ def staged_by(install: Callable[[Path, Path], Path], service: FakeDataflow, fold
     command += [*service.flags, "--no_wait"]
     run = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=200)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith(f"job {JOB_ID} is created")
+    assert run.stdout.startswith(f"job {JOB_ID} was created")
     assert not list(elsewhere.iterdir())
     return {name.rpartition("/")[2]: service.get(name) for name in set(service.names()) - before}
 
