@@ -184,7 +184,7 @@ def test_garbage_is_a_value_error_or_some_example(data: bytes) -> None:
         assert all(isinstance(values, list) for values in features.values())
 
 
-def test_a_cut_record_is_no_example() -> None:
+def test_truncated_record_is_not_an_example() -> None:
     for end in (1, 100, len(GOLDEN) - 1):
         with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
             parse_example(GOLDEN[:end])

@@ -188,7 +188,7 @@ def test_garbage_is_a_reject_or_an_array(data: bytes) -> None:
             assert error.reason in ("not-an-array", "damaged-array")  # noqa: PT017 - both ends are right
 
 
-def test_what_does_not_fit_in_an_array_is_told() -> None:
+def test_array_problems() -> None:
     ref = ImageRef("a.npy", 1, 0, "train")
     array = parse_array(npy(np.arange(6, dtype=np.int32).reshape(2, 3)))
 
@@ -216,20 +216,20 @@ def test_what_does_not_fit_in_an_array_is_told() -> None:
     assert told(tensor=texts["tensor"] + b"\x42" + b"\xff" * 10, dtype="string", shape=(2,)) == wrong("string", [2])
 
 
-def test_what_does_not_fit_in_a_file_is_told() -> None:
+def test_file_problems() -> None:
     record = parse_example(build_file(ImageRef("a", 1, 0, "train"), b"data"))
     assert list(file_problems(b"data", record["file/sha256"][0])) == []
     (problem,) = file_problems(b"date", record["file/sha256"][0])
     assert problem.startswith("file/bytes has the SHA-256 ")
 
 
-def test_no_image_is_converted_to_bytes() -> None:
+def test_convert_image_refuses_other_encodings() -> None:
     for encoding in ("bytes", "array", "row"):
         with pytest.raises(UsageError, match=f"encoding.{encoding}`?: is for what is no image"):
             convert_image(b"", encoding=encoding)
 
 
-def test_a_manifest_that_lies_about_its_columns_is_refused(beam_tfr: Command, tmp_path: Path) -> None:
+def test_manifest_with_wrong_columns_is_refused(beam_tfr: Command, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("age,name\n1,x\n")
     assert beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "o").code == 0
     path = tmp_path / "o" / "manifest.json"

@@ -151,20 +151,20 @@ def test_patterns_match_as_documented(tree: Path, pattern: str, expected: list[s
             matches(tree, pattern)
 
 
-def test_every_file_can_be_written_out_or_escaped(tree: Path) -> None:
+def test_every_file_name_can_be_escaped(tree: Path) -> None:
     for name in FILES:
         escaped = re.sub(r"[*?\[{]", lambda match: f"[{match[0]}]", name)
         assert matches(tree, escaped) == [name]
 
 
 @pytest.mark.parametrize("pattern", ["[", "a/[", "a/[!", "a/[]", "a/[!]", "{a", "a/{b,{c}", "a/[z-a]", "a[/*.jpg"])
-def test_a_pattern_that_is_none_is_told_before_anything_is_listed(pattern: str) -> None:
+def test_invalid_pattern_is_refused_before_listing(pattern: str) -> None:
     with pytest.raises(UsageError, match=r"(is not closed; write \[.\] for the character itself|is not a pattern: )"):
         order_patterns([f"/{pattern}"])
 
 
 @pytest.mark.filterwarnings("error")
-def test_sets_hold_characters_by_the_letter() -> None:
+def test_character_sets_are_literal() -> None:
     for member in "&|~-^!.\\$()":
         assert to_regex(f"[+{member}{member}]").fullmatch(member)
         assert not to_regex(f"[+{member}{member}]").fullmatch("y")
@@ -212,7 +212,7 @@ def test_keys_begin_below_the_folder_that_all_patterns_share(patterns: list[str]
         ("/", "names no file; use '/**/*.jpg'"),
     ],
 )
-def test_a_pattern_without_bucket_or_file_is_told(pattern: str, message: str) -> None:
+def test_pattern_without_bucket_or_file(pattern: str, message: str) -> None:
     with pytest.raises(UsageError, match="^" + re.escape(f"`input={pattern}`: {message}")):
         split_pattern(pattern)
 
@@ -222,18 +222,18 @@ def test_local_and_gs_patterns_do_not_mix() -> None:
         common_root(["/a/*", "gs://b/*"])
 
 
-def test_a_file_that_several_patterns_match_comes_once(tree: Path) -> None:
+def test_file_matched_by_several_patterns_is_listed_once(tree: Path) -> None:
     assert matches(tree, "a/1.jpg", "a/*.jpg", "**/*.jpg", "a/1.jpg", "{a,b}/1.jpg") == matches(tree, "**/*.jpg")
     assert matches(tree, "a/1.jpg", "a/1.jpg") == ["a/1.jpg"]
 
 
-def test_a_pattern_whose_files_all_belong_to_others_is_no_error(tree: Path) -> None:
+def test_pattern_whose_files_all_match_others_is_allowed(tree: Path) -> None:
     assert matches(tree, "**/*.jpg", "a/b/*.jpg", "top.jpg") == matches(tree, "**/*.jpg")
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([p for p, found in PATTERNS if found]), min_size=1, max_size=5), st.randoms())
-def test_any_patterns_in_any_order_give_each_file_once(tree: Path, patterns: list[str], rng: random.Random) -> None:
+def test_any_patterns_in_any_order_list_each_file_once(tree: Path, patterns: list[str], rng: random.Random) -> None:
     expected = sorted({name for pattern in patterns for name in dict(PATTERNS)[pattern]})
     assert matches(tree, *patterns) == expected
     rng.shuffle(patterns)
@@ -269,7 +269,7 @@ HINTS = [
 
 
 @pytest.mark.parametrize(("pattern", "message"), HINTS)
-def test_a_pattern_without_a_match_is_named_with_a_hint(tree: Path, pattern: str, message: str) -> None:
+def test_pattern_without_match_gets_a_hint(tree: Path, pattern: str, message: str) -> None:
     expected = f"`input={tree}/{pattern}`: {message.format(root=tree)}"
     with pytest.raises(UsageError) as caught:
         matches(tree, "*.jpg", pattern)
@@ -278,7 +278,7 @@ def test_a_pattern_without_a_match_is_named_with_a_hint(tree: Path, pattern: str
         assert str(caught.value) == expected
 
 
-def test_links_are_followed_but_circles_are_not(tmp_path: Path) -> None:
+def test_links_are_followed_but_cycles_are_not(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "1.jpg").write_bytes(b"x")
     root = tmp_path / "root"
@@ -293,7 +293,7 @@ def test_links_are_followed_but_circles_are_not(tmp_path: Path) -> None:
     assert matches(root, "**/*.jpg") == ["a/2.jpg", "file.jpg", "folder/1.jpg"]
 
 
-def test_what_is_no_file_is_listed_and_becomes_a_reject_when_read(tmp_path: Path) -> None:
+def test_irregular_files_are_listed_and_rejected_when_read(tmp_path: Path) -> None:
     (tmp_path / "dangling.jpg").symlink_to(tmp_path / "nowhere")
     (tmp_path / "circle.jpg").symlink_to(tmp_path / "circle.jpg")
     os.mkfifo(tmp_path / "pipe.jpg")
@@ -319,7 +319,7 @@ def test_what_is_no_file_is_listed_and_becomes_a_reject_when_read(tmp_path: Path
     }
 
 
-def test_a_folder_or_file_that_may_not_be_read_is_told(public_path: Path) -> None:
+def test_unreadable_folder_or_file(public_path: Path) -> None:
     (public_path / "open").mkdir()
     (public_path / "open" / "1.jpg").write_bytes(b"x")
     closed = public_path / "closed"
@@ -379,7 +379,7 @@ def test_sizes_and_errors_of_reading(tmp_path: Path) -> None:
     ("number", "passes"),
     [(errno.EIO, True), (errno.ESTALE, True), (errno.EACCES, False), (errno.ELOOP, False), (None, False)],
 )
-def test_only_errors_that_may_pass_are_called_so(number: int | None, passes: bool) -> None:
+def test_only_transient_errors_may_pass(number: int | None, passes: bool) -> None:
     error = OSError("odd") if number is None else OSError(number, "odd")
     assert storage.may_pass(error) is passes
 
@@ -482,7 +482,7 @@ def test_a_slow_disk_is_read_ahead_too(ahead: ReadAhead, monkeypatch: pytest.Mon
     assert store.most == 8
 
 
-def test_a_call_begins_while_another_is_consumed(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_call_starts_while_one_is_consumed(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store()
     monkeypatch.setattr(storage, "read_bytes", store.read)
     first = ahead.read([f"gs://b/{i}" for i in range(20)])
@@ -519,7 +519,7 @@ def test_exclude(tree: Path, patterns: list[str], left: list[str]) -> None:
     assert sorted(os.path.relpath(entry.path, tree) for entry in both) == sorted(left)
 
 
-def test_exclude_names_itself() -> None:
+def test_exclude_error_names_the_option() -> None:
     with pytest.raises(UsageError, match=r"^`exclude=a/\[`: \[ is not closed"):
         exclusion(["a/["], "/r/")
 
@@ -547,7 +547,7 @@ def test_input_list(tree: Path, tmp_path: Path) -> None:
         (b"/a\n\ns3://b/c\n", "line 3: s3://b/c: only local paths and gs:// are supported"),
     ],
 )
-def test_an_input_list_that_is_none(tmp_path: Path, data: bytes | None, said: str) -> None:
+def test_invalid_input_list(tmp_path: Path, data: bytes | None, said: str) -> None:
     path = tmp_path / "list"
     if data is not None:
         path.write_bytes(data)

@@ -59,7 +59,7 @@ def test_layouts_read_the_last_parts_of_a_key(layout: str, key: str, found: dict
         ("{split}/{label}", "the last part is the file and must be *"),
     ],
 )
-def test_a_layout_that_cannot_be_read_is_told(text: str, message: str) -> None:
+def test_invalid_layouts(text: str, message: str) -> None:
     with pytest.raises(UsageError, match="^" + re.escape(f"`layout={text}`: {message}")):
         parse_layout(text)
 
@@ -81,7 +81,7 @@ def test_names_that_can_be_classes(label: str) -> None:
 
 
 @pytest.mark.parametrize("label", NO_LABELS)
-def test_names_that_cannot_be_classes_make_a_reject_that_says_why(label: str) -> None:
+def test_invalid_class_names_are_rejected_with_a_reason(label: str) -> None:
     found = ref(f"{label}/1.jpg", "{label}/*")
     assert (found.labels, found.split, found.reason) == ((), "none", "layout-mismatch")
     rule = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
@@ -91,13 +91,13 @@ def test_names_that_cannot_be_classes_make_a_reject_that_says_why(label: str) ->
 
 
 @pytest.mark.parametrize("split", ["", "none", "my split", "té", "a-b", f"x{BYTE}"])
-def test_names_that_cannot_be_splits_make_a_reject(split: str) -> None:
+def test_invalid_split_names_are_rejected(split: str) -> None:
     found = ref(f"{split}/cat/1.jpg", "{split}/{label}/*")
     assert (found.split, found.reason) == ("none", "layout-mismatch")
     assert found.detail == f"{split!r} cannot be a split: letters, digits and _ only, and not none"
 
 
-def test_a_short_key_is_a_reject_that_says_what_was_expected() -> None:
+def test_short_key_is_rejected_with_the_expected_layout() -> None:
     found = ref("1.jpg", "{split}/{label}/*")
     assert (found.split, found.reason) == ("none", "layout-mismatch")
     assert found.detail == "has fewer parts than {split}/{label}/*"
@@ -141,14 +141,14 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
         (b"cat\0\n", r"line 1, 'cat\\x00', cannot be a class"),
     ],
 )
-def test_class_files_that_are_wrong(tmp_path: Path, content: bytes, message: str) -> None:
+def test_invalid_class_files(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "classes.txt"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=f"^`classes={path}`: {message}"):
         read_classes(str(path))
 
 
-def test_class_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_class_files(tmp_path: Path) -> None:
     for path, message in (
         (tmp_path / "nowhere.txt", "cannot be read: No such file or directory"),
         (tmp_path, "cannot be read: it is a folder"),
@@ -159,7 +159,7 @@ def test_class_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_classes("ftp://x")
 
 
-def test_a_class_file_is_never_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_class_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labels, "MAX_CLASSES_BYTES", 8)
     path = tmp_path / "classes.txt"
     path.write_text("cat\ndog\n")
@@ -169,7 +169,7 @@ def test_a_class_file_is_never_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read_classes(str(path))
 
 
-def test_splits_by_hash_stay_what_they_are() -> None:
+def test_splits_by_hash_are_stable() -> None:
     # Datasets that exist stand on these: a new version must put every image where the last one did.
     assert {key: choose_split(key, TENTHS) for key in GOLDEN} == GOLDEN
 
@@ -191,7 +191,7 @@ GOLDEN = {
 @pytest.mark.parametrize(
     "shares", [TENTHS, {"a": Fraction(1, 2), "b": Fraction(1, 2)}, {"x": Fraction(1, 100), "y": Fraction(99, 100)}]
 )
-def test_shares_are_met_over_many_keys(shares: dict[str, Fraction]) -> None:
+def test_shares_are_approximated_over_many_keys(shares: dict[str, Fraction]) -> None:
     counts = collections.Counter(choose_split(f"photos/{i}.jpg", shares) for i in range(10_000))
     for name, share in shares.items():
         spread = (10_000 * share * (1 - share)) ** 0.5

@@ -83,7 +83,7 @@ def test_a_labelled_dataset_with_rejects_fits_the_schema(beam_tfr: Command, phot
     assert fields["labels"]["digest"] == sha256_hex((tmp_path / "o" / "labels.txt").read_bytes())
 
 
-def test_no_place_clock_or_machine_stands_in_it() -> None:
+def test_manifest_has_no_place_clock_or_machine() -> None:
     folder = converted_photos()
     text = (folder / "manifest.json").read_text()
     for known in ("image/", "class/", "key/", "source/", "{split}/{label}/*"):
@@ -148,7 +148,7 @@ def replaced(fields: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[
     return changed
 
 
-def test_an_edit_anywhere_shows(fields: dict[str, Any]) -> None:
+def test_any_edit_is_detected(fields: dict[str, Any]) -> None:
     assert isinstance(manifest.parse(signed(fields), "o"), Manifest)
     for path in places(fields)[1:]:
         changed = replaced(fields, path, "edited")
@@ -156,7 +156,7 @@ def test_an_edit_anywhere_shows(fields: dict[str, Any]) -> None:
             manifest.parse(manifest.to_bytes(changed), "o")
 
 
-def test_whatever_stands_in_a_field_it_is_a_manifest_or_a_data_error(fields: dict[str, Any]) -> None:
+def test_any_field_value_gives_a_manifest_or_a_data_error(fields: dict[str, Any]) -> None:
     refused = 0
     for path in places(fields)[1:]:
         for value in (None, True, -1, 1.5, 10**30, "", "../x", "\ud800", [], [[]], {}, {"": None}, ["a", 1]):
@@ -207,7 +207,7 @@ CURE = "; copy the dataset again, or convert it again with `overwrite=`"
     ],
     ids=lambda value: repr(value[:30]),
 )
-def test_what_is_no_manifest_is_a_data_error(data: bytes, message: str) -> None:
+def test_other_files_are_data_errors(data: bytes, message: str) -> None:
     with pytest.raises(DataError) as error:
         manifest.parse(data, "o")
     assert str(error.value) == f"o/manifest.json {message}"
@@ -243,15 +243,13 @@ def test_what_is_no_manifest_is_a_data_error(data: bytes, message: str) -> None:
     ],
     ids=str,
 )
-def test_a_broken_manifest_says_what_is_wrong_in_it(
-    fields: dict[str, Any], path: tuple[Any, ...], value: Any, message: str
-) -> None:
+def test_broken_manifest_errors(fields: dict[str, Any], path: tuple[Any, ...], value: Any, message: str) -> None:
     with pytest.raises(DataError) as error:
         manifest.parse(signed(replaced(fields, path, value)), "o")
     assert str(error.value) == f"o/manifest.json is not a manifest: {message}{CURE}"
 
 
-def test_an_option_of_a_later_version_says_so(fields: dict[str, Any]) -> None:
+def test_option_of_a_later_version(fields: dict[str, Any]) -> None:
     with pytest.raises(DataError) as error:
         manifest.parse(signed(replaced(fields, ("options", "resize"), "\n")), "o")
     assert str(error.value) == (
@@ -275,7 +273,7 @@ def test_the_file_is_ascii_sorted_and_ends_with_a_line_end(tmp_path: Path) -> No
     assert data == b'{\n "a": [\n  1\n ],\n "b": "\\u00fc"\n}\n'
 
 
-def test_what_is_there_instead_of_a_manifest_is_said(tmp_path: Path) -> None:
+def test_error_without_manifest_says_what_is_there(tmp_path: Path) -> None:
     for make, message in (
         (lambda: None, r"there is neither a manifest\.json nor any other file"),
         (lambda: (tmp_path / "a.txt").write_text(""), r"it holds 1 files \(such as a\.txt\), but no manifest\.json"),

@@ -31,7 +31,7 @@ def parse(*flags: str) -> ConvertOptions:
     return from_arguments(parser.parse_args([*REQUIRED, *flags]), ConvertOptions)
 
 
-def test_the_defaults_are_those_of_the_documentation() -> None:
+def test_documented_defaults() -> None:
     assert dataclasses.asdict(parse()) == {
         "input": ("/photos/*/*.jpg",),
         "table": (),
@@ -158,14 +158,14 @@ VALUES: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("flag", "text", "value"), VALUES)
-def test_every_flag_takes_its_values(flag: str, text: str, value: Any) -> None:
+def test_flags_parse_their_values(flag: str, text: str, value: Any) -> None:
     for flags in ([f"--{flag}", text], [f"--{flag}={text}"]):
         found = getattr(parse(*flags), flag)
         assert found == value
         assert type(found) is type(value)
 
 
-def test_every_flag_has_a_value_in_these_tests() -> None:
+def test_every_flag_is_tested_with_a_value() -> None:
     assert FIELDS.keys() - {flag for flag, _, _ in VALUES} == {"input", "output", *WITH_OTHERS, *TABULAR}
 
 
@@ -180,7 +180,7 @@ WITH_OTHERS: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("flag", WITH_OTHERS)
-def test_a_flag_that_acts_only_beside_another_takes_its_value_there(flag: str) -> None:
+def test_flags_that_need_another_flag(flag: str) -> None:
     beside = WITH_OTHERS[flag]
     assert getattr(parse(f"--{flag}", *beside), flag) is True
     assert parse(f"--{flag}=false") == parse()
@@ -189,7 +189,7 @@ def test_a_flag_that_acts_only_beside_another_takes_its_value_there(flag: str) -
             parse(f"--{flag}", *beside[:left_out], *beside[left_out + 1 :])
 
 
-def test_a_boolean_alone_means_true_and_does_not_eat_the_next_flag() -> None:
+def test_boolean_flag_without_value_is_true_and_leaves_the_next_flag() -> None:
     options = parse("--overwrite", "--json", "--quality", "5")
     assert (options.overwrite, options.json, options.quality) == (True, True, 5)
 
@@ -200,7 +200,7 @@ def test_an_empty_value_means_not_given(flag: str) -> None:
 
 
 @pytest.mark.parametrize(("flag", "said"), [("input", "give at least one pattern"), ("output", "is required: ")])
-def test_an_empty_or_missing_required_value_is_named(flag: str, said: str) -> None:
+def test_missing_required_flag(flag: str, said: str) -> None:
     other = {"input": REQUIRED[2:], "output": REQUIRED[:2]}[flag]
     parser = argparse.ArgumentParser()
     add_arguments(parser, ConvertOptions)
@@ -209,7 +209,7 @@ def test_an_empty_or_missing_required_value_is_named(flag: str, said: str) -> No
             from_arguments(parser.parse_args(flags), ConvertOptions)
 
 
-def test_inputs_add_up_over_several_flags_and_empty_ones_do_not_count() -> None:
+def test_repeated_input_flags_add_up_and_empty_ones_are_ignored() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser, ConvertOptions)
     options = from_arguments(
@@ -305,7 +305,7 @@ WRONG: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("flag", "text", "allowed"), WRONG, ids=lambda value: value[:20])
-def test_a_wrong_value_is_told_with_flag_value_and_what_is_allowed(flag: str, text: str, allowed: str) -> None:
+def test_wrong_value_error_names_flag_value_and_allowed_values(flag: str, text: str, allowed: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(f"--{flag}={text}")
     message = str(caught.value)
@@ -314,7 +314,7 @@ def test_a_wrong_value_is_told_with_flag_value_and_what_is_allowed(flag: str, te
     assert text in message or flag in ("splits", "num_shards")  # once parsed they are shown in parts
 
 
-def test_every_flag_with_a_closed_set_of_values_has_a_wrong_one_in_these_tests() -> None:
+def test_every_checked_flag_is_tested_with_a_wrong_value() -> None:
     free = {"input", "output", "classes", "exclude", "gcs_project"}
     assert FIELDS.keys() - {flag for flag, _, _ in WRONG} == free | TABULAR
 
@@ -363,7 +363,7 @@ def test_options_that_exclude_each_other(flags: list[str], message: str) -> None
         ("gs:///x", "names no bucket; write gs://BUCKET/FOLDER"),
     ],
 )
-def test_a_path_of_another_kind_is_told(path: str, message: str) -> None:
+def test_unsupported_path(path: str, message: str) -> None:
     for name, change in (("input", {"input": ("/a/*", path)}), ("output", {"output": path})):
         with pytest.raises(UsageError, match="^" + re.escape(f"`{name}={path}`: {message}")):
             ConvertOptions(**{"input": ("/a/*",), "output": "/o", **change})  # type: ignore[arg-type]
@@ -404,7 +404,7 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), IN_PYTHON)
-def test_an_options_object_that_exists_is_valid(change: dict[str, Any], message: str) -> None:
+def test_constructor_refuses_invalid_options(change: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match="^" + re.escape(message)):
         ConvertOptions(**{"input": ("/a/*",), "output": "/o", **change})
 
@@ -470,12 +470,12 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     assert FIELDS.keys() - data.keys() == places | run | {"no_wait", "on_interrupt", "save_plan", "plan"} | TABULAR
 
 
-def test_place_and_run_do_not_change_the_data_options() -> None:
+def test_data_options_ignore_place_and_run() -> None:
     flags = ["--name=other", "--max_rejects=0.5", "--overwrite", "--json", "--layout=/{label}/*"]
     assert parse(*flags).data_options(None) == parse().data_options(None)
 
 
-def test_every_flag_stands_in_the_help_with_its_default() -> None:
+def test_help_has_every_flag_with_its_default() -> None:
     subparsers = next(a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
     text = " ".join(subparsers.choices["convert"].format_help().split())
     for name, field in FIELDS.items():
@@ -512,7 +512,7 @@ def beams_flags() -> set[str]:
     return flags
 
 
-def test_no_option_equals_or_abbreviates_one_of_beams() -> None:
+def test_no_option_equals_or_abbreviates_a_beam_option() -> None:
     beams = beams_flags()
     assert len(beams) > 150
     ours = {f"--{name}" for name in FIELDS}
@@ -530,7 +530,7 @@ def test_no_option_equals_or_abbreviates_one_of_beams() -> None:
     }
 
 
-def test_the_one_option_that_begins_like_one_of_beams_is_not_confused_with_it() -> None:
+def test_output_is_not_confused_with_beams_output_executable_path() -> None:
     flags = ["convert", "--input", "/a/*", "--output_executable_path=/x", "--output", "/o", "--outpu=/y"]
     parsed, others = make_parser().parse_known_args(flags)
     assert from_arguments(parsed, ConvertOptions).output == "/o"
@@ -541,7 +541,7 @@ def test_the_one_option_that_begins_like_one_of_beams_is_not_confused_with_it() 
 
 
 @given(st.integers(1, 8192), st.integers(1, 8192), st.sampled_from("xX"))
-def test_sizes_come_back_as_they_were_written(height: int, width: int, cross: str) -> None:
+def test_image_sizes_round_trip(height: int, width: int, cross: str) -> None:
     assert parse(f"--image_size={height}{cross}{width}").image_size == (height, width)
 
 
@@ -549,7 +549,7 @@ UNITS = {"": 1, "K": 1 << 10, "KiB": 1 << 10, "kB": 10**3, "MiB": 1 << 20, "mb":
 
 
 @given(st.integers(0, 10**6), st.sampled_from(sorted(UNITS)))
-def test_bytes_are_number_times_unit(number: int, unit: str) -> None:
+def test_number_of_bytes_is_number_times_unit(number: int, unit: str) -> None:
     size = number * UNITS[unit]
     if 1 << 10 <= size <= 1 << 40:
         assert parse(f"--target_shard_bytes={number}{unit}").target_shard_bytes == size
@@ -573,5 +573,5 @@ def test_any_text_is_a_value_or_a_usage_error(flag: str, text: str) -> None:
         parse(f"--{flag}={text}")
 
 
-def test_threads_are_the_cores_that_this_process_may_use() -> None:
+def test_default_threads_are_the_usable_cores() -> None:
     assert default_threads() >= 1

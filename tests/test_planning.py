@@ -206,7 +206,7 @@ def test_the_seed_changes_the_order_and_nothing_else() -> None:
     assert plans[0].digest != plans[1].digest
 
 
-def test_the_order_is_fixed_for_ever() -> None:
+def test_order_is_stable_across_versions() -> None:
     # python -c "import hashlib; print(hashlib.blake2b(b'7\0train/a.jpg', digest_size=16,
     #            person=b'beam_tfr order').hexdigest())"
     assert order_key(7, "train/a.jpg").hex() == "82dc90024641c91b5e7251a9e410d27b"
@@ -247,7 +247,7 @@ def test_files_are_counted_by_their_size_with_a_floor(images: int, total_bytes: 
     assert shards_for(images, total_bytes / images) == expected
 
 
-def test_the_floor_holds_only_where_nothing_was_asked_for() -> None:
+def test_shard_floor_applies_only_without_shard_options() -> None:
     assert shards_for(3_000, 15_000, target_shard_bytes=100 * MIB) == 1
     assert shards_for(3_000, 15_000, target_shard_bytes=1_000_000) == 45
     assert shards_for(3_000, 15_000, examples_per_shard=1_024) == 3
@@ -279,7 +279,7 @@ def test_no_planned_shard_exceeds_the_number_asked_for(images: int, most: int) -
 # Drafts
 
 
-def test_a_draft_names_what_is_wrong() -> None:
+def test_draft_errors() -> None:
     refs = refs_of(3)
     with pytest.raises(UsageError, match="`num_shards=`: there is no split test; the data has: train"):
         draft(survey(refs), num_shards={"test": 2})
@@ -336,7 +336,7 @@ FAULTS: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_runner_that_loses_or_repeats_references_ends_loudly(fault: str) -> None:
+def test_runner_that_loses_or_repeats_references_is_an_error(fault: str) -> None:
     values = grouped(refs_of(5))
     assert len(planning.order(values, 0)[1]) == 5
     with pytest.raises(RunError, match="Nothing is published"):
@@ -364,7 +364,7 @@ def test_planning_costs_a_few_calls_per_reference_and_looks_at_few_again() -> No
     assert sum(len(near.find(ref)) for ref in encoded) < 1_000
 
 
-def test_a_runner_that_loses_keys_near_a_cut_is_found_out() -> None:
+def test_runner_that_loses_keys_near_a_cut_is_an_error() -> None:
     encoded = [ref.encode() for ref in refs_of(500)]
     found = Survey(0)
     for ref in encoded:

@@ -74,7 +74,7 @@ def test_reads_what_tensorflow_writes(path: pathlib.Path, compression: str) -> N
     level=st.integers(-1, 9),
 )
 @example(records=[b"x" * 262144] * 3, cuts=[], level=0)
-def test_what_was_written_is_read(
+def test_records_round_trip(
     tmp_path_factory: pytest.TempPathFactory, records: list[bytes], cuts: list[int], level: int
 ) -> None:
     """Whatever the records, wherever the gzip members end; level -1 is no gzip."""
@@ -117,7 +117,7 @@ def test_every_truncation_and_every_flipped_bit_is_found(path: pathlib.Path, pac
             assert found == [b"first", b"", b"the third"]
 
 
-def test_a_damaged_record_is_named(path: pathlib.Path) -> None:
+def test_damaged_record_is_located(path: pathlib.Path) -> None:
     content = bytearray(b"".join(map(frame, RECORDS)))
     offset = len(frame(b"")) + len(frame(b"a"))
     content[offset + 12 + 5] ^= 1
@@ -133,7 +133,7 @@ def test_a_damaged_record_is_named(path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, stored, gzip.compress])
-def test_records_that_are_skipped(path: pathlib.Path, pack: Callable[[bytes], bytes]) -> None:
+def test_skipping_records(path: pathlib.Path, pack: Callable[[bytes], bytes]) -> None:
     records = [*RECORDS, bytes(300_000), b"last"]
     content = bytearray(b"".join(map(frame, records)))
     content[12] ^= 1  # the checksum of the first one's data, which is empty
@@ -156,7 +156,7 @@ def test_records_that_are_skipped(path: pathlib.Path, pack: Callable[[bytes], by
         list(RecordFile(str(path), skip=5))
 
 
-def test_errors_travel_between_processes() -> None:
+def test_record_errors_can_be_pickled() -> None:
     error = RecordError("f", 3, 44, "broken")
     other = pickle.loads(pickle.dumps(error))
     assert (str(other), vars(other)) == (str(error), vars(error))
@@ -222,7 +222,7 @@ def test_a_gzip_bomb_costs_no_memory(path: pathlib.Path) -> None:
         (b"hello world, this is no TFRecord", None, "its length does not match"),
     ],
 )
-def test_what_is_wrong_is_told(path: pathlib.Path, content: bytes, compression: str | None, problem: str) -> None:
+def test_malformed_files(path: pathlib.Path, content: bytes, compression: str | None, problem: str) -> None:
     assert problem in fails(write(path, content), compression=compression).problem
 
 
@@ -231,12 +231,12 @@ def test_empty_files_have_no_records(path: pathlib.Path) -> None:
     assert list(read_records(write(path, stored(b"")))) == []
 
 
-def test_a_bare_file_that_begins_like_gzip_is_not_gzip(path: pathlib.Path) -> None:
+def test_uncompressed_file_that_begins_like_gzip(path: pathlib.Path) -> None:
     record = bytes(0x088B1F)  # its length begins with gzip's magic number and method
     assert list(read_records(write(path, frame(record)))) == [record]
 
 
-def test_what_cannot_be_read(tmp_path: pathlib.Path) -> None:
+def test_unreadable_files(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError):
         list(read_records(str(tmp_path / "nothing")))
     with pytest.raises(OSError, match="it is a folder"):

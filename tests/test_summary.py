@@ -16,7 +16,7 @@ from tests.conftest import Run
 Command = Callable[..., Run]
 
 
-def test_progress_has_a_rate_and_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_shows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(summary.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
@@ -30,7 +30,7 @@ def test_progress_has_a_rate_and_what_is_left(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-def test_a_run_from_the_start_takes_nothing_for_an_earlier_runs_work(
+def test_first_run_reports_no_earlier_work(
     beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "PROGRESS_S", 0.0)

@@ -169,7 +169,9 @@ def test_a_table_and_its_parts_give_the_same_dataset(beam_tfr: Command, photos: 
         assert record["image/class/text"] == [row["class"].encode()]
 
 
-def test_a_table_of_what_patterns_find_gives_their_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_table_and_patterns_of_the_same_files_give_the_same_dataset(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     table = photos / "labels.csv"
     table.write_bytes(as_csv(rows_of(photos)))
     base = ["--name", "d", "--json", "--output"]
@@ -245,7 +247,7 @@ def test_several_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
         assert records[row["path"]]["image/class/label"] == [["blue", "hat", "red"].index(x) for x in row["class"]]
 
 
-def test_numbers_are_classes_in_their_order_and_an_empty_cell_is_unlabelled(
+def test_numeric_classes_sort_by_number_and_empty_cells_are_unlabelled(
     beam_tfr: Command, photos: Path, tmp_path: Path
 ) -> None:
     rows = [{"path": row["path"], "class": None if i == 5 else i % 11} for i, row in enumerate(rows_of(photos))]
@@ -320,7 +322,7 @@ def test_rows_themselves_become_records(beam_tfr: Command, tmp_path: Path) -> No
     }
 
 
-def test_equal_rows_are_right_and_equal_keys_are_not(beam_tfr: Command, tmp_path: Path) -> None:
+def test_equal_rows_are_allowed_but_equal_keys_are_not(beam_tfr: Command, tmp_path: Path) -> None:
     rows = [{"id": "same", "age": 1}] * 5
     (tmp_path / "a.csv").write_bytes(as_csv(rows))
     (tmp_path / "b.csv").write_bytes(as_csv(rows))
@@ -333,7 +335,7 @@ def test_equal_rows_are_right_and_equal_keys_are_not(beam_tfr: Command, tmp_path
     assert not (tmp_path / "p" / "manifest.json").exists()
 
 
-def test_two_rows_of_one_file_are_refused_wherever_they_stand(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_two_rows_for_one_file_are_refused_in_any_table(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     rows = rows_of(photos)
     (photos / "a.csv").write_bytes(as_csv(rows))
     (photos / "b.csv").write_bytes(as_csv([{**rows[3], "path": f"./{rows[3]['path']}", "split": "other"}]))
@@ -506,7 +508,7 @@ def test_a_value_that_does_not_fit(kind: str, cell: Any, problem: str) -> None:
         ([["a"]], True, "bytes[]"),
     ],
 )
-def test_types_are_found_out(cells: list[Any], typed: bool, kind: str) -> None:
+def test_types_are_inferred(cells: list[Any], typed: bool, kind: str) -> None:
     assert str(infer_type(cells, typed=typed)) == kind
 
 
@@ -520,12 +522,12 @@ def test_types_are_found_out(cells: list[Any], typed: bool, kind: str) -> None:
         ([[None]], "holds lists with holes"),
     ],
 )
-def test_what_has_no_type_is_told(cells: list[Any], problem: str) -> None:
+def test_columns_without_a_type(cells: list[Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         infer_type(cells, typed=True)
 
 
-def test_a_default_an_enum_and_a_list_let_rows_without_values(tmp_path: Path) -> None:
+def test_defaults_enums_and_lists_accept_rows_without_values(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id,age,size\na,1,m\nb,,\nc,3,s\n")
     for age, size, values in (
         ("int64=-1", "enum(s|m)=s", {"a": ([1], [1]), "b": ([-1], [0]), "c": ([3], [0])}),
@@ -589,7 +591,7 @@ TWICE = _twice()
         ("t.parquet.gz", b"", "the name must end in"),
     ],
 )
-def test_a_broken_table_is_told_with_file_and_row(tmp_path: Path, name: str, data: bytes, problem: str) -> None:
+def test_broken_table_error_names_file_and_row(tmp_path: Path, name: str, data: bytes, problem: str) -> None:
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises((UsageError, DataError)) as caught:
@@ -599,7 +601,7 @@ def test_a_broken_table_is_told_with_file_and_row(tmp_path: Path, name: str, dat
     assert problem in message
 
 
-def test_what_is_broken_behind_the_first_rows_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "SAMPLE_ROWS", 3)
     monkeypatch.setattr("beam_tfr.tables.formats.MAX_LINE_BYTES", 1000)
     path = tmp_path / "t.csv"
@@ -665,7 +667,7 @@ def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path,
         ),
     ],
 )
-def test_a_wrong_call_is_told(beam_tfr: Command, tmp_path: Path, flags: list[str], problem: str) -> None:
+def test_wrong_table_options(beam_tfr: Command, tmp_path: Path, flags: list[str], problem: str) -> None:
     table = tmp_path / "t.csv"
     table.write_text("id,age,image/encoded\na,1,x\n")
     run = beam_tfr("convert", "--output", tmp_path / "o", *(str(table) if flag == "T" else flag for flag in flags))
@@ -681,7 +683,7 @@ def test_a_wrong_call_is_told(beam_tfr: Command, tmp_path: Path, flags: list[str
         ([None, "4.5"], "enum(s|l)", "as enum(s|l) would reject all of the first 2 rows (row 1"),
     ],
 )
-def test_a_column_that_no_row_fits_is_told_before_the_run(
+def test_column_that_no_row_fits_is_refused_before_the_run(
     tmp_path: Path, cells: list[Any], kind: str, reason: str
 ) -> None:
     path = tmp_path / "t.jsonl"
@@ -693,20 +695,20 @@ def test_a_column_that_no_row_fits_is_told_before_the_run(
     assert references(path, features={"note": "bytes=", "*": ""})["t#1"].reason == ""
 
 
-def test_rows_that_name_local_files_and_objects_are_told(tmp_path: Path) -> None:
+def test_rows_must_not_mix_local_files_and_objects(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path\n/a/1.jpg\ngs://b/2.jpg\n")
     with pytest.raises(UsageError, match=r"^`table=`: the files that its rows name must all be local or all on gs://"):
         references(tmp_path / "t.csv", uri="path")
 
 
-def test_a_column_without_a_name_is_told(tmp_path: Path) -> None:
+def test_column_without_a_name(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(",age\n0,1\n")
     with pytest.raises(UsageError, match="a column has no name; name those"):
         references(tmp_path / "t.csv", features={"*": ""})
     assert features_of(references(tmp_path / "t.csv", features={"age": ""})["t#1"]) == {"age": [1]}
 
 
-def test_the_summary_shows_the_types(beam_tfr: Command, tmp_path: Path) -> None:
+def test_summary_shows_column_types(beam_tfr: Command, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("age,name\n1,x\n")
     run = beam_tfr("convert", "--table", tmp_path / "t.csv", "--output", tmp_path / "o")
     assert "column:  age int64\ncolumn:  name bytes\n" in run.out

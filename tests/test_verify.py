@@ -215,7 +215,7 @@ def edit(folder: pathlib.Path, change: Callable[[dict[str, object]], object]) ->
     ],
     ids=str,
 )
-def test_a_sound_dataset(tmp_path: pathlib.Path, options: dict[str, object]) -> None:
+def test_valid_datasets(tmp_path: pathlib.Path, options: dict[str, object]) -> None:
     folder = make_dataset(tmp_path / "tiny", **options)  # type: ignore[arg-type]
     calls: list[tuple[int, int]] = []
     report = verify(str(folder), progress=lambda done, total: calls.append((done, total)))
@@ -278,7 +278,7 @@ def test_a_truncated_shard_is_found(tmp_path: pathlib.Path) -> None:
         assert not is_sound(dataset), size
 
 
-def test_flipped_bit_is_told_with_its_place_and_the_rest_is_read(dataset: pathlib.Path) -> None:
+def test_flipped_bit_is_located_and_the_rest_is_read(dataset: pathlib.Path) -> None:
     file = dataset / TRAIN_0
     content = bytearray(file.read_bytes())
     stream = gzip.decompress(content)
@@ -327,7 +327,7 @@ def test_flipped_bit_is_told_with_its_place_and_the_rest_is_read(dataset: pathli
         ),
     ],
 )
-def test_what_is_changed_on_disk_is_told(
+def test_changes_on_disk_are_found(
     dataset: pathlib.Path, change: Callable[[pathlib.Path], object], expected: str
 ) -> None:
     change(dataset)
@@ -405,7 +405,7 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
         (lambda f: f["splits"]["test"]["shards"][0].update(sha256=""), "expected ''"),
     ],
 )
-def test_a_manifest_that_does_not_fit_is_told(
+def test_inconsistent_manifests(
     dataset: pathlib.Path, change: Callable[[dict[str, object]], object], expected: str
 ) -> None:
     edit(dataset, change)
@@ -429,7 +429,7 @@ def test_the_features_of_an_image_are_fixed(dataset: pathlib.Path, name: str, fe
 
 
 @pytest.mark.parametrize("count", [4, 2, 10**18])
-def test_another_number_of_records(dataset: pathlib.Path, count: int) -> None:
+def test_wrong_number_of_records(dataset: pathlib.Path, count: int) -> None:
     def change(fields: dict[str, object]) -> None:
         test = fields["splits"]["test"]  # type: ignore[index]
         test["num_examples"] = test["shards"][0]["num_examples"] = count
@@ -454,7 +454,7 @@ PLACES = (
 
 
 @pytest.mark.parametrize("value", [None, 1, -1, 1.5, "x" * 10**6, [], [[]], {}, {"a": "\x1b[2J"}, DEEP, True], ids=type)
-def test_hostile_values_are_told_and_harmless(dataset: pathlib.Path, value: object) -> None:
+def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path, value: object) -> None:
     path = dataset / "manifest.json"
     before = path.read_bytes()
     for spot in PLACES:
@@ -531,7 +531,7 @@ def test_hostile_values_are_told_and_harmless(dataset: pathlib.Path, value: obje
         ),
     ],
 )
-def test_a_wrong_image_is_told(tmp_path: pathlib.Path, change: Callable[[Image], Image], expected: str) -> None:
+def test_wrong_images(tmp_path: pathlib.Path, change: Callable[[Image], Image], expected: str) -> None:
     report = verify(str(make_dataset(tmp_path / "tiny", change_image=change, shards={"all": 2})))
     assert {(p.file, p.record) for p in report.problems if p.record is not None} == {
         ("tiny-all-00000-of-00002.tfrecord.gz", 1)
@@ -576,7 +576,7 @@ def features(**changes: tuple[str, list[object]] | None) -> Change:
         (features(image__height=("int64_list", [2**62])), "the image is 4611686018427387904x16 by its record"),
     ],
 )
-def test_a_wrong_record_is_told(tmp_path: pathlib.Path, change: Change, expected: str) -> None:
+def test_wrong_records(tmp_path: pathlib.Path, change: Change, expected: str) -> None:
     report = verify(str(make_dataset(tmp_path / "tiny", change_record=change, shards={"all": 1})))
     found = [p.message for p in report.problems if (p.file, p.record) == ("tiny-all-00000-of-00001.tfrecord.gz", 1)]
     assert any(expected in message for message in found), report.problems
@@ -617,7 +617,7 @@ TENSOR = tensor(PIXELS)
         b"",
     ],
 )
-def test_a_wrong_tensor_is_told(data: bytes) -> None:
+def test_wrong_tensors(data: bytes) -> None:
     sound = dataclasses.replace(picture(1, "raw"), encoded=TENSOR)
     assert problems_of(sound, encoding="raw") == []
     (problem,) = problems_of(dataclasses.replace(sound, encoded=data), encoding="raw")
@@ -625,13 +625,13 @@ def test_a_wrong_tensor_is_told(data: bytes) -> None:
 
 
 @given(data=st.binary(max_size=200), shape=st.lists(st.integers(1, 20), min_size=3, max_size=3))
-def test_whatever_stands_in_a_tensor_is_told(data: bytes, shape: list[int]) -> None:
+def test_random_tensors_are_reported(data: bytes, shape: list[int]) -> None:
     for start in (b"", b"\x08\x04", TENSOR[:16], TENSOR[:20]):
         assert list(tensor_problems("image/raw", start + data, "uint8", shape))
 
 
 @given(shape=st.tuples(st.integers(1, 300), st.integers(1, 300), st.sampled_from([1, 3])))
-def test_a_tensor_as_tensorflow_writes_it_is_sound(shape: tuple[int, int, int]) -> None:
+def test_tensors_written_by_tensorflow_are_valid(shape: tuple[int, int, int]) -> None:
     assert list(tensor_problems("image/raw", tensor(np.zeros(shape, np.uint8)), "uint8", shape)) == []
 
 
@@ -794,20 +794,20 @@ def test_sizes_are_those_of_the_options_and_no_others(
         ((30, 40), {"resize": "none"}, "40x30 as its source, with option resize none"),
     ],
 )
-def test_a_wrong_size_is_told(size: tuple[int, int], options: dict[str, object], expected: str) -> None:
+def test_wrong_sizes(size: tuple[int, int], options: dict[str, object], expected: str) -> None:
     checked = ImageOptions(**{"image_size": (HEIGHT, WIDTH), **options})  # type: ignore[arg-type]
     found = f"the image is {size[0]}x{size[1]} by its record, expected {expected}"
     assert list(size_problems(size, (40, 30), b"jpeg", checked)) == [found]
 
 
 @pytest.mark.parametrize("flags", CONVERSIONS)
-def test_real_conversions_are_sound(flags: str) -> None:
+def test_real_conversions_verify(flags: str) -> None:
     report = verify(str(converted(flags)))
     assert report.problems == ()
     assert report.examples == len(SOURCES)
 
 
-def test_a_repeated_key_is_told(tmp_path: pathlib.Path) -> None:
+def test_repeated_keys(tmp_path: pathlib.Path) -> None:
     folder = make_dataset(tmp_path / "tiny", same_keys=True)
     assert told(folder) == [f"{TRAIN_1}, record 2: has the key of record 0 of {TEST_0}"]
 
@@ -825,7 +825,7 @@ def test_large_images_and_records_are_not_decoded(sound: pathlib.Path, tmp_path:
     assert [problem.record for problem in report.problems] == [0, 0, 0]
 
 
-def test_problems_are_kept_up_to_a_limit_in_one_order_and_all_counted(tmp_path: pathlib.Path) -> None:
+def test_problems_are_kept_up_to_a_limit_in_dataset_order_and_all_counted(tmp_path: pathlib.Path) -> None:
     folder = make_dataset(tmp_path / "tiny", shards={"all": 50}, image_size=[1, 1])
     reports = [verify(str(folder), threads=threads) for threads in (1, 8)]
     for report in reports:
@@ -835,7 +835,7 @@ def test_problems_are_kept_up_to_a_limit_in_one_order_and_all_counted(tmp_path: 
     assert [p.record for p in reports[0].problems[:4]] == [0, 1, 2, 0]
 
 
-def test_a_million_broken_records_are_not_all_told(dataset: pathlib.Path) -> None:
+def test_a_million_broken_records_are_not_all_reported(dataset: pathlib.Path) -> None:
     (dataset / TEST_0).write_bytes(gzip.compress(frame(b"") * 100_000))
     edit(dataset, lambda f: f["splits"]["test"]["shards"][0].update(num_examples=10**18))  # type: ignore[index]
     edit(dataset, lambda f: f["splits"]["test"].update(num_examples=10**18))  # type: ignore[index]
