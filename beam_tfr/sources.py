@@ -98,17 +98,19 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> tab
         features = {} if options.uri_column else {tables.ALL: ""}
     opened = tables.open_tables(
         options.table,
-        uri=options.uri_column,
-        key=options.key_column,
-        label=options.label_column,
-        split=options.split_column,
-        group=options.group_column,
-        label_separator=options.label_separator,
+        tables.Roles(
+            uri=options.uri_column,
+            key=options.key_column,
+            label=options.label_column,
+            split=options.split_column,
+            group=options.group_column,
+            label_separator=options.label_separator,
+            splits=options.splits,
+            classes=classes,
+        ),
         image_root=options.image_root,
         features=features,
         reserved=(*features_of({"encoding": options.encoding}, labelled=True), *DICT_NAMES),
-        splits=options.splits,
-        classes=classes,
     )
     written = [storage.join(options.output, name) for name in (MANIFEST_FILE, REJECTS_FILE)]
     if found := [path for path in opened.files if path in written]:

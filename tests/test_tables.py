@@ -22,7 +22,7 @@ from beam_tfr import manifest, storage
 from beam_tfr.examples import parse_example
 from beam_tfr.records import read_records
 from beam_tfr.schema import DataError, ImageRef, UsageError, as_flags
-from beam_tfr.tables import Seen, find_repeats, merge_repeats, open_tables, opening
+from beam_tfr.tables import Roles, Seen, find_repeats, merge_repeats, open_tables, opening
 from beam_tfr.tables.columns import infer_type, parse_type
 from beam_tfr.verify import verify
 from tests.conftest import Run, files_of
@@ -80,10 +80,11 @@ def rows_of(photos: Path) -> list[dict[str, Any]]:
     ]
 
 
-def references(*paths: Path | str, classes: Sequence[str] | None = None, **roles: Any) -> dict[str, ImageRef]:
+def references(
+    *paths: Path | str, image_root: str = "", features: dict[str, str] | None = None, **roles: Any
+) -> dict[str, ImageRef]:
     """Key -> reference of each row of the tables."""
-    known = None if classes is None else frozenset(classes)
-    tables = open_tables([str(path) for path in paths], classes=known, **roles)
+    tables = open_tables([str(path) for path in paths], Roles(**roles), image_root=image_root, features=features)
     return {ref.key: ref for file in tables.files for _, ref in tables.read(file)}
 
 
@@ -222,7 +223,7 @@ def test_several_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
     labels = [["hat", "red"], [], ["red"], ["blue", "hat", "red"]]
     rows = [{"path": row["path"], "class": labels[i % 4]} for i, row in enumerate(rows_of(photos))]
     lines = [{**row, "class": "|".join(row["class"])} for row in rows]
-    roles = {"uri": "path", "label": "class", "image_root": str(photos)}
+    roles: dict[str, Any] = {"uri": "path", "label": "class", "image_root": str(photos)}
     (tmp_path / "l.jsonl").write_bytes(as_jsonl(rows))
     (tmp_path / "l.parquet").write_bytes(as_parquet(rows))
     (tmp_path / "l.csv").write_bytes(as_csv(lines))
@@ -230,7 +231,7 @@ def test_several_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
     for name, separator in (("l.jsonl", ""), ("l.parquet", ""), ("l.csv", "|")):
         found = references(tmp_path / name, label_separator=separator, **roles)
         assert {key: ref.labels for key, ref in found.items()} == expected
-    known = references(tmp_path / "l.jsonl", classes=["red", "hat"], **roles)
+    known = references(tmp_path / "l.jsonl", classes=frozenset({"red", "hat"}), **roles)
     assert [ref.reason for ref in known.values()].count("unknown-class") == 4
 
     flags = ["--image_root", photos, "--uri_column", "path", "--label_column", "class", "--label_separator", "|"]

@@ -6,6 +6,6 @@
 
 from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
-from beam_tfr.tables.rows import Tables
+from beam_tfr.tables.rows import Roles, Tables
 
-__all__ = ["ALL", "Repeats", "Seen", "Tables", "find_repeats", "merge_repeats", "open_tables"]
+__all__ = ["ALL", "Repeats", "Roles", "Seen", "Tables", "find_repeats", "merge_repeats", "open_tables"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 from beam_tfr import inputs, storage
 from beam_tfr.schema import UsageError
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import check_columns, is_typed, read_columns, read_rows, split_suffix
-from beam_tfr.tables.rows import Tables, folder_of, resolve
+from beam_tfr.tables.rows import Roles, Tables, folder_of, resolve
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
 ALL = "*"
@@ -19,24 +18,17 @@ ALL = "*"
 
 def open_tables(
     patterns: Sequence[str],
+    roles: Roles,
     *,
-    uri: str = "",
-    key: str = "",
-    label: str = "",
-    split: str = "",
-    group: str = "",
-    label_separator: str = "",
     image_root: str = "",
     features: Mapping[str, str] | None = None,
     reserved: Sequence[str] = (),
-    splits: Mapping[str, Fraction] | None = None,
-    classes: frozenset[str] | None = None,
 ) -> Tables:
     """Finds the tables and reads up to `SAMPLE_ROWS` rows of them.
 
     Args:
         patterns: of the tables, local or gs://.
-        uri, key, label, split, group, label_separator, splits, classes: as in `Tables`.
+        roles: what their columns mean.
         image_root: folder that keys are relative to; by default the one that all paths share, or, if some are
             relative, the folder of the tables.
         features: column -> type, or "" to infer it from the first rows; `*` stands for all other columns.
@@ -49,43 +41,35 @@ def open_tables(
     files = find_tables(patterns)
     folder = _common_folder(files, "tables")
     there = read_columns(files[0], SAMPLE_ROWS)
-    roles = [name for name in (uri, key, label, split, group) if name]
     given = dict(features or {})
     known: tuple[str, ...] = ()
     if given.pop(ALL, None) is not None:
         known = tuple(there)
-        given |= {name: "" for name in there if name not in given and name not in roles}
-    check_columns(files[0], there, [*roles, *given])
+        given |= {name: "" for name in there if name not in given and name not in roles.columns}
+    check_columns(files[0], there, [*roles.columns, *given])
     if "" in given:
         cure = "name those that become features with `feature_columns=`, or write the table without pandas's index"
         raise UsageError(f"a column has no name; {cure} (to_csv(index=False))", option="table", value=files[0])
     if taken := [name for name in given if name in reserved]:
         cure = "every record has a feature of this name; rename the column"
         raise UsageError(cure, option="feature_columns", value=taken[0])
-    if not uri and not given:
+    if not roles.uri and not given:
         cure = "no column is left to become a feature; give `uri_column=`, or add columns"
         raise UsageError(cure, option="table", value=files[0])
-    sample = _sample(files, list(dict.fromkeys([*roles, *given])), known)
+    sample = _sample(files, list(dict.fromkeys([*roles.columns, *given])), known)
     if not next(iter(sample.values())):
         raise UsageError("there are no rows", option="table", value=" ".join(patterns))
     types = {name: _type(files[0], name, kind, sample[name]) for name, kind in given.items()}
     base = f"{storage.check_path(image_root, option='image_root').rstrip('/')}/" if image_root else ""
     return Tables(
         files=files,
+        roles=roles,
         folder=folder,
-        root=base or (_root(folder, sample[uri]) if uri else folder),
+        root=base or (_root(folder, sample[roles.uri]) if roles.uri else folder),
         base=base,
-        uri=uri,
-        key=key,
-        label=label,
-        split=split,
-        group=group,
-        label_separator=label_separator,
-        multi_label=bool(label_separator) or any(isinstance(cell, list) for cell in sample.get(label, ())),
+        multi_label=bool(roles.label_separator) or any(isinstance(cell, list) for cell in sample.get(roles.label, ())),
         types=types,
         known=known,
-        splits=splits,
-        classes=classes,
     )
 
 

@@ -17,58 +17,73 @@ from beam_tfr.tables.repeats import Repeats
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Tables:
-    """Tables and the roles of their columns; made by `open_tables`.
+class Roles:
+    """What the columns of tables mean.
 
     Attributes:
-        files: all tables, sorted.
-        folder: the folder that all tables share, with a trailing slash.
-        root: the folder that keys are relative to, with a trailing slash.
-        base: the folder that relative paths start from; empty for that of each table.
         uri, key, label, split, group: column names; empty for none.
         label_separator: separates the labels of a text cell; empty for a single label.
-        multi_label: whether an image has any number of labels.
-        types: column -> type, of the columns that become features.
-        known: all columns that a table may have; empty for any.
         splits: split -> share, by a stable hash of key or group.
         classes: the allowed classes, or None for any.
     """
 
-    files: tuple[str, ...]
-    folder: str
-    root: str = ""
-    base: str = ""
     uri: str = ""
     key: str = ""
     label: str = ""
     split: str = ""
     group: str = ""
     label_separator: str = ""
-    multi_label: bool = False
-    types: Mapping[str, ColumnType] = dataclasses.field(default_factory=dict)
-    known: tuple[str, ...] = ()
     splits: Mapping[str, Fraction] | None = None
     classes: frozenset[str] | None = None
 
     @property
     def columns(self) -> list[str]:
+        """The columns with a role, each once."""
+        return list(dict.fromkeys(filter(None, (self.uri, self.key, self.label, self.split, self.group))))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tables:
+    """Tables and their columns; made by `open_tables`.
+
+    Attributes:
+        files: all tables, sorted.
+        roles: what the columns mean.
+        folder: the folder that all tables share, with a trailing slash.
+        root: the folder that keys are relative to, with a trailing slash.
+        base: the folder that relative paths start from; empty for that of each table.
+        multi_label: whether an image has any number of labels.
+        types: column -> type, of the columns that become features.
+        known: all columns that a table may have; empty for any.
+    """
+
+    files: tuple[str, ...]
+    roles: Roles
+    folder: str
+    root: str
+    base: str
+    multi_label: bool
+    types: Mapping[str, ColumnType]
+    known: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
         """The columns to read, each once."""
-        roles = (self.uri, self.key, self.label, self.split, self.group)
-        return list(dict.fromkeys([*filter(None, roles), *self.types]))
+        return list(dict.fromkeys([*self.roles.columns, *self.types]))
 
     @property
     def may_repeat(self) -> bool:
         """True if two rows could have the same key."""
-        return bool(self.uri or self.key)
+        return bool(self.roles.uri or self.roles.key)
 
     def tell(self, repeats: Repeats) -> str:
         """The error message for rows that have the same key."""
         (table, row), (earlier, before) = repeats.first, repeats.before
-        column, what = self.uri or self.key, "file" if self.uri else "key"
+        column, what = self.roles.uri or self.roles.key, "file" if self.roles.uri else "key"
         return (
             f"`table={self.files[table]}, row {row}`: its {column} is that of row {before} of {self.files[earlier]}"
             f"{f'; {repeats.number} rows repeat one' if repeats.number > 1 else ''}. "
-            f"Each {what} may have one row: remove the others{', or combine them into lists' if self.uri else ''}"
+            f"Each {what} may have one row: remove the others{', or combine them into lists' if self.roles.uri else ''}"
         )
 
     def read(self, path: str) -> Iterator[tuple[int, ImageRef]]:
@@ -88,19 +103,19 @@ class Tables:
             return row.cells[place[column]] if column else None
 
         ref = ImageRef(f"{path[len(self.folder) :]}#{row.number}", 0, 0, NO_SPLIT, columns=b"")
-        column = self.uri or self.key
+        column = self.roles.uri or self.roles.key
         try:
             ref = ref._replace(key=self._key(path, row, cell(column)))
-            column = self.split
-            split = _split(cell(self.split)) if self.split else ""
-            column = self.group
-            group = _name(cell(self.group)) if self.group else ref.key
+            column = self.roles.split
+            split = _split(cell(self.roles.split)) if self.roles.split else ""
+            column = self.roles.group
+            group = _name(cell(self.roles.group)) if self.roles.group else ref.key
             if not split:
-                split = choose_split(group, self.splits) if self.splits else DEFAULT_SPLIT
+                split = choose_split(group, self.roles.splits) if self.roles.splits else DEFAULT_SPLIT
             ref = ref._replace(split=split)
-            column = self.label
-            if self.label:
-                ref = ref._replace(labels=self._labels(cell(self.label)))
+            column = self.roles.label
+            if self.roles.label:
+                ref = ref._replace(labels=self._labels(cell(self.roles.label)))
                 if reason := self._unknown(ref.labels):
                     return ref._replace(reason="unknown-class", detail=self._where(path, row) + reason)
             values: examples.Values = {}
@@ -120,14 +135,14 @@ class Tables:
             ValueError: the cell cannot be a key.
             UsageError: the file is not below `root`.
         """
-        if self.uri:
+        if self.roles.uri:
             file = resolve(cell, self.base or folder_of(path))
             if not file.startswith(self.root):
                 cure = "give the folder that all files share as `image_root=`"
                 problem = f"{file} is not below {self.root}; {cure}"
                 raise UsageError(problem, option="table", value=f"{path}, row {row.number}")
             return file[len(self.root) :]
-        return _name(cell) if self.key else f"{split_suffix(path)[0][len(self.folder) :]}#{row.number}"
+        return _name(cell) if self.roles.key else f"{split_suffix(path)[0][len(self.folder) :]}#{row.number}"
 
     def _labels(self, cell: Any) -> tuple[str, ...]:
         """The labels of a row; one of "" for a row without a label where each has at most one.
@@ -139,8 +154,8 @@ class Tables:
             raise ValueError("a list of labels; the first rows have one each")
         if cell is None or cell == "" or cell != cell:  # NaN: a missing value of pandas
             parts = []
-        elif isinstance(cell, str) and self.label_separator:
-            parts = cell.split(self.label_separator)
+        elif isinstance(cell, str) and self.roles.label_separator:
+            parts = cell.split(self.roles.label_separator)
         else:
             parts = cell if isinstance(cell, list) else [cell]
         if not self.multi_label and not parts:
@@ -154,9 +169,9 @@ class Tables:
         return labels
 
     def _unknown(self, labels: Sequence[str]) -> str:
-        if self.classes is not None:
+        if self.roles.classes is not None:
             for label in labels:
-                if label and label not in self.classes:
+                if label and label not in self.roles.classes:
                     return f"class {label!r} is not in the file of --classes"
         return ""
 
