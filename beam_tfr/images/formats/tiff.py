@@ -1,7 +1,7 @@
-"""TIFF 6.0 and BigTIFF. Pillow decodes what it has a mode for, OpenCV samples of more than 8 bits, signed or float.
+"""TIFF 6.0 and BigTIFF. Pillow decodes what it has a mode for, OpenCV samples of more than 8 bits.
 
-What neither decodes exactly is `unsupported-image`: half floats and, of more than 8 bits, separate planes, palettes,
-CMYK, and grey with alpha.
+What neither decodes exactly is `unsupported-image`: half floats, signed 8-bit samples and, of more than 8 bits,
+separate planes, palettes, CMYK, and grey with alpha. So is 8-bit BigTIFF in big-endian order, which Pillow cannot open.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WHITE_IS_ZERO, _LAB, _YCBCR = 0, (8, 9, 10), 6  # photometric interpretations
 _ASSOCIATED, _UNASSOCIATED = 1, 2  # extra samples: alpha, colours multiplied with it or not
 # Photometric interpretation and number of samples that OpenCV decodes exactly: grey, and RGB with or without a fourth.
 _DEEP = ((0, 1), (1, 1), (2, 3), (2, 4))
-_DEEP_BITS = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (32, 64)}  # by sample format: unsigned, signed, float
+_DEEP_BITS = {1: (16, 32, 64), 2: (16, 32, 64), 3: (32, 64)}  # by sample format: unsigned, signed, float
 _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, old deflate
 _NOT_UNPACKED = (34712, 34887, 50001, 50002)  # JPEG 2000, LERC, WebP, JPEG XL: not in the libtiff of Pillow
 _MAX_TILE = 1 << 26  # bytes of one tile, if it is larger than the image
