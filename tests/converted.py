@@ -61,6 +61,48 @@ def converted_photos(flags: str = "") -> Path:
     return once(name, lambda path: convert(f"{photos}/**/*.jpg", path, f"--layout {{split}}/{{label}}/* {flags}"))
 
 
+def spoil(photos: Path) -> dict[str, str]:
+    """Adds what is wrong in real folders; key -> the reason that must stand in rejects.jsonl."""
+    hat = photos / "train" / "hat"
+    sound = next(hat.iterdir()).read_bytes()
+    (hat / "truncated.jpg").write_bytes(sound[: len(sound) // 2])
+    (hat / "empty.jpg").write_bytes(b"")
+    (hat / "text.jpg").write_text("not an image at all, only its name says so")
+    (hat / "gone.jpg").symlink_to(photos / "nowhere.jpg")
+    os.mkfifo(hat / "pipe.jpg")
+    (photos / "loose.jpg").write_bytes(sound)
+    odd = photos / "my split" / "hat"
+    odd.mkdir(parents=True)
+    (odd / "a.jpg").write_bytes(sound)
+    return {
+        "train/hat/truncated.jpg": "damaged-image",
+        "train/hat/empty.jpg": "empty-file",
+        "train/hat/text.jpg": "not-an-image",
+        "train/hat/gone.jpg": "not-found",
+        "train/hat/pipe.jpg": "unreadable",
+        "loose.jpg": "layout-mismatch",
+        "my split/hat/a.jpg": "layout-mismatch",
+    }
+
+
+@functools.cache
+def spoiled_photos() -> Path:
+    """`write_photos` after `spoil`."""
+
+    def write(folder: Path) -> None:
+        write_photos(folder)
+        spoil(folder)
+
+    return once("spoiled", write)
+
+
+@functools.cache
+def converted_spoiled_photos() -> Path:
+    """`spoiled_photos` as a dataset named `d`, with splits and labels, of 3 and 2 shards."""
+    flags = "--layout {split}/{label}/* --num_shards train=3,test=2 --max_rejects 7"
+    return once("spoiled_dataset", lambda path: convert(f"{spoiled_photos()}/**/*.jpg", path, flags))
+
+
 @functools.cache
 def converted_sample(flags: str = "--layout {split}/{label}/*") -> Path:
     """The bundled photos as a dataset named `d`."""

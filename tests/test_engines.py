@@ -18,22 +18,23 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker import data_plane
 
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-from beam_tfr.verify import verify
 from tests.conftest import Run, files_of, wait_for
+from tests.converted import converted_spoiled_photos, spoiled_photos
 from tests.portable import job_service, prism, worker_pool
 from tests.test_cli import finish, start
-from tests.test_pipeline import LAYOUT, spoil
+from tests.test_pipeline import LAYOUT
 
 __all__ = ["prism"]
 
 Command = Callable[..., Run]
 
-LOCAL = {
+THREADS = {
     "one thread": ["--direct_running_mode=in_memory", "--direct_num_workers=1"],
     "three threads": ["--direct_running_mode=multi_threading", "--direct_num_workers=3"],
-    "processes": ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
     "not fused, four attempts": ["--runner=BundleBasedDirectRunner"],
 }
+PROCESSES = {"processes": ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]}
+LOCAL = {**THREADS, **PROCESSES}
 
 
 def convert(beam_tfr: Command, photos: Path, output: Path, *flags: str) -> Run:
@@ -42,15 +43,18 @@ def convert(beam_tfr: Command, photos: Path, output: Path, *flags: str) -> Run:
 
 
 @pytest.fixture
-def expected(beam_tfr: Command, photos: Path, tmp_path: Path) -> dict[str, bytes]:
-    """What the default engine makes of photos of which some are bad."""
-    spoil(photos)
-    assert convert(beam_tfr, photos, tmp_path / "here").code == 0
-    assert verify(str(tmp_path / "here")).ok
-    return files_of(tmp_path / "here")
+def photos() -> Path:
+    """Photos of which some are bad; not to be changed."""
+    return spoiled_photos()
 
 
-@pytest.mark.parametrize("engine", LOCAL)
+@pytest.fixture
+def expected() -> dict[str, bytes]:
+    """What the default engine makes of `photos`."""
+    return files_of(converted_spoiled_photos())
+
+
+@pytest.mark.parametrize("engine", [*THREADS, *(pytest.param(name, marks=pytest.mark.slow) for name in PROCESSES)])
 def test_beams_own_engines_write_the_same_bytes(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], engine: str
 ) -> None:
@@ -98,7 +102,6 @@ def test_prism_writes_the_same_bytes(
 @pytest.mark.parametrize("engine", [*LOCAL, "prism"])
 @pytest.mark.slow
 def test_a_failing_run_is_one_sentence_on_every_engine(photos: Path, tmp_path: Path, prism: Path, engine: str) -> None:
-    spoil(photos)
     flags = {**LOCAL, "prism": ["--runner=PrismRunner", f"--prism_location={prism}"]}[engine]
     command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--max_rejects", "0", *flags]
     run = finish(start(*command))  # in a process: engines and their threads print past Python's sys.stderr

@@ -26,7 +26,7 @@ from beam_tfr.schema import Item, RunError, ShardInfo
 from beam_tfr.sources import open_source
 from beam_tfr.verify import verify
 from tests.conftest import Run, files_of
-from tests.converted import converted_photos
+from tests.converted import converted_photos, spoil
 
 Command = Callable[..., Run]
 LAYOUT = "{split}/{label}/*"
@@ -200,30 +200,6 @@ def test_without_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
     assert "image/class/label" not in records_of(tmp_path / "o", "train")[0]
     assert manifest.read(str(tmp_path / "o")).name == "o"
     assert verify(str(tmp_path / "o")).ok
-
-
-def spoil(photos: Path) -> dict[str, str]:
-    """Adds what is wrong in real folders; key -> the reason that must stand in rejects.jsonl."""
-    hat = photos / "train" / "hat"
-    sound = next(hat.iterdir()).read_bytes()
-    (hat / "truncated.jpg").write_bytes(sound[: len(sound) // 2])
-    (hat / "empty.jpg").write_bytes(b"")
-    (hat / "text.jpg").write_text("not an image at all, only its name says so")
-    (hat / "gone.jpg").symlink_to(photos / "nowhere.jpg")
-    os.mkfifo(hat / "pipe.jpg")
-    (photos / "loose.jpg").write_bytes(sound)
-    odd = photos / "my split" / "hat"
-    odd.mkdir(parents=True)
-    (odd / "a.jpg").write_bytes(sound)
-    return {
-        "train/hat/truncated.jpg": "damaged-image",
-        "train/hat/empty.jpg": "empty-file",
-        "train/hat/text.jpg": "not-an-image",
-        "train/hat/gone.jpg": "not-found",
-        "train/hat/pipe.jpg": "unreadable",
-        "loose.jpg": "layout-mismatch",
-        "my split/hat/a.jpg": "layout-mismatch",
-    }
 
 
 def test_bad_files_are_named_with_their_reason(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
