@@ -288,7 +288,7 @@ def test_the_same_command_again_rewrites_nothing(beam_tfr: Command, photos: Path
     before = {path: path.stat().st_mtime_ns for path in finished.iterdir()}
     again = beam_tfr(*arguments(photos, finished))
     assert again.code == 0
-    assert "already holds this dataset" in again.out
+    assert "already holds this complete dataset" in again.out
     assert {path: path.stat().st_mtime_ns for path in finished.iterdir()} == before
     (photos / "train" / "hat" / "new.jpg").write_bytes((photos / "train" / "hat").glob("*").__next__().read_bytes())
     changed = beam_tfr(*arguments(photos, finished))

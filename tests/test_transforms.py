@@ -399,6 +399,6 @@ def test_a_run_that_was_killed_after_its_manifest_is_tidied_by_the_next(
     assert manifest.read(str(output)).counts["written"] == 18
     again = beam_tfr(*arguments(photos, output))
     assert again.code == 0
-    assert "already holds this dataset" in again.out
+    assert "already holds this complete dataset" in again.out
     assert not (output / ".beam_tfr").exists()
     assert NO_SPLIT not in manifest.read(str(output)).splits
