@@ -73,7 +73,7 @@ def test_a_saved_plan_gives_the_same_dataset_and_lists_nothing(
     assert saved.code == 0, saved.err
     assert saved.out.splitlines()[0].split()[:3] == ["train", "test", "none"]
     assert saved.out.splitlines()[2].split() == ["shards", "3", "2", "0", "5"]
-    assert saved.out.splitlines()[-1] == f"next:    the same command with --plan {file} in place of --save_plan"
+    assert saved.out.splitlines()[-1] == f"next:    the same command with --plan {file} instead of --save_plan"
     assert not output.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["photos", "plan.zip", "whole"]
 
