@@ -176,7 +176,7 @@ def _what_is_there(folder: str) -> str:
         return f"it holds TFRecord files, but {MANIFEST_FILE} is missing, which convert writes last"
     if names:
         return f"it holds {len(names)} files (such as {names[0]}), but no {MANIFEST_FILE}"
-    return f"there is neither a {MANIFEST_FILE} nor any other file"
+    return f"there is no {MANIFEST_FILE}, and no other file"
 
 
 def parse(data: bytes, folder: str) -> Manifest:

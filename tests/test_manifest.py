@@ -275,7 +275,7 @@ def test_the_file_is_ascii_sorted_and_ends_with_a_line_end(tmp_path: Path) -> No
 
 def test_error_without_manifest_says_what_is_there(tmp_path: Path) -> None:
     for make, message in (
-        (lambda: None, r"there is neither a manifest\.json nor any other file"),
+        (lambda: None, r"there is no manifest\.json, and no other file"),
         (lambda: (tmp_path / "a.txt").write_text(""), r"it holds 1 files \(such as a\.txt\), but no manifest\.json"),
         (lambda: (tmp_path / "d-train-00000-of-00001.tfrecord").write_text(""), "it holds TFRecord files, but"),
         (
