@@ -101,7 +101,7 @@ def test_skip_keeps_places_and_lengths(damaged: Path, shuffle: bool, capfd: pyte
     said = capfd.readouterr().err
     assert "record 4 (counted from 0) holds an image that does not decode" in said
     assert "skipped, 2 of at most 2" in said
-    with pytest.raises(tf.errors.InvalidArgumentError, match="max_skipped 1 allows no more"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`max_skipped=1` allows no more"):
         read(damaged, on_error="skip", max_skipped=1)
 
 
@@ -117,8 +117,8 @@ def test_shard_that_has_gone_is_an_error_in_any_case(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"on_error": "skip", "max_skipped": -1}, "`max_skipped=-1`: must be a whole number from 0"),
-        ({"on_error": "skip", "output": "image"}, 'which `output="image"` cannot hold: give `output="dict"`'),
-        ({"remainder": "pad", "batch_size": 8, "output": "raw_record"}, '`output="raw_record"` cannot hold'),
+        ({"on_error": "skip", "output": "image"}, 'but `output="image"` has no labels: give `output="dict"`'),
+        ({"remainder": "pad", "batch_size": 8, "output": "raw_record"}, 'but `output="raw_record"` has no labels'),
     ],
     ids=str,
 )

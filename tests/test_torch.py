@@ -393,7 +393,7 @@ def test_what_is_damaged_can_be_skipped(damaged: Path, capsys: pytest.CaptureFix
     assert sorted(seen) == sorted({*range(20)} - {3, 19})
     assert [len(element[1]) for element in dataset] == [8, 8, 4]
     said = capsys.readouterr().err
-    assert "d-train-00000-of-00002.tfrecord: record 3: the image is no jpeg that decodes" in said
+    assert "d-train-00000-of-00002.tfrecord: record 3: the image is not a jpeg that decodes" in said
     assert f"beam_tfr: {shard}: record 7 at byte" in said
     assert " - skipped, 4 of at most 100" in said  # two iterations
     padded = ImageDataset(damaged, remainder="pad", **options)
@@ -482,13 +482,13 @@ def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
         (record(41), "image/class/label is 41, but there are 41 classes"),
         (record(-1), "image/class/label is -1, but there are 41 classes"),
         (record(size=(8, 16)), r"the image has \(height, width\) \(8, 16\) instead of \(8, 12\)"),
-        (record(data=b"no image"), "the image is no jpeg that decodes: UnidentifiedImageError"),
+        (record(data=b"no image"), "the image is not a jpeg that decodes: UnidentifiedImageError"),
         (b"\xff", "not a tf.train.Example"),
     ):
         with pytest.raises(ValueError, match=message):
             decode(wrong)
     for form in ("png", "webp", "bmp", "gif"):
-        with pytest.raises(ValueError, match=f"the image is no {form} that decodes"):
+        with pytest.raises(ValueError, match=f"the image is not a {form} that decodes"):
             decode_image(b"no image", form, 3)
 
 

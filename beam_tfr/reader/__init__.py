@@ -1,7 +1,7 @@
-"""A converted dataset as a `tf.data.Dataset`, in an order that can be repeated. Never Beam.
+"""Reads a converted dataset as a `tf.data.Dataset`, in a repeatable order. Never imports Beam.
 
-What only asks the manifest (`open`, `class_weights`, `steps_per_epoch`) works without TensorFlow, which is imported
-with the first name that needs it.
+`open`, `class_weights`, `steps_per_epoch` and `resume_position` work without TensorFlow, which is imported with the
+first name that needs it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records to what `load` returns; a record or image that cannot be decoded is named, or replaced."""
+"""Decodes records to what `load` returns; names or replaces a record or image that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from beam_tfr.manifest import Manifest
+from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.schema.features import CHANNELS, COLORSPACE, ENCODED, FORMAT, HEIGHT, IMAGE_ENCODINGS, RAW, WIDTH
 from beam_tfr.splits import Selection
@@ -20,7 +21,7 @@ _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
 
 
 def feature_spec_of(features: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `tf.io.parse_example` takes: dense where the shape is known, else ragged."""
+    """The features for `tf.io.parse_example`: dense where the shape is known, else ragged."""
     return {
         name: tf.io.FixedLenFeature(feature["shape"], _DTYPES[feature["dtype"]])
         if all(size >= 0 for size in feature["shape"])
@@ -31,17 +32,17 @@ def feature_spec_of(features: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoder:
-    """Records, string [n] or scalar, and their places, int64 [n, 2] or [2], to elements.
+    """Turns records, string [n] or scalar, with their places, int64 [n, 2] or [2], into elements.
 
     Attributes:
-        dataset, selection: whose records they are.
+        dataset, selection: where the records come from.
         image: decodes one image.
         output: "pair", "dict", "image", "encoded"; "raw_record" decodes nothing.
         dtype: of the images.
-        sizes: "padded" or "ragged": how images of different sizes come into a batch; None: not at all.
-        one_hot, multi_hot: labels, one or several of an image, become float32 [n, classes].
-        weighted: elements come with a weight, 0 for what only fills up.
-        max_skipped: so many records that cannot be decoded are replaced by black images of weight 0; None: by none.
+        sizes: how to batch images of different sizes: "padded" or "ragged"; None: not at all.
+        one_hot, multi_hot: labels, one or several an image, become float32 [n, classes].
+        weighted: elements have a weight, 0 for fillers.
+        max_skipped: how many undecodable records to replace by black images of weight 0; None raises at the first.
     """
 
     dataset: Manifest
@@ -65,12 +66,12 @@ class Decoder:
 
     @property
     def holds_images(self) -> bool:
-        """Whether the records are images, and not files, arrays or rows of a table."""
+        """Whether the records are images, rather than files, arrays or rows of a table."""
         return self.image.options.encoding in IMAGE_ENCODINGS
 
     @property
     def _unlabelled(self) -> bool:
-        """Whether examples of a dataset with labels may be without: their label is -1."""
+        """Whether examples of a labelled dataset may lack a label: it is -1 then."""
         return bool(self.dataset.options.get("label_column"))
 
     @functools.cached_property
@@ -87,7 +88,7 @@ class Decoder:
 
     @property
     def ragged(self) -> bool:
-        """Whether an element holds lists of any length, besides its image."""
+        """Whether an element holds lists of any length."""
         names = {name for name, feature in self._spec.items() if isinstance(feature, tf.io.RaggedFeature)}
         return self.output != "raw_record" and bool(names - ({self._label} if self.multi_hot else set()))
 
@@ -106,10 +107,10 @@ class Decoder:
 
     @functools.cached_property
     def padding(self) -> bytes:
-        """A serialized record that fills up: a black image, label 0, empty features."""
+        """A serialized filler: a black image, label 0, empty features."""
         height, width, channels = (side or 1 for side in self.image.shape)
         options = self.image.options
-        if options.resize not in ("fit", "shortest", "none"):
+        if options.resize not in VARIABLE_SIZES:
             height, width = options.image_size
         black = np.zeros((height, width, channels), np.uint8)
         name, data = "", b""
@@ -134,7 +135,7 @@ class Decoder:
         return bytes(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
 
     def decode(self, records: Any, places: Any) -> Any:
-        """Features by name, the pixels as `image`; and bool [n] or scalar: which are what the record holds."""
+        """Features by name, with the pixels as `image`; and bool [n] or scalar: which were not replaced."""
 
         def features() -> tuple[dict[str, Any], Any]:
             return self._decoded(records, places), tf.ones(tf.shape(records), tf.bool)
@@ -149,7 +150,7 @@ class Decoder:
 
     @functools.cached_property
     def _decoded(self) -> Any:
-        """`_features`, traced once for each shape of its arguments."""
+        """`_features` as a function that is traced once for each shape of its arguments."""
         return tf.function(self._features, autograph=False)
 
     def _features(self, records: Any, places: Any) -> dict[str, Any]:
@@ -190,7 +191,7 @@ class Decoder:
         return tf.raw_ops.Assert(condition=known, data=["a label outside the class list"])
 
     def _replace(self, records: Any, places: Any) -> Any:
-        """The features of all records, those of `padding` in the place of what does not decode; which are sound."""
+        """The features of all records, with `padding` for what does not decode; and which did decode."""
 
         def one(record: Any, place: Any) -> Any:
             return _first_that_works(
@@ -215,14 +216,14 @@ class Decoder:
         message = self._message(record, place)
         allowed = tf.raw_ops.Assert(
             condition=count <= self.max_skipped,
-            data=[tf.strings.join([message, f"; max_skipped {self.max_skipped} allows no more"])],
+            data=[tf.strings.join([message, f"; `max_skipped={self.max_skipped}` allows no more"])],
         )
         say = tf.print("beam_tfr:", message, "- skipped,", count, f"of at most {self.max_skipped}")
         with tf.control_dependencies([allowed, say]):
             return self._features(tf.constant(self.padding), place), False
 
     def _refuse(self, records: Any, places: Any, spec: Any) -> Any:
-        """Raises: names the first record that does not decode. Has the form of what would be decoded."""
+        """Raises an error that names the first record that does not decode; an op of the form of `spec`."""
         singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
         message = singles.map(self._message).filter(lambda text: text != "").take(1).get_single_element()
         with tf.control_dependencies([tf.raw_ops.Assert(condition=False, data=[message])]):
@@ -233,7 +234,7 @@ class Decoder:
         return tf.nest.pack_sequence_as(spec, nothing, expand_composites=True)
 
     def _message(self, record: Any, place: Any) -> Any:
-        """What is wrong with a record, with its file and number; empty when nothing is."""
+        """What is wrong with a record, with its file and number; empty if nothing is."""
         parts = self.selection.parts
         ends = np.cumsum([part.take for part in parts])
         part = tf.searchsorted(tf.constant(ends), place[1:], side="right")[0]
@@ -261,7 +262,7 @@ class Decoder:
         return found.take(1).get_single_element()
 
     def element(self, features: dict[str, Any], real: Any) -> Any:
-        """What `load` gives, of decoded features and bool [n] or scalar: which are examples."""
+        """What `load` gives, from decoded features and bool [n] or scalar: which are examples."""
         weight = tf.cast(real, tf.float32)
         if self.labelled and self.one_hot:
             features[self._label] = tf.one_hot(features[self._label], len(self.dataset.class_names))
@@ -276,12 +277,12 @@ class Decoder:
 
 
 def scaled(image: Any, dtype: Any) -> Any:
-    """uint8 as it is; other types in [0, 1]."""
+    """Pixels as `dtype`: uint8 unchanged, other types in [0, 1]."""
     return image if dtype == tf.uint8 else tf.cast(tf.cast(image, tf.float32) / 255, dtype)
 
 
 def _multi_hot(labels: Any, classes: int) -> Any:
-    """float32 [n, classes] of ragged [n, labels], or [classes] of [labels]."""
+    """Labels as float32 [n, classes] from ragged [n, labels], or [classes] from [labels]."""
     if not isinstance(labels, tf.RaggedTensor):
         return _multi_hot(tf.RaggedTensor.from_tensor(labels[None]), classes)[0]
     places = tf.stack([labels.value_rowids(), labels.values], axis=1)
@@ -290,9 +291,9 @@ def _multi_hot(labels: Any, classes: int) -> Any:
 
 
 def _first_that_works(way: Callable[[], Any], other: Callable[[], Any]) -> Any:
-    """What a function returns, or where that raises an error, what another does.
+    """What a function returns, or another one if that raises an error.
 
-    Costs one small iterator: microseconds for a batch, half a decoding for a single image.
+    Costs a small iterator: microseconds for a batch, half the time of decoding for a single image.
     """
     first, second = (tf.data.Dataset.from_tensors(0).map(lambda _, way=way: way()) for way in (way, other))
     return first.ignore_errors().concatenate(second).take(1).get_single_element()

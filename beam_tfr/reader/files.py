@@ -1,10 +1,10 @@
-"""`load_records`: the records of any TFRecord files, without a manifest, whole or with an error that names the file.
+"""`load_records`: the records of any TFRecord files, complete or with an error that names the file.
 
     files ──interleave──▶ chunks of records, each file's counted and closed by a check ──unbatch──▶ records
 
-TensorFlow's own errors name no file, and a gzip file that is cut off in the wrong place ends without an error. So the
-bytes of the records that came are compared with those that must be there: the file's size, or for gzip the size that
-its last four bytes tell. Where they differ the file is read once more in plain Python, which finds out what is wrong.
+TensorFlow's own errors name no file, and a gzip file that is cut off in certain places ends without an error. So the
+size of the records that came is compared with the file's size, or for gzip with the size in its last four bytes. If
+they differ, the file is read again in plain Python to find out what is wrong.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from beam_tfr.reader_arguments import integer
 from beam_tfr.records import MAX_RECORD_BYTES, RecordError, RecordFile, masked_crc
 from beam_tfr.schema import UsageError
 
-_CHUNK = 64  # records that the count costs one call for
+_CHUNK = 64  # records that are counted in one call
 _FRAME_BYTES = 16  # of a record: its length and two checksums
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _HEAD_BYTES = 12  # length of the first record and its checksum
-# The heads of bare files that begin like gzip, since the length of their first record has those bytes.
+# The heads of bare files that look like gzip, because the length of their first record has those bytes.
 _BARE_HEADS = [
     length + struct.pack("<I", masked_crc(length))
     for length in (
@@ -37,23 +37,23 @@ _BARE_HEADS = [
 
 
 def load_records(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, streams: int = 1) -> Any:
-    """Reads TFRecord files of any origin, bare or gzip, which is found out for each file from its content.
+    """Reads TFRecord files of any origin, bare or gzip; the content of each file tells which.
 
     Args:
         paths: files or patterns, local or gs://, one or several; patterns are those of `convert`: `*` any name, `**/`
             any number of folders, `?`, `[abc]`, `{a,b}`. Files come in the order of `paths`, those of a pattern
-            sorted; what several name comes once.
-        streams: files that are read side by side, 64 records of each in turn: faster where reading waits, as from
-            gs://, and another order. With 1, record after record, file after file.
+            sorted, each once.
+        streams: files to read side by side, 64 records of each in turn: faster where reading waits, as from gs://, but
+            another order. With 1, file after file.
 
     Returns:
         A `tf.data.Dataset` of scalar strings: the bytes of each record, nothing lost.
 
     Raises:
-        UsageError: a path or pattern that matches no file, or a wrong argument.
+        UsageError: a path or pattern matches no file, or an argument is wrong.
 
-    Iterating over it raises tf.errors.InvalidArgumentError that names file, record and byte where a file is damaged,
-    and tf.errors.NotFoundError for a file that has gone since.
+    Iterating raises tf.errors.InvalidArgumentError that names file, record and byte where a file is damaged, and
+    tf.errors.NotFoundError for a file that has disappeared.
     """
     entries = _list(paths)
     streams = integer("streams", streams, 1, bits=10)
@@ -63,14 +63,14 @@ def load_records(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
 
 
 def _list(paths: Any) -> dict[str, int]:
-    """Path -> bytes."""
+    """The size of each file in bytes, by its path."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not given:
-        raise UsageError("paths is empty: give a file or pattern, or several")
+        raise UsageError("is empty: give a file or pattern, or several", option="paths")
     found: dict[str, int] = {}
     for path in given:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-            raise UsageError(f"paths must be files or patterns, not {path!r}")
+            raise UsageError("must be files or patterns", option="paths", value=repr(path))
         pattern = storage.check_path(os.fspath(path), option="paths")
         for entry in sorted(inputs.list_images(pattern, option="paths")):
             found.setdefault(entry.path, entry.size_bytes)
@@ -89,7 +89,7 @@ def _build(entries: dict[str, int], streams: int) -> Any:
 
 
 def _chunks(file: Any, size: Any) -> Any:
-    """The records of a file, string [n], and behind them an empty chunk if nothing is missing, else an error."""
+    """The records of a file, string [n], then an empty chunk if nothing is missing, else an error."""
     # `ignore_errors` would look for a file that is not there for ever: this raises NotFoundError.
     head = tf.data.FixedLengthRecordDataset(file, 1).take(_HEAD_BYTES).batch(_HEAD_BYTES).map(tf.strings.reduce_join)
 
@@ -119,7 +119,7 @@ def _chunks(file: Any, size: Any) -> Any:
 
 
 def _gzip_size(file: Any, size: Any) -> Any:
-    """What the end of a gzip file says of its content: bytes modulo 2^32; of several members, of the last one."""
+    """The size of the content, modulo 2^32, that a gzip file's end states; of the last member if it has several."""
     tail = tf.data.FixedLengthRecordDataset(file, 4, header_bytes=tf.maximum(size - 4, 0)).take(1)
     none = tf.data.Dataset.from_tensors(bytes(4))
     tail = tf.where(size >= 4, tail.concatenate(none).take(1).get_single_element(), bytes(4))
@@ -127,13 +127,13 @@ def _gzip_size(file: Any, size: Any) -> Any:
 
 
 def _refuse(file: Any, number: Any) -> Any:
-    """Raises where a file does not hold just `number` records."""
+    """Raises unless a file holds exactly `number` records."""
     problem = tf.numpy_function(_problem, [file, number], tf.string)
     return tf.raw_ops.Assert(condition=tf.equal(problem, ""), data=[problem])
 
 
 def _problem(file: bytes, number: np.int64) -> bytes:
-    """What is wrong with a file of which so many records could be read; empty when nothing is: gzip members."""
+    """What is wrong with a file of which `number` records could be read; empty if nothing is (several members)."""
     records = RecordFile(os.fsdecode(file))
     try:
         for _ in records:

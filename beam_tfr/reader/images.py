@@ -1,4 +1,4 @@
-"""One image: from the bytes in its record to pixels of the size that was asked for. TensorFlow's decoders."""
+"""Decodes an image with TensorFlow, and crops and resizes it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class ImageDecoder:
 
     Attributes:
         options: how they were converted.
-        image_size: height and width they are brought to at reading; None leaves them as they are.
-        crop: what of them is taken for it: None all, "center" the largest middle part of the new shape, "random" a
-            random part, mirrored or not.
+        image_size: height and width to resize them to; None keeps their size.
+        crop: which part of them to resize: None all, "center" the largest centered part of the new shape, "random" a
+            random part, possibly mirrored.
         seed: of random parts.
     """
 
@@ -57,11 +57,11 @@ class ImageDecoder:
         return *(self.image_size or stored), self.channels
 
     def __call__(self, data: Any, image_format: Any | None, place: Any) -> Any:
-        """uint8 `shape`.
+        """Decodes one image: uint8 `shape`.
 
         Args:
             data: scalar string.
-            image_format: scalar string, of a dataset whose images have several; else None.
+            image_format: scalar string if the dataset has images of several formats, else None.
             place: int64 [2], (epoch, number of the example).
         """
         if image_format is None:
@@ -92,7 +92,7 @@ class ImageDecoder:
         return tf.saturate_cast(tf.round(image), tf.uint8)
 
     def _window(self, shape: Any, key: Any) -> Any:
-        """int32 [4]: top, left, height and width of the part that is taken."""
+        """The part to resize: its top, left, height and width, int32 [4]."""
         if self.crop == "random":
             begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
                 shape,
@@ -116,7 +116,7 @@ class ImageDecoder:
 
 
 def _broadcast(pixels: Any, channels: int) -> Any:
-    """[h, w, 1 or channels] to [h, w, channels]."""
+    """Repeats a gray channel: [h, w, 1 or channels] to [h, w, channels]."""
     pixels = tf.ensure_shape(pixels, [None, None, None])
     return tf.broadcast_to(pixels, tf.concat([tf.shape(pixels)[:2], [channels]], 0))
 

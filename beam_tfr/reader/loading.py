@@ -253,47 +253,46 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
     Raises:
         UsageError: one has none, or the output cannot hold what it asks for.
     """
-    folder, output, image = decoder.dataset.folder, decoder.output, decoder.image
-    why = ""  # nothing is decoded
+    folder, output, options = decoder.dataset.folder, decoder.output, decoder.image.options
+    undecoded = unlabelled = ""  # why nothing is decoded, or there are no labels
     if not decoder.holds_images:
-        why = f"{folder} holds no images (`encoding={image.options.encoding}`)"
+        undecoded = f"{folder} holds no images (`encoding={options.encoding}`)"
         if output not in ("dict", "raw_record"):
-            raise UsageError(f'{why}: give "dict", or "raw_record"', option="output", value=output)
+            raise UsageError(f'{undecoded}: give "dict", or "raw_record"', option="output", value=output)
     elif output in ("encoded", "raw_record"):
-        why = f'`output="{output}"` decodes nothing'
-    given = {"image_size": image.image_size, "dtype": decoder.dtype.name, "sizes": decoder.sizes}
-    for name, value in given.items():
-        if why and value not in (None, "uint8"):
-            raise UsageError(f"has no effect: {why}", option=name, value=value)
-    hot = "one_hot" if decoder.one_hot else "multi_hot" if decoder.multi_hot else ""
-    if hot and (not decoder.labelled or output in ("image", "raw_record")):
-        why = f'`output="{output}"` has no labels' if decoder.labelled else f"{folder} has no labels"
-        raise UsageError(f"has no effect: {why}", option=hot, value=True)
-    if decoder.one_hot and decoder.several_labels:
-        raise UsageError(
-            f"the examples of {folder} have any number of labels each: give `multi_hot=True` instead",
-            option="one_hot",
-            value=True,
+        undecoded = f'`output="{output}"` decodes nothing'
+    if not decoder.labelled:
+        unlabelled = f"{folder} has no labels"
+    elif output in ("image", "raw_record"):
+        unlabelled = f'`output="{output}"` has no labels'
+    one_size = "" if batch_size and decoder.variable else "it is for batches of images of different sizes"
+    for option, value, why in (
+        ("image_size", decoder.image.image_size, undecoded),
+        ("dtype", decoder.dtype.name if decoder.dtype != tf.uint8 else None, undecoded),
+        ("sizes", decoder.sizes, undecoded or one_size),
+        ("one_hot", decoder.one_hot, unlabelled),
+        ("multi_hot", decoder.multi_hot, unlabelled),
+    ):
+        if value and why:
+            raise UsageError(f"has no effect: {why}", option=option, value=value)
+    several = decoder.several_labels
+    if (decoder.one_hot and several) or (decoder.multi_hot and not several):
+        option, other, labels = (
+            ("one_hot", "multi_hot", "any number of labels") if several else ("multi_hot", "one_hot", "one label")
         )
-    if decoder.multi_hot and not decoder.several_labels:
         raise UsageError(
-            f"the examples of {folder} have one label each: give `one_hot=True` instead", option="multi_hot", value=True
+            f"the examples of {folder} have {labels} each: give `{other}=True` instead", option=option, value=True
         )
-    if decoder.weighted and (output in ("image", "raw_record") or (output != "dict" and not decoder.labelled)):
+    if decoder.weighted and output != "dict" and unlabelled:
         raise UsageError(
-            '`remainder="pad"` and `on_error="skip"` mark fillers by a weight of 0, which '
-            + (f'`output="{output}"` cannot hold' if decoder.labelled else "an example without a label cannot have")
-            + ': give `output="dict"`'
+            f'`remainder="pad"` and `on_error="skip"` give fillers a label of weight 0, but {unlabelled}: give '
+            '`output="dict"`'
         )
-    if decoder.sizes and batch_size is None:
-        raise UsageError("has no effect without `batch_size=`", option="sizes", value=decoder.sizes)
-    if decoder.sizes and not decoder.variable:
-        raise UsageError("has no effect: all images have one size", option="sizes", value=decoder.sizes)
     if decoder.variable and batch_size and not decoder.sizes:
         raise UsageError(
-            f"the images of {folder} have different sizes (`resize={image.options.resize}`), and a batch takes equal "
-            'ones. Give `image_size=(height, width)`, or `sizes="padded"` or "ragged"; leave `batch_size=` out; or '
-            "convert with `resize=stretch`, crop or pad",
+            f"the images of {folder} have different sizes (`resize={options.resize}`), and a batch takes equal ones. "
+            'Give `image_size=(height, width)`, or `sizes="padded"` or "ragged"; leave `batch_size=` out; or convert '
+            "with `resize=stretch`, crop or pad",
             option="batch_size",
             value=batch_size,
         )

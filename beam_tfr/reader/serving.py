@@ -32,7 +32,7 @@ def check_service(address: Any, **options: Any) -> None:
         options: other arguments of `load` by name.
 
     Raises:
-        UsageError: it is no address, or one of the others cannot be had with it.
+        UsageError: it is not an address, or one of the others cannot be combined with it.
     """
     if not isinstance(address, str) or not address.partition("://")[2]:
         raise UsageError(
@@ -40,39 +40,32 @@ def check_service(address: Any, **options: Any) -> None:
             option="service",
             value=repr(address),
         )
-    refused = {
-        "deterministic": (True, f"{_PROMISED}, so it cannot be repeated either: give False"),
-        "repeat": (True, "give a number of epochs, or load each epoch with its number"),
-        "remainder": ("pad", 'give "keep" or "drop"'),
-        "sizes": ("padded", "give `image_size=(height, width)`", "ragged"),
-        "on_error": ("skip", "its workers share no count: fix the dataset, or read without a service"),
-    }
-    for name, (value, cure, *others) in refused.items():
-        if options[name] in (value, *others) and type(options[name]) is type(value):
+    for name, allowed, cure in (
+        ("deterministic", (False,), f"{_PROMISED}, so it cannot be repeated either: give False"),
+        ("start_step", (0,), f"{_PROMISED}, so there is no place to resume from"),
+        ("remainder", (None, "keep", "drop"), 'give "keep" or "drop"'),
+        ("sizes", (None,), "give `image_size=(height, width)`"),
+        ("on_error", ("raise",), "its workers share no count: fix the dataset, or read without a service"),
+        ("num_hosts", (1,), "it does not deal examples equally to hosts"),
+        ("cache", (False,), "leave it out"),
+    ):
+        if options[name] not in allowed:
             raise UsageError(f"cannot be combined with `service=`: {cure}", option=name, value=options[name])
-    if options["start_step"]:
+    if options["repeat"] is True:
         raise UsageError(
-            f"cannot be combined with `service=`: {_PROMISED}, so there is no place to resume from",
-            option="start_step",
-            value=options["start_step"],
+            "cannot be combined with `service=`: give a number of epochs, or load each epoch with its number",
+            option="repeat",
+            value=True,
         )
-    if options["num_hosts"] != 1:
-        raise UsageError(
-            "cannot be combined with `service=`, which does not deal its examples equally to hosts",
-            option="num_hosts",
-            value=options["num_hosts"],
-        )
-    if options["cache"] is not False:
-        raise UsageError("cannot be combined with `service=`: leave it out", option="cache", value=options["cache"])
 
 
 def serve(
     streams: Streams, decoder: Decoder, *, address: str, epoch: int, epochs: int, drop_remainder: bool
 ) -> tf.data.Dataset:
-    """`epochs` epochs from `epoch` on: every example at most once in each; only the remainder may be missing.
+    """The dataset: `epochs` epochs from `epoch` on, each with every example at most once.
 
     Raises:
-        UsageError: lists of any length cannot be had, or nobody answers at that address.
+        UsageError: the examples hold lists of any length, or no dispatcher answers at that address.
     """
     batch_size = streams.order.batch_size
     if decoder.ragged:

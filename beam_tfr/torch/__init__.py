@@ -1,4 +1,4 @@
-"""A converted dataset for PyTorch's `DataLoader`: read without TensorFlow, in an order that can be repeated.
+"""Reads a converted dataset for PyTorch's `DataLoader`, without TensorFlow, in a repeatable order.
 
     from torch.utils.data import DataLoader
     from beam_tfr.torch import ImageDataset
@@ -8,10 +8,10 @@
     for epoch in range(dataset.epoch, 5):
         dataset.set_epoch(epoch)
         for images, labels in loader:  # uint8 [64, 224, 224, 3], int64 [64]
-            images = images.permute(0, 3, 1, 2).float() / 255  # NCHW, in memory channels last, which is fast
+            images = images.permute(0, 3, 1, 2).float() / 255  # NCHW; channels last in memory, which is fast
 
-The dataset makes the batches, so DataLoader gets `batch_size=None`: only then are all batches full but the last,
-whatever the number of workers. Without PyTorch it can be iterated over too, and gives the same NumPy arrays.
+The dataset makes the batches, so DataLoader gets `batch_size=None`: only then are all batches but the last full, with
+any number of workers. The dataset can also be iterated without PyTorch, and gives the same NumPy arrays.
 """
 
 from __future__ import annotations

@@ -21,13 +21,13 @@ _DTYPES = {"int64": np.int64, "float": np.float32, "bytes": object}
 
 
 class Column(NamedTuple):
-    """One feature of an element: `object` is bytes; the shape [-1] is a list of any length."""
+    """A feature of an element. The dtype `object` is bytes; the shape [-1] is a list of any length."""
 
     dtype: Any
     shape: Sequence[int]
 
     def of(self, values: Sequence[Any]) -> Any:
-        """A scalar as int, float or bytes; numbers as an array; several bytes as a list."""
+        """The value of one example: a scalar as int, float or bytes, numbers as an array, several bytes as a list."""
         if not self.shape:
             return values[0]
         array = np.array(values, self.dtype).reshape(self.shape)
@@ -37,19 +37,19 @@ class Column(NamedTuple):
         return self.of([b"" if self.dtype is object else self.dtype(0).item()] * max(0, math.prod(self.shape)))
 
     def stack(self, values: list[Any]) -> Any:
-        """Of a batch: an array, or a list where it holds bytes or lists of any length."""
+        """The value of a batch: an array, or a list if it holds bytes or lists of any length."""
         return values if self.dtype is object or -1 in self.shape else np.array(values, self.dtype)
 
 
 class ExampleDecoder:
-    """Reads serialized Examples of one dataset.
+    """Decodes serialized Examples of one dataset.
 
     Args:
         output: of `ImageDataset`.
         multi_hot: labels become float32 [classes].
 
     Attributes:
-        columns: what is read besides the image, by name.
+        columns: the features besides the image, by name.
         channels: 1 after --color gray, else 3, as in `beam_tfr.reader.load`.
         image_size: (height, width) of all images in pixels, or None where they differ.
     """
@@ -76,7 +76,7 @@ class ExampleDecoder:
         """(image, features): uint8 [height, width, channels], or the encoded bytes; and the `columns`.
 
         Raises:
-            ValueError: the record is not what the manifest says of it.
+            ValueError: the record does not match the manifest.
         """
         try:
             found = example_class().FromString(record).features.feature
@@ -124,7 +124,7 @@ class ExampleDecoder:
 
 
 def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
-    """The values of a feature; a `size` below 0 is any number of them."""
+    """The values of a feature, `size` of them, or any number if it is negative."""
     values: Sequence[Any] = getattr(found[name], kind).value if name in found else ()
     if len(values) != size >= 0:
         raise ValueError(f"feature {name} has {len(values)} values instead of {size}")
@@ -132,7 +132,7 @@ def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
 
 
 def _raw_pixels(tensor: bytes, height: int, width: int, channels: int) -> Pixels:
-    """The content of a serialized TensorProto: its last field, as tf.io.serialize_tensor and `convert` write it."""
+    """The content of a serialized TensorProto, which tf.io.serialize_tensor and `convert` write as the last field."""
     shape = (height, width, channels)
     size = math.prod(shape)
     if min(shape) < 0 or not size < len(tensor) < size + 64:
@@ -141,10 +141,10 @@ def _raw_pixels(tensor: bytes, height: int, width: int, channels: int) -> Pixels
 
 
 def stack_images(images: list[Any]) -> Any:
-    """A batch of images, or of what a transform made of them: arrays are stacked, bytes are listed, others collated.
+    """Batches images, or what a transform made of them: stacks arrays, lists bytes, lets PyTorch collate the rest.
 
     Raises:
-        UsageError: arrays of different shapes, or what only PyTorch can collate where it is not installed.
+        UsageError: arrays have different shapes, or PyTorch, which is not installed, would have to collate.
     """
     first = images[0]
     if isinstance(first, bytes):
