@@ -143,5 +143,5 @@ def test_wrong_paths(paths: Any, message: str) -> None:
 def test_wrong_calls(folder: Path) -> None:
     with pytest.raises(UsageError, match=rf"`paths={folder}`: .* use '{folder}/\*\*/\*\.tfrecord\*'"):
         load_records(folder)
-    with pytest.raises(UsageError, match="streams must be a whole number from 1 to 1023, not 0"):
+    with pytest.raises(UsageError, match="`streams=0`: must be a whole number from 1 to 1023"):
         load_records(f"{folder}/*", streams=0)
