@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,16 +77,11 @@ def options_of(job: dict[str, Any]) -> dict[str, Any]:
 # What is submitted
 
 
-def test_the_job_is_as_the_drawing_says(service: FakeDataflow, beam_tfr: Command) -> None:
+def test_a_job_that_nobody_waits_for(service: FakeDataflow, beam_tfr: Command) -> None:
     run = submit(beam_tfr, service, "--no_wait")
     assert (run.code, run.out) == (0, f"job {JOB_ID} was created and runs on its own: {LINK}\n")
     assert f"convert: job {JOB_ID}: {LINK}\n" in run.err
-    transforms = service.pipeline().components.transforms
-    names = [transform.unique_name.split("/") for transform in transforms.values()]
-    steps = ["MatchImages", "PlanShards", "ReadImages", "ResizeImages", "BuildExamples", "WriteShards", "WriteManifest"]
-    (convert,) = [transform for transform in transforms.values() if transform.unique_name == "Convert"]
-    assert [transforms[name].unique_name for name in convert.subtransforms] == [f"Convert/{step}" for step in steps]
-    assert {name[1] for name in names if len(name) > 1} == set(steps)
+    assert len(service.jobs()) == 1
 
 
 def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDataflow, beam_tfr: Command) -> None:
@@ -183,26 +179,26 @@ def test_a_dry_run_creates_nothing(service: FakeDataflow, beam_tfr: Command) -> 
 # What its workers install
 
 
-def test_the_own_wheel_is_the_same_from_everywhere_and_small(tmp_path: Path) -> None:
-    import zipfile
-
+def test_the_own_wheel(tmp_path: Path) -> None:
+    """It is our files without the photos, requires what a worker needs, and has the same bytes every time."""
     (tmp_path / "2").mkdir()
     first, second = staging.own_wheel(tmp_path), staging.own_wheel(tmp_path / "2")
     assert first.read_bytes() == second.read_bytes()
     assert first.stat().st_size < 1 << 20
     with zipfile.ZipFile(first) as wheel:
-        names = wheel.namelist()
-        described = wheel.read("beam_tfr-0.1.0.dist-info/METADATA").decode()
-    assert {"beam_tfr/transforms/__init__.py", "beam_tfr/manifest.schema.json", "beam_tfr/requirements.txt"} <= set(
-        names
-    )
-    assert not [name for name in names if "/sample/" in name or "__pycache__" in name]
-    required = re.findall(r"Requires-Dist: (\S+?)[<>]", described)
-    assert "apache-beam[gcp]" in required
-    assert not {"tensorflow", "keras", "torch"} & set(required)
+        found = {name: wheel.read(name) for name in wheel.namelist()}
+    info = "beam_tfr-0.1.0.dist-info"
+    described = found.pop(f"{info}/METADATA").decode()
+    del found[f"{info}/WHEEL"], found[f"{info}/RECORD"]
+    package = [path for path in staging.PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = {str(path.relative_to(staging.PACKAGE.parent)): path.read_bytes() for path in package}
+    assert found == {name: data for name, data in files.items() if not name.startswith("beam_tfr/sample/")}
+    required = re.findall(r"^Requires-Dist: (.*)$", described, re.MULTILINE)
+    assert required == (staging.PACKAGE / "requirements.txt").read_text().splitlines()
+    assert not {"tensorflow", "keras", "torch"} & {re.split(r"[\[<>=]", line)[0] for line in required}
 
 
-def test_all_that_the_beam_image_lacks_is_staged() -> None:
+def test_everything_that_beams_image_lacks_is_staged() -> None:
     from tests.worker_env import BEAM, closure
 
     requirements = (staging.PACKAGE / "requirements.txt").read_text().splitlines()
@@ -262,7 +258,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("flags", "said"), WRONG)
-def test_a_wrong_call_is_told_before_anything_is_done(
+def test_a_wrong_call_fails_before_any_request(
     service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, flags: list[str], said: str
 ) -> None:
     monkeypatch.delenv("CLOUDSDK_COMPUTE_REGION", raising=False)
@@ -282,7 +278,7 @@ def test_with_credentials_folders_must_be_on_gs(service: FakeDataflow, beam_tfr:
         assert (run.code, f"--{folder} /tmp/x: must be on gs://" in run.err) == (2, True)
 
 
-def test_what_is_for_dataflow_alone(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_options_that_need_dataflow(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     for flag in ("--no_wait", "--on_interrupt=leave"):
         run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", flag)
         assert run.code == 2
@@ -303,7 +299,7 @@ def failed(text: str) -> dict[str, Any]:
     return {"state": "JOB_STATE_FAILED", "messages": [{**message, "messageImportance": "JOB_MESSAGE_ERROR"}]}
 
 
-def test_a_workers_error_comes_out_as_at_home(service: FakeDataflow, beam_tfr: Command) -> None:
+def test_an_error_on_a_worker_reads_as_in_a_local_run(service: FakeDataflow, beam_tfr: Command) -> None:
     text = (
         'Traceback (most recent call last):\n  File "common.py", line 1\n'
         "beam_tfr.schema.DataError: 7 of 25 images were rejected [while running 'Convert/WriteManifest/Publish']\n"
@@ -317,7 +313,7 @@ def test_a_workers_error_comes_out_as_at_home(service: FakeDataflow, beam_tfr: C
     assert submit(beam_tfr, service).code == 2
 
 
-def test_a_worker_that_does_not_start_is_told(service: FakeDataflow, beam_tfr: Command) -> None:
+def test_workers_that_do_not_start_are_reported(service: FakeDataflow, beam_tfr: Command) -> None:
     service.set_service(**failed("Startup of the worker pool in zone z failed to bring up any workers."))
     run = submit(beam_tfr, service)
     assert run.code == 1
@@ -325,14 +321,14 @@ def test_a_worker_that_does_not_start_is_told(service: FakeDataflow, beam_tfr: C
     assert "the run failed: Startup of the worker pool" in run.err
 
 
-def test_a_job_that_somebody_cancels(service: FakeDataflow, beam_tfr: Command) -> None:
+def test_a_job_cancelled_elsewhere(service: FakeDataflow, beam_tfr: Command) -> None:
     service.set_service(state="JOB_STATE_CANCELLED")
     run = submit(beam_tfr, service)
     assert run.code == 1
     assert f"job {JOB_ID} was cancelled: nothing is published" in run.err
 
 
-def test_a_job_that_is_not_taken(service: FakeDataflow, beam_tfr: Command) -> None:
+def test_a_refused_job(service: FakeDataflow, beam_tfr: Command) -> None:
     service.set_service(refuses=403)
     run = submit(beam_tfr, service)
     assert run.code == 1
@@ -425,7 +421,7 @@ def test_a_job_that_was_left_holds_the_output(
     assert len(service.jobs()) == 2
 
 
-def test_what_may_not_be_written_to_is_found_before_anything_is_staged(
+def test_an_unwritable_output_is_found_before_staging(
     service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeDataflow, "flags", [flag for flag in service.flags if flag != "--no_auth"])

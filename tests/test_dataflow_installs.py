@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,19 +88,3 @@ def test_every_install_stages_the_same(service: FakeDataflow, tmp_path: Path) ->
     }
     here = staging.own_wheel(tmp_path)
     assert (own, first[own]) == (here.name, here.read_bytes())
-    check_own(here)
-
-
-def check_own(path: Path) -> None:
-    """Our wheel is our files, and requires what a worker needs."""
-    info = "beam_tfr-0.1.0.dist-info"
-    package = [path for path in (ROOT / "beam_tfr").rglob("*") if path.is_file()]
-    files = {str(path.relative_to(ROOT)): path.read_bytes() for path in package if "__pycache__" not in path.parts}
-    with zipfile.ZipFile(path) as wheel:
-        found = {name: wheel.read(name) for name in wheel.namelist()}
-    described = found.pop(f"{info}/METADATA").decode()
-    del found[f"{info}/WHEEL"], found[f"{info}/RECORD"]
-    assert found == {name: data for name, data in files.items() if not name.startswith("beam_tfr/sample/")}
-    requires = [line for line in described.splitlines() if line.startswith("Requires-Dist: ")]
-    needed = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()
-    assert requires == [f"Requires-Dist: {line}" for line in needed]

@@ -89,7 +89,7 @@ def test_every_photo_is_a_record_with_its_own_content(beam_tfr: Command, photos:
     assert verify(str(output)).ok
 
 
-def test_the_same_bytes_from_anywhere(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_moved_photos_give_the_same_bytes(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere" / "deep" / "photos"
     shutil.copytree(photos, moved)
     for path in moved.rglob("*.jpg"):
@@ -202,7 +202,7 @@ def test_without_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None
     assert verify(str(tmp_path / "o")).ok
 
 
-def test_bad_files_are_named_with_their_reason(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_bad_files_are_listed_with_a_reason(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     expected = spoil(photos)
     output = tmp_path / "out"
     run = beam_tfr(*arguments(photos, output, "--json", "--max_rejects", "7"))
@@ -248,7 +248,7 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept(
     assert not (output / ".beam_tfr").exists()
 
 
-def test_a_folder_whose_name_is_no_text_is_read(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_a_folder_name_that_is_not_utf8(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     odd = Path(os.fsdecode(b"%s/caf\xe9\xff" % os.fsencode(tmp_path)))
     photos.rename(odd)
     run = beam_tfr("convert", "--input", f"{odd}/**/*.jpg", f"{odd}/train/*/*", "--output", tmp_path / "out", "--json")
@@ -376,7 +376,7 @@ def run_steps(
         raise translate(error) from error
 
 
-def test_the_steps_put_together_by_hand_give_the_same_dataset(photos: Path, tmp_path: Path) -> None:
+def test_steps_composed_by_hand_give_the_same_dataset(photos: Path, tmp_path: Path) -> None:
     run_steps(photos, tmp_path / "a")
     assert files_of(tmp_path / "a") == files_of(converted_photos("--num_shards 3"))
 
@@ -417,7 +417,7 @@ def _drop_one(item: Item) -> bool:
         ({"items": Shuffled()}, "did not keep the images of a shard together"),
     ],
 )
-def test_a_runner_that_loses_or_tears_ends_loudly_without_a_manifest(
+def test_a_runner_that_loses_or_reorders_items_fails(
     photos: Path, tmp_path: Path, steps: dict[str, beam.PTransform], expected: str
 ) -> None:
     with pytest.raises(RunError, match=expected):
@@ -430,7 +430,7 @@ def test_a_shard_that_comes_twice_counts_once(photos: Path, tmp_path: Path) -> N
     assert verify(str(tmp_path / "o")).ok
 
 
-def test_a_step_of_ones_own_may_reject(photos: Path, tmp_path: Path) -> None:
+def test_a_custom_step_may_reject(photos: Path, tmp_path: Path) -> None:
     from beam_tfr.schema import ImageRef, Record, RejectError
 
     rejected = sorted(f"train/hat/{path.name}" for path in (photos / "train" / "hat").iterdir())[:2]
@@ -447,9 +447,7 @@ def test_a_step_of_ones_own_may_reject(photos: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_photos_that_changed_while_a_run_was_dead_are_not_mixed_in(
-    beam_tfr: Command, photos: Path, tmp_path: Path
-) -> None:
+def test_photos_that_changed_between_runs_are_refused(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     (photos / "train" / "hat" / "text.jpg").write_text("no image")
     command = arguments(photos, tmp_path / "o")
     assert beam_tfr(*command, "--max_rejects", "0").code == 1

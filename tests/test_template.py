@@ -79,16 +79,16 @@ def test_a_wrong_call(beam_tfr: Command, flags: list[str], said: str) -> None:
     assert "Traceback" not in run.err
 
 
-def test_the_file_in_the_sources_is_the_table() -> None:
+def test_metadata_json_equals_the_option_table() -> None:
     assert json.loads((FOLDER / "metadata.json").read_text()) == template.metadata()
 
 
-def test_every_option_is_a_parameter_but_those_of_a_terminal() -> None:
+def test_every_option_is_a_parameter_except_those_of_a_terminal() -> None:
     left_out = {field.name for field in dataclasses.fields(ConvertOptions)} - parameters().keys()
     assert left_out == {"json", "no_wait", "on_interrupt"}
 
 
-def test_defaults_given_are_as_nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_given_explicitly_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     import argparse
 
     parser = argparse.ArgumentParser()
@@ -113,7 +113,7 @@ SAMPLES = [
 
 
 @pytest.mark.parametrize("parse", template.PATTERNS, ids=lambda parse: parse.__name__)
-def test_a_form_takes_what_the_parser_takes(parse: Callable[[str, str], object]) -> None:
+def test_forms_accept_what_the_parser_accepts(parse: Callable[[str, str], object]) -> None:
     for text in SAMPLES:
         shown = re.fullmatch(template.PATTERNS[parse], text) is not None
         try:
@@ -224,13 +224,13 @@ def instructions() -> list[tuple[str, str]]:
     return [tuple(line.split(" ", 1)) for line in text.splitlines() if line.strip()]  # type: ignore[misc]
 
 
-def test_the_dockerfile_is_one_that_a_linter_accepts() -> None:
+def test_the_dockerfile_passes_a_linter() -> None:
     linter = shutil.which("hadolint") or Path(sys.executable).parent / "hadolint"
     run = subprocess.run([linter, FOLDER / "Dockerfile"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (0, "")
 
 
-def test_versions_in_the_dockerfile_are_those_of_the_pins() -> None:
+def test_the_dockerfile_uses_the_pinned_beam() -> None:
     pins = dict(re.findall(r"^(\S+?)==(\S+)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
     images = [rest.split()[0] for name, rest in instructions() if name == "FROM"]
     assert all(re.search(r":[^:]*\d", image) for image in images)
@@ -239,7 +239,7 @@ def test_versions_in_the_dockerfile_are_those_of_the_pins() -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-def test_the_install_lines_and_the_entry_file_work_on_an_image_with_beam(tmp_path: Path) -> None:
+def test_the_install_line_and_the_entry_file_run_beside_beam(tmp_path: Path) -> None:
     python = make_worker_env(tmp_path / "image")
     work = tmp_path / "template"
     work.mkdir()

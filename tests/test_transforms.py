@@ -214,7 +214,7 @@ def test_map_images_applies_a_function_and_passes_rejects_on(photos: Path) -> No
     assert mapped == items_of(photos, 2, reject, unlucky, given[3].value)
 
 
-def test_an_error_in_a_function_of_ones_own_is_not_a_reject(photos: Path) -> None:
+def test_an_error_in_a_custom_function_is_not_a_reject(photos: Path) -> None:
     given = items_of(photos, "text")
     with pytest.raises(RunError, match=r"'>' not supported|TypeError"):
         run(lambda p: p | beam.Create(given, reshuffle=False) | transforms.MapImages(lambda value, _: value > 1))
@@ -296,7 +296,7 @@ def test_files_are_named_and_framed_as_beams_own_sink_does(photos: Path, tmp_pat
             )
 
 
-def test_items_that_hold_no_record_are_not_dropped_in_silence(photos: Path, tmp_path: Path) -> None:
+def test_items_without_a_record_are_an_error(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="/0: WriteShards takes a Record or a Reject, got bytes"):
         write(tmp_path, items_of(photos, b"forgot BuildExamples"))
     with pytest.raises(RunError, match="got NoneType"):
@@ -388,7 +388,7 @@ def test_bundles_that_fail_anywhere_and_are_run_again_give_the_same_bytes(
     assert verify(str(output)).ok
 
 
-def test_a_run_that_was_killed_after_its_manifest_is_tidied_by_the_next(
+def test_the_next_run_tidies_up_after_one_killed_after_its_manifest(
     beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "o"
