@@ -90,12 +90,14 @@ def measured() -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.slow  # a process for each file; test_every_image converts most of them too
 def test_every_hostile_file_comes_out_as_expected(measured: dict[str, list[Any]]) -> None:
     found = {name: (reason, tuple(adjusted)) for name, (reason, adjusted, _, _) in measured.items()}
     expected = {name: fixture[1:3] for name, fixture in hostile.FILES.items()}
     assert found == expected | {name: make()[1:3] for name, make in hostile.MANY.items()}
 
 
+@pytest.mark.slow
 def test_no_hostile_file_takes_long_or_much_memory(measured: dict[str, list[Any]]) -> None:
     assert not {name: seconds for name, (_, _, seconds, _) in measured.items() if seconds > LONGEST_S}
     above = {name: memory for name, (_, _, _, memory) in measured.items() if memory > MOST_MEMORY}

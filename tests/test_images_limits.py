@@ -393,6 +393,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
+@pytest.mark.slow
 def test_the_budget_bounds_the_memory_whatever_the_threads() -> None:
     """malloc keeps nothing for threads that have decoded."""
 
