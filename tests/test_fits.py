@@ -109,6 +109,7 @@ def test_keras(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_keras_on_jax(folder: Path) -> None:
+    pytest.importorskip("jax", reason="needs JAX: pip install -e '.[dev]'")
     program = f"{TRAIN}\nassert keras.backend.backend() == 'jax'\nmodel = make()\n{FIT}"
     # The recipe of docs/reader.md: hosts are JAX processes.
     program += """
