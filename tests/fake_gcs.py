@@ -393,7 +393,7 @@ class FakeGcs:
 
     def _ask(self, action: str, body: bytes = b"", **query: str) -> Any:
         url = f"{self.address}/control/{action}?{urllib.parse.urlencode(query)}"
-        with self._opener.open(urllib.request.Request(url, data=body, method="POST"), timeout=30) as response:
+        with self._opener.open(urllib.request.Request(url, data=body, method="POST"), timeout=240) as response:
             return response.read()
 
     def clear(self) -> None:

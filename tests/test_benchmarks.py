@@ -31,7 +31,7 @@ def test_convert_benchmark(sample: Path) -> None:
 
 
 def test_convert_benchmark_without_photos(tmp_path: Path) -> None:
-    run = subprocess.run([sys.executable, BENCHMARK, tmp_path], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, BENCHMARK, tmp_path], capture_output=True, text=True, timeout=240)
     assert run.returncode == 1
     assert "there is no **/*.jpg in it" in run.stderr
 

@@ -445,7 +445,7 @@ def test_ctrl_c_during_imports() -> None:
         "from beam_tfr.__main__ import run\n"
         "run()\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "beam-tfr: interrupted\n")
 
 

@@ -385,7 +385,7 @@ def test_ctrl_c_while_a_service_does_not_answer(service: FakeDataflow, tmp_path:
         connection, _ = silent.accept()
         with connection:
             process.send_signal(signal.SIGINT)
-            _, error = process.communicate(timeout=30)
+            _, error = process.communicate(timeout=240)
     assert (process.returncode, error) == (
         130,
         "beam-tfr convert: interrupted: the job was being submitted; if it was created after all, the console lists "

@@ -182,7 +182,7 @@ def test_without_credentials_it_is_said_at_once(tmp_path: Path) -> None:
     for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
         environment.pop(name, None)
     command = [sys.executable, "-m", "beam_tfr", "convert", "--input", "gs://b/*", "--output", str(tmp_path / "out")]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert run.returncode == 2
     last = run.stderr.splitlines()[-1]
     assert last.startswith("beam-tfr convert: gs://b/* cannot be reached: no credentials: ")
