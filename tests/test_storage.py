@@ -404,7 +404,7 @@ def test_mistakes_on_gs(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: C
     assert storage.list_folder(f"{gcs}/o") == storage.list_folder(f"{gcs}/o/.beam_tfr") == []
     for folder, message in (
         ("gs://no-bucket/o", missing),
-        (f"{gcs}/photos", "there is neither a manifest.json nor any other file"),
+        (f"{gcs}/photos", "there is no manifest.json, and no other file"),
         ("gs://", "gs://: names no bucket"),
     ):
         run = beam_tfr("verify", folder)
