@@ -56,7 +56,7 @@ def hints(counts: Mapping[str, Any]) -> list[str]:
             "their shape"
         )
     if n := adjusted.get("kept-unusual", 0):
-        found.append(f"{n:,} JPEGs were kept that trainers show rotated or in wrong colours (--keep_all)")
+        found.append(f"{n:,} JPEGs were kept that trainers show rotated or in wrong colors (--keep_all)")
     return found
 
 

@@ -33,7 +33,7 @@ PATTERNS: dict[Callable[[str], Any], str] = {
     table.integer: r"[+-]?[0-9]{1,20}",
     table.number: r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}",
     table.image_size: r"[0-9]{1,9}([xX][0-9]{1,9})?",
-    table.colour: r"#[0-9a-fA-F]{6}|(?i:white|black|gray)",
+    table.color: r"#[0-9a-fA-F]{6}|(?i:white|black|gray)",
     table.number_of_bytes: r"[0-9]{1,20} ?([kKmMgG][iI]?[bB]?)?",
     table.share_or_number: r"[0-9]{1,20}|[0-9]{0,20}\.[0-9]{0,20}",
     table.num_shards: r"[0-9]{1,20}|[A-Za-z0-9_]+ *= *[0-9]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9]{1,20})*",

@@ -61,7 +61,7 @@ def turned() -> bytes:
     return save(smooth(), "JPEG", exif=exif)
 
 
-def in_other_colours() -> bytes:
+def in_other_colors() -> bytes:
     return next(data for name, data in FILES.items() if name.startswith("color/") and "P3" in name and "JPEG" in name)
 
 
@@ -72,7 +72,7 @@ ACTS: dict[str, tuple[bytes, dict[str, Any], dict[str, Any]]] = {
     "upscale": (PHOTO, {"resize": "fit", "image_size": (2000, 2000)}, {"upscale": True}),
     "background": (transparent(), {}, {"background": (0, 0, 0)}),
     "color": (PHOTO, {}, {"color": "gray"}),
-    "icc": (in_other_colours(), {}, {"icc": "ignore"}),
+    "icc": (in_other_colors(), {}, {"icc": "ignore"}),
     "ignore_orientation": (turned(), {}, {"ignore_orientation": True}),
     "frames": (animation(), {}, {"frames": "reject"}),
     "encoding": (PHOTO, {}, {"encoding": "webp"}),
@@ -191,7 +191,7 @@ def test_the_longest_sums_are_exact() -> None:
     assert image.channel_squares == (255**2 * 12_000_000, 255**2 * 12_000_000, 254**2 * 12_000_000)
 
 
-def test_gray_images_of_a_dataset_in_colour_count_for_every_channel() -> None:
+def test_gray_images_of_a_dataset_in_color_count_for_every_channel() -> None:
     gray = save(smooth().convert("L"), "PNG")
     one, three = (convert_image(gray, color=color, encoding="png") for color in ("keep", "rgb"))
     assert (one.channels, three.channels) == (1, 3)

@@ -1,4 +1,4 @@
-"""Colours: profiles against the arithmetic of their specifications, CMYK, transparency, grey."""
+"""Colors: profiles against the arithmetic of their specifications, CMYK, transparency, gray."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from beam_tfr.images import color, convert_image
 from beam_tfr.schema import Image
 from tests.fixtures import HEIGHT, WIDTH, Fixture, mean_error, save, smooth
 from tests.fixtures import icc as made
-from tests.fixtures.color import ALPHA, FILES, GREY, IN_P3, INKS, PICTURE
+from tests.fixtures.color import ALPHA, FILES, GRAY, IN_P3, INKS, PICTURE
 from tests.fixtures.icc import BROKEN, D50, D65_XY, PROFILES, SRGB_PROFILES, Floats
 
 Array = np.ndarray[Any, Any]
@@ -112,7 +112,7 @@ def test_profiles_of_rgb_come_within_a_ciede2000_of_1(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Display P3", "Adobe RGB", "Rec. 2020", "ProPhoto"])
-def test_colours_that_srgb_does_not_have_are_clipped(name: str) -> None:
+def test_colors_that_srgb_does_not_have_are_clipped(name: str) -> None:
     ends = np.array([[[0, 255, 0], [0, 0, 0], [255, 255, 255]]], np.uint8)
     assert color.to_srgb(ends, PROFILES[name], convert=True)[0].tolist() == [[[0, 255, 0], [0, 0, 0], [255, 255, 255]]]
 
@@ -146,9 +146,9 @@ def test_paper_is_white_and_the_deepest_black_is_black() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "light"), [("grey gamma 2.2", lambda v: v ** (563 / 256)), ("grey dot gain", made.dot_gain_light)]
+    ("name", "light"), [("gray gamma 2.2", lambda v: v ** (563 / 256)), ("gray dot gain", made.dot_gain_light)]
 )
-def test_profiles_of_grey_are_exact(name: str, light: Any) -> None:
+def test_profiles_of_gray_are_exact(name: str, light: Any) -> None:
     ramp = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
     got, notes = color.to_srgb(ramp, PROFILES[name], convert=True)
     wanted = 255 * made.srgb_stored(light(np.arange(256) / 255))
@@ -157,19 +157,19 @@ def test_profiles_of_grey_are_exact(name: str, light: Any) -> None:
     assert np.abs(got.ravel() - wanted).max() < 0.501
 
 
-def test_a_profile_of_rgb_is_applied_to_grey() -> None:
+def test_a_profile_of_rgb_is_applied_to_gray() -> None:
     ramp = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
     got, notes = color.to_srgb(ramp, PROFILES["Adobe RGB"], convert=True)
     as_rgb, _ = color.to_srgb(np.repeat(ramp, 3, axis=2), PROFILES["Adobe RGB"], convert=True)
     assert notes == ("profile-converted",)
     assert got.shape == (16, 16, 1)
     assert np.abs(got.astype(int) - as_rgb).max() <= 1
-    same, notes = color.to_srgb(ramp, PROFILES["Display P3"], convert=True)  # its greys are those of sRGB
+    same, notes = color.to_srgb(ramp, PROFILES["Display P3"], convert=True)  # its grays are those of sRGB
     assert notes == ()
     assert same is ramp
 
 
-def test_greys_that_a_profile_colours_become_rgb() -> None:
+def test_grays_that_a_profile_colors_become_rgb() -> None:
     red, green, blue = made.ADOBE_RGB
     tinted = made.matrix_profile((green, red, blue), made.srgb_light)
     lopsided = made.profile(
@@ -202,7 +202,7 @@ def test_srgb_in_any_version_changes_nothing(name: str) -> None:
 
 def test_what_is_srgb() -> None:
     assert color.is_srgb(b"")
-    assert color.is_srgb(made.grey_profile(made.srgb_light))
+    assert color.is_srgb(made.gray_profile(made.srgb_light))
     assert [name for name, data in {**PROFILES, **BROKEN}.items() if color.is_srgb(data)] == []
     plain_gamma = made.matrix_profile(made.SRGB, made.gamma_curve(2.2))  # differs by 6 levels where it is dark
     assert not color.is_srgb(plain_gamma)
@@ -212,8 +212,8 @@ def test_what_is_srgb() -> None:
     ("channels", "names"),
     [
         (1, ["CMYK of 16 bit", *BROKEN]),
-        (3, ["grey gamma 2.2", "CMYK of 16 bit", *BROKEN]),
-        (4, ["grey gamma 2.2", "Display P3", *SRGB_PROFILES, *BROKEN]),
+        (3, ["gray gamma 2.2", "CMYK of 16 bit", *BROKEN]),
+        (4, ["gray gamma 2.2", "Display P3", *SRGB_PROFILES, *BROKEN]),
     ],
 )
 def test_what_is_broken_or_does_not_fit_is_ignored(channels: int, names: list[str]) -> None:
@@ -276,7 +276,7 @@ def test_a_table_of_floats_beside_another_does_not_hide_it() -> None:
 
 
 FUZZED = [
-    *(PROFILES[name] for name in ("Display P3, version 4", "Adobe RGB", "grey gamma 2.2")),
+    *(PROFILES[name] for name in ("Display P3, version 4", "Adobe RGB", "gray gamma 2.2")),
     SRGB_PROFILES["of LittleCMS"],
     made.cmyk_profile("mft1", grid=2),
     made.cmyk_profile("mAB ", grid=2),
@@ -309,7 +309,7 @@ def test_each_profile_is_looked_at_once_whatever_the_threads() -> None:
 
 
 def test_effects_that_are_kept_are_bounded_and_the_latest() -> None:
-    profiles = [made.grey_profile(made.gamma_curve(1 + i / 100)) for i in range(100)]
+    profiles = [made.gray_profile(made.gamma_curve(1 + i / 100)) for i in range(100)]
     effects = [color._effect_of(profile) for profile in profiles]
     assert len(color._effects) == color._CACHED
     assert color._effect_of(profiles[-1]) is effects[-1]
@@ -321,7 +321,7 @@ def test_effects_that_are_kept_are_bounded_and_the_latest() -> None:
 def test_pixels_are_the_same_whatever_the_threads(name: str) -> None:
     channels = 4 if name.startswith("CMYK") else 3
     images = [np.random.default_rng(i).integers(0, 256, (60, 90, channels), dtype=np.uint8) for i in range(24)]
-    images[::4] = [image // 255 * 255 for image in images[::4]]  # few colours, many repeated
+    images[::4] = [image // 255 * 255 for image in images[::4]]  # few colors, many repeated
     alone = [color.to_srgb(image, PROFILES[name], convert=True)[0] for image in images]
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda image: color.to_srgb(image, PROFILES[name], convert=True)[0], images * 3))
@@ -406,7 +406,7 @@ def test_large_images_need_no_copies_but_their_result(shape: tuple[int, int]) ->
     steps = {
         "composite": (lambda: color.composite(pixels, alpha, (255, 0, 0)), 3),
         "profile": (lambda: color.to_srgb(pixels, PROFILES["Display P3"], convert=True), 3),
-        "grey": (lambda: color.to_channels(pixels, "gray"), 1),
+        "gray": (lambda: color.to_channels(pixels, "gray"), 1),
     }
     for name, (step, result) in steps.items():
         step()
@@ -420,7 +420,7 @@ def test_large_images_need_no_copies_but_their_result(shape: tuple[int, int]) ->
 # Channels
 
 
-def test_grey_is_luma() -> None:
+def test_gray_is_luma() -> None:
     pixels = np.concatenate([LATTICE, RNG.integers(0, 256, (1, 70_000, 3), dtype=np.uint8)], axis=1)
     got = color.to_channels(pixels, "gray")
     weighted = pixels.astype(int) @ np.array([[19595], [38470], [7471]])
@@ -430,11 +430,11 @@ def test_grey_is_luma() -> None:
 
 
 def test_channels_are_what_was_asked_for() -> None:
-    grey, rgb = RNG.integers(0, 256, (4, 7, 1), dtype=np.uint8), RNG.integers(0, 256, (4, 7, 3), dtype=np.uint8)
-    assert (color.to_channels(grey, "rgb") == np.repeat(grey, 3, axis=2)).all()
+    gray, rgb = RNG.integers(0, 256, (4, 7, 1), dtype=np.uint8), RNG.integers(0, 256, (4, 7, 3), dtype=np.uint8)
+    assert (color.to_channels(gray, "rgb") == np.repeat(gray, 3, axis=2)).all()
     assert color.to_channels(rgb, "rgb") is rgb
-    assert color.to_channels(grey, "gray") is grey
-    assert color.to_channels(grey, "keep") is grey
+    assert color.to_channels(gray, "gray") is gray
+    assert color.to_channels(gray, "keep") is gray
     assert color.to_channels(rgb, "keep") is rgb
 
 
@@ -459,7 +459,7 @@ def converted(file: Fixture, **changes: Any) -> Array:
     return pixels_of(convert_image(file.data, image_size=(HEIGHT, WIDTH), encoding="png", **changes))
 
 
-SAME_COLOURS = [
+SAME_COLORS = [
     "JPEG in Display P3",
     "JPEG in Display P3, version 4",
     "PNG in Display P3",
@@ -470,7 +470,7 @@ SAME_COLOURS = [
 ]
 
 
-@pytest.mark.parametrize("name", SAME_COLOURS)
+@pytest.mark.parametrize("name", SAME_COLORS)
 def test_photos_in_other_spaces_come_out_as_in_srgb(name: str) -> None:
     got = converted(FILES[name])
     ignored = converted(FILES[name], icc="ignore")
@@ -487,7 +487,7 @@ def test_photos_without_loss_are_exact_to_a_ciede2000_of_2(name: str) -> None:
     assert ciede2000(lab_of_srgb(converted(FILES[name])), lab_of_srgb(PICTURE)).max() < 2
 
 
-def test_transparent_photos_are_converted_before_they_are_laid_over_a_colour() -> None:
+def test_transparent_photos_are_converted_before_they_are_laid_over_a_color() -> None:
     alpha = np.asarray(ALPHA)
     got = converted(FILES["PNG with transparency in Display P3"], background=(200, 30, 90))
     picture, _ = color.to_srgb(np.asarray(IN_P3), PROFILES["Display P3"], convert=True)
@@ -495,15 +495,15 @@ def test_transparent_photos_are_converted_before_they_are_laid_over_a_colour() -
     assert (got[alpha == 0] == (200, 30, 90)).all()
 
 
-def test_transparent_grey_stays_grey_over_white_and_not_over_a_colour() -> None:
-    file = FILES["grey PNG with transparency"]
-    grey = np.asarray(GREY)[..., None]
+def test_transparent_gray_stays_gray_over_white_and_not_over_a_color() -> None:
+    file = FILES["gray PNG with transparency"]
+    gray = np.asarray(GRAY)[..., None]
     image = convert_image(file.data, image_size=(HEIGHT, WIDTH), encoding="png", color="keep")
     assert image.channels == 1
-    assert (pixels_of(image)[..., :1] == over(grey, np.asarray(ALPHA), (255,))).all()
+    assert (pixels_of(image)[..., :1] == over(gray, np.asarray(ALPHA), (255,))).all()
     image = convert_image(file.data, image_size=(HEIGHT, WIDTH), encoding="png", color="keep", background=(255, 0, 0))
     assert image.channels == 3
-    assert (pixels_of(image) == over(grey, np.asarray(ALPHA), (255, 0, 0))).all()
+    assert (pixels_of(image) == over(gray, np.asarray(ALPHA), (255, 0, 0))).all()
 
 
 def test_cmyk_files_come_out_as_their_inks_say() -> None:

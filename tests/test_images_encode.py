@@ -92,10 +92,10 @@ def test_quality_and_chroma_have_an_effect() -> None:
 @pytest.mark.parametrize(("chroma", "sampling"), [("420", 0x22), ("444", 0x11)])
 def test_jpeg_has_the_components_that_are_asked_for(chroma: str, sampling: int) -> None:
     header = re.compile(rb"\xff\xc0..\x08.{4}(.)(.*?)\xff\xc4", re.DOTALL)
-    colours = header.search(encode(PHOTO, "jpeg", chroma=chroma))
-    assert colours is not None
-    assert colours[1] == b"\x03"
-    assert list(colours[2][1::3]) == [sampling, 0x11, 0x11]
+    colors = header.search(encode(PHOTO, "jpeg", chroma=chroma))
+    assert colors is not None
+    assert colors[1] == b"\x03"
+    assert list(colors[2][1::3]) == [sampling, 0x11, 0x11]
     gray = header.search(encode(PHOTO[..., :1], "jpeg", chroma=chroma))
     assert gray is not None
     assert gray[1] == b"\x01"

@@ -25,7 +25,7 @@ from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
 from tests.fixtures import formats as fixtures
 from tests.fixtures import mean_error, save
-from tests.fixtures.formats import GREY, NOISE, PHOTO, RGB
+from tests.fixtures.formats import GRAY, NOISE, PHOTO, RGB
 
 
 def opened(data: bytes) -> Source:
@@ -65,7 +65,7 @@ def test_what_is_stored_without_loss_comes_out_exactly(name: str) -> None:
 def test_what_is_stored_with_loss_looks_the_same() -> None:
     for name, fixture in fixtures.LOSSY.items():
         found = decoded(fixture.data)
-        assert mean_error(found.pixels, GREY[..., None] if "grey" in name else RGB) < 2.5, name
+        assert mean_error(found.pixels, GRAY[..., None] if "gray" in name else RGB) < 2.5, name
         assert found.alpha is None, name
 
 
@@ -89,7 +89,7 @@ def test_integers_are_scaled_by_their_depth_and_rounded(samples: np.ndarray[Any,
 
 @settings(max_examples=50)
 @given(hnp.arrays(np.uint16, hnp.array_shapes(min_dims=2, max_dims=2, max_side=20)), st.sampled_from(["<", ">"]))
-def test_grey_of_16_bit_is_the_same_from_every_format(samples: np.ndarray[Any, Any], order: str) -> None:
+def test_gray_of_16_bit_is_the_same_from_every_format(samples: np.ndarray[Any, Any], order: str) -> None:
     expected = np.rint(samples / 257).astype(np.uint8)[..., None]
     pgm = fixtures.binary("P5", samples, 65535)
     tiff = fixtures.tiff(samples, photometric="minisblack", byteorder=order)
@@ -100,10 +100,10 @@ def test_grey_of_16_bit_is_the_same_from_every_format(samples: np.ndarray[Any, A
 
 def test_associated_alpha_is_undone() -> None:
     alpha = np.full((8, 8), 128, np.uint8)
-    colours = np.full((8, 8, 3), (100, 50, 0), np.uint8)
+    colors = np.full((8, 8, 3), (100, 50, 0), np.uint8)
     for samples, top in (
-        (np.dstack([colours, alpha]), 255),
-        (np.dstack([colours, alpha]).astype(np.uint16) * 257, 65535),
+        (np.dstack([colors, alpha]), 255),
+        (np.dstack([colors, alpha]).astype(np.uint16) * 257, 65535),
     ):
         found = decoded(fixtures.tiff(samples, photometric="rgb", extrasamples=["assocalpha"]))
         assert np.abs(found.pixels.astype(int) - (199, 100, 0)).max() <= 1, top
@@ -160,7 +160,7 @@ def test_long_texts_and_profiles_are_no_damage() -> None:
 
 def test_of_an_animation_with_others_in_front_the_first_is_taken() -> None:
     for form in ("PNG", "WEBP", "GIF", "TIFF"):
-        frames = [PillowImage.new("RGB", (20, 10), colour) for colour in ("red", "lime", "blue")]
+        frames = [PillowImage.new("RGB", (20, 10), color) for color in ("red", "lime", "blue")]
         options = {"lossless": True} if form == "WEBP" else {}
         data = save(frames[0], form, save_all=True, append_images=frames[1:], **options)
         source = opened(data)
@@ -245,14 +245,14 @@ def test_jpeg_xl() -> None:
             found = source.decode(None)
             assert (source.format, source.height, source.width, source.frames) == ("jxl", 48, 64, 1)
             bands = np.atleast_3d(np.asarray(image))
-            colours = bands.shape[2] - 1 + bands.shape[2] % 2
-            assert np.array_equal(found.pixels, bands[..., :colours])
-            assert (found.alpha is None) == (bands.shape[2] == colours)
+            colors = bands.shape[2] - 1 + bands.shape[2] % 2
+            assert np.array_equal(found.pixels, bands[..., :colors])
+            assert (found.alpha is None) == (bands.shape[2] == colors)
     deep = decoded(jxl(PillowImage.fromarray(fixtures.DEEP[..., 0])))
     assert np.array_equal(deep.pixels, fixtures.DEEP_8[..., :1])
     assert deep.bits == 16
-    floats = decoded(jxl(PillowImage.fromarray((GREY / 255).astype(np.float32))))
-    assert np.array_equal(floats.pixels, GREY[..., None])
+    floats = decoded(jxl(PillowImage.fromarray((GRAY / 255).astype(np.float32))))
+    assert np.array_equal(floats.pixels, GRAY[..., None])
 
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 8), (64, 64), (256, 128), (300, 400), (9, 2000), (3000, 2), (320, 240)])

@@ -114,19 +114,19 @@ def test_a_mode_that_is_not_known_is_an_error_of_the_caller() -> None:
     st.sampled_from(MODES[:-1]),
     st.sampled_from([1, 3, 4]),
 )
-def test_a_flat_colour_stays_and_nothing_larger_than_source_or_result_is_made(
+def test_a_flat_color_stays_and_nothing_larger_than_source_or_result_is_made(
     source: tuple[int, int], size: tuple[int, int], mode: str, channels: int
 ) -> None:
     placed = place(*source, size, mode, upscale=True)
     if placed.height * placed.width > 1_000_000:  # `limits` is for those
         return
-    colour = (3, 128, 251, 77)[:channels]
-    flat = np.full((*source, channels), colour, np.uint8)
+    color = (3, 128, 251, 77)[:channels]
+    flat = np.full((*source, channels), color, np.uint8)
     tracemalloc.start()
     result = resample(flat, placed)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert np.array_equal(result, np.full((placed.height, placed.width, channels), colour, np.uint8))
+    assert np.array_equal(result, np.full((placed.height, placed.width, channels), color, np.uint8))
     # Some whole copies at the most; a crop that enlarged first would hold thousands.
     assert peak <= 3 * max(flat.nbytes, result.nbytes) + 100_000
 
@@ -278,8 +278,8 @@ def test_zone_plates_are_nearer_to_lanczos_than_bilinear_is(factor: str) -> None
         plate = zone_plate(round(size[0] * float(down)), round(size[1] * float(right or down)), corner=corner)
         bilinear = psnr(pillow(plate, size, K.BILINEAR), pillow(plate, size, K.LANCZOS))
         assert near(plate, size) >= bilinear + 0.3
-        grey = np.ascontiguousarray(plate[..., 0])
-        found = psnr(stretch(grey[..., None], size)[..., 0], pillow(grey, size, K.LANCZOS))
+        gray = np.ascontiguousarray(plate[..., 0])
+        found = psnr(stretch(gray[..., None], size)[..., 0], pillow(gray, size, K.LANCZOS))
         assert found >= bilinear + 0.3
 
 
@@ -295,7 +295,7 @@ def test_what_is_finer_than_the_result_does_not_come_back_as_a_pattern(factor: f
         assert result.std() <= max(1.5 * bilinear.std(), 7)
 
 
-def test_flat_colours_and_gradients_stay() -> None:
+def test_flat_colors_and_gradients_stay() -> None:
     for side in (50, 200, 202, 230, 310, 330, 400, 555, 800, 1300, 3333):
         values = np.rint((np.arange(side) + 0.5) * (255 / side)).astype(np.uint8)
         ideal = (np.arange(200) + 0.5) * (255 / 200)

@@ -86,20 +86,20 @@ def interlaced() -> bytes:
 KEPT: dict[str, bytes] = {
     **{f"jpeg {chroma}": save(NOISE, "JPEG", subsampling=chroma) for chroma in ("4:4:4", "4:2:2", "4:2:0", "4:1:1")},
     "jpeg progressive": save(NOISE, "JPEG", progressive=True),
-    "jpeg grey": save(GRAY, "JPEG"),
+    "jpeg gray": save(GRAY, "JPEG"),
     "jpeg of RGB components": save(NOISE, "JPEG", keep_rgb=True),
     "jpeg with restart markers": save(NOISE, "JPEG", restart_marker_blocks=2),
     "jpeg without JFIF": JPEG[:2] + JPEG[20:],
     "jpeg with sRGB": save(NOISE, "JPEG", icc_profile=USUAL),
     "jpeg and another behind it": JPEG + save(smooth(), "JPEG"),
     "png": RGB_PNG,
-    "png grey": GRAY_PNG,
+    "png gray": GRAY_PNG,
     "png palette": fixtures.PALETTE_PNG,
     "png RGBA, opaque": save(RGBA, "PNG"),
-    "png grey and alpha, opaque": save(NOISE.convert("LA"), "PNG"),
-    **{f"png grey {bits} bit": png_of(bits, 0) for bits in (1, 2, 4)},
+    "png gray and alpha, opaque": save(NOISE.convert("LA"), "PNG"),
+    **{f"png gray {bits} bit": png_of(bits, 0) for bits in (1, 2, 4)},
     **{f"png palette {bits} bit": save(NOISE.quantize(1 << bits), "PNG", bits=bits) for bits in (1, 2, 4)},
-    "png with a transparent colour that it does not use": png_of(8, 2, 3, 3, fixtures.chunk(b"tRNS", bytes(6))),
+    "png with a transparent color that it does not use": png_of(8, 2, 3, 3, fixtures.chunk(b"tRNS", bytes(6))),
     "png interlaced": interlaced(),
     "png with a gamma that TensorFlow ignores": fixtures.png_with(RGB_PNG, fixtures.chunk(b"gAMA", b"\0\0cc")),
     "png in two parts": fixtures.png_with(
@@ -111,23 +111,23 @@ KEPT: dict[str, bytes] = {
     "webp RGBA, opaque": save(RGBA, "WEBP", lossless=True),
     "webp extended": fixtures.riff(fixtures.extended(0), fixtures.VP8),
     "bmp": save(NOISE, "BMP"),
-    "bmp grey": save(GRAY, "BMP"),
+    "bmp gray": save(GRAY, "BMP"),
     "bmp 32 bit": save(RGBA, "BMP"),
     "bmp with a longer header": fixtures.bmp(24, fixtures.ROWS, tail=bytes(16) + b"BGRs" + bytes(64)),
     "gif": GIF,
-    "gif grey": save(GRAY, "GIF"),
+    "gif gray": save(GRAY, "GIF"),
     "gif interlaced": save(fixtures.COLORS, "GIF", interlace=1),
-    "gif with a transparent colour that it does not use": fixtures.gif_with(GIF, b"!\xf9\4\1\0\0\xff\0"),
+    "gif with a transparent color that it does not use": fixtures.gif_with(GIF, b"!\xf9\4\1\0\0\xff\0"),
     **{f"{fixture.extension.replace('jpg', 'jpeg')} {name}": fixture.data
        for name, fixture in fixtures.PLANTED_FILES.items()},
 }  # fmt: skip
 ONE_CHANNEL = (
-    "jpeg grey",
-    "jpeg JPEG with metadata, grey",
-    "png grey",
-    "png grey and alpha, opaque",
-    "bmp grey",
-    *(f"png grey {n} bit" for n in (1, 2, 4)),
+    "jpeg gray",
+    "jpeg JPEG with metadata, gray",
+    "png gray",
+    "png gray and alpha, opaque",
+    "bmp gray",
+    *(f"png gray {n} bit" for n in (1, 2, 4)),
 )
 
 
@@ -341,7 +341,7 @@ def test_the_orientation_of_a_kept_jpeg_stays_alone(orientation: int) -> None:
     assert stored_as_it_is == save(NOISE, "JPEG")
 
 
-def test_a_profile_stays_where_it_changes_colours() -> None:
+def test_a_profile_stays_where_it_changes_colors() -> None:
     wide, usual = AGAIN["jpeg with a wide profile"][0], KEPT["jpeg with sRGB"]
     assert keep(usual, strip_metadata=True).encoded == JPEG
     assert keep(wide, keep_all=True, strip_metadata=True).encoded == wide

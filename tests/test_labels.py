@@ -214,7 +214,7 @@ def test_every_key_falls_into_exactly_one_split(key: str, weights: list[int]) ->
     shares = {f"s{i}": Fraction(weight, sum(weights)) for i, weight in enumerate(weights)}
     assert choose_split(key, shares) in shares
     assert choose_split(key, shares) == choose_split(key, dict(shares))
-    # Two neighbours put together keep all keys of both: the shares cut one line.
+    # Two neighbors put together keep all keys of both: the shares cut one line.
     if len(shares) > 1:
         joined = {"s0": shares["s0"] + shares["s1"], **{name: shares[name] for name in list(shares)[2:]}}
         merged = {"s1": "s0"}.get(choose_split(key, shares), choose_split(key, shares))

@@ -334,7 +334,7 @@ EXCLUSIVE = [
     (["--resize=shortest", "--image_size=256x224"], "`image_size=256x224`: `resize=shortest` takes one size"),
     (
         ["--color=gray", "--encoding=webp"],
-        "`color=gray`: WebP holds colour images only; use `encoding=jpeg`, png or raw",
+        "`color=gray`: WebP holds color images only; use `encoding=jpeg`, png or raw",
     ),
     (["--upscale", "--resize=crop"], "`upscale=` has no effect with `resize=crop`: it applies to fit and pad"),
     (

@@ -162,7 +162,7 @@ def test_center_crop_of_jpeg_is_fused_and_the_same(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [16]}, image_size=(32, 64))
     elements = load(folder, split="train", image_size=(32, 32), crop="center", batch_size=16)
     for (image, _), (middle, _) in zip(elements_of(folder), elements.as_numpy_iterator(), strict=True):
-        # Colours are kept at half the resolution: at the cut they are not mixed with those of the neighbours.
+        # Colors are kept at half the resolution: at the cut they are not mixed with those of the neighbors.
         np.testing.assert_array_equal(middle[:, :, 2:-2], image[:, :, 18:46])
     assert b"DecodeAndCropJpeg" in elements._as_serialized_graph().numpy()
 

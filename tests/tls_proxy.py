@@ -1,6 +1,6 @@
 """Lets TensorFlow's own gs://, which knows no other address than Google's, read from an emulator.
 
-TensorFlow honours HTTPS_PROXY and CURL_CA_BUNDLE: this proxy answers CONNECT with a certificate of its own authority
+TensorFlow honors HTTPS_PROXY and CURL_CA_BUNDLE: this proxy answers CONNECT with a certificate of its own authority
 and passes what comes on to the emulator.
 """
 

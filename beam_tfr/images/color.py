@@ -1,8 +1,8 @@
-"""Converts CMYK, profiles and transparency to sRGB or grey.
+"""Converts CMYK, profiles and transparency to sRGB or gray.
 
 LittleCMS applies profiles (ICC.1:2022), relative colorimetric with black point compensation (ISO 18619), as Photoshop
-does by default: colours in sRGB's gamut are kept, others are clipped, white becomes white and the deepest black becomes
-black. Results are within a CIEDE2000 of 1 of the exact colours, for CMYK profiles within 2.
+does by default: colors in sRGB's gamut are kept, others are clipped, white becomes white and the deepest black becomes
+black. Results are within a CIEDE2000 of 1 of the exact colors, for CMYK profiles within 2.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOLERANCE = 2  # levels of 255 by which versions of sRGB differ; LittleCMS itsel
 _MAX_TAGS = 100  # LittleCMS refuses more
 _CACHED = 32  # effects of profiles; that of a CMYK profile takes 2 MB
 _STRIP = 1 << 16  # pixels processed at once, so that a large image needs no copy but its result
-_MODES = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}  # colour space of a profile (ICC.1:2022, 7.2.6) -> Pillow's mode
+_MODES = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}  # color space of a profile (ICC.1:2022, 7.2.6) -> Pillow's mode
 _CLASSES = ("mntr", "scnr", "prtr", "spac")  # classes of profiles (7.2.5) that define what pixel values mean
 _LATTICE = np.stack(np.meshgrid(*[np.arange(0, 256, 17, dtype=np.uint8)] * 3), -1).reshape(64, 64, 3)  # evenly in RGB
 _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
@@ -45,19 +45,19 @@ class _Effect:
     Attributes:
         transform: from its pixels to sRGB.
         changes: number of channels that it applies to -> whether the change is visible.
-        greys: uint8 [1, 256, 1 or 3]: the 256 greys, converted; of 1 channel if all stay grey. None for CMYK.
+        grays: uint8 [1, 256, 1 or 3]: the 256 grays, converted; of 1 channel if all stay gray. None for CMYK.
     """
 
     transform: ImageCms.ImageCmsTransform
     changes: dict[int, bool]
-    greys: Pixels | None
+    grays: Pixels | None
 
     def apply(self, pixels: Pixels) -> Pixels:
-        if self.greys is None or pixels.shape[2] == 3:
+        if self.grays is None or pixels.shape[2] == 3:
             return _shown(self.transform, pixels)
-        if self.greys.shape[2] == 3:
+        if self.grays.shape[2] == 3:
             pixels = to_channels(pixels, "rgb")
-        return np.asarray(cv2.LUT(pixels, self.greys), np.uint8).reshape(pixels.shape)
+        return np.asarray(cv2.LUT(pixels, self.grays), np.uint8).reshape(pixels.shape)
 
 
 _effects: collections.OrderedDict[bytes, _Effect | None] = collections.OrderedDict()
@@ -68,12 +68,12 @@ def composite(pixels: Pixels, alpha: Pixels, background: tuple[int, int, int]) -
     """Lays pixels over a background: exactly round((alpha * pixel + (255 - alpha) * background) / 255).
 
     Args:
-        pixels: grey or sRGB [h, w, 1 or 3].
+        pixels: gray or sRGB [h, w, 1 or 3].
         alpha: [h, w], 0 shows the background.
         background: of sRGB.
 
     Returns:
-        [h, w, 1 or 3]: grey stays grey if the background is grey.
+        [h, w, 1 or 3]: gray stays gray if the background is gray.
     """
     channels = 1 if pixels.shape[2] == 1 and len(set(background)) == 1 else 3
     pixels = pixels if pixels.shape[2] == channels else to_channels(pixels, "rgb")
@@ -92,7 +92,7 @@ def composite(pixels: Pixels, alpha: Pixels, background: tuple[int, int, int]) -
 
 
 def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, tuple[str, ...]]:
-    """Converts grey, RGB or CMYK [h, w, 1, 3 or 4] to grey or sRGB [h, w, 1 or 3].
+    """Converts gray, RGB or CMYK [h, w, 1, 3 or 4] to gray or sRGB [h, w, 1 or 3].
 
     CMYK without a profile becomes round((255 - ink) * (255 - black) / 255), as in CSS Color 5 and libjpeg-turbo. The
     sum that PDF defines, 255 - ink - black, loses dark details.
@@ -100,7 +100,7 @@ def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, t
     Args:
         pixels: of one image.
         profile: ICC, or empty. Ignored if it is broken, larger than `MAX_PROFILE_BYTES`, or for other channels; a
-            profile for RGB also applies to grey, as RGB of equal values.
+            profile for RGB also applies to gray, as RGB of equal values.
         convert: False takes the pixels to be sRGB already.
 
     Returns:
@@ -120,9 +120,9 @@ def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, t
 
 
 def to_channels(pixels: Pixels, color: str) -> Pixels:
-    """Converts grey or sRGB [h, w, 1 or 3] as --color says: "rgb" [h, w, 3], "gray" [h, w, 1], "keep" unchanged.
+    """Converts gray or sRGB [h, w, 1 or 3] as --color says: "rgb" [h, w, 3], "gray" [h, w, 1], "keep" unchanged.
 
-    Grey is 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601-7, 2.5.1) in steps of 1 / 65536, rounded: Pillow's "L".
+    Gray is 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601-7, 2.5.1) in steps of 1 / 65536, rounded: Pillow's "L".
     """
     if color == "rgb" and pixels.shape[2] == 1:
         return _stack([pixels[..., 0]] * 3)
@@ -132,7 +132,7 @@ def to_channels(pixels: Pixels, color: str) -> Pixels:
 
 
 def is_srgb(profile: bytes) -> bool:
-    """Whether a profile changes nothing visible: none, a version of sRGB, or grey with the curve of sRGB."""
+    """Whether a profile changes nothing visible: none, a version of sRGB, or gray with the curve of sRGB."""
     if not profile:
         return True
     effect = _effect_of(profile)
@@ -140,7 +140,7 @@ def is_srgb(profile: bytes) -> bool:
 
 
 def background_in(background: tuple[int, int, int], channels: int) -> tuple[int, ...]:
-    """Converts a colour of sRGB to 1 or 3 channels."""
+    """Converts a color of sRGB to 1 or 3 channels."""
     if channels == 3:
         return background
     return (int(to_channels(np.array([[background]], np.uint8), "gray")[0, 0, 0]),)
@@ -167,20 +167,20 @@ def _look_at(profile: bytes) -> _Effect | None:
         if mode is None or source.profile.device_class not in _CLASSES:
             return None
         srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
-        flags = _FLAGS | ImageCms.Flags.NOOPTIMIZE if mode == "L" else _FLAGS  # slow but exact, for 256 greys
+        flags = _FLAGS | ImageCms.Flags.NOOPTIMIZE if mode == "L" else _FLAGS  # slow but exact, for 256 grays
         transform = ImageCms.ImageCmsTransform(source, srgb, mode, "RGB", _INTENT, flags=flags)
     except (OSError, ValueError):  # what LittleCMS refuses
         return None
     if mode == "CMYK":
-        return _Effect(transform=transform, changes={4: True}, greys=None)
+        return _Effect(transform=transform, changes={4: True}, grays=None)
     ramp = np.arange(256, dtype=np.uint8)[None, :, None]
-    greys = _shown(transform, ramp if mode == "L" else to_channels(ramp, "rgb"))
-    changes = {1: _differ(greys, ramp)}
+    grays = _shown(transform, ramp if mode == "L" else to_channels(ramp, "rgb"))
+    changes = {1: _differ(grays, ramp)}
     if mode == "RGB":
         changes[3] = _differ(_shown(transform, _LATTICE), _LATTICE)
-    if not _differ(greys, greys[..., 1:2]):
-        greys = to_channels(greys, "gray")
-    return _Effect(transform=transform, changes=changes, greys=greys)
+    if not _differ(grays, grays[..., 1:2]):
+        grays = to_channels(grays, "gray")
+    return _Effect(transform=transform, changes=changes, grays=grays)
 
 
 def _differ(pixels: Pixels, others: Pixels) -> bool:
@@ -190,11 +190,11 @@ def _differ(pixels: Pixels, others: Pixels) -> bool:
 def _made_safe(profile: bytes) -> bytes:
     """Bounds what a profile can cost LittleCMS by its size.
 
-    The optional tables of floats (D2B0 to D2B3) are hidden: one of 80 kB can hold ten thousand steps for every colour,
+    The optional tables of floats (D2B0 to D2B3) are hidden: one of 80 kB can hold ten thousand steps for every color,
     which take 19 s.
 
     Raises:
-        ValueError: a table claims more colours than the profile has bytes; up to 1 GB would be allocated for them.
+        ValueError: a table claims more colors than the profile has bytes; up to 1 GB would be allocated for them.
     """
     safe = bytearray(profile)
     tags = min(int.from_bytes(profile[128:132], "big"), _MAX_TAGS)
@@ -208,7 +208,7 @@ def _made_safe(profile: bytes) -> bytes:
 
 
 def _claimed(profile: bytes, start: int) -> int:
-    """Size in bytes that a colour table claims, for the element that begins there (ICC.1:2022, 10.10 to 10.13)."""
+    """Size in bytes that a color table claims, for the element that begins there (ICC.1:2022, 10.10 to 10.13)."""
     kind, head = profile[start : start + 4], profile[start + 8 : start + 28]
     if kind in (b"mft1", b"mft2") and len(head) == 20:
         inputs, outputs, points = head[:3]

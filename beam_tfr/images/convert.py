@@ -1,9 +1,9 @@
 """Converts one image, from the bytes of a file to the bytes of a record.
 
     bytes ──formats──▶ Source ──limits──▶ decode ──▶ Decoded, as stored
-        ──orientation──▶ upright ──geometry──▶ resized ──color──▶ sRGB or grey ──encode──▶ Image
+        ──orientation──▶ upright ──geometry──▶ resized ──color──▶ sRGB or gray ──encode──▶ Image
 
-The content decides what an image is, never its name. Colours are converted after resizing, when there are few pixels;
+The content decides what an image is, never its name. Colors are converted after resizing, when there are few pixels;
 transparent images are converted before, and laid over the background.
 """
 
@@ -37,7 +37,7 @@ class _Rendered(NamedTuple):
     Attributes:
         encoded, format: as in `Image`.
         shape: height, width and channels of the encoded image.
-        shown: uint8 [h, w, 1 or 3], upright, in sRGB or grey; statistics count these pixels.
+        shown: uint8 [h, w, 1 or 3], upright, in sRGB or gray; statistics count these pixels.
         notes: members of `schema.ADJUSTMENTS`.
     """
 
@@ -57,7 +57,7 @@ def codec_versions() -> dict[str, str]:
 
 
 def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str = "", **changes: Any) -> Image:
-    """Converts one image: decodes, turns, resizes, converts colours, encodes.
+    """Converts one image: decodes, turns, resizes, converts colors, encodes.
 
     Args:
         data: a whole file, of any format in `formats.FORMATS`.
@@ -139,7 +139,7 @@ def _render(
     orientation = 1 if options.ignore_orientation else source.orientation
     pixels, notes = decoded.pixels, {"rotated"} if orientation > 1 else set()
     convert = options.icc == "convert"
-    if decoded.alpha is not None:  # the background is a colour of sRGB, so the pixels must be too
+    if decoded.alpha is not None:  # the background is a color of sRGB, so the pixels must be too
         pixels, made = color.to_srgb(pixels, decoded.profile, convert=convert)
         pixels = color.composite(pixels, decoded.alpha, options.background)
         notes |= {"alpha-composited", *made}
@@ -175,7 +175,7 @@ def _size_notes(source: Source, placement: geometry.Placement, options: ImageOpt
 
 
 def _sums(pixels: Pixels, channels: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sums and sums of squares per channel; in a dataset in colour, grey counts for all three channels."""
+    """Sums and sums of squares per channel; in a dataset in color, gray counts for all three channels."""
     # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
     count = pixels.shape[2]
     sums = tuple(int(s) for s in cv2.sumElems(pixels)[:count])

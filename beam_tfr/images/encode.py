@@ -23,8 +23,8 @@ def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "4
     """Encodes an image.
 
     Args:
-        pixels: uint8 [h, w, 1 or 3], grey or RGB.
-        encoding: "jpeg", "png", "webp" or "raw". WebP has no grey: it becomes RGB.
+        pixels: uint8 [h, w, 1 or 3], gray or RGB.
+        encoding: "jpeg", "png", "webp" or "raw". WebP has no gray: it becomes RGB.
         quality: of JPEG and WebP, 1 to 100.
         chroma: of JPEG, "420" or "444".
 

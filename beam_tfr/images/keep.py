@@ -28,7 +28,7 @@ _PNG_ORDER = re.compile(rb"IHDR\.*(PLTE\.*)?(IDAT)+\.*IEND")  # a dot is an anci
 _PNG_ANIMATED = (b"acTL", b"fcTL", b"fdAT")
 _VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation
 _VP8L_ALPHA = 0x10  # in the last byte of its header
-_BMP_PROFILES = (b"DEBM", b"KNIL")  # colour spaces: a profile in the file, or in one that it names
+_BMP_PROFILES = (b"DEBM", b"KNIL")  # color spaces: a profile in the file, or in one that it names
 
 
 class Kept(NamedTuple):
@@ -90,7 +90,7 @@ def is_readable(data: bytes, source: Source) -> bool:
 
 
 def _channels(source: Source, decoded: Decoded) -> int:
-    """Channels as a trainer decodes them: a GIF has a colour table, even if all of its colours are grey."""
+    """Channels as a trainer decodes them: a GIF has a color table, even if all of its colors are gray."""
     return 3 if source.format == "gif" else decoded.pixels.shape[2]
 
 
@@ -131,7 +131,7 @@ def _is_readable_webp(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_bmp(data: bytes, _: Source) -> bool:
-    """Whether its palette is grey, which TensorFlow takes indices for, and nothing follows the pixels."""
+    """Whether its palette is gray, which TensorFlow takes indices for, and nothing follows the pixels."""
     bitmap = bmp.read(data)
     palette = bitmap.head[14 + bitmap.header_bytes :]
     grays = bytes(range(len(palette) // 4))
@@ -145,7 +145,7 @@ def _is_readable_bmp(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_gif(data: bytes, _: Source) -> bool:
-    """Whether one frame fills the canvas, which TensorFlow shows, with codes of 2 to 8 bits and colours of the table,
+    """Whether one frame fills the canvas, which TensorFlow shows, with codes of 2 to 8 bits and colors of the table,
     which it wants.
     """
     images = [block.whole for block in gif.blocks(data) if block.kind == gif.IMAGE]

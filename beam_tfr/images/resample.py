@@ -103,7 +103,7 @@ def _parts(side: int, box: int) -> list[tuple[slice, slice]]:
 
 @functools.lru_cache(1024)
 def _blur(factor: float, shift: float) -> Taps:
-    """A raised cosine (Hann window) for a reduction by this factor, `shift` pixels off the centre.
+    """A raised cosine (Hann window) for a reduction by this factor, `shift` pixels off the center.
 
     Its width is the one at which blur, bilinear interpolation and `SHARPEN` come closest to LANCZOS on white noise: the
     variance of the first two (about 0.13 width^2 and 1/6) grows with the square of the factor. Its ends are cut off.

@@ -36,10 +36,10 @@ DECODER_ERRORS = (
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Decoded:
-    """The pixels of a source as stored: not turned, in their own colours.
+    """The pixels of a source as stored: not turned, in their own colors.
 
     Attributes:
-        pixels: uint8 [h, w, channels], 1 (grey), 3 (RGB) or 4 (CMYK, 255 is full ink), without transparency.
+        pixels: uint8 [h, w, channels], 1 (gray), 3 (RGB) or 4 (CMYK, 255 is full ink), without transparency.
         alpha: uint8 [h, w], 0 is transparent; None where everything is opaque.
         eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8), likewise w.
         profile: embedded ICC profile; empty without one.

@@ -11,7 +11,7 @@ from beam_tfr.schema import RejectError
 
 # Markers of JPEG (ITU-T T.81, table B.1): frames and tables.
 _JPEG_DECODING = frozenset(range(0xC0, 0xD0)) | {0xDB, 0xDD}
-_PNG_KEPT = (b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"sBIT")  # of the ancillary: what colours mean
+_PNG_KEPT = (b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"sBIT")  # of the ancillary: what colors mean
 _WEBP_PICTURE = (b"VP8 ", b"VP8L", b"ALPH")
 _WEBP_ICC, _WEBP_EXIF, _WEBP_XMP = 0x20, 0x08, 0x04  # flags of VP8X
 _GIF_KEPT = (gif.HEADER, gif.CONTROL, gif.IMAGE)
@@ -24,7 +24,7 @@ def strip_metadata(data: bytes, image_format: str, *, orientation: int = 1, prof
         data: a sound file: a JPEG, or one that `keep.is_readable` accepts.
         image_format: "jpeg", "png", "webp", "bmp" or "gif".
         orientation: of a JPEG; it keeps that, in an EXIF block with nothing else.
-        profile: the ICC profile of a JPEG or WebP; it stays in the file if it changes colours.
+        profile: the ICC profile of a JPEG or WebP; it stays in the file if it changes colors.
 
     Raises:
         RejectError: `damaged-image`: the file is not made of the parts of its format.
@@ -90,7 +90,7 @@ def _strip_bmp(data: bytes) -> bytes:
     head, pixels = bytearray(bitmap.head), data[bitmap.begin : bitmap.end]
     struct.pack_into("<III", head, 2, len(head) + len(pixels), 0, len(head))
     if bitmap.bits > 8:
-        struct.pack_into("<II", head, 46, 0, 0)  # the colours of a palette that it need not have
+        struct.pack_into("<II", head, 46, 0, 0)  # the colors of a palette that it need not have
     return bytes(head) + pixels
 
 

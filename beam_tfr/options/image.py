@@ -47,19 +47,19 @@ class ImageOptions:
     upscale: bool = _look(False, help="let --resize fit and pad enlarge images too")
     background: tuple[int, int, int] = _look(
         WHITE,
-        help="colour behind transparent pixels and around padded images: #RRGGBB, white, black, gray",
+        help="color behind transparent pixels and around padded images: #RRGGBB, white, black, gray",
         metavar="COLOR",
-        parse=table.colour,
+        parse=table.color,
         show="white",
     )
     color: str = _look(
         "rgb",
-        help="colour of the stored image: rgb (3 channels), gray (1), or keep (1 for images without colour, else 3)",
+        help="color of the stored image: rgb (3 channels), gray (1), or keep (1 for images without color, else 3)",
         choices=("rgb", "gray", "keep"),
     )
     icc: str = _look(
         "convert",
-        help="what to do with embedded colour profiles: convert to sRGB, or ignore them and take the values as sRGB",
+        help="what to do with embedded color profiles: convert to sRGB, or ignore them and take the values as sRGB",
         choices=("convert", "ignore"),
     )
     ignore_orientation: bool = _look(False, help="do not apply the EXIF orientation")
@@ -80,7 +80,7 @@ class ImageOptions:
     keep_all: bool = _look(
         False,
         help="with --encoding keep --resize none: keep every valid JPEG, even one that trainers show wrongly (rotated "
-        "by EXIF, CMYK, or in another colour space)",
+        "by EXIF, CMYK, or in another color space)",
     )
     strip_metadata: bool = _look(
         False,
@@ -118,7 +118,7 @@ class ImageOptions:
         self._normalize("encoding", self.encoding or "jpeg")
         check_kinds(self)
         self._normalize("image_size", _tuple("image_size", self.image_size, table.image_size))
-        self._normalize("background", _tuple("background", self.background, table.colour))
+        self._normalize("background", _tuple("background", self.background, table.color))
         if len(self.image_size) != 2 or not all(is_int(side) and 1 <= side <= MAX_SIDE for side in self.image_size):
             allowed = f"must be height x width, each from 1 to {MAX_SIDE} pixels, such as 224x224"
             raise UsageError(allowed, option="image_size", value=self._size())
@@ -159,7 +159,7 @@ class ImageOptions:
         if self.chroma != "420" and self.color == "gray":
             self._no_effect("chroma", "color", "gray images have no chroma")
         if self.encoding == "webp" and self.color != "rgb":
-            cure = "WebP holds colour images only; use `encoding=jpeg`, png or raw"
+            cure = "WebP holds color images only; use `encoding=jpeg`, png or raw"
             raise UsageError(cure, option="color", value=self.color)
         for name in ("keep_all", "strip_metadata"):
             if getattr(self, name) and self.encoding != "keep":

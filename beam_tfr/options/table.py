@@ -142,17 +142,17 @@ def image_size(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2] or match[1])
 
 
-def colour(text: str) -> tuple[int, int, int]:
-    if text.lower() in _COLOURS:
-        return _COLOURS[text.lower()]
+def color(text: str) -> tuple[int, int, int]:
+    if text.lower() in _COLORS:
+        return _COLORS[text.lower()]
     match = re.fullmatch(r"#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})", text.lower())
     if not match:
-        raise ValueError(f"must be #RRGGBB, such as #7f7f7f, or one of: {', '.join(_COLOURS)}")
+        raise ValueError(f"must be #RRGGBB, such as #7f7f7f, or one of: {', '.join(_COLORS)}")
     red, green, blue = (int(part, 16) for part in match.groups())
     return red, green, blue
 
 
-_COLOURS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
+_COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
 
 
 def _pairs(text: str, example: str) -> dict[str, str]:

@@ -46,12 +46,12 @@ ADJUSTMENTS: dict[str, str] = {
     "alpha-composited": "transparent pixels were blended with --background",
     "depth-scaled": "more than 8 bits per sample were scaled to 8",
     "cmyk-converted": "CMYK was converted to RGB",
-    "profile-converted": "an embedded colour profile other than sRGB was converted",
-    "profile-ignored": "an embedded colour profile could not be used",
+    "profile-converted": "an embedded color profile other than sRGB was converted",
+    "profile-ignored": "an embedded color profile could not be used",
     "aspect-changed": "stretched by more than 1.2 in one direction",
     "enlarged": "has more rows or columns than the source",
     "re-encoded": "with --encoding keep: the original bytes could not be kept",
-    "kept-unusual": "with --keep_all: kept although training code would show it rotated or in wrong colours",
+    "kept-unusual": "with --keep_all: kept although training code would show it rotated or in wrong colors",
     "padding-ignored": "a JPEG with a few stray bytes in its header or before its end, otherwise sound",
 }
 

@@ -46,7 +46,7 @@ def decode_image(data: bytes, form: str, channels: int) -> Pixels:
 
 
 def _from_cmyk(pixels: Pixels, *, adobe: bool) -> Pixels:
-    """RGB from CMYK as tf.io.decode_jpeg does it (tensorflow/core/lib/jpeg/jpeg_mem.cc): each colour times black.
+    """RGB from CMYK as tf.io.decode_jpeg does it (tensorflow/core/lib/jpeg/jpeg_mem.cc): each color times black.
 
     Args:
         pixels: uint8 [height, width, 4] from Pillow, which inverts all CMYK as if it were Adobe's.

@@ -78,7 +78,7 @@ def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOpt
     decoded = source.decode(_SMALLEST)
     found = (
         3 if source.format == "gif" else decoded.pixels.shape[2]
-    )  # a GIF has a colour table even if all its colours are grey
+    )  # a GIF has a color table even if all its colors are gray
     if record[CHANNELS] != found:
         yield f"{CHANNELS} is {record[CHANNELS]}, but the image has {found}"
     if decoded.alpha is not None:

@@ -15,7 +15,7 @@ class Block(NamedTuple):
     """One block.
 
     Attributes:
-        kind: `HEADER` with the global colour table, `IMAGE`, or "!" and the label of an extension.
+        kind: `HEADER` with the global color table, `IMAGE`, or "!" and the label of an extension.
         whole: all its bytes.
         pieces: where the pieces of its content begin in `whole`; a piece has its length before it, and one of length 0
             is the last.
@@ -67,5 +67,5 @@ def blocks(data: bytes) -> Iterator[Block]:
 
 
 def table_bytes(flags: int) -> int:
-    """Size of the colour table that these flags announce; 0 without one."""
+    """Size of the color table that these flags announce; 0 without one."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0

@@ -40,7 +40,7 @@ def decode(data: bytes, name: str, height: int, width: int) -> NDArray[Any]:
 
 
 def to_decoded(samples: NDArray[Any], *, bits: int = 8, profile: bytes = b"", white: float | None = None) -> Decoded:
-    """Colours and transparency of what `decode` returns, in 8 bits; `white` as in `decoded_parts`."""
+    """Colors and transparency of what `decode` returns, in 8 bits; `white` as in `decoded_parts`."""
     pixels, alpha = decoded_parts(samples, white)
     if pixels.shape[2] == 3:
         pixels = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), np.uint8)

@@ -44,27 +44,27 @@ def white_of(samples: NDArray[Any]) -> float:
 
 
 def decoded_parts(samples: NDArray[Any], white: float | None = None) -> tuple[Pixels, Pixels | None]:
-    """Splits samples [h, w] or [h, w, 1 to 4]: grey, grey and alpha, three colours, three colours and alpha.
+    """Splits samples [h, w] or [h, w, 1 to 4]: gray, gray and alpha, three colors, three colors and alpha.
 
     Args:
         samples: integers or floats.
         white: the value of white; None for that of `white_of`.
 
     Returns:
-        Colours uint8 [h, w, 1 or 3]; alpha uint8 [h, w], None where everything is opaque.
+        Colors uint8 [h, w, 1 or 3]; alpha uint8 [h, w], None where everything is opaque.
     """
     samples = samples.reshape(*samples.shape[:2], -1)
     height, width, count = samples.shape
     white = white_of(samples) if white is None else white
     as_stored = samples.dtype == np.uint8 and white == 255
-    colours = count - 1 + count % 2
-    if as_stored and colours == count:
+    colors = count - 1 + count % 2
+    if as_stored and colors == count:
         return samples, None
-    pixels = np.empty((height, width, colours), np.uint8)
-    alpha = np.empty((height, width), np.uint8) if count > colours else None
+    pixels = np.empty((height, width, colors), np.uint8)
+    alpha = np.empty((height, width), np.uint8) if count > colors else None
     for rows in blocks(height, width * count):
         part = samples[rows] if as_stored else to_8_bit(samples[rows], white)
-        pixels[rows] = part[..., :colours]
+        pixels[rows] = part[..., :colors]
         if alpha is not None:
             alpha[rows] = part[..., -1]
     return pixels, opaque_is_none(alpha)

@@ -97,7 +97,7 @@ def too_large(name: str, height: int, width: int) -> Source:
 
 
 def split(image: PillowImage.Image, bits: int = 8) -> Decoded:
-    """Splits a loaded image into colours, not premultiplied, and transparency."""
+    """Splits a loaded image into colors, not premultiplied, and transparency."""
     width, height = image.size
     channels = {"1": 1, "L": 1, "LA": 1, "La": 1, "I;16": 1, "CMYK": 4}.get(image.mode, 3)
     pixels = np.empty((height, width, channels), np.uint8)
@@ -119,8 +119,8 @@ def _parts(image: PillowImage.Image) -> tuple[Pixels, Pixels | None]:
     if image.mode == "I;16":
         return to_8_bit(np.asarray(image), 65535), None
     if image.mode in ("LA", "La"):
-        grey = np.asarray(image.convert("LA"))
-        return grey[..., 0], grey[..., 1]
+        gray = np.asarray(image.convert("LA"))
+        return gray[..., 0], gray[..., 1]
     if image.has_transparency_data:
         color = np.asarray(image.convert("RGBA"))
         return color[..., :3], color[..., 3]

@@ -8,14 +8,14 @@ from beam_tfr.images.formats import general
 from beam_tfr.images.source import Source
 from beam_tfr.schema import RejectError
 
-_MAX_PIXELS = 4000  # a byte; the decoder shows missing pixels as grey without an error
+_MAX_PIXELS = 4000  # a byte; the decoder shows missing pixels as gray without an error
 
 
 def open_jpeg2000(data: bytes) -> Source:
     """Opens a JPEG 2000.
 
     Raises:
-        RejectError: `damaged-image`; `unsupported-image`: of more than 8 bits, but for grey of 12 and 16.
+        RejectError: `damaged-image`; `unsupported-image`: of more than 8 bits, but for gray of 12 and 16.
     """
     # SIZ (ISO/IEC 15444-1, A.5.1): number of components, and of the first one bits less 1, of which one is the sign
     size = re.search(rb"\xff\x4f\xff\x51.{36}(..)(.)", data[:65536], re.DOTALL)
@@ -25,7 +25,7 @@ def open_jpeg2000(data: bytes) -> Source:
     source = general.open_any(data, "JPEG2000", bits=bits)
     if _MAX_PIXELS * len(data) < source.height * source.width <= general.MAX_PIXELS:
         raise RejectError("damaged-image", f"JPEG 2000: {len(data)} bytes for {source.width} x {source.height} pixels")
-    colour = data.find(b"colr\x02", 0, 65536)
-    if colour >= 4:  # a colour specification box with a profile (I.5.3.3)
-        general.add_profile(source, data[colour + 7 : colour - 4 + int.from_bytes(data[colour - 4 : colour], "big")])
+    color = data.find(b"colr\x02", 0, 65536)
+    if color >= 4:  # a color specification box with a profile (I.5.3.3)
+        general.add_profile(source, data[color + 7 : color - 4 + int.from_bytes(data[color - 4 : color], "big")])
     return source

@@ -42,7 +42,7 @@ class Header:
         exif: the first EXIF block, from its TIFF header on; empty without one.
         xmp: the first XMP packet; empty without one.
         profile_parts: ICC profile segments without their name: number, count, data.
-        adobe: colour transform of the Adobe marker; -1 without one.
+        adobe: color transform of the Adobe marker; -1 without one.
         jfif: whether there is a JFIF marker.
         stray: bytes between segments that belong to none.
         tables: start and end of each segment that decoding needs.
@@ -171,7 +171,7 @@ def join_profile(parts: list[bytes]) -> bytes | None:
 def without_oddities(data: bytes, header: Header) -> bytes:
     """Copies an image with only what decoding needs, in a form that libjpeg does not warn about.
 
-    Metadata and stray bytes are left out. An unknown colour transform becomes the one that libjpeg assumes; parameters
+    Metadata and stray bytes are left out. An unknown color transform becomes the one that libjpeg assumes; parameters
     of a sequential scan that mean nothing become those of the standard.
     """
     parts = [b"\xff\xd8"]

@@ -20,7 +20,7 @@ _ABOUT = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT")
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _EXIF_TEXT, _XMP_TEXT = b"Raw profile type exif", b"XML:com.adobe.xmp"
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
-_GREY, _GREY_AND_ALPHA = 0, 4  # colour types
+_GRAY, _GRAY_AND_ALPHA = 0, 4  # color types
 
 
 def open_png(data: bytes) -> Source:
@@ -46,14 +46,14 @@ def open_png(data: bytes) -> Source:
     if len(header) != 13 or not height or not width:
         raise RejectError("damaged-image", "PNG: the header is broken")
     bits, kind = header[8:10]
-    clear = found.get(b"tRNS") if kind == _GREY else None
+    clear = found.get(b"tRNS") if kind == _GRAY else None
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         samples = by_opencv.decode(b"".join((png.SIGNATURE, *decoding, _END)), "PNG", height, width)
-        if kind == _GREY_AND_ALPHA:
-            samples = samples[..., ::3]  # OpenCV repeats the grey
+        if kind == _GRAY_AND_ALPHA:
+            samples = samples[..., ::3]  # OpenCV repeats the gray
         decoded = by_opencv.to_decoded(samples, bits=bits, profile=_profile(found.get(b"iCCP", b"")))
-        if clear is not None:  # which OpenCV ignores for grey
+        if clear is not None:  # which OpenCV ignores for gray
             level = int.from_bytes(clear[:2], "big") * (255 // ((1 << bits) - 1) if bits < 8 else 1)
             if (transparent := samples[..., 0] == level).any():
                 decoded.alpha = np.where(transparent, np.uint8(0), np.uint8(255))

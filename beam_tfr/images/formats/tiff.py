@@ -1,7 +1,7 @@
 """TIFF 6.0 and BigTIFF. Pillow decodes what it has a mode for, OpenCV samples of more than 8 bits.
 
 What neither decodes exactly is `unsupported-image`: half floats, signed 8-bit samples and, of more than 8 bits,
-separate planes, palettes, CMYK, and grey with alpha. So is 8-bit BigTIFF in big-endian order, which Pillow cannot open.
+separate planes, palettes, CMYK, and gray with alpha. So is 8-bit BigTIFF in big-endian order, which Pillow cannot open.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _READ = {
 }
 _DEFAULTS = {_BITS: 1, _COMPRESSION: 1, _PHOTOMETRIC: 1, _SAMPLES: 1, _PLANAR: 1, _FORMAT: 1}
 _WHITE_IS_ZERO, _LAB, _YCBCR = 0, (8, 9, 10), 6  # photometric interpretations
-_ASSOCIATED, _UNASSOCIATED = 1, 2  # extra samples: alpha, colours multiplied with it or not
-# Photometric interpretation and number of samples that OpenCV decodes exactly: grey, and RGB with or without a fourth.
+_ASSOCIATED, _UNASSOCIATED = 1, 2  # extra samples: alpha, colors multiplied with it or not
+# Photometric interpretation and number of samples that OpenCV decodes exactly: gray, and RGB with or without a fourth.
 _DEEP = ((0, 1), (1, 1), (2, 3), (2, 4))
 _DEEP_BITS = {1: (16, 32, 64), 2: (16, 32, 64), 3: (32, 64)}  # by sample format: unsigned, signed, float
 _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, old deflate
@@ -191,7 +191,7 @@ def _decode_deep(page: _Page, height: int, width: int) -> Decoded:
 
 
 def _undo_association(samples: NDArray[Any]) -> None:
-    """Divides colours by their alpha, in place."""
+    """Divides colors by their alpha, in place."""
     white = white_of(samples)
     for rows in blocks(samples.shape[0], samples[0].size):
         colors, alpha = samples[rows, :, :3], samples[rows, :, 3:]
