@@ -106,7 +106,7 @@ def test_damage_names_file_record_and_byte(folder: Path) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         read(f"{folder}/*")
     path.write_bytes(b"no records at all")
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{path}: record 0 at byte 0: its length does not fit"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{path}: record 0 at byte 0: its length does not match"):
         read(path)
 
 
