@@ -1,7 +1,7 @@
 """manifest.json: the one file that says what a dataset is.
 
 Readers and `verify` start here: `read(folder)` returns a checked `Manifest` or raises an error that says what to do.
-`publish` writes it. The schema of the file is `manifest.schema.json` beside this module; the README explains it.
+`publish` writes it. The schema of the file is `manifest.schema.json` beside this module; docs/dataset.md explains it.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Convert(beam.PTransform):
 
 
 def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages | ReadRows, list[MapImages]]:
-    """What reads, and the steps that make records of what it gives."""
+    """The step that reads, and those that turn what it reads into records."""
     if options.encoding == "row":  # all in the references
         return ReadRows(root), [BuildExamples("row")]
     ahead = inputs.ReadAhead(options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s)

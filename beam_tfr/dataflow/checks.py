@@ -1,4 +1,4 @@
-"""What is wrong with a call, as far as it can be known before a job is created."""
+"""Checks a call as far as possible before a job is created."""
 
 from __future__ import annotations
 

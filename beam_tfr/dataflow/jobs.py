@@ -1,4 +1,4 @@
-"""What becomes of a job: its messages, its end, and what Ctrl-C does with it."""
+"""Follows a job: its messages, its end, and Ctrl-C."""
 
 from __future__ import annotations
 

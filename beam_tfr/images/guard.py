@@ -63,7 +63,7 @@ class _Process:
     def __init__(self) -> None:
         self._connection, theirs = multiprocessing.Pipe()
         with theirs:
-            # In a session of its own, since Ctrl-C is not for it. It prints errors until it is ready, and no longer.
+            # In its own session, so that Ctrl-C does not reach it. It prints errors only until it is ready.
             self._process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-c", _CHILD, str(theirs.fileno()), *sys.path],
                 stdin=subprocess.DEVNULL,

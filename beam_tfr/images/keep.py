@@ -95,12 +95,12 @@ def _channels(source: Source, decoded: Decoded) -> int:
 
 
 def _is_readable_jpeg(data: bytes, _: Source) -> bool:
-    """Whether it has only markers that libjpeg knows, and an end, which TensorFlow wants."""
+    """Whether it has only markers that libjpeg knows, and the end marker, which TensorFlow needs."""
     return all(segment.marker in _JPEG_MARKERS for segment in jpeg.segments(data))
 
 
 def _is_readable_png(data: bytes, source: Source) -> bool:
-    """Whether libpng knows all its chunks, and checksums are right; that pixels are whole, decoding has shown."""
+    """Whether libpng knows all its chunks and their checksums are right. Decoding has checked the pixels."""
     chunks = list(png.chunks(data))
     kinds = b"".join(b"." if kind[:1].islower() and kind.isalpha() else kind for kind, _ in chunks)
     palette = b"".join(chunk.content for chunk in chunks if chunk.kind == b"PLTE")
@@ -117,7 +117,7 @@ def _is_readable_png(data: bytes, source: Source) -> bool:
 
 
 def _is_readable_webp(data: bytes, _: Source) -> bool:
-    """Whether it has neither transparency nor animation, nor the means for them: TensorFlow refuses both."""
+    """Whether it allows neither transparency nor animation, both of which TensorFlow refuses."""
     pictures = 0
     for kind, chunk in riff.chunks(data):
         if (
@@ -131,7 +131,7 @@ def _is_readable_webp(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_bmp(data: bytes, _: Source) -> bool:
-    """Whether its palette is gray, which TensorFlow takes indices for, and nothing follows the pixels."""
+    """Whether a palette is gray, because TensorFlow reads indices as gray levels, and nothing follows the pixels."""
     bitmap = bmp.read(data)
     palette = bitmap.head[14 + bitmap.header_bytes :]
     grays = bytes(range(len(palette) // 4))
@@ -145,8 +145,9 @@ def _is_readable_bmp(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_gif(data: bytes, _: Source) -> bool:
-    """Whether one frame fills the canvas, which TensorFlow shows, with codes of 2 to 8 bits and colors of the table,
-    which it wants.
+    """Whether its only frame fills the canvas, its codes have 2 to 8 bits, and its colors are in the table.
+
+    TensorFlow shows the canvas, and refuses other codes.
     """
     images = [block.whole for block in gif.blocks(data) if block.kind == gif.IMAGE]
     if len(images) != 1 or struct.unpack_from("<4H", images[0], 1) != (0, 0, *struct.unpack_from("<2H", data, 6)):

@@ -45,7 +45,7 @@ def _in_xmp(xmp: bytes) -> int:
 
 
 def mirrored(orientation: int) -> tuple[bool, bool]:
-    """Whether rows and columns of the upright image begin where those of the stored one end."""
+    """Whether to reverse the rows, and whether to reverse the columns, to undo an orientation."""
     return orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)
 
 

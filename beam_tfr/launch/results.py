@@ -1,4 +1,4 @@
-"""What a conversion comes to: a dataset, a saved plan, or a job elsewhere."""
+"""Results of a conversion: a dataset, a saved plan, or a job elsewhere."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Beginning:
         return _published(self._options.output) not in (None, self._before)
 
     def result(self) -> Result | Saved:
-        """What the run, which has ended, came to.
+        """The result of the run, which has ended.
 
         Raises:
             RunError: there is no dataset, or no plan, whatever the engine says.

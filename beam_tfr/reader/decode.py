@@ -253,7 +253,7 @@ class Decoder:
             undecoded = tf.strings.join([where, "holds an image that does not decode"])
             return tf.where(tf.equal(tf.size(wrong), 0), undecoded, outside)
 
-        # Each stage is a dataset of its own: in one function, what nothing uses would be left out.
+        # Each stage is a separate dataset: within one function, TensorFlow would prune results that nothing uses.
         one = tf.data.Dataset.from_tensors(record)
         sound = one.map(lambda record: self._decoded(record, place)).map(lambda _: "")
         parsed = one.map(lambda record: tf.io.parse_example(record, self._spec)).map(label_or_image)
