@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.table import GROUPS, Option, boolean
+from beam_tfr.options.table import GROUPS, Option, boolean, shown_default
 
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options of convert
@@ -44,8 +44,8 @@ def _row(field: dataclasses.Field[object]) -> str:
         meaning, default = found.groups()
     elif field.default is dataclasses.MISSING:
         default = "required"
-    elif field.default is not False and field.default not in (None, "", ()):
-        default = option.show or str(field.default)
+    else:
+        default = shown_default(field)
     return f"| `{usage}` | {_markdown(default)} | {_markdown(meaning)} |"
 
 

@@ -189,17 +189,23 @@ def num_shards(text: str) -> int | dict[str, int]:
 _Options = TypeVar("_Options")
 
 
+def shown_default(field: dataclasses.Field[Any]) -> str:
+    """The default of an option as help and documentation show it; empty for one that means "not given"."""
+    if field.default is False or field.default in (None, "", ()):
+        return ""
+    return field.metadata["option"].show or str(field.default)
+
+
 def add_arguments(parser: argparse.ArgumentParser, of: type) -> None:
     """Adds a flag for each option; values stay text until `from_arguments` parses them."""
     groups = {group: parser.add_argument_group(group) for group in GROUPS}
     for field in sorted(dataclasses.fields(of), key=lambda field: GROUPS.index(field.metadata["option"].group)):
         option: Option = field.metadata["option"]
-        required = field.default is dataclasses.MISSING
         about = option.help
-        if required:
+        if field.default is dataclasses.MISSING:
             about += " (required)"
-        elif field.default not in (None, "", False, ()):
-            about += f" (default: {option.show or field.default})"
+        elif default := shown_default(field):
+            about += f" (default: {default})"
         extra: dict[str, Any] = {"metavar": "{" + ",".join(option.choices) + "}" if option.choices else option.metavar}
         if option.many:
             extra |= {"nargs": "+", "action": "extend"}
