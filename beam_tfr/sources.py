@@ -127,7 +127,7 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
     written = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
     paths = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]
     paths = [path for path in paths if exclude is None or not exclude.fullmatch(path)]
-    for pattern in filter(inputs.has_wildcard, patterns):
+    for pattern in filter(inputs.WILDCARD.search, patterns):
         matches = inputs.to_regex(pattern).fullmatch
         if options.save_plan and matches(options.save_plan):
             raise UsageError(

@@ -6,12 +6,12 @@ in another place give the same dataset. `patterns` says what matches, `listing` 
 
 from beam_tfr.inputs.listing import list_all, list_images
 from beam_tfr.inputs.patterns import (
+    WILDCARD,
     all_patterns,
     batches,
     common_folder,
     common_root,
     exclusion,
-    has_wildcard,
     order_patterns,
     read_input_list,
     split_pattern,
@@ -29,6 +29,7 @@ from beam_tfr.inputs.reading import (
 __all__ = [
     "MAX_FILE_BYTES",
     "READ_AHEAD_BYTES",
+    "WILDCARD",
     "Content",
     "ReadAhead",
     "all_patterns",
@@ -36,7 +37,6 @@ __all__ = [
     "common_folder",
     "common_root",
     "exclusion",
-    "has_wildcard",
     "list_all",
     "list_images",
     "order_patterns",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import os
-import queue
 import re
-import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import WILDCARD, files_below, literal_start, split_pattern, to_regex
+from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema import UsageError
 
 LIST_THREADS = 32
@@ -40,79 +42,44 @@ def list_images(
             if not any(other.fullmatch(entry.path) for other in others):
                 yield entry
         if not found:
-            hints = f"{_hint(pattern, option)}{_blanks(pattern)}"
-            raise UsageError(f"matches no file{hints}", option=option, value=pattern)
+            raise UsageError(f"matches no file{_hints(pattern, option)}", option=option, value=pattern)
     except OSError as error:
         message = f"cannot be listed: {error.filename}: {error.strerror}"
         raise UsageError(message, option=option, value=pattern) from error
 
 
 def list_all(
-    patterns: Sequence[tuple[str, Sequence[str]]],
-    *,
-    exclude: re.Pattern[str] | None = None,
-    threads: int = LIST_THREADS,
+    patterns: Sequence[tuple[str, Sequence[str]]], *, exclude: re.Pattern[str] | None = None
 ) -> Iterator[storage.Entry]:
     """Lists many patterns in parallel, in any order and in bounded memory.
 
     Args:
         patterns: (pattern, patterns before it), of `order_patterns`.
         exclude: of `exclusion`.
-        threads: maximum number of patterns listed at a time.
 
     Raises:
         UsageError: see `list_images`.
     """
-    if len(patterns) < 2:
-        for pattern, before in patterns:
+
+    def list_part(part: Sequence[tuple[str, Sequence[str]]]) -> Iterator[storage.Entry]:
+        for pattern, before in part:
             yield from list_images(pattern, before, exclude=exclude)
-        return
-    threads = min(threads, len(patterns))
-    waiting: queue.SimpleQueue[tuple[str, Sequence[str]]] = queue.SimpleQueue()
-    found: queue.Queue[list[storage.Entry] | Exception | None] = queue.Queue(maxsize=2 * threads)
-    stopped = threading.Event()
-    for pattern_and_before in patterns:
-        waiting.put(pattern_and_before)
 
-    def hand_on(what: list[storage.Entry] | Exception | None) -> None:
-        while not stopped.is_set():
-            try:
-                found.put(what, timeout=0.1)
-                return
-            except queue.Full:
-                continue
+    pool = Pool(LIST_THREADS, "beam_tfr-list")
 
-    def work() -> None:
-        batch: list[storage.Entry] = []
-        try:
-            while not stopped.is_set():
-                pattern, before = waiting.get_nowait()
-                for entry in list_images(pattern, before, exclude=exclude):
-                    batch.append(entry)
-                    if len(batch) >= LIST_BATCH:
-                        hand_on(batch)
-                        batch = []
-                    if stopped.is_set():
-                        return
-        except queue.Empty:
-            hand_on(batch)
-            hand_on(None)
-        except Exception as error:  # noqa: BLE001 - raised by the consumer
-            hand_on(error)
+    def next_batch(files: Iterator[storage.Entry]) -> Future[list[storage.Entry]]:
+        return pool.submit(lambda: list(itertools.islice(files, LIST_BATCH)))
 
-    for _ in range(threads):
-        threading.Thread(target=work, name="beam_tfr-list", daemon=True).start()
+    parts = [list_part(patterns[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(patterns)))]
+    ahead = collections.deque((part, next_batch(part)) for part in parts)
     try:
-        while threads:
-            what = found.get()
-            if isinstance(what, Exception):
-                raise what
-            if what is None:
-                threads -= 1
-            else:
-                yield from what
+        while ahead:
+            part, batch = ahead.popleft()
+            if files := batch.result():
+                ahead.append((part, next_batch(part)))
+                yield from files
     finally:
-        stopped.set()
+        pool.close()
 
 
 def _list(pattern: str, option: str) -> Iterator[storage.Entry]:
@@ -141,21 +108,15 @@ def _list(pattern: str, option: str) -> Iterator[storage.Entry]:
             yield entry
 
 
-def _hint(pattern: str, option: str) -> str:
-    wild = WILDCARD.search(pattern)
-    if storage.is_gcs(pattern):
-        a_folder = not wild and next(storage.walk(pattern, lambda _: True), None) is not None
-        return f"; it is a folder, use '{files_below(pattern, option)}'" if a_folder else ""
+def _hints(pattern: str, option: str) -> str:
+    """What may be wrong with a pattern that matches nothing."""
+    wild, hint = WILDCARD.search(pattern), ""
     folder = split_pattern(pattern, option=option)[0]
-    if wild and os.path.isfile(pattern):
-        return "; a file has this very name: write [[] for [, [{] for {, [*] for *, [?] for ?"
-    if not os.path.isdir(folder):
-        return f"; there is no folder {folder}"
-    if os.path.isdir(pattern):
-        return f"; it is a folder, use '{files_below(pattern, option)}'"
-    return ""
-
-
-def _blanks(pattern: str) -> str:
+    if not wild and next(storage.walk(pattern, lambda _: True), None):
+        hint = f"; it is a folder, use '{files_below(pattern, option)}'"
+    elif not storage.is_gcs(pattern) and wild and os.path.isfile(pattern):
+        hint = "; a file has this very name: write [[] for [, [{] for {, [*] for *, [?] for ?"
+    elif not storage.is_gcs(pattern) and not os.path.isdir(folder):
+        hint = f"; there is no folder {folder}"
     part = next((part for part in pattern.split("/") if part != part.strip()), "")
-    return f"; {part!r} begins or ends with blanks, which count: is that intended?" if part else ""
+    return hint + (f"; {part!r} begins or ends with blanks, which count: is that intended?" if part else "")

@@ -8,7 +8,6 @@ Functions that raise errors take `option`: the option or argument that the patte
 
 from __future__ import annotations
 
-import bisect
 import functools
 import itertools
 import os
@@ -19,6 +18,11 @@ from beam_tfr import storage
 from beam_tfr.schema import UsageError
 
 WILDCARD = re.compile(r"[*?\[{]")
+_TOKEN = re.compile(  # a ] that comes first in [...] is a member
+    r"(?<![^/])\*\*(?:/|\Z)|\[(?P<not>!|(?!!))(?P<members>.[^]]*)\]|.", re.DOTALL
+)
+_REGEXES = {"**/": "(?:[^/]*/)*", "**": "(?:[^/]*/)*[^/]*", "*": "[^/]*", "?": "[^/]"}  # gs:// allows empty names: a//b
+_MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
 BATCHES = 64
 MAX_LIST_BYTES = 1 << 30  # 1 GiB
 
@@ -79,36 +83,23 @@ def to_regex(pattern: str, *, option: str = "input") -> re.Pattern[str]:
     Raises:
         UsageError: a [ or { is not closed.
     """
-    out, i, depth = "", 0, 0
-    while i < len(pattern):
-        char = pattern[i]
-        if pattern.startswith("**/", i) and (i == 0 or pattern[i - 1] == "/"):
-            out += "(?:[^/]*/)*"  # also the empty names that gs:// allows: a//b
-            i += 3
-            continue
-        if pattern[i:] == "**" and pattern[i - 1 : i] in ("", "/"):
-            out += "(?:[^/]*/)*[^/]*"
-            break
-        if char == "*":
-            out += "[^/]*"
-        elif char == "?":
-            out += "[^/]"
-        elif char == "[":
-            start = i + 2 if pattern.startswith("!", i + 1) else i + 1
-            end = pattern.find("]", start + 1)  # a ] that comes first is a member
-            if end < 0:
-                raise UsageError("[ is not closed; write [[] for the character itself", option=option, value=pattern)
-            out += f"(?!/)[{'^' if start == i + 2 else ''}{_members(pattern[start:end])}]"
-            i = end
-        elif char == "{":
+    out, depth = "", 0
+    for token in _TOKEN.finditer(pattern):
+        text = token[0]
+        if text in _REGEXES:
+            out += _REGEXES[text]
+        elif token["members"]:
+            out += f"(?!/)[{'^' * len(token['not'])}{_MEMBER.sub(_member, token['members'])}]"
+        elif text == "[":
+            raise UsageError("[ is not closed; write [[] for the character itself", option=option, value=pattern)
+        elif text == "{":
             out, depth = out + "(?:", depth + 1
-        elif char == "}" and depth:
+        elif text == "}" and depth:
             out, depth = out + ")", depth - 1
-        elif char == "," and depth:
+        elif text == "," and depth:
             out += "|"
         else:
-            out += re.escape(char)
-        i += 1
+            out += re.escape(text)
     if depth:
         raise UsageError("{ is not closed; write [{] for the character itself", option=option, value=pattern)
     try:
@@ -117,21 +108,8 @@ def to_regex(pattern: str, *, option: str = "input") -> re.Pattern[str]:
         raise UsageError(f"is not a pattern: {error}", option=option, value=pattern) from None
 
 
-def _members(text: str) -> str:
-    """The inside of [...] for a regular expression: single characters and ranges, everything else literal."""
-    out, i = "", 0
-    while i < len(text):
-        if text[i + 1 : i + 2] == "-" and i + 2 < len(text):
-            out += f"{re.escape(text[i])}-{re.escape(text[i + 2])}"
-            i += 3
-        else:
-            out += re.escape(text[i])
-            i += 1
-    return out
-
-
-def has_wildcard(pattern: str) -> bool:
-    return WILDCARD.search(pattern) is not None
+def _member(found: re.Match[str]) -> str:
+    return "-".join(map(re.escape, filter(None, found.groups())))
 
 
 def literal_start(pattern: str) -> str:
@@ -143,30 +121,22 @@ def literal_start(pattern: str) -> str:
 def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     """Pairs each pattern with the patterns before it that may match the same files, so that each file counts once.
 
-    Patterns with wildcards come first, sorted; a path without wildcards belongs to any of them that matches it. By
-    their literal prefixes, few of thousands of patterns can match the same files.
+    Patterns with wildcards come first; a path without wildcards belongs to any of them that matches it. In the order of
+    literal prefixes, the rivals of a pattern that come before it are those whose prefixes begin its own.
 
     Raises:
         UsageError: a [ or { is not closed.
     """
-    ordered = sorted(set(patterns), key=lambda pattern: (not WILDCARD.search(pattern), pattern))
-    wild = [pattern for pattern in ordered if WILDCARD.search(pattern)]
-    by_start: dict[str, list[int]] = {}
-    for i, pattern in enumerate(wild):
-        to_regex(pattern)
-        by_start.setdefault(literal_start(pattern), []).append(i)
-    starts = sorted(by_start)
-
-    def rivals(pattern: str, number: int) -> Iterator[str]:
-        start = literal_start(pattern)
-        shorter = (start[:length] for length in range(len(start)))
-        longer = itertools.takewhile(
-            lambda other: other.startswith(start), itertools.islice(starts, bisect.bisect_left(starts, start), None)
-        )
-        found = itertools.chain.from_iterable(by_start.get(other, ()) for other in itertools.chain(shorter, longer))
-        yield from (wild[i] for i in sorted(found) if i < number)
-
-    return [(pattern, tuple(rivals(pattern, i))) for i, pattern in enumerate(ordered)]
+    ordered = sorted((WILDCARD.search(pattern) is None, literal_start(pattern), pattern) for pattern in set(patterns))
+    wild: dict[str, list[str]] = {}  # literal prefix -> patterns
+    found = []
+    for is_path, start, pattern in ordered:
+        before = [other for end in range(len(start) + 1) for other in wild.get(start[:end], ())]
+        found.append((pattern, tuple(before)))
+        if not is_path:
+            to_regex(pattern)
+            wild.setdefault(start, []).append(pattern)
+    return found
 
 
 def exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import queue
-import threading
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 
 from beam_tfr import storage
+from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema import ImageRef, RejectError, RunError
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
@@ -90,7 +89,7 @@ class ReadAhead:
     deadline_s: float = storage.DEADLINE_S
 
     def __post_init__(self) -> None:
-        self._pool: _Pool | None = None
+        self._pool: Pool | None = None
         self._disk_s = 0.0  # moving average of the time of a local read
 
     def read(self, sources: Sequence[Source | None]) -> Iterator[Content]:
@@ -103,10 +102,10 @@ class ReadAhead:
             CancelledError: `close` was called.
         """
         if self._pool is None:
-            self._pool = _Pool(CALLS * self.images)
+            self._pool = Pool(CALLS * self.images, "beam_tfr-read")
         pool = self._pool
         rest = collections.deque(sources)
-        ahead: collections.deque[tuple[Future[Content] | Source | None, int]] = collections.deque()
+        ahead: collections.deque[tuple[Callable[[], Content], int]] = collections.deque()
         total = 0
 
         def fill() -> None:
@@ -117,26 +116,17 @@ class ReadAhead:
                 if ahead and total + size > self.ahead_bytes:
                     return
                 total += size
-                rest.popleft()
-                if source is not None and self._is_far(source):
-                    ahead.append((pool.submit(self._read_one, source, pool.closed.is_set), size))
-                else:
-                    ahead.append((source, size))
+                ahead.append((self._begin(rest.popleft(), pool), size))
 
         def drain() -> Iterator[Content]:
             nonlocal total
-            try:
-                while ahead:
-                    first, size = ahead.popleft()
-                    content = first.result() if isinstance(first, Future) else self._read_near(first)
-                    total -= size
-                    fill()
-                    yield content
-                    del content, first
-            finally:  # also if the consumer stops early
-                for begun, _ in ahead:
-                    if isinstance(begun, Future):
-                        begun.cancel()
+            while ahead:
+                result, size = ahead.popleft()
+                content = result()
+                total -= size
+                fill()
+                yield content
+                del content, result
 
         fill()
         return drain()
@@ -147,12 +137,15 @@ class ReadAhead:
             self._pool.close()
             self._pool = None
 
-    def _is_far(self, source: Source) -> bool:
-        return storage.is_gcs(source if isinstance(source, str) else source.path) or self._disk_s > SLOW_DISK_S
-
-    def _read_near(self, source: Source | None) -> Content:
+    def _begin(self, source: Source | None, pool: Pool) -> Callable[[], Content]:
+        """Begins to read a source if it is far; returns what gives its content."""
         if source is None:
-            return None
+            return lambda: None
+        if storage.is_gcs(source if isinstance(source, str) else source.path) or self._disk_s > SLOW_DISK_S:
+            return pool.submit(functools.partial(self._read_one, source, pool.closed.is_set)).result
+        return functools.partial(self._read_near, source)
+
+    def _read_near(self, source: Source) -> Content:
         started = time.perf_counter()
         content = self._read_one(source, lambda: False)
         self._disk_s += (time.perf_counter() - started - self._disk_s) / _AVERAGED_READS
@@ -163,45 +156,3 @@ class ReadAhead:
             return read_image(source, max_bytes=self.max_bytes, deadline_s=self.deadline_s, cancelled=cancelled)
         except RejectError as error:
             return error
-
-
-class _Pool:
-    """A pool of daemon threads, because those of concurrent.futures delay Ctrl-C while they wait for a dead service."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._begun = most, 0
-        self._idle = threading.Semaphore(0)
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self.closed = threading.Event()
-
-    def submit(self, function: Callable[..., Content], *arguments: object) -> Future[Content]:
-        future: Future[Content] = Future()
-        if self.closed.is_set():
-            future.cancel()
-            return future
-
-        def job() -> None:
-            if self.closed.is_set() or not future.set_running_or_notify_cancel():
-                future.cancel()
-                return
-            try:
-                future.set_result(function(*arguments))
-            except BaseException as error:  # noqa: BLE001 - raised by Future.result
-                future.set_exception(error)
-
-        self._jobs.put(job)
-        if not self._idle.acquire(blocking=False) and self._begun < self._most:
-            self._begun += 1
-            threading.Thread(target=self._work, name="beam_tfr-read", daemon=True).start()
-        return future
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
-            del job  # it holds the bytes
-            self._idle.release()
-
-    def close(self) -> None:
-        self.closed.set()
-        for _ in range(self._begun):
-            self._jobs.put(None)

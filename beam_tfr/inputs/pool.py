@@ -1,0 +1,58 @@
+"""A pool of threads that never keep the process alive."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Pool:
+    """A pool of daemon threads, because those of concurrent.futures delay Ctrl-C while they wait for a dead service.
+
+    Args:
+        threads: started as needed, up to this number.
+        name: of the threads.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads, self._name, self._begun = threads, name, 0
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.closed = threading.Event()
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Calls a function in one of the threads, unless the pool is closed before."""
+        future: Future[T] = Future()
+
+        def job() -> None:
+            if self.closed.is_set():
+                future.cancel()
+                return
+            try:
+                future.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - raised by Future.result
+                future.set_exception(error)
+
+        if self.closed.is_set():
+            future.cancel()
+            return future
+        self._jobs.put(job)
+        if self._begun < self._threads:
+            self._begun += 1
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return future
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            del job  # it holds the result
+
+    def close(self) -> None:
+        """Cancels what has not begun, without waiting for the rest."""
+        self.closed.set()
+        for _ in range(self._begun):
+            self._jobs.put(None)
