@@ -13,7 +13,8 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import images, inputs, planning, shards
+from beam_tfr import images, planning, shards
+from beam_tfr.inputs.reading import ReadAhead
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import Plan, ShardWork
 from beam_tfr.schema.features import IMAGE_ENCODINGS
@@ -108,7 +109,7 @@ def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages | ReadR
     """The step that reads, and those that turn what it reads into records."""
     if options.encoding == "row":  # all in the references
         return ReadRows(root), [BuildExamples("row")]
-    ahead = inputs.ReadAhead(options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s)
+    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s)
     steps: list[MapImages] = [BuildExamples(options.encoding)]
     if options.encoding == "array":
         steps.insert(0, ParseArrays())

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from beam_tfr import inputs, saved_plan, storage, tables
+from beam_tfr import saved_plan, storage, tables
+from beam_tfr.inputs.patterns import WILDCARD, all_patterns, common_root, exclusion, to_regex
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
@@ -50,9 +51,9 @@ def open_source(options: ConvertOptions) -> Source:
         data_options = options.data_options(names, columns=columns, multi_label=found.multi_label)
         opened = {"root": found.root, "labelled": bool(options.label_column), "origin": found}
     else:
-        patterns = inputs.all_patterns(options.input, options.input_list)
-        root = inputs.common_root(patterns)
-        _check_apart(options, patterns, inputs.exclusion(options.exclude, root))
+        patterns = all_patterns(options.input, options.input_list)
+        root = common_root(patterns)
+        _check_apart(options, patterns, exclusion(options.exclude, root))
         layout = parse_layout(options.layout)
         data_options = options.data_options(names)
         labeler = Labeler(layout, options.splits, classes)
@@ -127,8 +128,8 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
     written = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
     paths = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]
     paths = [path for path in paths if exclude is None or not exclude.fullmatch(path)]
-    for pattern in filter(inputs.WILDCARD.search, patterns):
-        matches = inputs.to_regex(pattern).fullmatch
+    for pattern in filter(WILDCARD.search, patterns):
+        matches = to_regex(pattern).fullmatch
         if options.save_plan and matches(options.save_plan):
             raise UsageError(
                 f"`input={pattern}` matches it; choose a file that it does not match",

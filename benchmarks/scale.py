@@ -90,9 +90,10 @@ def serve(images: int) -> None:
 
 
 def list_names() -> None:
-    from beam_tfr import inputs
+    from beam_tfr.inputs.listing import list_all
+    from beam_tfr.inputs.patterns import order_patterns
 
-    found = sum(1 for _ in inputs.list_all(inputs.order_patterns([PATTERN])))
+    found = sum(1 for _ in list_all(order_patterns([PATTERN])))
     print(f"{found} listed")
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import inputs, storage
-from beam_tfr.inputs import ReadAhead, list_all, list_images, order_patterns, read_image
+from beam_tfr import storage
+from beam_tfr.inputs.listing import list_all, list_images
+from beam_tfr.inputs.patterns import exclusion, order_patterns
+from beam_tfr.inputs.reading import ReadAhead, read_image
 from beam_tfr.schema import RejectError, RunError, UsageError
 from beam_tfr.storage import Entry
 from tests.conftest import wait_for
@@ -341,7 +343,7 @@ def test_an_early_end_leaves_nothing_to_do(fake: FakeGcs) -> None:
 
 
 HANGS = """
-from beam_tfr.inputs import ReadAhead
+from beam_tfr.inputs.reading import ReadAhead
 contents = ReadAhead(images=4).read(["gs://b/x"] * 9)
 import threading; threading.Thread(target=next, args=(contents,), daemon=True).start()
 while not any(thread.name == "beam_tfr-read" for thread in threading.enumerate()): pass
@@ -397,6 +399,6 @@ def test_many_patterns_are_listed_in_parallel_each_file_once(fake: FakeGcs) -> N
 def test_exclude_on_gs(fake: FakeGcs) -> None:
     for name in ("p/a/1.jpg", "p/a/thumbs/2.jpg", "p/b/3.gif", "p/b/4.jpg"):
         fake.put(name, b"x")
-    exclude = inputs.exclusion(["**/thumbs/**", "gs://b/p/b/*.gif"], "gs://b/p/")
+    exclude = exclusion(["**/thumbs/**", "gs://b/p/b/*.gif"], "gs://b/p/")
     found = {entry.path for entry in list_images("gs://b/p/**", (), exclude=exclude)}
     assert found == {"gs://b/p/a/1.jpg", "gs://b/p/b/4.jpg"}

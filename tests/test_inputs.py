@@ -18,19 +18,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_tfr import inputs, storage
-from beam_tfr.inputs import (
-    ReadAhead,
+from beam_tfr import storage
+from beam_tfr.inputs import reading
+from beam_tfr.inputs.listing import list_all, list_images
+from beam_tfr.inputs.patterns import (
     common_root,
     exclusion,
-    list_all,
-    list_images,
     order_patterns,
-    read_image,
     read_input_list,
     split_pattern,
     to_regex,
 )
+from beam_tfr.inputs.reading import ReadAhead, read_image
 from beam_tfr.schema import RejectError, UsageError
 from tests.conftest import as_nobody, calls_of, wait_for
 
@@ -472,7 +471,7 @@ def test_read_ahead_serves_one_bundle_after_the_other(ahead: ReadAhead, monkeypa
 def test_a_slow_disk_is_read_ahead_too(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(seconds=0.01)
     monkeypatch.setattr(storage, "read_bytes", store.read)
-    monkeypatch.setattr(inputs.reading, "SLOW_DISK_S", 0.001)
+    monkeypatch.setattr(reading, "SLOW_DISK_S", 0.001)
     paths: list[str | None] = [f"/nfs/{i}" for i in range(150)]
     assert list(ahead.read(paths[:40])) == [path.encode() for path in paths[:40] if path]
     assert 1 <= store.most <= 8

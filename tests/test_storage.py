@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from beam_tfr import inputs, manifest, storage
+from beam_tfr import manifest, storage
+from beam_tfr.inputs.reading import ReadAhead
 from beam_tfr.schema import RejectError, UsageError
 from beam_tfr.storage import AlreadyExistsError, Entry
 from beam_tfr.verify import verify
@@ -291,7 +292,7 @@ def test_reading_ahead_reads_objects_in_order(gcs: str) -> None:
     for i in range(0, 20, 2):
         storage.write_bytes(f"{gcs}/{i}", b"%d" % i, scratch="")
     storage.write_bytes(f"{gcs}/7", b"", scratch="")
-    ahead = inputs.ReadAhead(images=6)
+    ahead = ReadAhead(images=6)
     found = list(ahead.read([f"{gcs}/{i}" for i in range(20)]))
     ahead.close()
     for i, content in enumerate(found):

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from beam_tfr import inputs, storage
+from beam_tfr import storage
+from beam_tfr.inputs.listing import list_images
 from beam_tfr.reader_arguments import integer
 from beam_tfr.records import MAX_RECORD_BYTES, RecordError, RecordFile, masked_crc
 from beam_tfr.schema import UsageError
@@ -72,7 +73,7 @@ def _list(paths: Any) -> dict[str, int]:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
             raise UsageError("must be files or patterns", option="paths", value=repr(path))
         pattern = storage.check_path(os.fspath(path), option="paths")
-        for entry in sorted(inputs.list_images(pattern, option="paths")):
+        for entry in sorted(list_images(pattern, option="paths")):
             found.setdefault(entry.path, entry.size_bytes)
     return found
 

@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr import inputs, storage
+from beam_tfr import storage
+from beam_tfr.inputs.listing import list_images
+from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.schema import UsageError
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import check_columns, is_typed, read_columns, read_rows, split_suffix
@@ -79,7 +81,7 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: a pattern matches no file or one that is not a table, or two tables would give the same keys.
     """
-    found = {entry.path for pattern in patterns for entry in inputs.list_images(pattern, option="table")}
+    found = {entry.path for pattern in patterns for entry in list_images(pattern, option="table")}
     stems: dict[str, str] = {}
     for path in sorted(found):
         stem = split_suffix(path)[0]
@@ -148,4 +150,4 @@ def _root(folder: str, uris: Sequence[Any]) -> str:
 
 
 def _common_folder(paths: Sequence[str], what: str) -> str:
-    return inputs.common_folder([folder_of(path)[:-1] for path in paths], option="table", what=what)
+    return common_folder([folder_of(path)[:-1] for path in paths], option="table", what=what)

@@ -10,7 +10,8 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import inputs, interrupt
+from beam_tfr import interrupt
+from beam_tfr.inputs.reading import Content, ReadAhead, sources
 from beam_tfr.schema import ImageRef, Item, RejectError, Shard, ShardWork
 
 
@@ -24,16 +25,16 @@ class Contents:
     """
 
     root: str
-    ahead: inputs.ReadAhead | None
+    ahead: ReadAhead | None
 
-    def read(self, refs: Iterable[ImageRef]) -> Iterator[tuple[ImageRef, inputs.Content]]:
+    def read(self, refs: Iterable[ImageRef]) -> Iterator[tuple[ImageRef, Content]]:
         """Each reference with its content, in order; None for rows and known rejects."""
         if self.ahead is None:
             return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
         refs = list(refs)
-        return zip(refs, self.ahead.read(inputs.sources(self.root, refs)), strict=True)
+        return zip(refs, self.ahead.read(sources(self.root, refs)), strict=True)
 
-    def read_once(self, refs: Iterable[ImageRef]) -> Iterator[tuple[ImageRef, inputs.Content]]:
+    def read_once(self, refs: Iterable[ImageRef]) -> Iterator[tuple[ImageRef, Content]]:
         """As `read`, then closes."""
         yield from self.read(refs)
         self.close()
@@ -54,9 +55,9 @@ class ReadImages(beam.PTransform):
     Output: `Item` with bytes, or with a `Reject` for a file that cannot be read.
     """
 
-    def __init__(self, root: str, *, ahead: inputs.ReadAhead | None = None) -> None:
+    def __init__(self, root: str, *, ahead: ReadAhead | None = None) -> None:
         super().__init__()
-        self.contents = Contents(root, ahead or inputs.ReadAhead())
+        self.contents = Contents(root, ahead or ReadAhead())
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
         return work | "Read" >> beam.ParDo(_Read(self.contents))
@@ -99,7 +100,7 @@ class _Read(beam.DoFn):
             return iter([item])
         return self._read(work.shard, self._contents.read(map(ImageRef.decode, work.refs)))
 
-    def _read(self, shard: Shard, contents: Iterator[tuple[ImageRef, inputs.Content]]) -> Iterator[Item]:
+    def _read(self, shard: Shard, contents: Iterator[tuple[ImageRef, Content]]) -> Iterator[Item]:
         for position, (ref, content) in enumerate(contents):
             interrupt.check()
             item = Item(shard, position, self._contents.root + ref.key, ref, None)

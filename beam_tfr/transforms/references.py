@@ -10,7 +10,9 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import inputs, interrupt, storage, tables
+from beam_tfr import interrupt, storage, tables
+from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.patterns import all_patterns, batches, common_root, exclusion, order_patterns
 from beam_tfr.labels import Labeler
 from beam_tfr.schema import DataError, RunError
 
@@ -21,7 +23,7 @@ class MatchImages(beam.PTransform):
     Args:
         patterns: local or gs://.
         labeler: reads labels and splits from paths.
-        root: folder that the keys are below, if `inputs.common_root` has found it already.
+        root: folder that the keys are below, if `common_root` has found it already.
         input_list: file with more patterns; read by a worker, since a pipeline cannot hold millions of them.
         exclude: patterns of files to leave out.
 
@@ -40,8 +42,8 @@ class MatchImages(beam.PTransform):
         super().__init__()
         self._patterns, self._input_list = tuple(patterns), input_list
         self._labeler = labeler
-        self._root = root or inputs.common_root(inputs.all_patterns(patterns, input_list))
-        self._exclude = inputs.exclusion(exclude, self._root)
+        self._root = root or common_root(all_patterns(patterns, input_list))
+        self._exclude = exclusion(exclude, self._root)
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         return (
@@ -64,13 +66,13 @@ class MatchImages(beam.PTransform):
 
 def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterator[list[list[bytes]]]:
     # As bytes: Beam's coder for text fails for names that are not UTF-8.
-    for batch in inputs.batches(inputs.order_patterns(inputs.all_patterns(patterns, input_list))):
+    for batch in batches(order_patterns(all_patterns(patterns, input_list))):
         yield [[*map(os.fsencode, [pattern, *before])] for pattern, before in batch]
 
 
 def _list(batch: list[list[bytes]], exclude: re.Pattern[str] | None) -> Iterator[storage.Entry]:
     decoded = ([*map(os.fsdecode, patterns)] for patterns in batch)
-    return inputs.list_all([(pattern, before) for pattern, *before in decoded], exclude=exclude)
+    return list_all([(pattern, before) for pattern, *before in decoded], exclude=exclude)
 
 
 class ReadTable(beam.PTransform):
