@@ -310,7 +310,7 @@ def test_the_extras_are_loaded_with_the_first_such_file_alone() -> None:
     command = [sys.executable, "-c", code]
     said = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True).stdout
     assert said == "False False\n"
-    assert formats.extra_versions().keys() == {"pillow-heif", "pillow-jxl-plugin"}
+    assert formats.extras.versions().keys() == {"pillow-heif", "pillow-jxl-plugin"}
 
 
 # What is what

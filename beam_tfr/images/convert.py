@@ -53,7 +53,7 @@ def codec_versions() -> dict[str, str]:
     """Versions of the libraries that can change a byte of a record."""
     libraries = ("simplejpeg", "opencv-python-headless", "pillow", "numpy")
     versions = {name: importlib.metadata.version(name) for name in libraries}
-    return versions | formats.extra_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+    return versions | formats.extras.versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
 
 
 def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str = "", **changes: Any) -> Image:

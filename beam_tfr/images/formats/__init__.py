@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
-from beam_tfr.images.formats import avif, bmp, extras, gif, jpeg, jpeg2000, kinds, png, pnm, tiff, webp
+from beam_tfr.images.formats import extras, general, gif, jpeg, kinds, png, pnm, tiff
 from beam_tfr.images.source import Source
 from beam_tfr.schema import RejectError
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Format:
+class Format(NamedTuple):
     """An image format.
 
     Attributes:
@@ -22,89 +21,47 @@ class Format:
         lossless: it stores pixels exactly; with --encoding keep, what must be encoded again becomes a PNG.
     """
 
-    is_one: Callable[[bytes], bool]
+    is_one: Callable[[bytes], object]
     extensions: tuple[str, ...]
     open: Callable[[bytes], Source]
     lossless: bool = False
 
 
-def _begins(*signatures: bytes) -> Callable[[bytes], bool]:
-    return lambda data: data.startswith(signatures)
+def _begins(pattern: bytes) -> Callable[[bytes], object]:
+    return re.compile(pattern, re.DOTALL).match
 
 
-def _brands(data: bytes) -> set[bytes]:
-    """Major and compatible brands of an ISO base media file (ISO/IEC 14496-12, ftyp)."""
-    if data[4:8] != b"ftyp":
-        return set()
-    names = data[8 : min(int.from_bytes(data[:4], "big"), 1024)]
-    return {names[:4]} | {names[place : place + 4] for place in range(8, len(names), 4)}
+def _has_brand(*names: bytes) -> Callable[[bytes], object]:
+    """Looks at major and compatible brands of an ISO base media file (ISO/IEC 14496-12, ftyp)."""
+
+    def is_one(data: bytes) -> bool:
+        brands = data[8 : min(int.from_bytes(data[:4], "big"), 1024)] if data[4:8] == b"ftyp" else b""
+        return any(brands[place : place + 4] in names for place in (0, *range(8, len(brands), 4)))
+
+    return is_one
 
 
-_AVIF = {b"avif", b"avis"}
-_HEIC = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
-
-
-FORMATS: dict[str, Format] = {
-    "jpeg": Format(
-        is_one=_begins(b"\xff\xd8\xff"),
-        extensions=("jpg", "jpeg", "jpe", "jfif", "mpo"),
-        open=jpeg.open_jpeg,
-    ),
-    "png": Format(
-        is_one=_begins(b"\x89PNG\r\n\x1a\n"),
-        extensions=("png", "apng"),
-        open=png.open_png,
-        lossless=True,
-    ),
-    "gif": Format(
-        is_one=_begins(b"GIF87a", b"GIF89a"),
-        extensions=("gif",),
-        open=gif.open_gif,
-        lossless=True,
-    ),
-    "webp": Format(
-        is_one=lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP",
-        extensions=("webp",),
-        open=webp.open_webp,
-    ),
-    "bmp": Format(
-        is_one=lambda data: data[:2] == b"BM" and len(data) >= 26,
-        extensions=("bmp", "dib"),
-        open=bmp.open_bmp,
-        lossless=True,
-    ),
-    "tiff": Format(
-        is_one=lambda data: data.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")) and data[8:10] != b"CR",
-        extensions=("tif", "tiff"),
-        open=tiff.open_tiff,
-        lossless=True,
-    ),
-    "ppm": Format(
-        is_one=lambda data: re.match(rb"P[1-6][\s#]", data) is not None,
-        extensions=("ppm", "pgm", "pbm", "pnm"),
-        open=pnm.open_pnm,
-        lossless=True,
-    ),
+# In this order: an AVIF may have the brands of a HEIC too.
+FORMATS = {
+    "jpeg": Format(_begins(rb"\xff\xd8\xff"), ("jpg", "jpeg", "jpe", "jfif", "mpo"), jpeg.open_jpeg),
+    "png": Format(_begins(rb"\x89PNG\r\n\x1a\n"), ("png", "apng"), png.open_png, lossless=True),
+    "gif": Format(_begins(rb"GIF8[79]a"), ("gif",), gif.open_gif, lossless=True),
+    "webp": Format(_begins(rb"RIFF.{4}WEBP"), ("webp",), general.open_webp),
+    "bmp": Format(_begins(rb"BM.{24}"), ("bmp", "dib"), general.open_bmp, lossless=True),
+    "tiff": Format(_begins(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"), ("tif", "tiff"), tiff.open_tiff, lossless=True),
+    "ppm": Format(_begins(rb"P[1-6][\s#]"), ("ppm", "pgm", "pbm", "pnm"), pnm.open_pnm, lossless=True),
     "jpeg2000": Format(
-        is_one=_begins(b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  \r\n\x87\n"),
-        extensions=("jp2", "j2k", "jpx", "jpf", "j2c"),
-        open=jpeg2000.open_jpeg2000,
+        _begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"),
+        ("jp2", "j2k", "jpx", "jpf", "j2c"),
+        general.open_jpeg2000,
     ),
-    "avif": Format(
-        is_one=lambda data: bool(_AVIF & _brands(data)),
-        extensions=("avif",),
-        open=avif.open_avif,
-    ),
+    "avif": Format(_has_brand(b"avif", b"avis"), ("avif",), general.open_avif),
     "heic": Format(
-        is_one=lambda data: bool(_HEIC & _brands(data)),
-        extensions=("heic", "heif", "hif"),
-        open=extras.open_heic,
+        _has_brand(b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"),
+        ("heic", "heif", "hif"),
+        extras.open_heic,
     ),
-    "jxl": Format(
-        is_one=_begins(b"\xff\x0a", b"\0\0\0\x0cJXL \r\n\x87\n"),
-        extensions=("jxl",),
-        open=extras.open_jxl,
-    ),
+    "jxl": Format(_begins(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), ("jxl",), extras.open_jxl),
 }
 _BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
 
@@ -119,11 +76,6 @@ def identify(data: bytes) -> str:
         if form.is_one(data):
             return name
     raise RejectError("not-an-image", kinds.describe(data))
-
-
-def extra_versions() -> dict[str, str]:
-    """Versions of the installed libraries of the extra `formats`."""
-    return extras.versions()
 
 
 def is_wrong_extension(name: str, found: str) -> bool:
