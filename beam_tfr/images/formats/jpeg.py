@@ -25,7 +25,6 @@ from beam_tfr.schema import RejectError
 COARSE = 1.5
 # Bytes: fewer than any segment whose loss could go unnoticed (an Adobe marker has 16), more than cameras pad with.
 MAX_STRAY = 15
-MAX_SIDE = 65500  # of libjpeg
 _COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
 _BEFORE_EOI = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
 _HARMLESS = re.compile(
@@ -44,7 +43,7 @@ def open_jpeg(data: bytes) -> Source:
     """
     header = jpeg_header.read_header(data)
     if header.precision != 8:
-        raise RejectError("unsupported-image", header.kind)
+        raise RejectError("unsupported-image", f"JPEG of {header.precision} bits a sample")
     if len(header.components) not in _COLORSPACES:
         raise RejectError("unsupported-image", f"JPEG of {len(header.components)} components")
     if header.stray > MAX_STRAY:
@@ -81,46 +80,38 @@ def _decode(data: bytes, header: Header, least: tuple[int, int] | None) -> tuple
     Raises:
         RejectError: `damaged-image` or `unsupported-image`.
     """
-    padded, plain = header.stray > 0, data
-    try:
-        return _decode_strictly(plain, header, least), padded
-    except ValueError as error:
-        said = detail(error)
-    if _HARMLESS.search(said):
-        plain = jpeg_header.without_oddities(data, header)
-        try:
-            return _decode_strictly(plain, header, least), padded
-        except ValueError as error:
-            said = detail(error)
-    if (stray := _BEFORE_EOI.search(said)) and int(stray[1]) <= MAX_STRAY:
-        shorter = jpeg_header.without_padding(plain, int(stray[1]))
+    padded = header.stray > 0
+    found = _decode_strictly(data, header, least)
+    if isinstance(found, str) and _HARMLESS.search(found):
+        data = jpeg_header.without_oddities(data, header)
+        found = _decode_strictly(data, header, least)
+    if isinstance(found, str) and (stray := _BEFORE_EOI.search(found)) and int(stray[1]) <= MAX_STRAY:
+        shorter = jpeg_header.without_padding(data, int(stray[1]))
         if shorter is not None:
-            try:
-                return _decode_strictly(shorter, header, least), True
-            except ValueError as error:
-                said = detail(error)
-    if _UNKNOWN_SAMPLING in said:
+            found, padded = _decode_strictly(shorter, header, least), True
+    if not isinstance(found, str):
+        return found, padded
+    if _UNKNOWN_SAMPLING in found:
         return _decode_by_pillow(data, header), padded
-    raise RejectError("unsupported-image" if _UNSUPPORTED in said else "damaged-image", f"JPEG: {said}")
+    raise RejectError("unsupported-image" if _UNSUPPORTED in found else "damaged-image", f"JPEG: {found}")
 
 
-def _decode_strictly(data: bytes, header: Header, least: tuple[int, int] | None) -> Pixels:
-    """Decodes a JPEG with libjpeg-turbo.
-
-    Raises:
-        ValueError: any error or warning.
-    """
+def _decode_strictly(data: bytes, header: Header, least: tuple[int, int] | None) -> Pixels | str:
+    """Decodes a JPEG with libjpeg-turbo; returns its message where it has an error or a warning."""
     rows, columns = least or (0, 0)  # twice what is wanted
     coarse = least is not None and 2 * min(header.height / rows, header.width / columns) >= COARSE
-    pixels: Pixels = simplejpeg.decode_jpeg(
-        data,
-        _COLORSPACES[len(header.components)],
-        min_height=rows,
-        min_width=columns,
-        min_factor=2 if least else 1,
-        fastupsample=coarse,
-        strict=True,
-    )
+    try:
+        pixels: Pixels = simplejpeg.decode_jpeg(
+            data,
+            _COLORSPACES[len(header.components)],
+            min_height=rows,
+            min_width=columns,
+            min_factor=2 if least else 1,
+            fastupsample=coarse,
+            strict=True,
+        )
+    except ValueError as error:
+        return detail(error)
     return pixels
 
 
@@ -130,10 +121,6 @@ def _decode_by_pillow(data: bytes, header: Header) -> Pixels:
     Raises:
         RejectError: `damaged-image` or `unsupported-image`.
     """
-    if max(header.height, header.width) > MAX_SIDE:
-        raise RejectError(
-            "unsupported-image", f"JPEG of {header.width} x {header.height} pixels, at most {MAX_SIDE} a side"
-        )
     if any(max(factors) % factor for factors in zip(*header.sampling, strict=True) for factor in factors if factor):
         raise RejectError("unsupported-image", f"JPEG with fractional sampling {header.sampling}")
     plain = jpeg_header.without_oddities(data, header)  # no metadata for Pillow to read

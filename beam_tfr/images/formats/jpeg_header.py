@@ -8,21 +8,10 @@ import struct
 from beam_tfr.images.containers import jpeg
 from beam_tfr.schema import RejectError
 
+# Markers of frames (table B.1; JPEG-LS)
 _LOSSLESS, _PROGRESSIVE, _ARITHMETIC_PROGRESSIVE = 0xC3, 0xC2, 0xCA
-_READ = {
-    0xC0: "baseline",
-    0xC1: "sequential",
-    _PROGRESSIVE: "progressive",
-    _LOSSLESS: "lossless",
-    0xC9: "sequential arithmetic",
-    _ARITHMETIC_PROGRESSIVE: "progressive arithmetic",
-}
-_NOT_READ = {
-    **dict.fromkeys((0xC5, 0xC6, 0xC7, 0xCD, 0xCE, 0xCF, 0xDE, 0xDF), "hierarchical JPEG"),
-    0xCB: "lossless JPEG with arithmetic coding",
-    0xC8: "JPEG extension",
-    0xF7: "JPEG-LS",
-}
+_READ = (0xC0, 0xC1, _PROGRESSIVE, _LOSSLESS, 0xC9, _ARITHMETIC_PROGRESSIVE)
+_NOT_READ = (*range(0xC5, 0xC9), 0xCB, *range(0xCD, 0xD0), 0xDE, 0xDF, 0xF7)
 _DECODING = (*_READ, 0xC4, 0xCC, 0xDB, 0xDD)  # frame, tables and restart interval
 MAX_SCANS = 4 * 64 * 14  # each component, coefficient and bit of it in a scan of its own
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
@@ -65,10 +54,6 @@ class Header:
     first_scan: int = 0
 
     @property
-    def kind(self) -> str:
-        return f"{_READ[self.process]} JPEG of {self.precision} bits a sample"
-
-    @property
     def lossless(self) -> bool:
         return self.process == _LOSSLESS
 
@@ -93,9 +78,9 @@ def read_header(data: bytes) -> Header:
         header.stray += len(data[end : segment.begin].rstrip(b"\xff"))
         end = segment.end
         if marker in _NOT_READ:
-            raise RejectError("unsupported-image", _NOT_READ[marker])
-        if marker in (jpeg.SOI, jpeg.EOI):
-            raise RejectError("damaged-image", f"JPEG: marker 0x{marker:02x} before any scan")
+            raise RejectError(
+                "unsupported-image", f"JPEG with marker 0x{marker:02x}: hierarchical, JPEG-LS or the like"
+            )
         if marker == jpeg.SOS:
             if not header.process or segment.start == segment.end:
                 raise RejectError("damaged-image", "JPEG: a scan before any frame, or of nothing")
@@ -104,7 +89,7 @@ def read_header(data: bytes) -> Header:
         _read_segment(header, marker, data[segment.start : segment.end])
         if marker in _DECODING:
             header.tables.append((segment.begin, segment.end))
-    raise AssertionError("segments end with EOI")
+    raise RejectError("damaged-image", "JPEG: ends before any scan")
 
 
 def _read_segment(header: Header, marker: int, payload: bytes) -> None:
@@ -115,10 +100,8 @@ def _read_segment(header: Header, marker: int, payload: bytes) -> None:
         header.precision, header.height, header.width = struct.unpack_from(">BHH", payload)
         header.components = tuple(payload[6::3])
         header.sampling = tuple((factors >> 4, factors & 15) for factors in payload[7::3])
-        if not header.width:
-            raise RejectError("damaged-image", "JPEG: of no width")
-        if not header.height:
-            raise RejectError("unsupported-image", "JPEG with its height behind the first scan (DNL)")
+        if not header.height or not header.width:
+            raise RejectError("unsupported-image", "JPEG without its size before the first scan")
     elif marker == jpeg.APP1 and payload.startswith(b"Exif\0\0"):
         header.exif = header.exif or payload[6:]
     elif marker == jpeg.APP1 and payload.startswith(_XMP):
