@@ -147,11 +147,6 @@ def test_what_an_encoding_cannot_hold_is_rejected() -> None:
                 encode(np.zeros(shape, np.uint8), encoding)
 
 
-def test_an_unknown_encoding_is_an_error() -> None:
-    with pytest.raises(ValueError, match="unknown encoding 'tiff'"):
-        encode(PHOTO, "tiff")
-
-
 def test_threads_and_repetition_change_nothing() -> None:
     cases = [
         (np.asarray(noise(30 + seed, 50, seed))[..., :channels], encoding)

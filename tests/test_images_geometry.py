@@ -102,11 +102,6 @@ def test_upscale_lets_fit_and_pad_enlarge() -> None:
         assert place(48, 64, (224, 224), mode, upscale=True) == Placement(0, 0, 48, 64, 168, 224, canvas)
 
 
-def test_a_mode_that_is_not_known_is_an_error_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="unknown resize 'squeeze'"):
-        place(48, 64, (224, 224), "squeeze")
-
-
 @settings(max_examples=150, deadline=None)
 @given(
     st.tuples(SIDES, SIDES).filter(lambda sides: sides[0] * sides[1] <= 1_000_000),

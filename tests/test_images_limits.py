@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
 from beam_tfr.images import convert_image, geometry, limits
+from beam_tfr.images.encode import MAX_SIDES
 from beam_tfr.images.limits import PixelBudget
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.options import ImageOptions
@@ -127,21 +128,7 @@ def test_check_is_what_the_options_say(width: int, height: int, most: int, aspec
 # The result
 
 RESULTS: dict[str, tuple[tuple[int, int], dict[str, Any], str]] = {
-    "jpeg": ((65_500, 1), {}, ""),
-    "jpeg + 1": (
-        (65_501, 1),
-        {},
-        "extreme-aspect: would become 1 x 65501 pixels, --encoding jpeg holds at most 65500 a side",
-    ),
-    "webp": ((1, 16_383), {"encoding": "webp"}, ""),
-    "webp + 1": (
-        (1, 16_384),
-        {"encoding": "webp"},
-        "extreme-aspect: would become 16384 x 1 pixels, --encoding webp holds at most 16383 a side",
-    ),
-    "png": ((1_000_000, 1), {"encoding": "png"}, ""),
-    "raw": ((1, 1_000_000), {"encoding": "raw"}, ""),
-    "keep": ((1, 65_535), {"encoding": "keep"}, ""),
+    "a line": ((1, 1_000_000), {}, ""),
     "max_pixels": ((300, 200), {"encoding": "png", "max_pixels": 60_000}, ""),
     "max_pixels + 1": (
         (300, 201),
@@ -164,15 +151,15 @@ def test_what_the_result_may_be(name: str) -> None:
 
 
 def test_each_encoding_holds_the_sides_that_are_said() -> None:
-    for encoding, most in limits.MAX_SIDES.items():
+    for encoding, most in MAX_SIDES.items():
         line = PillowImage.new("L", (most, 1), "gray")
         data = save(line, "PNG")
         image = convert_image(data, resize="none", encoding=encoding)
         with PillowImage.open(io.BytesIO(image.encoded)) as decoded:
             decoded.load()
             assert decoded.size == (most, 1)
-        with pytest.raises(RejectError, match=f"extreme-aspect: would become {most + 1} x 1 pixels"):
-            convert_image(save(PillowImage.new("L", (most + 1, 1)), "PNG"), resize="none", encoding=encoding)
+        with pytest.raises(RejectError, match=f"extreme-aspect: {most + 1} x 1 pixels, {encoding} holds at"):
+            convert_image(save(PillowImage.new("L", (most + 1, 1)), "BMP"), resize="none", encoding=encoding)
 
 
 @pytest.mark.parametrize(("width", "height"), [(10_000, 1), (1, 10_000)])
@@ -181,10 +168,8 @@ def test_shortest_of_a_line(width: int, height: int) -> None:
     options = ImageOptions(resize="shortest", image_size=(224, 224))
     long = 2_240_000
     sides = f"{long} x 224" if width > height else f"224 x {long}"
-    with pytest.raises(RejectError, match=f"extreme-aspect: would become {sides} pixels, --encoding jpeg holds at"):
-        convert_image(data, options)
     with pytest.raises(RejectError, match=f"too-many-pixels: would become {sides} pixels, more than --max_pixels 100"):
-        convert_image(data, options, encoding="raw")
+        convert_image(data, options)
     assert geometry.place(height, width, (6, 6), "shortest").canvas == ((6, 60_000) if width > height else (60_000, 6))
     image = convert_image(data, options, image_size=(6, 6))
     assert {image.height, image.width} == {6, 60_000}

@@ -14,7 +14,7 @@ import functools
 import hashlib
 import importlib.metadata
 import zlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -29,23 +29,6 @@ from beam_tfr.schema.features import IMAGE_ENCODINGS
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
 _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 _SQUARES = (np.arange(256) ** 2).astype(np.uint16)
-
-
-class _Rendered(NamedTuple):
-    """An encoded image and its pixels.
-
-    Attributes:
-        encoded, format: as in `Image`.
-        shape: height, width and channels of the encoded image.
-        shown: uint8 [h, w, 1 or 3], upright, in sRGB or gray; statistics count these pixels.
-        notes: members of `schema.ADJUSTMENTS`.
-    """
-
-    encoded: bytes
-    format: str
-    shape: tuple[int, ...]
-    shown: Pixels
-    notes: set[str]
 
 
 @functools.cache
@@ -76,8 +59,7 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     if not isinstance(data, bytes):
         raise TypeError(f"data must be the bytes of a file, not {type(data).__name__}")
     if changes or options is None:
-        changes = {field: tuple(value) if isinstance(value, list) else value for field, value in changes.items()}
-        options = _image_options(options, **changes)
+        options = dataclasses.replace(options, **changes) if options else ImageOptions(**changes)
     if options.encoding not in IMAGE_ENCODINGS:
         raise UsageError(
             f"is for other files than images; must be one of: {', '.join(IMAGE_ENCODINGS)}",
@@ -96,33 +78,7 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     limits.check_result(placement.canvas, options)
     with limits.BUDGET.hold(source.height * source.width, options.max_pixels):
         decoded = source.decode(_least(source, placement.turned() if turned else placement))
-        rendered = _render(data, source, decoded, placement, options)
-    notes = rendered.notes.union(decoded.adjusted)
-    if name and formats.is_wrong_extension(name, source.format):
-        notes.add("wrong-extension")
-    if decoded.bits > 8:
-        notes.add("depth-scaled")
-    if source.frames > 1:
-        notes.add("first-frame")
-    if options.icc == "ignore":
-        notes.discard("profile-ignored")
-    sums, squares = _sums(rendered.shown, options.color)
-    stored_height, stored_width, channels = rendered.shape
-    return Image(
-        encoded=rendered.encoded,
-        format=rendered.format,
-        height=stored_height,
-        width=stored_width,
-        channels=channels,
-        colorspace=_COLORSPACES[channels],
-        source_height=height,
-        source_width=width,
-        source_format=source.format,
-        source_sha256=hashlib.sha256(data).hexdigest(),
-        channel_sums=sums,
-        channel_squares=squares,
-        adjusted=tuple(sorted(notes)),
-    )
+        return _rendered(data, name, source, decoded, placement, options)
 
 
 def _least(source: Source, stored: geometry.Placement) -> tuple[int, int]:
@@ -133,9 +89,9 @@ def _least(source: Source, stored: geometry.Placement) -> tuple[int, int]:
     )
 
 
-def _render(
-    data: bytes, source: Source, decoded: Decoded, placement: geometry.Placement, options: ImageOptions
-) -> _Rendered:
+def _rendered(
+    data: bytes, name: str, source: Source, decoded: Decoded, placement: geometry.Placement, options: ImageOptions
+) -> Image:
     orientation = 1 if options.ignore_orientation else source.orientation
     pixels, notes = decoded.pixels, {"rotated"} if orientation > 1 else set()
     convert = options.icc == "convert"
@@ -143,7 +99,8 @@ def _render(
         pixels, made = color.to_srgb(pixels, decoded.profile, convert=convert)
         pixels = color.composite(pixels, decoded.alpha, options.background)
         notes |= {"alpha-composited", *made}
-    stored = placement.turned() if orientation >= 5 else placement
+    turned = orientation >= 5
+    stored = placement.turned() if turned else placement
     pixels = orientations.upright(pixels, orientation)
     pixels = geometry.resample(pixels, placement, eighths=decoded.eighths, mirrored=orientations.mirrored(orientation))
     if decoded.alpha is None:
@@ -152,16 +109,44 @@ def _render(
     pixels = color.to_channels(pixels, options.color)
     pixels = geometry.pad(pixels, placement.canvas, color.background_in(options.background, pixels.shape[2]))
     notes |= _size_notes(source, stored, options)
-    encoding = options.encoding
-    if encoding == "keep":
+    kept = None
+    if options.encoding == "keep":
         untouched = geometry.place(source.height, source.width, options.image_size, "none")
         kept = keep.keep(data, source, decoded, options) if stored == untouched else None
-        if kept is not None:
-            return _Rendered(kept.encoded, source.format, kept.shape, pixels, set() if kept.plain else {"kept-unusual"})
-        encoding = "png" if formats.FORMATS[source.format].lossless else "jpeg"
-        notes.add("re-encoded")
-    encoded = encode.encode(pixels, encoding, quality=options.quality, chroma=options.chroma)
-    return _Rendered(encoded, encoding, pixels.shape, pixels, notes)
+    if kept:
+        encoded, (height, width, channels), encoding = kept.encoded, kept.shape, source.format
+        notes = set() if kept.plain else {"kept-unusual"}
+    else:
+        (height, width, channels), encoding = pixels.shape, options.encoding
+        if encoding == "keep":
+            encoding = "png" if formats.FORMATS[source.format].lossless else "jpeg"
+            notes.add("re-encoded")
+        encoded = encode.encode(pixels, encoding, quality=options.quality, chroma=options.chroma)
+    notes.update(decoded.adjusted)
+    if name and formats.is_wrong_extension(name, source.format):
+        notes.add("wrong-extension")
+    if decoded.bits > 8:
+        notes.add("depth-scaled")
+    if source.frames > 1:
+        notes.add("first-frame")
+    if options.icc == "ignore":
+        notes.discard("profile-ignored")
+    sums, squares = _sums(pixels, options.color)
+    return Image(
+        encoded=encoded,
+        format=encoding,
+        height=height,
+        width=width,
+        channels=channels,
+        colorspace=_COLORSPACES[channels],
+        source_height=source.width if turned else source.height,
+        source_width=source.height if turned else source.width,
+        source_format=source.format,
+        source_sha256=hashlib.sha256(data).hexdigest(),
+        channel_sums=sums,
+        channel_squares=squares,
+        adjusted=tuple(sorted(notes)),
+    )
 
 
 def _size_notes(source: Source, placement: geometry.Placement, options: ImageOptions) -> set[str]:
@@ -181,8 +166,3 @@ def _sums(pixels: Pixels, channels: str) -> tuple[tuple[int, ...], tuple[int, ..
     sums = tuple(int(s) for s in cv2.sumElems(pixels)[:count])
     squares = tuple(int(s) for s in cv2.sumElems(cv2.LUT(pixels, _SQUARES))[:count])
     return (sums, squares) if channels == "gray" or count == 3 else (sums * 3, squares * 3)
-
-
-@functools.lru_cache(64)
-def _image_options(options: ImageOptions | None, **changes: Any) -> ImageOptions:
-    return ImageOptions(**changes) if options is None else dataclasses.replace(options, **changes)

@@ -33,7 +33,6 @@ def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "4
 
     Raises:
         RejectError: `extreme-aspect`: a side is longer than the encoding can hold.
-        ValueError: unknown encoding.
     """
     height, width, channels = pixels.shape
     if max(height, width) > MAX_SIDES.get(encoding, max(height, width)):
@@ -51,9 +50,7 @@ def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "4
             cv2.IMWRITE_PNG_STRATEGY: cv2.IMWRITE_PNG_STRATEGY_DEFAULT,
             cv2.IMWRITE_PNG_FILTER: cv2.IMWRITE_PNG_ALL_FILTERS,
         }
-    elif encoding == "webp":
-        settings = {cv2.IMWRITE_WEBP_QUALITY: quality}
     else:
-        raise ValueError(f"unknown encoding {encoding!r}")
+        settings = {cv2.IMWRITE_WEBP_QUALITY: quality}
     bgr = pixels if channels == 1 else cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
     return cv2.imencode(f".{encoding}", bgr, list(itertools.chain(*settings.items())))[1].tobytes()

@@ -40,9 +40,6 @@ def place(height: int, width: int, image_size: tuple[int, int], resize: str, *, 
     Args:
         height, width: of the upright source.
         image_size, resize, upscale: as in `ImageOptions`.
-
-    Raises:
-        ValueError: resize is not known.
     """
     rows, columns = image_size
     if resize == "stretch":
@@ -58,16 +55,14 @@ def place(height: int, width: int, image_size: tuple[int, int], resize: str, *, 
         used_columns = _like(min(width, height * columns / rows), width)
         top, left = (height - used_rows) // 2, (width - used_columns) // 2
         return Placement(top, left, used_rows, used_columns, rows, columns, image_size)
-    if resize in ("fit", "pad"):
-        scale = min(rows / height, columns / width)
-        if scale >= 1 and not upscale:
-            fitted = (height, width)
-        elif resize == "fit":
-            fitted = (min(rows, max(1, round(height * scale))), min(columns, max(1, round(width * scale))))
-        else:
-            fitted = (min(rows, _like(height * scale, rows)), min(columns, _like(width * scale, columns)))
-        return Placement(0, 0, height, width, *fitted, image_size if resize == "pad" else fitted)
-    raise ValueError(f"unknown resize {resize!r}")
+    scale = min(rows / height, columns / width)
+    if scale >= 1 and not upscale:
+        fitted = (height, width)
+    elif resize == "fit":
+        fitted = (min(rows, max(1, round(height * scale))), min(columns, max(1, round(width * scale))))
+    else:
+        fitted = (min(rows, _like(height * scale, rows)), min(columns, _like(width * scale, columns)))
+    return Placement(0, 0, height, width, *fitted, image_size if resize == "pad" else fitted)
 
 
 def _like(side: float, whole: int) -> int:

@@ -14,7 +14,7 @@ from PIL import Image as PillowImage
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.containers import bmp, gif, jpeg, png, riff
 from beam_tfr.images.encode import MAX_SIDES
-from beam_tfr.images.source import DECODER_ERRORS, Decoded, Source
+from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.images.strip import strip_metadata
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
@@ -84,8 +84,9 @@ def is_readable(data: bytes, source: Source) -> bool:
     if 3 * source.height * source.width >= MAX_SAMPLES:
         return False
     try:
-        return _READABLE[source.format](data, source)
-    except (RejectError, *DECODER_ERRORS):  # not made of the parts of its format
+        with damage_in(source.format):
+            return _READABLE[source.format](data, source)
+    except RejectError:  # not made of the parts of its format
         return False
 
 

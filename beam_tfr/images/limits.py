@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from PIL import Image as PillowImage
 
-from beam_tfr.images.encode import MAX_SIDES
 from beam_tfr.images.source import Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
@@ -39,19 +38,12 @@ def check(source: Source, options: ImageOptions) -> None:
 
 
 def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:
-    """Checks the size of a result.
-
-    Args:
-        canvas: height and width of the image to be stored.
+    """Checks the height and width of a result.
 
     Raises:
-        RejectError: `extreme-aspect` or `too-many-pixels`: it does not fit into the encoding or into memory.
+        RejectError: `too-many-pixels`: it does not fit into memory.
     """
     height, width = canvas
-    most = MAX_SIDES.get(options.encoding)
-    if most is not None and max(canvas) > most:
-        sides = f"would become {width} x {height} pixels"
-        raise RejectError("extreme-aspect", f"{sides}, --encoding {options.encoding} holds at most {most} a side")
     if height * width > max(options.max_pixels, options.image_size[0] * options.image_size[1]):
         sides = f"would become {width} x {height} pixels"
         raise RejectError("too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}")
