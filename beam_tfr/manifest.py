@@ -7,13 +7,16 @@ Readers and `verify` start here: `read(folder)` returns a checked `Manifest` or 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import pathlib
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import fastjsonschema
+
 from beam_tfr import __version__, storage
-from beam_tfr.json_check import check_kinds, load_object
 from beam_tfr.naming import parse_file_name
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
@@ -26,35 +29,11 @@ from beam_tfr.schema import (
     is_class_name,
     sha256_hex,
 )
-from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, Names, features_of, names_of
+from beam_tfr.schema.features import Names, features_of, names_of
 
 KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images stored with --encoding keep
-MAX_RANK = 8  # of a feature
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB, enough for 100,000 shards; parsing takes up to 7 times that
 _CURE = "copy the dataset again, or convert it again with `overwrite=`"
-
-# The type of everything in a manifest, so that code after `parse` need not check.
-_KINDS: Mapping[Any, Any] = {
-    "name": str,
-    "options": {"compression": str, "encoding": str, ...: object},
-    "labels": {"names": [str], "digest": str},
-    "features": {...: {"dtype": str, "shape": [object]}},
-    "counts": {"matched": int, "written": int, "rejected": {...: int}, "adjusted": {...: int}},
-    "rejects": {"count": int, "sha256": str},
-    "splits": {
-        ...: {
-            "matched": int,
-            "rejected": int,
-            "num_examples": int,
-            "num_bytes": int,
-            "class_counts": {...: int},
-            "shards": [{"file": str, "num_examples": int, "num_bytes": int, "sha256": str}],
-        }
-    },
-    "statistics": {"pixels": int, "channel_mean": [float], "channel_std": [float], "source_sizes": {...: int}},
-    "dataset_digest": str,
-    ...: object,
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -189,23 +168,36 @@ def parse(data: bytes, folder: str) -> Manifest:
     try:
         if len(data) > MAX_MANIFEST_BYTES:
             raise ValueError(f"it has more than {MAX_MANIFEST_BYTES} bytes")
-        fields = load_object(data)
-        check_kinds(fields, {"format_version": object, "manifest_digest": object, ...: object})
+        fields = json.loads(data)
+        if not isinstance(fields, dict) or "format_version" not in fields:
+            raise ValueError("it is not a JSON object with a format_version")
         version = fields["format_version"]
         if type(version) is not int or version > FORMAT_VERSION:
             raise DataError(
                 f"{path} has format version {reprlib.repr(version)}; this beam_tfr {__version__} reads up to "
                 f"{FORMAT_VERSION}: update it"
             )
-        if fields["manifest_digest"] != manifest_digest(fields):
+        if fields.get("manifest_digest") != manifest_digest(fields):
             raise DataError(
                 f"{path} was changed after it was written: its manifest_digest does not match its content; {_CURE}"
             )
+        _schema_check()(fields, name_prefix="manifest")
         return _from_fields(fields, folder)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a manifest: {_printable(error)}; {_CURE}") from None
     except UsageError as error:
         raise DataError(f"{path}: this beam_tfr {__version__} does not know {_printable(error)}; update it") from None
+
+
+@functools.cache
+def _schema_check() -> Callable[..., object]:
+    """Compiles the schema to a function that raises a ValueError that says which field is wrong."""
+    schema = json.loads(pathlib.Path(__file__).with_name("manifest.schema.json").read_text())
+    # To all later drafts, 5.0 is an integer.
+    check: Callable[..., object] = fastjsonschema.compile(
+        {**schema, "$schema": "http://json-schema.org/draft-04/schema#"}
+    )
+    return check
 
 
 def _printable(error: Exception) -> str:
@@ -213,70 +205,42 @@ def _printable(error: Exception) -> str:
 
 
 def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
-    """Makes a `Manifest` from parsed JSON.
+    """Makes a `Manifest` from fields that fit the schema.
 
     Raises:
-        ValueError: a field is wrong.
+        ValueError: fields contradict each other; `verify` looks for the contradictions that readers can bear.
         UsageError: this version does not know an option.
     """
-    check_kinds(fields, _KINDS)
-    _check_values(fields)
     splits = {}
     for name, split in fields["splits"].items():
         shards = tuple(ShardEntry(**shard) for shard in split["shards"])
-        for shard in shards:
-            _require(parse_file_name(shard.file) is not None, f"splits.{name}: the name of a shard", shard.file)
         total = sum(shard.num_examples for shard in shards)
         if split["num_examples"] != total:
             raise ValueError(f"splits.{name}.num_examples is {split['num_examples']}, but its shards have {total}")
         splits[name] = Split(**{**split, "shards": shards})
-    files = [shard.file for split in splits.values() for shard in split.shards]
-    if len(set(files)) != len(files):
-        raise ValueError("a shard file is listed twice")
-    options = fields["options"]
-    names = options.keys() & {field.name for field in dataclasses.fields(ImageOptions)}
-    return Manifest(
+    labels, options, features = fields["labels"]["names"], fields["options"], fields["features"]
+    for label in labels:
+        if not is_class_name(label):
+            raise ValueError(f"a class name is {reprlib.repr(label)}")
+    image_options = {field.name for field in dataclasses.fields(ImageOptions)} & options.keys()
+    manifest = Manifest(
         folder=folder,
         name=fields["name"],
         options=options,
-        image_options=ImageOptions(**{name: options[name] for name in names}),
-        class_names=tuple(fields["labels"]["names"]),
-        features=fields["features"],
+        image_options=ImageOptions(**{name: options[name] for name in image_options}),
+        class_names=tuple(labels),
+        features=features,
         counts=fields["counts"],
         splits=splits,
         statistics=fields["statistics"],
         dataset_digest=fields["dataset_digest"],
         fields=fields,
     )
-
-
-def _check_values(fields: dict[str, Any]) -> None:
-    """Checks the values that readers rely on; `verify` checks the rest.
-
-    Raises:
-        ValueError: a value is wrong.
-    """
-    options, labels, features = fields["options"], fields["labels"]["names"], fields["features"]
-    _require(options["compression"] in ("gzip", "none"), "options.compression", options["compression"])
-    for name, feature in features.items():
-        sides = all(type(side) is int and -1 <= side < 1 << 63 for side in feature["shape"])
-        known = feature["dtype"] in ("bytes", "int64", "float") and sides and len(feature["shape"]) <= MAX_RANK
-        _require(known, f"feature {name}", feature)
-    for name in labels:
-        _require(is_class_name(name), "a class name", name)
-    if options["encoding"] not in IMAGE_ENCODINGS + OTHER_ENCODINGS:
-        return  # ImageOptions refuses it with a better message
-    columns = options.get("feature_columns", {})
-    check_kinds(columns, {...: str}, "options.feature_columns")
-    names = names_of(options["encoding"])
-    labelled = bool(labels or {names.label, names.text} & features.keys())
+    labelled = bool(labels or {manifest.names.label, manifest.names.text} & features.keys())
     for name, (dtype, shape) in features_of(options, labelled=labelled).items():
-        _require(features.get(name) == {"dtype": dtype, "shape": list(shape)}, f"feature {name}", features.get(name))
-
-
-def _require(holds: bool, what: str, found: Any) -> None:
-    if not holds:
-        raise ValueError(f"{what} is {reprlib.repr(found)}")
+        if features.get(name) != {"dtype": dtype, "shape": list(shape)}:
+            raise ValueError(f"feature {name} is {reprlib.repr(features.get(name))}")
+    return manifest
 
 
 def manifest_digest(fields: Mapping[str, Any]) -> str:

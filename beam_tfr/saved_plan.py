@@ -21,7 +21,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr import diff, planning, storage
-from beam_tfr.json_check import load_object
 from beam_tfr.schema import FORMAT_VERSION, DataError, Plan, RunError, Shard, UsageError, canonical_json, sha256_hex
 
 _HEADER = "plan.json"
@@ -134,7 +133,7 @@ def _open(path: str, opened: contextlib.ExitStack) -> tuple[zipfile.ZipFile, dic
         raise _NotAPlanError(f"cannot be read: {error.strerror or error}") from error
     try:
         archive = opened.enter_context(zipfile.ZipFile(file))
-        header = load_object(archive.read(_HEADER))
+        header = json.loads(archive.read(_HEADER))
         if header.get("format_version") != FORMAT_VERSION:
             raise ValueError(
                 f"format_version is {header.get('format_version')}, this version reads only {FORMAT_VERSION}"

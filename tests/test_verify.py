@@ -155,7 +155,7 @@ def make_dataset(
             "image_size": [HEIGHT, WIDTH],
             **options,
         },
-        input_digest="",
+        input_digest="0" * 64,
         labels=labels,
         splits={
             split: SplitPlan(
@@ -343,6 +343,17 @@ def test_swapped_shards(dataset: pathlib.Path) -> None:
     assert {message.partition(":")[0] for message in told(dataset)} >= {TRAIN_0, TRAIN_1}
 
 
+def test_a_link_out_of_the_folder_is_reported(dataset: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    for name in (TEST_0, "labels.txt", "rejects.jsonl"):
+        shutil.move(dataset / name, tmp_path / name)
+        (dataset / name).symlink_to(tmp_path / name)
+    shutil.move(dataset / TRAIN_0, dataset / "here")
+    (dataset / TRAIN_0).symlink_to("here")
+    messages = told(dataset)
+    assert [message.partition(":")[0] for message in messages] == ["labels.txt", "rejects.jsonl", TEST_0]
+    assert all("is a link that leads out of the folder, to " in message for message in messages)
+
+
 def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None:
     path = dataset / "manifest.json"
     path.write_text(path.read_text().replace('"train"', '"trial"'))
@@ -359,25 +370,20 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
         (lambda f: f["counts"].update(matched=11), "counts.matched is 11, expected 10"),
         (lambda f: f["counts"].update(written=11), "counts.written is 11, expected 9"),
         (lambda f: f["counts"]["rejected"].update({"not-found": 1}), "the sum of counts.rejected is 2, expected 1"),
-        (lambda f: f["counts"]["rejected"].update(bored=0), "counts.rejected has the reason 'bored', known are"),
+        (lambda f: f["counts"]["rejected"].update(bored=1), "counts.rejected has 'bored', known are"),
         (lambda f: f["counts"]["adjusted"].update(bored=1), "counts.adjusted has 'bored', known are wrong-extension, "),
         (
             lambda f: f["counts"]["adjusted"].update(rotated=10),
-            "counts.adjusted: 'rotated' is 10, expected 1 to 9, the records",
-        ),
-        (
-            lambda f: f["counts"]["adjusted"].update(rotated=0),
-            "counts.adjusted: 'rotated' is 0, expected 1 to 9, the records",
+            "counts.adjusted: 'rotated' is 10, expected at most 9, the records",
         ),
         (
             lambda f: f["features"].update(depth={"dtype": "int64", "shape": []}),
             "features has 'depth', known are image/",
         ),
         (lambda f: f["rejects"].update(count=0), "rejects.count is 0, expected 1"),
-        (lambda f: f["rejects"].update(sha256="0"), "expected '0'"),
+        (lambda f: f["rejects"].update(sha256="0" * 64), "expected '000"),
         (lambda f: f["options"].update(quality=91), "options_digest is"),
-        (lambda f: f["labels"].update(digest=""), "labels.digest is ''"),
-        (lambda f: f["labels"].update(names=["daisy", "daisy"]), "labels.names has a class twice"),
+        (lambda f: f["labels"].update(digest="0" * 64), "labels.digest is '000"),
         (lambda f: f["features"].update(extra={"dtype": "int64", "shape": []}), "feature 'extra' is missing"),
         (lambda f: f["splits"]["train"].update(matched=7), "split 'train': matched is 7, expected 6"),
         (lambda f: f["splits"]["train"].update(num_bytes=7), "split 'train': num_bytes is 7"),
@@ -388,11 +394,7 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
         ),
         (lambda f: f["splits"]["train"]["shards"].reverse(), "split 'train': shard 0 is"),
         (lambda f: f["statistics"].update(pixels=5), "statistics.pixels is 5, but the records have 1728"),
-        (lambda f: f["statistics"].update(channel_std=[300]), "statistics.channel_std is [300], expected 3 numbers"),
-        (
-            lambda f: f["statistics"].update(channel_mean=[1, 2]),
-            "channel_mean is [1, 2], expected 3 numbers from 0 to 255",
-        ),
+        (lambda f: f["statistics"].update(channel_mean=[1, 2]), "values of statistics.channel_mean is 2, expected 3"),
         (lambda f: f["statistics"]["source_sizes"].update({"64": 1}), "the sum of statistics.source_sizes is 1"),
         (
             lambda f: f["statistics"].update(source_sizes={"32": 1, "64": 8}),
@@ -402,7 +404,7 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
         (lambda f: f["options"].update(image_size=[12, 17]), "the image is 12x16 by its record, expected 12x17"),
         (lambda f: f["options"].update(compression="none"), "shard 0 is"),
         (lambda f: f["splits"]["test"]["shards"][0].update(num_bytes=5), "bytes, expected 5"),
-        (lambda f: f["splits"]["test"]["shards"][0].update(sha256=""), "expected ''"),
+        (lambda f: f["splits"]["test"]["shards"][0].update(sha256="0" * 64), "expected '000"),
     ],
 )
 def test_inconsistent_manifests(
@@ -424,7 +426,7 @@ def test_inconsistent_manifests(
 )
 def test_the_features_of_an_image_are_fixed(dataset: pathlib.Path, name: str, feature: object) -> None:
     edit(dataset, lambda f: f["features"].update({name: feature}))  # type: ignore[attr-defined]
-    with pytest.raises(DataError, match=r"manifest\.json is not a manifest: feature"):
+    with pytest.raises(DataError, match=r"manifest\.json is not a manifest: (manifest\.)?feature"):
         verify(str(dataset))
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from beam_tfr import manifest as manifests
 from beam_tfr.options import default_threads
-from beam_tfr.verify.manifest_check import check_extra, check_labels, check_manifest, check_rejects
+from beam_tfr.verify.manifest_check import check_files
 from beam_tfr.verify.problems import Problem, Problems
 from beam_tfr.verify.record_check import RecordCheck
 from beam_tfr.verify.shard_check import ShardCheck
-from beam_tfr.verify.totals_check import check_totals
+from beam_tfr.verify.totals_check import total_problems
 
 MAX_RECORD_BYTES = 64 << 20  # 64 MiB
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
@@ -78,21 +79,20 @@ def verify(
     started = time.monotonic()
     manifest = manifests.read(folder)
     problems = Problems()
-    check_manifest(manifest, problems.at(-4))
-    check_labels(manifest, problems.at(-3))
-    check_rejects(manifest, problems.at(-2))
-    check_extra(manifest, problems.at(-1))
+    for problem in check_files(manifest):
+        problems.add(-1, problem)
     check = RecordCheck(manifest, max_pixels=max_pixels)
     entries = [(name, entry) for name, split in manifest.splits.items() for entry in split.shards]
     shards = [
-        ShardCheck(manifest, split, entry, check, max_record_bytes, problems.at(index))
+        ShardCheck(manifest, split, entry, check, max_record_bytes, functools.partial(problems.add, index))
         for index, (split, entry) in enumerate(entries)
     ]
     _read_all(shards, threads or default_threads(), progress)
-    check_totals(manifest, shards, problems.at(len(shards)))
+    for problem in total_problems(manifest, shards):
+        problems.add(len(shards), problem)
     return Report(
         folder=folder,
-        problems=problems.first(),
+        problems=problems.first,
         num_problems=problems.count,
         examples=sum(shard.done for shard in shards),
         shards=len(shards),
@@ -106,22 +106,15 @@ def _read_all(shards: Sequence[ShardCheck], threads: int, progress: Callable[[in
     """Reads all shards, in order, in several threads."""
     total = sum(shard.entry.num_examples for shard in shards)
     stop = threading.Event()
-    left = iter(shards)  # shared: each shard goes to one thread
-
-    def work() -> None:
-        for shard in left:
-            if stop.is_set():
-                return
-            shard.run(stop)
-
     with concurrent.futures.ThreadPoolExecutor(threads) as executor:
-        workers = {executor.submit(work) for _ in range(threads)}
+        left = {executor.submit(shard.run, stop) for shard in shards}
         try:
-            while workers:
-                ended, workers = concurrent.futures.wait(workers, _PROGRESS_S, concurrent.futures.FIRST_EXCEPTION)
-                for worker in ended:
-                    worker.result()
+            while left:
+                ended, left = concurrent.futures.wait(left, _PROGRESS_S, concurrent.futures.FIRST_EXCEPTION)
+                for future in ended:
+                    future.result()
                 if progress is not None:
                     progress(sum(shard.done for shard in shards), total)
-        finally:  # also after an interrupt, or if a worker failed
+        finally:  # also after an interrupt, or if a shard's check failed
             stop.set()
+            executor.shutdown(cancel_futures=True)

@@ -6,6 +6,7 @@ import collections
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,123 +26,115 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
-from beam_tfr.verify.problems import Problem, Tell, shown, unreadable
+from beam_tfr.verify.problems import Problem, shown, unreadable
 
 _MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
 
 
+def check_files(manifest: Manifest) -> Iterator[Problem]:
+    """Yields the problems of everything but the shards, in the order of the files."""
+    for message in manifest_problems(manifest):
+        yield Problem(MANIFEST_FILE, message)
+    checks = {MANIFEST_FILE: _text_problems, LABELS_FILE: _labels_problems, REJECTS_FILE: _rejects_problems}
+    for file, check in {**checks, ".": _folder_problems}.items():
+        try:
+            yield from check(manifest)
+        except OSError as error:
+            yield Problem(file, unreadable(error))
+
+
 def manifest_problems(manifest: Manifest) -> Iterator[str]:
-    """Yields the contradictions within a manifest whose types are right."""
+    """Yields the contradictions within a manifest that fits its schema."""
     fields, counts, splits, statistics = manifest.fields, manifest.counts, manifest.splits.values(), manifest.statistics
-    names = list(manifest.class_names)
     written, rejected = sum(split.num_examples for split in splits), sum(split.rejected for split in splits)
-    if len(set(names)) != len(names):
-        yield "labels.names has a class twice"
-    yield from _differs("labels.digest", fields["labels"].get("digest"), sha256_hex(manifests.labels_text(names)))
-    yield from _differs("options_digest", fields.get("options_digest"), sha256_hex(canonical_json(manifest.options)))
-    known = features_of(manifest.options, labelled=manifest.names.label in manifest.features)
-    for name in sorted(manifest.features.keys() - known.keys()):
-        yield f"features has {shown(name)}, known are {', '.join(known)}"
-    for reason in sorted(counts["rejected"].keys() - REJECT_REASONS.keys()):
-        yield f"counts.rejected has the reason {shown(reason)}, known are {', '.join(REJECT_REASONS)}"
-    for name, number in counts["adjusted"].items():
-        if name not in ADJUSTMENTS:
-            yield f"counts.adjusted has {shown(name)}, known are {', '.join(ADJUSTMENTS)}"
-        if not 1 <= number <= written:
-            yield f"counts.adjusted: {shown(name)} is {number}, expected 1 to {written}, the records"
-    yield from _differs("counts.matched", counts["matched"], sum(split.matched for split in splits))
-    yield from _differs("counts.written", counts["written"], written)
-    yield from _differs("the sum of counts.rejected", sum(counts["rejected"].values()), rejected)
-    yield from _differs("rejects.count", fields["rejects"].get("count"), rejected)
-    for name in manifest.splits:
-        yield from _split_problems(manifest, name)
     images = written if manifest.image_options.encoding in IMAGE_ENCODINGS else 0
-    yield from _differs("the sum of statistics.source_sizes", sum(statistics["source_sizes"].values()), images)
+    labels_digest = sha256_hex(manifests.labels_text(manifest.class_names))
+    pairs: list[tuple[str, Any, Any]] = [
+        ("labels.digest", fields["labels"]["digest"], labels_digest),
+        ("options_digest", fields["options_digest"], sha256_hex(canonical_json(manifest.options))),
+        ("counts.matched", counts["matched"], sum(split.matched for split in splits)),
+        ("counts.written", counts["written"], written),
+        ("the sum of counts.rejected", sum(counts["rejected"].values()), rejected),
+        ("rejects.count", fields["rejects"]["count"], rejected),
+        ("the sum of statistics.source_sizes", sum(statistics["source_sizes"].values()), images),
+    ]
     channels = 0 if not images else 1 if manifest.image_options.color == "gray" else 3
     for name in ("channel_mean", "channel_std"):
-        values = statistics[name]
-        if not all(0 <= value <= 255 for value in values) or len(values) != channels:
-            yield f"statistics.{name} is {shown(values)}, expected {channels} numbers from 0 to 255"
+        pairs.append((f"the number of values of statistics.{name}", len(statistics[name]), channels))
+    for name in manifest.splits:
+        pairs += _of_split(manifest, name)
+    for what, found, expected in pairs:
+        if found != expected:
+            yield f"{what} is {shown(found)}, expected {shown(expected)}"
+    known = features_of(manifest.options, labelled=manifest.names.label in manifest.features)
+    for what, names, allowed in (
+        ("features", manifest.features, known),
+        ("counts.rejected", counts["rejected"], REJECT_REASONS),
+        ("counts.adjusted", counts["adjusted"], ADJUSTMENTS),
+    ):
+        for name in sorted(names.keys() - allowed.keys()):
+            yield f"{what} has {shown(name)}, known are {', '.join(allowed)}"
+    for name, number in counts["adjusted"].items():
+        if number > written:
+            yield f"counts.adjusted: {shown(name)} is {number}, expected at most {written}, the records"
 
 
-def _differs(what: str, found: Any, expected: Any) -> Iterator[str]:
-    if found != expected or type(found) is not type(expected):  # True == 1
-        yield f"{what} is {shown(found)}, expected {shown(expected)}"
-
-
-def _split_problems(manifest: Manifest, name: str) -> Iterator[str]:
+def _of_split(manifest: Manifest, name: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yields what must be equal in a split: its name, the value in the manifest, and the value that fits the others."""
     split, what = manifest.splits[name], f"split {shown(name)}:"
-    yield from _differs(f"{what} matched", split.matched, split.num_examples + split.rejected)
-    yield from _differs(f"{what} num_bytes", split.num_bytes, sum(shard.num_bytes for shard in split.shards))
+    yield f"{what} matched", split.matched, split.num_examples + split.rejected
+    yield f"{what} num_bytes", split.num_bytes, sum(shard.num_bytes for shard in split.shards)
     suffix = SUFFIXES[manifest.compression]
     for index, shard in enumerate(split.shards):
         expected = file_name(manifest.name, shard_name(name, index, len(split.shards)), suffix)
-        yield from _differs(f"{what} shard {index}", shard.file, expected)
+        yield f"{what} shard {index}", shard.file, expected
     if name == NO_SPLIT:
-        yield from _differs(f"{what} the number of shards", len(split.shards), 0)
+        yield f"{what} the number of shards", len(split.shards), 0
         return
-    if split.class_counts.keys() != set(manifest.class_names):
-        yield f"{what} class_counts has other classes than labels.names"
+    yield f"{what} the classes of class_counts", sorted(split.class_counts), sorted(manifest.class_names)
     if manifest.class_names and "label_column" not in manifest.options:  # each image has exactly one
-        yield from _differs(f"{what} the sum of class_counts", sum(split.class_counts.values()), split.num_examples)
+        yield f"{what} the sum of class_counts", sum(split.class_counts.values()), split.num_examples
 
 
-def check_manifest(manifest: Manifest, tell: Tell) -> None:
-    """Checks the values of the manifest and the text of its file."""
-    for message in manifest_problems(manifest):
-        tell(Problem(MANIFEST_FILE, message))
-    # Its own digest covers the values, not how they are written.
+def _text_problems(manifest: Manifest) -> Iterator[Problem]:
+    # The manifest's own digest covers the values, not how they are written.
     expected = manifests.to_bytes(manifest.fields)
-    data = storage.read_bytes(storage.join(manifest.folder, MANIFEST_FILE), max_bytes=len(expected))
-    if data != expected:
-        line = _first_difference(data, expected)
-        tell(Problem(MANIFEST_FILE, f"line {line} is not as convert writes it: the file was edited"))
+    yield from _differing_line(manifest, MANIFEST_FILE, expected, "as convert writes it: the file was edited")
 
 
-def check_labels(manifest: Manifest, tell: Tell) -> None:
-    """Checks labels.txt."""
-    if manifest.names.label not in manifest.features:
-        return
-    expected = manifests.labels_text(manifest.class_names)
-    try:
-        data = storage.read_bytes(storage.join(manifest.folder, LABELS_FILE), max_bytes=len(expected))
-    except OSError as error:
-        tell(Problem(LABELS_FILE, unreadable(error)))
-        return
-    if data != expected:
-        line = _first_difference(data, expected)
-        tell(Problem(LABELS_FILE, f"line {line} is not the class that the manifest has there"))
+def _labels_problems(manifest: Manifest) -> Iterator[Problem]:
+    if manifest.names.label in manifest.features:
+        expected = manifests.labels_text(manifest.class_names)
+        yield from _differing_line(manifest, LABELS_FILE, expected, "the class that the manifest has there")
 
 
-def _first_difference(data: bytes, expected: bytes) -> int:
-    """Number of the first line that differs, from 1."""
+def _differing_line(manifest: Manifest, file: str, expected: bytes, what: str) -> Iterator[Problem]:
+    data = storage.read_bytes(storage.join(manifest.folder, file), max_bytes=len(expected))
     pairs = itertools.zip_longest(data.split(b"\n"), expected.split(b"\n"))
-    return next(number for number, (found, wanted) in enumerate(pairs, start=1) if found != wanted)
+    for number, (found, wanted) in enumerate(pairs, start=1):
+        if found != wanted:
+            yield Problem(file, f"line {number} is not {what}")
+            return
 
 
-def check_rejects(manifest: Manifest, tell: Tell) -> None:
-    """Checks rejects.jsonl."""
+def _rejects_problems(manifest: Manifest) -> Iterator[Problem]:
     digest = hashlib.sha256()
     reasons: collections.Counter[str] = collections.Counter()
-    try:
-        with storage.open_binary(storage.join(manifest.folder, REJECTS_FILE)) as file:
-            offset = 0
-            for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b"")):
-                digest.update(line)
-                try:
-                    reasons[_reject_reason(line)] += 1
-                except (ValueError, RecursionError) as error:
-                    tell(Problem(REJECTS_FILE, f"is not a reject: {shown(str(error))}", number, offset))
-                offset += len(line)
-    except OSError as error:
-        tell(Problem(REJECTS_FILE, unreadable(error)))
-        return
-    promised = manifest.fields["rejects"].get("sha256")
+    offset = 0
+    with storage.open_binary(storage.join(manifest.folder, REJECTS_FILE)) as file:
+        for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b"")):
+            digest.update(line)
+            try:
+                reasons[_reject_reason(line)] += 1
+            except (ValueError, RecursionError) as error:
+                yield Problem(REJECTS_FILE, f"is not a reject: {shown(str(error))}", number, offset)
+            offset += len(line)
+    promised = manifest.fields["rejects"]["sha256"]
     if digest.hexdigest() != promised:
-        tell(Problem(REJECTS_FILE, f"its SHA-256 is {digest.hexdigest()}, expected {shown(promised)}"))
+        yield Problem(REJECTS_FILE, f"its SHA-256 is {digest.hexdigest()}, expected {shown(promised)}")
     if reasons != collections.Counter(manifest.counts["rejected"]):
         found, expected = shown(dict(reasons)), shown(manifest.counts["rejected"])
-        tell(Problem(REJECTS_FILE, f"it has {found}, expected {expected} rejects"))
+        yield Problem(REJECTS_FILE, f"it has {found}, expected {expected} rejects")
 
 
 def _reject_reason(line: bytes) -> str:
@@ -155,15 +148,17 @@ def _reject_reason(line: bytes) -> str:
     return str(fields["reason"])
 
 
-def check_extra(manifest: Manifest, tell: Tell) -> None:
-    """Looks for files with the name of a shard that the manifest does not have."""
+def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
+    """Yields files that have the name of a shard but are not in the manifest, and links that lead out of the folder."""
     promised = {shard.file for split in manifest.splits.values() for shard in split.shards}
-    try:
-        files = storage.list_folder(manifest.folder)
-    except OSError as error:
-        tell(Problem(".", f"the folder cannot be listed: {error.strerror or error}"))
-        return
-    for file in files:
+    for file in storage.list_folder(manifest.folder):
         name = parse_file_name(file)
         if name and name.dataset == manifest.name and file not in promised:
-            tell(Problem(file, "has the name of a shard, but is not in the manifest"))
+            yield Problem(file, "has the name of a shard, but is not in the manifest")
+    if storage.is_gcs(manifest.folder):
+        return
+    root = os.path.realpath(manifest.folder)
+    for file in (LABELS_FILE, REJECTS_FILE, *sorted(promised)):
+        target = os.path.realpath(os.path.join(root, file))
+        if os.path.dirname(target) != root:
+            yield Problem(file, f"is a link that leads out of the folder, to {shown(target)}")

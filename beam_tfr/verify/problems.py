@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import reprlib
 import threading
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 MAX_PROBLEMS = 100  # kept; the others are only counted
@@ -34,9 +33,6 @@ class Problem(NamedTuple):
         return f"{self.file}{record}{offset}: {self.message}"
 
 
-Tell = Callable[[Problem], None]
-
-
 class Problems:
     """The first problems in the order of the dataset, whichever thread finds them, and the number of all."""
 
@@ -45,17 +41,14 @@ class Problems:
         self._lock = threading.Lock()
         self._kept: list[tuple[int, int, Problem]] = []
 
-    def at(self, position: int) -> Tell:
-        """Returns the function that takes the problems of the part of the dataset at this position, in order."""
+    def add(self, position: int, problem: Problem) -> None:
+        """Takes a problem of the part of the dataset at a position; those of one part come in order."""
+        with self._lock:
+            self.count += 1
+            bisect.insort(self._kept, (position, self.count, problem))
+            del self._kept[MAX_PROBLEMS:]
 
-        def tell(problem: Problem) -> None:
-            with self._lock:
-                self.count += 1
-                bisect.insort(self._kept, (position, self.count, problem))
-                del self._kept[MAX_PROBLEMS:]
-
-        return tell
-
+    @property
     def first(self) -> tuple[Problem, ...]:
         """The first `MAX_PROBLEMS`."""
         return tuple(problem for _, _, problem in self._kept)

@@ -6,12 +6,13 @@ import collections
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest, ShardEntry
 from beam_tfr.records import RecordError, RecordFile
 from beam_tfr.schema import RecordsDigest
-from beam_tfr.verify.problems import Problem, Tell, shown, unreadable
+from beam_tfr.verify.problems import Problem, shown, unreadable
 from beam_tfr.verify.record_check import RecordCheck
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
@@ -31,7 +32,13 @@ class ShardCheck:
     """
 
     def __init__(
-        self, manifest: Manifest, split: str, entry: ShardEntry, check: RecordCheck, max_record_bytes: int, tell: Tell
+        self,
+        manifest: Manifest,
+        split: str,
+        entry: ShardEntry,
+        check: RecordCheck,
+        max_record_bytes: int,
+        tell: Callable[[Problem], object],
     ) -> None:
         self.split, self.entry = split, entry
         self.done = self.num_bytes = self.pixels = 0

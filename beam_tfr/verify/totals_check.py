@@ -12,38 +12,37 @@ import numpy as np
 from beam_tfr import manifest as manifests
 from beam_tfr.manifest import Manifest
 from beam_tfr.schema import MANIFEST_FILE
-from beam_tfr.verify.problems import Problem, Tell, shown
+from beam_tfr.verify.problems import Problem, shown
 from beam_tfr.verify.shard_check import ShardCheck
 
 
-def check_totals(manifest: Manifest, shards: Sequence[ShardCheck], tell: Tell) -> None:
-    """Tells the problems of shards that were all read."""
-    for problem in _repeated_keys(shards):
-        tell(problem)
+def total_problems(manifest: Manifest, shards: Sequence[ShardCheck]) -> Iterator[Problem]:
+    """Yields the problems that shards which were all read have with each other and with the manifest's sums."""
+    yield from _repeated_keys(shards)
     if not all(shard.records_sha256 for shard in shards):
         return  # the sums over what could be read would only repeat the problem
-
-    def expect(what: str, found: object, expected: object) -> None:
-        if found != expected:
-            tell(Problem(MANIFEST_FILE, f"{what} is {shown(expected)}, but the records have {shown(found)}"))
-
     records: dict[str, list[str]] = {name: [] for name in manifest.splits}
     labels: dict[str, collections.Counter[int]] = {name: collections.Counter() for name in manifest.splits}
+    sizes: collections.Counter[int] = collections.Counter()
     for shard in shards:
         records[shard.split].append(shard.records_sha256)
         labels[shard.split].update(shard.labels)
+        sizes.update(shard.source_sizes)
+    pairs: list[tuple[str, object, object]] = []
     if manifest.names.label in manifest.features:
         for name, split in manifest.splits.items():
             for label, class_name in enumerate(manifest.class_names):
                 what = f"split {shown(name)}: the number of records of class {shown(class_name)}"
-                expect(what, labels[name][label], split.class_counts.get(class_name, 0))
-    expect("statistics.pixels", sum(shard.pixels for shard in shards), manifest.statistics["pixels"])
-    sizes: collections.Counter[int] = collections.Counter()
-    for shard in shards:
-        sizes.update(shard.source_sizes)
-    found = {str(size): number for size, number in sorted(sizes.items())}
-    expect("statistics.source_sizes", found, manifest.statistics["source_sizes"])
-    expect("dataset_digest", manifests.dataset_digest(manifest.fields, records), manifest.dataset_digest)
+                pairs.append((what, labels[name][label], split.class_counts.get(class_name, 0)))
+    found_sizes = {str(size): number for size, number in sorted(sizes.items())}
+    pairs += [
+        ("statistics.pixels", sum(shard.pixels for shard in shards), manifest.statistics["pixels"]),
+        ("statistics.source_sizes", found_sizes, manifest.statistics["source_sizes"]),
+        ("dataset_digest", manifests.dataset_digest(manifest.fields, records), manifest.dataset_digest),
+    ]
+    for what, found, expected in pairs:
+        if found != expected:
+            yield Problem(MANIFEST_FILE, f"{what} is {shown(expected)}, but the records have {shown(found)}")
 
 
 def _repeated_keys(shards: Sequence[ShardCheck]) -> Iterator[Problem]:
