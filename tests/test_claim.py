@@ -233,7 +233,9 @@ def test_another_run_that_holds_the_folder_keeps_its_files(others: list[Other], 
 
 def test_an_edited_manifest_is_refused_and_overwritten(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format_version": 1}')
-    with pytest.raises(UsageError, match=r"does not match its content; copy the dataset again, or convert it again with "):
+    with pytest.raises(
+        UsageError, match=r"does not match its content; copy the dataset again, or convert it again with "
+    ):
         begin(tmp_path)
     assert begin(tmp_path, overwrite=True) == make_plan()
     assert not (tmp_path / "manifest.json").exists()
