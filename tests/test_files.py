@@ -225,7 +225,7 @@ def test_file_problems() -> None:
 
 def test_convert_image_refuses_other_encodings() -> None:
     for encoding in ("bytes", "array", "row"):
-        with pytest.raises(UsageError, match=f"encoding.{encoding}`?: is for what is no image"):
+        with pytest.raises(UsageError, match=f"^`encoding={encoding}`: is for other files than images"):
             convert_image(b"", encoding=encoding)
 
 
