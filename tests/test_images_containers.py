@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.images import formats
-from beam_tfr.images.containers import bmp, boxes, gif, jpeg, png, riff, tiff
+from beam_tfr.images.containers import bmp, chunks, gif, jpeg, tiff
 from beam_tfr.schema import RejectError
 from tests.fixtures import all_fixtures, chunk
 from tests.fixtures.exif import entry, exif, oriented
@@ -43,11 +43,11 @@ def whole(parts: Iterator[Any], begin: int) -> Spans:
 
 # format -> the spans of the parts of a file, the bytes that files of it begin with, how many parts there may be
 WALKERS: dict[str, tuple[Callable[[bytes], Spans], bytes, int]] = {
-    "png": (lambda data: whole(png.chunks(data), 8), png.SIGNATURE, png.MAX_CHUNKS),
+    "png": (lambda data: whole(chunks.png_chunks(data), 8), chunks.PNG_SIGNATURE, chunks.MAX_CHUNKS),
     "gif": (lambda data: whole(gif.blocks(data), 0), b"GIF89a\1\0\1\0\0\0\0", gif.MAX_PIECES),
-    "webp": (lambda data: whole(riff.chunks(data), 12), b"RIFF\xff\xff\0\0WEBP", riff.MAX_CHUNKS),
+    "webp": (lambda data: whole(chunks.webp_chunks(data), 12), b"RIFF\xff\xff\0\0WEBP", chunks.MAX_CHUNKS),
     "jpeg": (lambda data: ((one.begin, one.end) for one in jpeg.segments(data)), b"\xff\xd8\xff", jpeg.MAX_SEGMENTS),
-    "heic": (lambda data: ((one.begin, one.start) for one in boxes.boxes(data)), b"\0\0\0\x10ftyp", boxes.MAX_BOXES),
+    "heic": (lambda data: whole(chunks.boxes(data), 0), b"\0\0\0\x10ftyp", chunks.MAX_CHUNKS),
     "tiff": (entries, b"II*\0\x08\0\0\0", tiff.MAX_DIRECTORIES * tiff.MAX_ENTRIES),
     "bmp": (headers, b"BM", 1),
 }
@@ -105,7 +105,7 @@ def test_cuts_and_flips_of_real_files_are_parts_or_an_error(form: str) -> None:
 
 MOST = 16 << 20  # bytes
 LARGE = {
-    "png of empty chunks": ("png", lambda: png.SIGNATURE + chunk(b"abCd", b"") * (MOST // 12)),
+    "png of empty chunks": ("png", lambda: chunks.PNG_SIGNATURE + chunk(b"abCd", b"") * (MOST // 12)),
     "gif of empty blocks": ("gif", lambda: b"GIF89a\1\0\1\0\0\0\0" + b"!\xfe\0" * (MOST // 3)),
     "gif of pieces of one byte": ("gif", lambda: b"GIF89a\1\0\1\0\0\0\0!\xfe" + b"\1\0" * (MOST // 2)),
     "webp of empty chunks": (

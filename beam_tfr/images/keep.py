@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import struct
+import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from beam_tfr.images.color import is_srgb
-from beam_tfr.images.containers import bmp, gif, jpeg, png, riff
+from beam_tfr.images.containers import bmp, chunks, gif, jpeg
 from beam_tfr.images.encode import MAX_SIDES
 from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.images.strip import strip_metadata
@@ -102,29 +103,30 @@ def _is_readable_jpeg(data: bytes, _: Source) -> bool:
 
 def _is_readable_png(data: bytes, source: Source) -> bool:
     """Whether libpng knows all its chunks and their checksums are right. Decoding has checked the pixels."""
-    chunks = list(png.chunks(data))
-    kinds = b"".join(b"." if kind[:1].islower() and kind.isalpha() else kind for kind, _ in chunks)
-    palette = b"".join(chunk.content for chunk in chunks if chunk.kind == b"PLTE")
+    parts = list(chunks.png_chunks(data))
+    kinds = b"".join(b"." if part.kind[:1].islower() and part.kind.isalpha() else part.kind for part in parts)
+    palette = b"".join(part.content for part in parts if part.kind == b"PLTE")
     return (
-        all(chunk.is_sound for chunk in chunks)
+        all(zlib.crc32(part.whole[4:-4]) == int.from_bytes(part.whole[-4:], "big") for part in parts)
         and _PNG_ORDER.fullmatch(kinds) is not None
         and data[24] <= 8
         and data[26:29] in (b"\0\0\0", b"\0\0\1")  # ways to compress, to filter and to interlace
         and max(source.height, source.width) <= MAX_SIDES["png"]
         and len(palette) % 3 == 0
         and (len(palette) > 0 or data[25] != 3)
-        and not any(chunk.kind in _PNG_ANIMATED for chunk in chunks)
+        and not any(part.kind in _PNG_ANIMATED for part in parts)
     )
 
 
 def _is_readable_webp(data: bytes, _: Source) -> bool:
     """Whether it allows neither transparency nor animation, both of which TensorFlow refuses."""
     pictures = 0
-    for kind, chunk in riff.chunks(data):
+    for chunk in chunks.webp_chunks(data):
+        kind, content = chunk.kind, chunk.content
         if (
             kind in (b"ALPH", b"ANIM", b"ANMF")
-            or (kind == b"VP8X" and chunk[8] & _VP8X_REFUSED)
-            or (kind == b"VP8L" and chunk[12] & _VP8L_ALPHA)
+            or (kind == b"VP8X" and content[0] & _VP8X_REFUSED)
+            or (kind == b"VP8L" and content[4] & _VP8L_ALPHA)
         ):
             return False
         pictures += kind in (b"VP8 ", b"VP8L")

@@ -6,7 +6,7 @@ import struct
 
 from beam_tfr.images import orientation as orientations
 from beam_tfr.images.color import is_srgb
-from beam_tfr.images.containers import bmp, gif, jpeg, png, riff
+from beam_tfr.images.containers import bmp, chunks, gif, jpeg
 from beam_tfr.schema import RejectError
 
 # Markers of JPEG (ITU-T T.81, table B.1): frames and tables.
@@ -68,13 +68,13 @@ def _exif(orientation: int) -> bytes:
 
 
 def _strip_png(data: bytes) -> bytes:
-    kept = (chunk.whole for chunk in png.chunks(data) if chunk.kind[:1].isupper() or chunk.kind in _PNG_KEPT)
-    return b"".join((png.SIGNATURE, *kept))
+    kept = (chunk.whole for chunk in chunks.png_chunks(data) if chunk.kind[:1].isupper() or chunk.kind in _PNG_KEPT)
+    return b"".join((chunks.PNG_SIGNATURE, *kept))
 
 
 def _strip_webp(data: bytes, with_profile: bool) -> bytes:
     body = b"WEBP"
-    for chunk in riff.chunks(data):
+    for chunk in chunks.webp_chunks(data):
         if chunk.kind == b"VP8X":
             gone = _WEBP_EXIF | _WEBP_XMP | (0 if with_profile else _WEBP_ICC)
             body += b"".join((chunk.whole[:8], bytes((chunk.whole[8] & ~gone,)), chunk.whole[9:]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_tfr.images.containers.boxes import boxes
+from beam_tfr.images.containers.chunks import boxes
 from beam_tfr.images.formats.depth import decoded_parts
 from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.schema import RejectError
@@ -69,7 +69,7 @@ def open_jxl(data: bytes) -> Source:
     """
     pillow_jxl = _library("pillow_jxl", "JPEG XL")
     try:
-        height, width, animated = _jxl_header(_codestream(data))
+        height, width, animated = _jxl_header(_codestream(data)[:64])
     except IndexError:
         raise RejectError("damaged-image", "JPEG XL: the header is cut") from None
 
@@ -93,27 +93,18 @@ def _decoded(samples: Any, height: int, width: int, profile: bytes, bits: int) -
 
 
 def _codestream(data: bytes) -> bytes:
-    """The first bytes of the codestream, bare or in the boxes of a container (ISO/IEC 18181-2).
-
-    Raises:
-        RejectError: `damaged-image`: it is not there.
-    """
+    """The codestream, bare or from the boxes of a container (ISO/IEC 18181-2), which number its parts."""
     if data[:2] == b"\xff\x0a":
-        return data[:64]
-    for box in boxes(data):
-        if box.kind in (b"jxlc", b"jxlp"):
-            start = box.start + (4 if box.kind == b"jxlp" else 0)  # behind its number
-            return data[start : start + 64]
-    raise RejectError("damaged-image", "JPEG XL: no codestream")
+        return data
+    starts = {b"jxlc": 0, b"jxlp": 4}
+    return b"".join(box.content[starts[box.kind] :] for box in boxes(data) if box.kind in starts)
 
 
 def _without_jpeg(data: bytes) -> bytes:
     """The same file without the box that would make the decoder give back a JPEG instead of pixels."""
-    if data[:2] != b"\xff\x0a":
-        for box in boxes(data):
-            if box.kind == b"jbrd":
-                return data[: box.begin + 4] + b"free" + data[box.begin + 8 :]
-    return data
+    if data[:2] == b"\xff\x0a":
+        return data
+    return b"".join(box.whole for box in boxes(data) if box.kind != b"jbrd")
 
 
 def _jxl_header(codestream: bytes) -> tuple[int, int, bool]:

@@ -6,13 +6,12 @@ import io
 import logging
 import re
 import warnings
-from typing import NoReturn
 
 import numpy as np
 from PIL import AvifImagePlugin, ImageFile, UnidentifiedImageError, features
 from PIL import Image as PillowImage
 
-from beam_tfr.images.containers import bmp, riff
+from beam_tfr.images.containers import bmp, chunks
 from beam_tfr.images.formats import by_opencv
 from beam_tfr.images.formats.depth import blocks, opaque_is_none, to_8_bit
 from beam_tfr.images.orientation import orientation_of
@@ -82,7 +81,7 @@ def open_webp(data: bytes) -> Source:
         RejectError: `damaged-image`.
     """
     found: dict[bytes, bytes] = {}
-    for chunk in riff.chunks(data):
+    for chunk in chunks.webp_chunks(data):
         if chunk.kind in (b"VP8X", b"EXIF", b"XMP "):
             found.setdefault(chunk.kind, bytes(chunk.content))
     canvas = found.get(b"VP8X", b"")  # only this header holds more than 16,384 pixels a side
@@ -91,7 +90,7 @@ def open_webp(data: bytes) -> Source:
         if width * height >= 1 << 32:
             raise RejectError("damaged-image", f"WEBP: a canvas of {width} x {height} pixels, more than WebP allows")
         if width * height > MAX_PIXELS:
-            return too_large("webp", height, width)
+            raise RejectError("too-many-pixels", f"{width} x {height} pixels")
     source = open_any(data, "WEBP", animated=True)
     source.orientation = orientation_of(found.get(b"EXIF", b""), found.get(b"XMP ", b""))
     return source
@@ -158,15 +157,6 @@ def _add_profile(source: Source, profile: bytes) -> None:
         return decoded
 
     source.decode = decode_with_profile
-
-
-def too_large(name: str, height: int, width: int) -> Source:
-    """A source of more than `MAX_PIXELS`, which is not opened further."""
-
-    def decode(_: tuple[int, int] | None) -> NoReturn:
-        raise RejectError("too-many-pixels", f"{width} x {height} pixels")
-
-    return Source(format=name, height=height, width=width, decode=decode)
 
 
 def split(image: PillowImage.Image, bits: int = 8) -> Decoded:

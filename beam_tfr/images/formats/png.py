@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 
 from beam_tfr.images.color import MAX_PROFILE_BYTES
-from beam_tfr.images.containers import png
+from beam_tfr.images.containers.chunks import PNG_SIGNATURE, png_chunks
 from beam_tfr.images.formats import by_opencv
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Source
@@ -32,7 +32,7 @@ def open_png(data: bytes) -> Source:
     found: dict[bytes, bytes] = {}
     decoding: list[memoryview] = []
     with contextlib.suppress(RejectError):  # where pixels are missing, decoding shows it
-        for chunk in png.chunks(data):
+        for chunk in png_chunks(data):
             if chunk.kind in _DECODING:
                 decoding.append(chunk.whole)
             if chunk.kind in _TEXTS:
@@ -49,7 +49,7 @@ def open_png(data: bytes) -> Source:
     clear = found.get(b"tRNS") if kind == _GRAY else None
 
     def decode(_: tuple[int, int] | None) -> Decoded:
-        samples = by_opencv.decode(b"".join((png.SIGNATURE, *decoding, _END)), "PNG", height, width)
+        samples = by_opencv.decode(b"".join((PNG_SIGNATURE, *decoding, _END)), "PNG", height, width)
         if kind == _GRAY_AND_ALPHA:
             samples = samples[..., ::3]  # OpenCV repeats the gray
         decoded = by_opencv.to_decoded(samples, bits=bits, profile=_profile(found.get(b"iCCP", b"")))

@@ -1,7 +1,8 @@
 """TIFF 6.0 and BigTIFF. Pillow decodes what it has a mode for, OpenCV samples of more than 8 bits.
 
-What neither decodes exactly is `unsupported-image`: half floats, signed 8-bit samples and, of more than 8 bits,
-separate planes, palettes, CMYK, and gray with alpha. So is 8-bit BigTIFF in big-endian order, which Pillow cannot open.
+What neither decodes exactly is `unsupported-image`: half floats, signed 8-bit samples, YCbCr without compression and,
+of more than 8 bits, separate planes, palettes, CMYK, and gray with alpha. So is 8-bit BigTIFF in big-endian order,
+which Pillow cannot open.
 """
 
 from __future__ import annotations
@@ -65,23 +66,19 @@ class _Page:
 
     @property
     def is_deep(self) -> bool:
-        """Whether Pillow has no mode for its samples: of more than 8 bits, signed, or YCbCr that is not compressed."""
-        return self.bits > 8 or self.get(_FORMAT) != 1 or self._is_plain_ycbcr
+        """Whether Pillow has no mode for its samples: of more than 8 bits, or signed."""
+        return self.bits > 8 or self.get(_FORMAT) != 1
 
     @property
     def is_exact_in_opencv(self) -> bool:
         """Whether OpenCV decodes such samples to what they are."""
-        return self._is_plain_ycbcr or (
+        return (
             (self.get(_PHOTOMETRIC), self.get(_SAMPLES)) in _DEEP
             and self.get(_PLANAR) == 1
             and self.get(_COMPRESSION) in _DEEP_COMPRESSIONS
             and self.bits in _DEEP_BITS.get(self.get(_FORMAT), ())
             and all(len(set(self.tags.get(tag, ()))) <= 1 for tag in (_BITS, _FORMAT))
         )
-
-    @property
-    def _is_plain_ycbcr(self) -> bool:
-        return (self.get(_PHOTOMETRIC), self.get(_COMPRESSION), self.bits, self.get(_PLANAR)) == (_YCBCR, 1, 8, 1)
 
     def __str__(self) -> str:
         return (
@@ -103,7 +100,7 @@ def open_tiff(data: bytes) -> Source:
     _check(page)
     height, width = page.get(_HEIGHT), page.get(_WIDTH)
     if height * width > general.MAX_PIXELS:
-        return general.too_large("tiff", height, width)
+        raise RejectError("too-many-pixels", f"{width} x {height} pixels")
     sample_bytes = height * width * page.get(_SAMPLES) * page.bits // 8
     _check_tiles(page, sample_bytes)
     if page.is_deep:
@@ -154,6 +151,7 @@ def _check(page: _Page) -> None:
         page.bits not in (1, 2, 4, 8, 16, 24, 32, 64)
         or page.get(_COMPRESSION) in _NOT_UNPACKED
         or page.get(_PHOTOMETRIC) in _LAB
+        or (page.get(_PHOTOMETRIC), page.get(_COMPRESSION)) == (_YCBCR, 1)
         or (page.is_deep and not page.is_exact_in_opencv)
     ):
         raise RejectError("unsupported-image", f"TIFF: {page}")

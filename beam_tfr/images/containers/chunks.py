@@ -1,0 +1,84 @@
+"""Chunks of PNG (third edition, 5.3) and WebP (RFC 9649, 2.3), and boxes of ISO base media files (ISO/IEC 14496-12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from beam_tfr.schema import RejectError
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+MAX_CHUNKS = 100_000  # the usual 8 KiB of pixels a chunk of PNG fill 64 MiB with 8,192
+
+
+class Chunk(NamedTuple):
+    """One chunk or box.
+
+    Attributes:
+        kind: four characters; of a PNG, the first is lower case where decoders may ignore the chunk.
+        whole: all its bytes: length, kind, content, and checksum or padding.
+        content: only that.
+    """
+
+    kind: bytes
+    whole: memoryview
+    content: memoryview
+
+
+def png_chunks(data: bytes) -> Iterator[Chunk]:
+    """Yields the chunks of a PNG up to and including IEND.
+
+    Raises:
+        RejectError: `damaged-image`: the file ends before IEND, or has more than `MAX_CHUNKS`.
+    """
+    view, begin = memoryview(data), len(PNG_SIGNATURE)
+    for _ in range(MAX_CHUNKS):
+        end = begin + 12 + int.from_bytes(view[begin : begin + 4], "big")
+        if end > len(data):
+            raise RejectError("damaged-image", "PNG: ends before its last chunk")
+        kind = data[begin + 4 : begin + 8]
+        yield Chunk(kind, view[begin:end], view[begin + 8 : end - 4])
+        if kind == b"IEND":
+            return
+        begin = end
+    raise RejectError("damaged-image", f"PNG: more than {MAX_CHUNKS} chunks")
+
+
+def webp_chunks(data: bytes) -> Iterator[Chunk]:
+    """Yields the chunks of a WebP.
+
+    Raises:
+        RejectError: `damaged-image`: the file ends within a chunk, or has more than `MAX_CHUNKS`.
+    """
+    view, begin, end = memoryview(data), 12, 8 + int.from_bytes(data[4:8], "little")
+    for _ in range(MAX_CHUNKS):
+        if begin >= end:
+            return
+        length = int.from_bytes(view[begin + 4 : begin + 8], "little")
+        behind = begin + 8 + length + length % 2
+        if behind > min(end, len(data)):
+            raise RejectError("damaged-image", "WebP: ends within a chunk")
+        yield Chunk(data[begin : begin + 4], view[begin:behind], view[begin + 8 : begin + 8 + length])
+        begin = behind
+    raise RejectError("damaged-image", f"WebP: more than {MAX_CHUNKS} chunks")
+
+
+def boxes(data: bytes) -> Iterator[Chunk]:
+    """Yields the boxes of the outermost level of a JPEG XL; the file may end within the last.
+
+    Raises:
+        RejectError: `damaged-image`: a box is shorter than its header, or there are more than `MAX_CHUNKS`.
+    """
+    view, begin = memoryview(data), 0
+    for _ in range(MAX_CHUNKS):
+        if begin >= len(data):
+            return
+        length, start = int.from_bytes(view[begin : begin + 4], "big"), begin + 8
+        if length == 1:
+            length, start = int.from_bytes(view[start : start + 8], "big"), start + 8
+        end = begin + length if length else len(data)
+        if end < start:
+            raise RejectError("damaged-image", f"a box of {length} bytes")
+        yield Chunk(data[begin + 4 : begin + 8], view[begin:end], view[start:end])
+        begin = end
+    raise RejectError("damaged-image", f"more than {MAX_CHUNKS} boxes")
