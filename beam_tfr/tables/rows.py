@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +12,7 @@ from beam_tfr import examples, storage
 from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split, is_split_name
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 from beam_tfr.tables.columns import ColumnType
-from beam_tfr.tables.formats import Row, read_rows, split_suffix
+from beam_tfr.tables.formats import read_rows, split_suffix
 from beam_tfr.tables.repeats import Repeats
 
 
@@ -94,41 +94,38 @@ class Tables:
             DataError: the table is damaged. Both name the row.
         """
         columns = self.columns
-        place = {name: columns.index(name) for name in columns}
-        for row in read_rows(path, columns, known=self.known):
-            yield row.number, self._reference(path, row, place)
+        for number, cells in read_rows(path, columns, known=self.known):
+            yield number, self._reference(path, number, dict(zip(columns, cells, strict=True)))
 
-    def _reference(self, path: str, row: Row, place: Mapping[str, int]) -> ImageRef:
-        def cell(column: str) -> Any:
-            return row.cells[place[column]] if column else None
-
-        ref = ImageRef(f"{path[len(self.folder) :]}#{row.number}", 0, 0, NO_SPLIT, columns=b"")
-        column = self.roles.uri or self.roles.key
+    def _reference(self, path: str, number: int, cells: Mapping[str, Any]) -> ImageRef:
+        roles, name = self.roles, path[len(self.folder) :]
+        ref = ImageRef(f"{name}#{number}", 0, 0, NO_SPLIT, columns=b"")
+        column = roles.uri or roles.key
         try:
-            ref = ref._replace(key=self._key(path, row, cell(column)))
-            column = self.roles.split
-            split = _split(cell(self.roles.split)) if self.roles.split else ""
-            column = self.roles.group
-            group = _name(cell(self.roles.group)) if self.roles.group else ref.key
+            ref = ref._replace(key=self._key(path, number, cells.get(column)))
+            column = roles.split
+            split = _split(cells[column]) if column else ""
+            column = roles.group
+            group = _name(cells[column]) if column else ref.key
             if not split:
-                split = choose_split(group, self.roles.splits) if self.roles.splits else DEFAULT_SPLIT
+                split = choose_split(group, roles.splits) if roles.splits else DEFAULT_SPLIT
             ref = ref._replace(split=split)
-            column = self.roles.label
-            if self.roles.label:
-                ref = ref._replace(labels=self._labels(cell(self.roles.label)))
-                if reason := self._unknown(ref.labels):
-                    return ref._replace(reason="unknown-class", detail=self._where(path, row) + reason)
+            column = roles.label
+            if column:
+                ref = ref._replace(labels=self._labels(cells[column]))
+                unknown = [] if roles.classes is None else [x for x in ref.labels if x and x not in roles.classes]
+                if unknown:
+                    detail = f"{name}, row {number}: class {unknown[0]!r} is not in the file of --classes"
+                    return ref._replace(reason="unknown-class", detail=detail)
             values: examples.Values = {}
             for column, of in self.types.items():
-                values[column] = (of.dtype, of.values(cell(column)))
+                values[column] = (of.dtype, of.values(cells[column]))
         except ValueError as error:
-            return ref._replace(reason="bad-value", detail=f"{self._where(path, row)}column {column!a}: {error}")
+            detail = f"{name}, row {number}: column {column!a}: {error}"
+            return ref._replace(reason="bad-value", detail=detail)
         return ref._replace(columns=examples.serialize(values))
 
-    def _where(self, path: str, row: Row) -> str:
-        return f"{path[len(self.folder) :]}, row {row.number}: "
-
-    def _key(self, path: str, row: Row, cell: Any) -> str:
+    def _key(self, path: str, number: int, cell: Any) -> str:
         """The key of a row: its file below `root`, the cell, or the name of the table and the row number.
 
         Raises:
@@ -140,9 +137,9 @@ class Tables:
             if not file.startswith(self.root):
                 cure = "give the folder that all files share as `image_root=`"
                 problem = f"{file} is not below {self.root}; {cure}"
-                raise UsageError(problem, option="table", value=f"{path}, row {row.number}")
+                raise UsageError(problem, option="table", value=f"{path}, row {number}")
             return file[len(self.root) :]
-        return _name(cell) if self.roles.key else f"{split_suffix(path)[0][len(self.folder) :]}#{row.number}"
+        return _name(cell) if self.roles.key else f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
 
     def _labels(self, cell: Any) -> tuple[str, ...]:
         """The labels of a row; one of "" for a row without a label where each has at most one.
@@ -168,31 +165,29 @@ class Tables:
             raise ValueError("names a class twice")
         return labels
 
-    def _unknown(self, labels: Sequence[str]) -> str:
-        if self.roles.classes is not None:
-            for label in labels:
-                if label and label not in self.roles.classes:
-                    return f"class {label!r} is not in the file of --classes"
-        return ""
 
-
-def _name(cell: Any) -> str:
-    """The text of a cell that holds text or a whole number.
+def _text(cell: Any, what: str = "path") -> str:
+    """The text of a cell.
 
     Raises:
         ValueError: it holds anything else, or nothing.
     """
+    if cell is None or cell == "":
+        raise ValueError("has no value")
+    if not isinstance(cell, str):
+        raise ValueError(f"{ascii(cell)[:100]} is no {what}")
+    if "\0" in cell:
+        raise ValueError("has a NUL character")
+    return cell
+
+
+def _name(cell: Any) -> str:
+    """As `_text`, also of a whole number."""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)  # pandas writes whole numbers like this beside missing values
     if isinstance(cell, int) and not isinstance(cell, bool):
         cell = str(cell)
-    if not isinstance(cell, str):
-        raise ValueError("has no value" if cell is None else f"{ascii(cell)[:100]} is no text or whole number")
-    if not cell:
-        raise ValueError("has no value")
-    if "\0" in cell:
-        raise ValueError("has a NUL character")
-    return cell
+    return _text(cell, "text or whole number")
 
 
 def _split(cell: Any) -> str:
@@ -212,20 +207,16 @@ def resolve(uri: Any, base: str) -> str:
     Raises:
         ValueError: the cell is not a path.
     """
-    if not isinstance(uri, str):
-        raise ValueError("has no value" if uri is None else f"{ascii(uri)[:100]} is no path")
-    if not uri or "\0" in uri:
-        raise ValueError("has a NUL character" if uri else "has no value")
-    if storage.is_gcs(uri):
-        bucket, _, name = uri[len(storage.GCS) :].partition("/")
-        if not bucket or not name:
-            raise ValueError(f"{ascii(uri)[:100]} names no object; it must be gs://BUCKET/NAME")
-        return uri
-    if "://" in uri:
-        raise ValueError(f"{ascii(uri)[:100]}: only local paths and gs:// are read")
-    if storage.is_gcs(base) and not uri.startswith("/"):
-        return base + uri
-    return os.path.normpath(os.path.join(base, uri))
+    path = _text(uri)
+    if storage.is_gcs(path):
+        if not all(path[len(storage.GCS) :].partition("/")):
+            raise ValueError(f"{ascii(path)[:100]} names no object; it must be gs://BUCKET/NAME")
+        return path
+    if "://" in path:
+        raise ValueError(f"{ascii(path)[:100]}: only local paths and gs:// are read")
+    if storage.is_gcs(base) and not path.startswith("/"):
+        return base + path
+    return os.path.normpath(os.path.join(base, path))
 
 
 def folder_of(path: str) -> str:
