@@ -13,9 +13,10 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import images, planning, shards
+from beam_tfr import images, shards
 from beam_tfr.inputs.reading import ReadAhead
 from beam_tfr.options import ConvertOptions
+from beam_tfr.planning import drafts
 from beam_tfr.schema import Plan, ShardWork
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.sources import Source
@@ -96,8 +97,8 @@ class Convert(beam.PTransform):
         named: dict[str, Any] = {**source.plan, "labelled": source.labelled, "codecs": images.codec_versions()}
         return PlanShards(
             None if options.save_plan else options.output,
-            draft=functools.partial(planning.draft_plan, **named),
-            measure=functools.partial(planning.mean_record_bytes, read=read, steps=steps),
+            draft=functools.partial(drafts.draft_plan, **named),
+            measure=functools.partial(drafts.mean_record_bytes, read=read, steps=steps),
             seed=options.seed,
             run_id=self.run_id,
             overwrite=options.overwrite,

@@ -3,7 +3,7 @@
 A ZIP file with uncompressed entries, in the order of the shards and without times, so that equal plans are equal files:
 
     plan.json    the call that saved it, the plan, the SHA-256 of each other entry, and of all this
-    SHARD.gz     the references of a shard in their order, by `planning.join`: the length of each, its bytes
+    SHARD.gz     the references of a shard in their order, by `assignment.join`: the length of each, its bytes
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from beam_tfr import diff, planning, storage
+from beam_tfr import diff, storage
+from beam_tfr.planning import assignment
 from beam_tfr.schema import FORMAT_VERSION, DataError, Plan, RunError, Shard, UsageError, canonical_json, sha256_hex
 
 _HEADER = "plan.json"
@@ -29,7 +30,7 @@ _DAMAGES = (OSError, EOFError, KeyError, ValueError, NotImplementedError, zlib.e
 
 def pack(refs: Sequence[bytes]) -> bytes:
     """The content of a shard's entry."""
-    return gzip.compress(planning.join(refs), 1, mtime=0)
+    return gzip.compress(assignment.join(refs), 1, mtime=0)
 
 
 def write(
@@ -199,7 +200,7 @@ class SavedPlan:
             data = self._archive.read(f"{shard.name}.gz")
             if sha256_hex(data) != self._digests[shard.name]:
                 raise ValueError("it was edited")
-            found = [*planning.split(gzip.decompress(data))]
+            found = [*assignment.split(gzip.decompress(data))]
             if len(found) != shard.total:
                 raise ValueError(f"{len(found)} references in place of {shard.total}")
         except _DAMAGES as error:

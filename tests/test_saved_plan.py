@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import planning, saved_plan
+from beam_tfr import saved_plan
+from beam_tfr.planning import assignment
 from beam_tfr.saved_plan import SavedPlan
 from beam_tfr.schema import (
     BeamTfrError,
@@ -259,7 +260,7 @@ def test_photos_that_change_after_the_plan_was_saved_are_rejects(
 
 def test_replacing_the_plan_of_a_run_ends_it(tmp_path: Path) -> None:
     path = save(tmp_path / "p")
-    work = dict(planning.every_shard(make_plan()))
+    work = dict(assignment.every_shard(make_plan()))
     name = "train-00000-of-00002"
     read_refs = plans._ReadRefs(path, {"pillow": "1"}, str(tmp_path / "out"))
     assert [one.refs for one in read_refs.process((name, work[name]))] == [REFS[name]]
@@ -347,7 +348,7 @@ def save(path: Path, plan: Plan | None = None, shards: Iterable[tuple[str, bytes
 
 
 def shards_of(plan: Plan) -> dict[str, Shard]:
-    return {name: planning.planned_shard(value) for name, value in planning.every_shard(plan)}
+    return {name: assignment.planned_shard(value) for name, value in assignment.every_shard(plan)}
 
 
 def read(path: str) -> tuple[Plan, dict[str, Any], dict[str, list[bytes]]]:

@@ -1,14 +1,14 @@
-"""Drafts a plan: how many shards each split gets, and which classes there are; the cuts come later."""
+"""Drafts a plan without its cuts: the classes, and the number of shards of each split."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import NO_SPLIT, Plan, SplitPlan, UsageError
+from beam_tfr.schema import NO_SPLIT, ImageRef, Plan, RejectError, RunError, SplitPlan, UsageError
 from beam_tfr.schema.features import things
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
@@ -130,3 +130,35 @@ def _in_order(labels: Iterable[str], *, numbers: bool) -> list[str]:
     if numbers and all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in found):
         found.sort(key=int)
     return found
+
+
+def mean_record_bytes(
+    refs: Sequence[ImageRef],
+    *,
+    read: Callable[[Sequence[ImageRef]], Iterator[tuple[ImageRef, bytes | RejectError | None]]],
+    steps: Sequence[Callable[[Any, ImageRef], Any]],
+) -> float:
+    """Mean size of a sample's serialized records, in bytes, without rejects.
+
+    Args:
+        refs: the sample.
+        read: gives each reference with the content of its file, or the reason why it cannot be read.
+        steps: functions that make a `Record` of the content, one after the other.
+
+    Raises:
+        RunError: a file cannot be read now, but perhaps later: the plan must not depend on luck.
+    """
+    sizes = []
+    for ref, content in read(refs):
+        if isinstance(content, RejectError):
+            if content.may_pass:
+                raise RunError(f"{ref.key} cannot be read now ({content.detail}); run the command again")
+            continue
+        record: Any = content
+        try:
+            for step in steps:
+                record = step(record, ref)
+        except RejectError:
+            continue
+        sizes.append(len(record.serialized))
+    return sum(sizes) / len(sizes) if sizes else 0.0

@@ -10,10 +10,13 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import claim, planning, saved_plan, sidecars
+from beam_tfr import claim, saved_plan, sidecars
+from beam_tfr.planning import assignment
+from beam_tfr.planning.cuts import Bucket, CutBuckets, cut, find_cut_buckets
+from beam_tfr.planning.survey import Survey
 from beam_tfr.schema import ImageRef, Plan, RunError, ShardWork
 
-_Draft = tuple[Plan, planning.CutBuckets]  # the plan without its cuts, and the buckets in which they lie
+_Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets in which they lie
 
 
 class PlanShards(beam.PTransform):
@@ -38,7 +41,7 @@ class PlanShards(beam.PTransform):
         self,
         output: str | None,
         *,
-        draft: Callable[[planning.Survey, float], Plan],
+        draft: Callable[[Survey, float], Plan],
         measure: Callable[[Sequence[ImageRef]], float],
         seed: int,
         run_id: str,
@@ -58,11 +61,11 @@ class PlanShards(beam.PTransform):
         )
         cuts = (
             refs
-            | "KeepNearCuts" >> beam.FlatMap(_near_cuts, AsSingleton(drafted)).with_output_types(tuple[str, bytes])
+            | "KeepNearCuts" >> beam.FlatMap(_near_cuts, AsSingleton(drafted)).with_output_types(tuple[Bucket, bytes])
             | "GroupByBucket" >> beam.GroupByKey()  # so no worker ever holds more than the keys of one bucket
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
-        plan = drafted | "Cut" >> beam.Map(lambda draft, cuts: planning.cut(draft[0], draft[1], cuts), AsIter(cuts))
+        plan = drafted | "Cut" >> beam.Map(lambda draft, cuts: cut(draft[0], draft[1], cuts), AsIter(cuts))
         if self._output is not None:
             plan = plan | "Claim" >> _claim(self._output, self._run_id, self._overwrite)
         assigned = refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)).with_output_types(tuple[str, bytes])
@@ -79,39 +82,39 @@ class _Survey(beam.CombineFn):
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def create_accumulator(self) -> planning.Survey:
-        return planning.Survey(self._seed)
+    def create_accumulator(self) -> Survey:
+        return Survey(self._seed)
 
-    def add_input(self, survey: planning.Survey, ref: bytes) -> planning.Survey:
+    def add_input(self, survey: Survey, ref: bytes) -> Survey:
         survey.add(ref)
         return survey
 
-    def merge_accumulators(self, surveys: Iterable[planning.Survey]) -> planning.Survey:
-        total = planning.Survey(self._seed)
+    def merge_accumulators(self, surveys: Iterable[Survey]) -> Survey:
+        total = Survey(self._seed)
         for survey in surveys:
             total.merge(survey)
         return total
 
-    def extract_output(self, survey: planning.Survey) -> planning.Survey:
+    def extract_output(self, survey: Survey) -> Survey:
         return survey
 
 
 def _draft(
-    survey: planning.Survey,
+    survey: Survey,
     _: None = None,
     *,
-    draft: Callable[[planning.Survey, float], Plan],
+    draft: Callable[[Survey, float], Plan],
     measure: Callable[[Sequence[ImageRef]], float],
 ) -> _Draft:
     plan = draft(survey, measure(survey.sample_refs()))
-    return plan, planning.find_cut_buckets(survey, plan)
+    return plan, find_cut_buckets(survey, plan)
 
 
-def _near_cuts(ref: bytes, drafted: _Draft) -> list[tuple[str, bytes]]:
+def _near_cuts(ref: bytes, drafted: _Draft) -> list[tuple[Bucket, bytes]]:
     return drafted[1].find(ref)
 
 
-def _pick_cuts(bucket: tuple[str, Iterable[bytes]], drafted: _Draft) -> tuple[str, list[bytes]]:
+def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple[Bucket, list[bytes]]:
     return bucket[0], drafted[1].pick(*bucket)
 
 
@@ -120,23 +123,23 @@ def _claim(output: str, run_id: str, overwrite: bool) -> beam.PTransform:
 
 
 def _every_shard() -> beam.PTransform:
-    shards = beam.FlatMap(lambda plan: [] if plan.complete else planning.every_shard(plan))
+    shards = beam.FlatMap(lambda plan: [] if plan.complete else assignment.every_shard(plan))
     return shards.with_output_types(tuple[str, bytes])
 
 
 class _Assign(beam.DoFn):
     def start_bundle(self) -> None:
-        self._assigned = planning.Assigned()
+        self._assigned = assignment.Assigned()
 
     def process(self, ref: bytes, plan: Plan) -> Iterable[tuple[str, bytes]]:
-        return [] if plan.complete else self._assigned.add(*planning.assign(ref, plan))
+        return [] if plan.complete else self._assigned.add(*assignment.assign(ref, plan))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
 
 
 def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None, seed: int) -> ShardWork:
-    shard, refs = planning.order(grouped[1], seed)
+    shard, refs = assignment.order(grouped[1], seed)
     return ShardWork(shard, refs, sidecars.read_finished(output, shard) if output is not None else None)
 
 
@@ -214,7 +217,7 @@ class _ReadRefs(beam.DoFn):
         if self._saved is None:
             self._saved = saved_plan.SavedPlan(self._path)
             self._digest = self._saved.plan_here(self._codecs).digest
-        shard = planning.planned_shard(planned[1])
+        shard = assignment.planned_shard(planned[1])
         if shard.plan_digest != self._digest:
             raise RunError(
                 "was replaced meanwhile; run the same command again to use the new one", option="plan", value=self._path
