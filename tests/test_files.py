@@ -158,7 +158,7 @@ HUGE = (1 << 62, 1 << 62)
         (
             with_header("{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}", b"\xff" * 4),
             "damaged-array",
-            "a text",
+            "text that is not valid Unicode",
         ),
         (with_header("__import__('os').system('false')"), "damaged-array", "its header: malformed node"),
         (with_header("(" * 5000), "damaged-array", "its header: "),
