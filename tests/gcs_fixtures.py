@@ -9,7 +9,7 @@ import pytest
 from google.api_core.retry import retry_base, retry_unary
 
 from beam_tfr import storage
-from beam_tfr.storage.gcs_errors import FIRST_WAIT_S, LONGEST_WAIT_S
+from beam_tfr.storage.gcs_client import FIRST_WAIT_S, LONGEST_WAIT_S
 from tests.fake_gcs import FakeGcs
 
 
@@ -25,8 +25,8 @@ def fake(fake_server: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
     """gs:// is a server that fails to order, with the empty bucket `b`; waits between tries are short."""
     fake_server.clear()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", fake_server.address)
-    monkeypatch.setattr(storage.gcs_errors, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(storage.gcs_errors, "LONGEST_WAIT_S", 0.1)
+    monkeypatch.setattr(storage.gcs_client, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(storage.gcs_client, "LONGEST_WAIT_S", 0.1)
     storage.gcs_client.make_client.cache_clear()
     yield fake_server
     storage.gcs_client.make_client.cache_clear()
@@ -49,8 +49,8 @@ class Clock:
 def clock(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of retries: their waits are as long as in production, and take no time."""
     clock = Clock()
-    monkeypatch.setattr(storage.gcs_errors, "FIRST_WAIT_S", FIRST_WAIT_S)
-    monkeypatch.setattr(storage.gcs_errors, "LONGEST_WAIT_S", LONGEST_WAIT_S)
-    for module in (retry_base, retry_unary, storage.gcs_errors):
+    monkeypatch.setattr(storage.gcs_client, "FIRST_WAIT_S", FIRST_WAIT_S)
+    monkeypatch.setattr(storage.gcs_client, "LONGEST_WAIT_S", LONGEST_WAIT_S)
+    for module in (retry_base, retry_unary, storage.gcs_client):
         monkeypatch.setattr(module, "time", clock)
     return clock

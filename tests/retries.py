@@ -21,7 +21,7 @@ PLACES: list[tuple[Any, str]] = [
     (images, "convert_image"),
     (examples, "build_example"),
     (storage, "create"),
-    (storage.DiskPendingFile, "commit"),
+    (storage.disk.DiskPendingFile, "commit"),
     (sidecars, "write"),
     (lock, "check_held"),
     (publish, "write"),

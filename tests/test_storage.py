@@ -40,8 +40,8 @@ def scratch(tmp_path: Path) -> Path:
 
 
 def test_the_error_of_a_full_disk_names_the_file() -> None:
-    file = storage.DiskPendingFile.__new__(storage.DiskPendingFile)
-    file._path, file._temporary = "/data/out/shard", None
+    file = storage.disk.DiskPendingFile.__new__(storage.disk.DiskPendingFile)
+    file._path, file._temporary = "/data/out/shard", "nowhere"
     file._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115 - closed by abort
     with pytest.raises(OSError, match=r"No space left on device: '/data/out/shard'"):
         file.write(b"x")
@@ -123,7 +123,7 @@ def test_a_commit_that_fails_leaves_nothing(tmp_path: Path, scratch: Path) -> No
 def test_a_file_is_committed_once(tmp_path: Path, scratch: Path) -> None:
     with storage.create(str(tmp_path / "file"), scratch=str(scratch)) as file:
         file.commit()
-        with pytest.raises(ValueError, match="is closed already"):
+        with pytest.raises(ValueError, match="closed file"):
             file.commit()
 
 

@@ -1,8 +1,11 @@
-"""Files of a dataset, names of splits and classes, reasons of rejects."""
+"""Files of a dataset, names of splits and classes, reasons of rejects, digests."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import unicodedata
+from typing import Any
 
 FORMAT_VERSION = 1  # of manifest.json and of everything under .beam_tfr/
 
@@ -68,3 +71,26 @@ def is_class_name(text: object) -> bool:
         and not text.startswith("\ufeff")  # a byte order mark, which readers of text files drop
         and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
     )
+
+
+def sha256_hex(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class RecordsDigest:
+    """SHA-256 of uncompressed records, each after its length (8 bytes, little-endian)."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+
+    def add(self, record: bytes) -> None:
+        self._sha256.update(len(record).to_bytes(8, "little"))
+        self._sha256.update(record)
+
+    def hexdigest(self) -> str:
+        return self._sha256.hexdigest()
+
+
+def canonical_json(value: Any) -> bytes:
+    """The canonical JSON text of a value: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")

@@ -1,4 +1,4 @@
-"""Listed files, errors, and files being written, for disk and gs://."""
+"""What disk and gs:// share: listed files, errors, files being written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-READ_AHEAD = 64  # files read at a time
+GCS = "gs://"
+
+
+def split_gcs(path: str) -> tuple[str, str]:
+    """(bucket, name) of an object."""
+    bucket, _, name = path[len(GCS) :].partition("/")
+    return bucket, name
 
 
 class Entry(NamedTuple):
@@ -17,20 +23,6 @@ class Entry(NamedTuple):
     path: str
     size_bytes: int
     generation: int
-
-
-class Access(NamedTuple):
-    """The account and the project for requests to gs://.
-
-    Attributes:
-        project: of the client; empty for that of the credentials.
-        user_project: billed for requests to requester-pays buckets; empty for none.
-        impersonate: service accounts, each impersonating the next; the last one makes the requests.
-    """
-
-    project: str = ""
-    user_project: str = ""
-    impersonate: tuple[str, ...] = ()
 
 
 class AlreadyExistsError(Exception):

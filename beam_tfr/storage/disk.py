@@ -1,4 +1,4 @@
-"""Files on a disk; `files` says what each function does."""
+"""Files on a disk; the package says what each function does."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 try:
-                    is_folder = entry.is_dir()
-                    info = None if is_folder else entry.stat()
+                    if not entry.is_dir():
+                        info = entry.stat()
+                        yield Entry(entry.path, info.st_size, info.st_mtime_ns)
+                    elif descend(entry.path):
+                        waiting.append((entry.path, above | {identity}))
                 except OSError:  # a dangling or circular link; reading it gives the error
                     yield Entry(entry.path, 0, 0)
-                    continue
-                if info is not None:
-                    yield Entry(entry.path, info.st_size, info.st_mtime_ns)
-                elif descend(entry.path):
-                    waiting.append((entry.path, above | {identity}))
 
 
 def list_folder(folder: str) -> list[str]:
@@ -82,7 +80,7 @@ def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
 class DiskPendingFile(PendingFile):
     def __init__(self, path: str, scratch: str, replace: bool) -> None:
         self._path, self._replace = path, replace
-        self._temporary: str | None = os.path.join(scratch, f".tmp-{uuid.uuid4().hex}")
+        self._temporary = os.path.join(scratch, f".tmp-{uuid.uuid4().hex}")
         self._file = open(self._temporary, "w+b", buffering=1 << 18)  # noqa: SIM115 - closed by commit or abort
 
     def write(self, data: bytes | memoryview) -> None:
@@ -90,8 +88,6 @@ class DiskPendingFile(PendingFile):
             self._file.write(data)
 
     def commit(self) -> None:
-        if self._temporary is None:
-            raise ValueError(f"{self._path} is closed already")
         with self._named_errors():
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -99,13 +95,11 @@ class DiskPendingFile(PendingFile):
             os.replace(self._temporary, self._path)
         else:
             try:
-                _rename_new(self._temporary, self._path)
+                _link(self._temporary, self._path)
             except FileExistsError:
                 if not filecmp.cmp(self._temporary, self._path, shallow=False):
                     raise AlreadyExistsError(self._path) from None
-                os.remove(self._temporary)
-        self._temporary = None
-        self._file.close()
+        self.abort()  # removes the unfinished file, if it was linked or not needed
         folder = os.open(os.path.dirname(self._path), os.O_RDONLY)
         try:
             os.fsync(folder)  # so that the name survives a power cut, too
@@ -123,21 +117,16 @@ class DiskPendingFile(PendingFile):
     def abort(self) -> None:
         with contextlib.suppress(OSError):  # a full disk has no room for the rest of the buffer
             self._file.close()
-        if self._temporary is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(self._temporary)
-            self._temporary = None
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self._temporary)
 
 
-def _rename_new(source: str, target: str) -> None:
-    """Renames a file; unlike os.rename, raises FileExistsError if the target exists."""
+def _link(source: str, target: str) -> None:
+    """Gives a file another name; renames it where there are no links."""
     try:
         os.link(source, target)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        # A mount without links: take the name with an empty file first.
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))  # takes the name first
         os.replace(source, target)
-    else:
-        os.remove(source)

@@ -7,6 +7,7 @@ with urllib3 alone. A failed attempt starts over: the service gives checksums of
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import gzip
 import io
@@ -20,9 +21,8 @@ from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
 from beam_tfr.storage import gcs_client
-from beam_tfr.storage.base import ChangedError
-from beam_tfr.storage.gcs_errors import DEADLINE_S, named_errors, retrying
-from beam_tfr.storage.paths import split_gcs
+from beam_tfr.storage.base import ChangedError, split_gcs
+from beam_tfr.storage.gcs_client import DEADLINE_S, named_errors, retrying
 
 if TYPE_CHECKING:
     from google.cloud.storage import Client
@@ -64,9 +64,10 @@ def read_bytes(
     path: str, *, generation: int, max_bytes: int | None, deadline_s: float, cancelled: Callable[[], bool]
 ) -> bytes:
     buffer = io.BytesIO()
-    encoding = _fetch(path, buffer, generation, max_bytes, deadline_s, cancelled)
+    encoding = fetch(
+        path, buffer, generation=generation, max_bytes=max_bytes, deadline_s=deadline_s, cancelled=cancelled
+    )
     most = -1 if max_bytes is None else max_bytes + 1
-    buffer.seek(0)
     if encoding != "gzip":
         return buffer.read(most)
     try:
@@ -76,21 +77,16 @@ def read_bytes(
         raise OSError(0, f"its Content-Encoding is gzip, but its bytes are not: {error}", path) from None
 
 
-def to_file(path: str, file: IO[bytes]) -> None:
-    """Writes the bytes of an object, as stored, into an empty file."""
-    _fetch(path, file, 0, None, DEADLINE_S, lambda: False)
-    file.seek(0)
-
-
-def _fetch(
+def fetch(
     path: str,
     sink: IO[bytes],
-    generation: int,
-    max_bytes: int | None,
-    deadline_s: float,
-    cancelled: Callable[[], bool],
+    *,
+    generation: int = 0,
+    max_bytes: int | None = None,
+    deadline_s: float = DEADLINE_S,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Fills the sink and returns the Content-Encoding."""
+    """Writes the bytes of an object, as stored, into an empty file; returns their Content-Encoding."""
     bucket, name = split_gcs(path)
     query = f"alt=media&ifGenerationMatch={generation}" if generation else "alt=media"
     if payer := gcs_client.user_project():
@@ -101,14 +97,17 @@ def _fetch(
             endpoint = gcs_client.client().api_endpoint
             quoted = urllib.parse.quote(name, safe="")
             url = f"{endpoint}/download/storage/v1/b/{bucket}/o/{quoted}?{query}"
-            return str(retrying(deadline_s, cancelled=cancelled)(_try)(url, sink, max_bytes, end))
+            encoding = retrying(deadline_s, cancelled=cancelled)(_try)(url, sink, max_bytes, end)
     except FileExistsError as error:  # HTTP 412
         raise ChangedError(error.errno, "it was replaced after it was listed", path) from error
+    sink.seek(0)
+    return str(encoding)
 
 
 def _try(url: str, sink: IO[bytes], max_bytes: int | None, end: float) -> str:
     import google_crc32c
     from google.api_core.exceptions import from_http_status
+    from google.cloud.storage.exceptions import DataCorruption
     from urllib3 import Timeout
 
     sink.seek(0)
@@ -122,11 +121,9 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, end: float) -> str:
         preload_content=False,
         decode_content=False,
     )
-    whole = False
-    try:
+    with contextlib.closing(response):  # which keeps the connection if everything was read
         if response.status != 200:
             said = response.read(1 << 16).decode(errors="replace")
-            whole = True
             raise from_http_status(response.status, said, response=response)
         checksum = google_crc32c.Checksum()
         while chunk := response.read1(_CHUNK_BYTES):
@@ -137,19 +134,7 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, end: float) -> str:
             if time.monotonic() > end:
                 raise TimeoutError(f"after {sink.tell()} bytes")
         else:
-            whole = True
-            _check(checksum.digest(), response.headers.get("X-Goog-Hash", ""))
+            expected = re.search(r"crc32c=([\w+/=]+)", response.headers.get("X-Goog-Hash", ""))
+            if expected and base64.b64decode(expected[1]) != checksum.digest():
+                raise DataCorruption(None, "checksum mismatch: the bytes received are not those stored")
         return str(response.headers.get("Content-Encoding", ""))
-    finally:
-        if whole:
-            response.release_conn()
-        else:
-            response.close()  # without waiting for the rest
-
-
-def _check(digest: bytes, hashes: str) -> None:
-    from google.cloud.storage.exceptions import DataCorruption
-
-    expected = re.search(r"crc32c=([\w+/=]+)", hashes)
-    if expected and base64.b64decode(expected[1]) != digest:
-        raise DataCorruption(None, "checksum mismatch: the bytes received are not those stored")

@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
-from beam_tfr.storage.base import AlreadyExistsError, Entry, PendingFile
-from beam_tfr.storage.gcs_client import blob, bucket, client
-from beam_tfr.storage.gcs_errors import named_errors, retrying
-from beam_tfr.storage.paths import GCS, split_gcs
+from beam_tfr.storage.base import GCS, AlreadyExistsError, Entry, PendingFile, split_gcs
+from beam_tfr.storage.gcs_client import blob, bucket, client, named_errors, retrying
 
 PAGE_SIZE = 5000  # names requested per page of a listing; the service may return fewer
 PART_BYTES = 1 << 20  # 1 MiB, fetched at a time of an object that is read in parts

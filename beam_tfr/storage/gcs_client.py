@@ -1,21 +1,51 @@
-"""Google's client for Cloud Storage: one per process, with its credentials."""
+"""Google's client for Cloud Storage, its credentials, retries and errors.
+
+Transient failures (408, 429, 5xx, broken connections) are retried with exponential, random waits, or after the time
+that the service asks for. Others become the OSError that a disk would raise; for 401 and 403 it names the account, the
+permission and the bucket.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
+import json
 import logging
 import os
+import re
 import threading
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from beam_tfr.storage.base import Access
-from beam_tfr.storage.paths import split_gcs
+from beam_tfr.storage.base import GCS, split_gcs
 
 if TYPE_CHECKING:
+    from google.api_core.retry import Retry
     from google.cloud.storage import Blob, Bucket, Client
 
+DEADLINE_S = 120.0  # for one request with all its retries
+FIRST_WAIT_S = 0.25  # at most, before the first retry; doubled each time
+LONGEST_WAIT_S = 16.0
 SILENCE_S = 3.0  # before a message says that the search for credentials goes on
 _CLIENT_LOCK = threading.Lock()
+
+
+class Access(NamedTuple):
+    """The account and the project for requests to gs://.
+
+    Attributes:
+        project: of the client; empty for that of the credentials.
+        user_project: billed for requests to requester-pays buckets; empty for none.
+        impersonate: service accounts, each impersonating the next; the last one makes the requests.
+    """
+
+    project: str = ""
+    user_project: str = ""
+    impersonate: tuple[str, ...] = ()
+
+
 _access = Access()
 
 
@@ -86,3 +116,116 @@ def bucket(name: str) -> Bucket:
 def blob(path: str) -> Blob:
     of, name = split_gcs(path)
     return bucket(of).blob(name)
+
+
+def retrying(deadline_s: float = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False) -> Retry:
+    """Retries transient failures with exponential backoff, and after Retry-After.
+
+    Args:
+        deadline_s: from now, in seconds.
+        cancelled: whether the result is no longer wanted.
+    """
+    from google.api_core.retry import Retry
+
+    end = time.monotonic() + deadline_s
+
+    def wait(error: Exception) -> None:
+        headers = getattr(getattr(error, "response", None), "headers", None) or {}
+        with contextlib.suppress(ValueError):  # Retry-After may be a date
+            time.sleep(max(0.0, min(float(headers.get("Retry-After", 0)), end - time.monotonic())))
+
+    return Retry(
+        predicate=lambda error: is_transient(error) and not cancelled(),
+        initial=FIRST_WAIT_S,
+        maximum=LONGEST_WAIT_S,
+        multiplier=2.0,
+        timeout=deadline_s,
+        on_error=wait,
+    )
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may succeed later."""
+    from google.auth.exceptions import TransportError
+    from google.cloud.storage.exceptions import DataCorruption
+    from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError
+
+    if code := _code(error):
+        return code in (408, 429) or code >= 500
+    kinds = (TransportError, DataCorruption, RequestException, HTTPError, ConnectionError, TimeoutError)
+    return isinstance(error, kinds) or bool(getattr(error, "retryable", False))
+
+
+def _code(error: object) -> int:
+    """The HTTP status, or 0."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return int(getattr(error, "code", None) or status or 0)
+
+
+_CODES = {
+    401: (errno.EACCES, "not signed in"),
+    403: (errno.EACCES, "no permission"),
+    404: (errno.ENOENT, "no such bucket or object"),
+    412: (errno.EEXIST, "it exists already"),
+}
+
+
+@contextlib.contextmanager
+def named_errors(path: str, permission: str) -> Iterator[None]:
+    """Turns errors of Google's libraries into the OSError that a disk would raise.
+
+    Args:
+        path: of the object, for the error.
+        permission: that the request needs: `get`, `list`, `create` or `delete` of storage.objects.
+    """
+    from google.api_core.exceptions import GoogleAPIError, RetryError
+    from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+    from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+    from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except (GoogleAPIError, GoogleAuthError, RequestException, HTTPError, DataCorruption, InvalidResponse) as error:
+        text, cause = "", error
+        if isinstance(error, RetryError) and error.cause:
+            text, cause = "retried until the deadline; the last error: ", error.cause
+        code = _code(cause)
+        number, meaning = _CODES.get(code, (errno.EAGAIN, "the service failed"))
+        if code:
+            text += f"{meaning} (HTTP {code}){_answer(cause)}"
+        elif isinstance(cause, GoogleAuthError) and not is_transient(cause):
+            number = errno.EACCES
+            text += f"no credentials: {str(cause).rstrip('.')}"
+        else:
+            text += _describe(cause)
+        if code in (401, 403):
+            text += f"; {account()} needs storage.objects.{permission} on {GCS}{split_gcs(path)[0]}"
+        elif isinstance(cause, DefaultCredentialsError):
+            text += "; `gcloud auth application-default login` creates some"
+        raise OSError(number, text, path) from error  # of the subclass that fits, such as FileNotFoundError
+
+
+def _answer(error: Exception) -> str:
+    """What the service said, without the request and the expectations that the client wraps around it."""
+    said = str(getattr(error, "message", None) or getattr(getattr(error, "response", None), "text", error))
+    said = re.sub(r"^[A-Z]+ \S+: ", "", said)
+    said = re.sub(r"(: )?\('Request failed with status code'.*", "", said, flags=re.DOTALL).strip()
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        said = json.loads(said)["error"]["message"]
+    return f": {said[:300]}" if said not in ("", "unknown error") else ""
+
+
+def _describe(error: Exception) -> str:
+    from requests.exceptions import ConnectionError as RequestsConnectionError
+    from requests.exceptions import Timeout
+    from urllib3.exceptions import NewConnectionError, ProtocolError, ReadTimeoutError
+
+    if isinstance(error, (ReadTimeoutError, Timeout)):
+        return "the stream stalled"
+    if isinstance(error, NewConnectionError):
+        return "no connection to the service"
+    if isinstance(error, (ProtocolError, ConnectionError, RequestsConnectionError)):
+        return f"the connection broke: {error}"
+    return f"{type(error).__name__}: {error}"
