@@ -13,7 +13,7 @@ import collections
 import contextlib
 import dataclasses
 import json
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from beam_tfr import diff, lock, manifest, naming, sidecars, storage
 from beam_tfr.lock import LOCK_FILE
@@ -37,10 +37,9 @@ _CURE = "Choose another `output=`, or give `overwrite=` to replace it"
 def _read_plan(output: str) -> dict[str, Any] | None:
     """The content of plan.json, or None if it is missing or damaged."""
     try:
-        found = json.loads(storage.read_bytes(work_path(output, PLAN_FILE)))
+        return cast("dict[str, Any]", json.loads(storage.read_bytes(work_path(output, PLAN_FILE))))
     except (FileNotFoundError, ValueError):
         return None
-    return found if isinstance(found, dict) and isinstance(found.get("plan"), dict) else None
 
 
 def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:

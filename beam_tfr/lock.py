@@ -25,7 +25,6 @@ HEARTBEAT_S = 10.0
 DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
 JOB = "job "  # prefix of the machine in a lock that was left to a job
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
-_LOCK_FIELDS = {"run_id": str, "machine": str, "pid": int, "process_start": str, "started": float, "heartbeat": float}
 
 
 def _process_start(pid: int) -> str:
@@ -52,7 +51,7 @@ def _holder_lives(lock: Mapping[str, Any]) -> bool:
     if lock["machine"] == _machine():
         try:
             os.kill(lock["pid"], 0)
-        except (ProcessLookupError, OverflowError):
+        except ProcessLookupError:
             return False
         except PermissionError:
             pass
@@ -62,21 +61,16 @@ def _holder_lives(lock: Mapping[str, Any]) -> bool:
 
 def _read_locks(output: str) -> dict[int, dict[str, Any]]:
     """Number -> lock, empty if its file is damaged."""
-    names = storage.list_folder(work_path(output, ""))
-    found = {int(match[1]): name for name in names if (match := LOCK_FILE.fullmatch(name))}
-    locks = {number: _read_lock(work_path(output, name)) for number, name in sorted(found.items())}
-    return {number: lock for number, lock in locks.items() if lock is not None}
-
-
-def _read_lock(path: str) -> dict[str, Any] | None:
-    try:
-        lock = json.loads(storage.read_bytes(path, max_bytes=1 << 16))
-    except FileNotFoundError:
-        return None
-    except ValueError:  # not ours, or cut off by a power failure: held by nobody
-        return {}
-    sound = isinstance(lock, dict) and all(isinstance(lock.get(name), kind) for name, kind in _LOCK_FIELDS.items())
-    return lock if sound and lock["pid"] > 0 else {}
+    locks = {}
+    for name in storage.list_folder(work_path(output, "")):
+        if match := LOCK_FILE.fullmatch(name):
+            try:
+                locks[int(match[1])] = json.loads(storage.read_bytes(work_path(output, name)))
+            except FileNotFoundError:
+                continue
+            except ValueError:  # cut off by a power failure: held by nobody
+                locks[int(match[1])] = {}
+    return locks
 
 
 def _write_lock(output: str, number: int, lock: Mapping[str, Any], *, replace: bool) -> None:

@@ -39,7 +39,7 @@ class CommittedShard(NamedTuple):
     num_bytes: int
     sha256: str
     records_sha256: str
-    rejected: int
+    num_rejected: int
 
 
 @dataclasses.dataclass(slots=True)
@@ -48,21 +48,6 @@ class SplitTotals:
 
     counts: Counts = dataclasses.field(default_factory=Counts)
     shards: dict[str, CommittedShard] = dataclasses.field(default_factory=dict)
-
-    def add(self, info: ShardInfo) -> None:
-        """Adds a shard, unless it was added before.
-
-        Raises:
-            RunError: a shard of this name was added with different content.
-        """
-        entry = CommittedShard(
-            info.file, info.num_examples, info.num_bytes, info.sha256, info.records_sha256, info.num_rejected
-        )
-        before = self.shards.setdefault(info.shard.name, entry)
-        if before is entry:
-            self.counts.add(info)
-        elif before != entry:
-            raise RunError(f"shard {info.shard.name} was written twice, with different content. {_UNPUBLISHED}")
 
 
 def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
@@ -82,12 +67,12 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
         shard = info.shard
         if shard.plan_digest != plan_digest or shard.name not in planned:
             raise RunError(f"shard {shard.name} is not in the plan. {_UNPUBLISHED}")
-        totals[shard.split].add(info)
-        if info.num_examples + info.num_rejected != shard.total:
-            raise RunError(
-                f"shard {shard.name}: {shard.total} {plan.things} were planned, but {info.num_examples} written and "
-                f"{info.num_rejected} rejected: the runner lost, repeated or mixed up some. {_UNPUBLISHED}"
-            )
+        entry = CommittedShard(*(getattr(info, name) for name in CommittedShard._fields))
+        before = totals[shard.split].shards.setdefault(shard.name, entry)
+        if before is entry:
+            totals[shard.split].counts.add(info)
+        elif before != entry:
+            raise RunError(f"shard {shard.name} was written twice, with different content. {_UNPUBLISHED}")
     found = {name for of in totals.values() for name in of.shards}
     if missing := [name for name in planned if name not in found]:
         raise RunError(
@@ -207,12 +192,7 @@ def _split_fields(plan: Plan, name: str, of: SplitTotals) -> dict[str, Any]:
         "num_bytes": of.counts.num_bytes,
         "class_counts": {label: of.counts.class_counts.get(label_id, 0) for label_id, label in labels},
         "shards": [
-            {
-                "file": entry.file,
-                "num_examples": entry.num_examples,
-                "num_bytes": entry.num_bytes,
-                "sha256": entry.sha256,
-            }
+            {name: getattr(entry, name) for name in ("file", "num_examples", "num_bytes", "sha256")}
             for entry in of.shards.values()
             if entry.file
         ],
@@ -268,7 +248,7 @@ def write_rejects(
 ) -> str:
     """Writes the reject lines of all shards to one file; returns its SHA-256."""
     digest = hashlib.sha256()
-    names = [name for of in totals.values() for name, entry in of.shards.items() if entry.rejected]
+    names = [name for of in totals.values() for name, entry in of.shards.items() if entry.num_rejected]
     with storage.create(path, scratch=scratch) as file, ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(names), READERS):  # in memory at a time
             for lines in pool.map(lambda name: [*read_rejects(name)], names[start : start + READERS]):

@@ -2,14 +2,13 @@
 
 A ZIP file with uncompressed entries, in the order of the shards and without times, so that equal plans are equal files:
 
-    plan.json    the call that saved it, the plan, the SHA-256 of each other entry, and of all this
+    plan.json    the call that saved it, the plan, and the SHA-256 of both
     SHARD.gz     the references of a shard in their order, by `assignment.join`: the length of each, its bytes
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gzip
 import json
 import os
@@ -48,27 +47,24 @@ def write(
     Raises:
         RunError: a shard is missing or came twice, another plan is there, or the file cannot be written.
     """
-    places: dict[str, tuple[int, int]] = {}
-    digests: dict[str, str] = {}
-    names = plan.shards()
     try:
-        with tempfile.TemporaryFile(prefix="beam_tfr-") as spool, tempfile.TemporaryFile(prefix="beam_tfr-") as made:
+        with (
+            tempfile.TemporaryFile(prefix="beam_tfr-") as spool,
+            tempfile.TemporaryFile(prefix="beam_tfr-") as made,
+            zipfile.ZipFile(spool, "w") as came,
+        ):
             for name, data in packed:
-                if name in places:
+                if name in came.NameToInfo:
                     raise RunError(f"shard {name} came twice: this runner repeated elements. Nothing is written")
-                places[name], digests[name] = (spool.tell(), len(data)), sha256_hex(data)
-                spool.write(data)
-            if missing := [name for name in names if name not in places]:
+                came.writestr(name, data)
+            if missing := [name for name in plan.shards() if name not in came.NameToInfo]:
                 raise RunError(f"shard {missing[0]} did not come: this runner lost elements. Nothing is written")
             header = {"format_version": FORMAT_VERSION, "call": call, "plan": plan.fields()}
-            header["shards"] = [digests[name] for name in names]
             header["digest"] = sha256_hex(canonical_json(header))
             with zipfile.ZipFile(made, "w") as archive:
                 archive.writestr(zipfile.ZipInfo(_HEADER), canonical_json(header))
-                for name in names:
-                    start, size = places[name]
-                    spool.seek(start)
-                    archive.writestr(zipfile.ZipInfo(f"{name}.gz"), spool.read(size))
+                for name in plan.shards():
+                    archive.writestr(zipfile.ZipInfo(f"{name}.gz"), came.read(name))
             made.seek(0)
             with storage.create(path, scratch=path.rpartition("/")[0], replace=replace) as file:
                 shutil.copyfileobj(made, file, 1 << 20)
@@ -86,64 +82,26 @@ def check_place(path: str, *, replace: bool) -> None:
         UsageError: the path is a folder or a bucket; the file exists and is not a plan, or `replace` is not given; or
             its folder does not exist or is not writable.
     """
-    if message := _objection(path, replace):
-        raise UsageError(message, option="save_plan", value=path)
-
-
-def _objection(path: str, replace: bool) -> str:
     folder, _, name = path.rpartition("/")
-    if not name or os.path.isdir(path):
-        return f"is a folder; give a file, such as {path.rstrip('/')}/plan.zip"
-    if storage.is_gcs(path) and path.count("/") < 3:
-        return f"is a bucket; give a file, such as {path}/plan.zip"
     try:
+        if not name or os.path.isdir(path):
+            raise ValueError(f"is a folder; give a file, such as {path.rstrip('/')}/plan.zip")
+        if storage.is_gcs(path) and path.count("/") < 3:
+            raise ValueError(f"is a bucket; give a file, such as {path}/plan.zip")
         if storage.find(path) is not None:
             if not replace:
-                return "exists already; `overwrite=` replaces it, if it is a plan"
-            with contextlib.ExitStack() as opened:
-                _open(path, opened)
+                raise ValueError("exists already; `overwrite=` replaces it, if it is a plan")
+            SavedPlan(path, option="save_plan", problem="`overwrite=` does not replace it, since it ").close()
         if storage.is_gcs(path):
             with contextlib.suppress(PermissionError):  # listing is not needed, only whether the bucket exists
                 storage.list_folder(folder)
         else:
             storage.create(path, scratch=folder).abort()
-    except _NotAPlanError as error:
-        return f"`overwrite=` does not replace it, since it {error}"
+    except ValueError as error:
+        raise UsageError(str(error), option="save_plan", value=path) from None
     except OSError as error:
-        return f"cannot be written: {error.strerror or error}"
-    return ""
-
-
-class _NotAPlanError(Exception):
-    """A file cannot be read, or is not a saved plan; the message lacks its subject."""
-
-
-def _open(path: str, opened: contextlib.ExitStack) -> tuple[zipfile.ZipFile, dict[str, Any]]:
-    """The archive and its checked header.
-
-    Args:
-        path: local or gs://.
-        opened: closes the archive and its file.
-
-    Raises:
-        _NotAPlanError: it cannot be read, or is not a plan.
-    """
-    try:
-        file = opened.enter_context(storage.open_seekable(path))
-    except OSError as error:
-        raise _NotAPlanError(f"cannot be read: {error.strerror or error}") from error
-    try:
-        archive = opened.enter_context(zipfile.ZipFile(file))
-        header = json.loads(archive.read(_HEADER))
-        if header.get("format_version") != FORMAT_VERSION:
-            raise ValueError(
-                f"format_version is {header.get('format_version')}, this version reads only {FORMAT_VERSION}"
-            )
-        if header.pop("digest", "") != sha256_hex(canonical_json(header)):
-            raise ValueError("it was edited, or damaged")
-    except _DAMAGES as error:
-        raise _NotAPlanError(f"is not a plan that `save_plan=` wrote: {error}") from error
-    return archive, header
+        message = f"cannot be written: {error.strerror or error}"
+        raise UsageError(message, option="save_plan", value=path) from error
 
 
 class SavedPlan:
@@ -151,6 +109,8 @@ class SavedPlan:
 
     Args:
         path: local or gs://; only the parts that are needed are read.
+        option: that gives the path, for messages.
+        problem: how a message about a file that is not a plan begins.
 
     Attributes:
         plan: with the codecs of the machine that saved it.
@@ -160,20 +120,25 @@ class SavedPlan:
         UsageError: it cannot be read, or is not a saved plan.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, option: str = "plan", problem: str = "") -> None:
         self._path = path
-        with contextlib.ExitStack() as opened:
-            try:
-                self._archive, header = _open(path, opened)
-            except _NotAPlanError as error:
-                raise UsageError(str(error), option="plan", value=path) from error
-            self.plan, self.call = Plan.from_fields(header["plan"]), header["call"]
-            self._digests = dict(zip(self.plan.shards(), header["shards"], strict=True))
-            self._opened = opened.pop_all()
-
-    def plan_here(self, codecs: Mapping[str, str]) -> Plan:
-        """The plan with the codecs of this machine: `images.codec_versions`."""
-        return dataclasses.replace(self.plan, codecs=dict(codecs))
+        try:
+            self._file = storage.open_seekable(path)
+        except OSError as error:
+            message = f"{problem}cannot be read: {error.strerror or error}"
+            raise UsageError(message, option=option, value=path) from error
+        try:
+            self._archive = zipfile.ZipFile(self._file)
+            header = json.loads(self._archive.read(_HEADER))
+            if (version := header.get("format_version")) != FORMAT_VERSION:
+                raise ValueError(f"format_version is {version}, this version reads only {FORMAT_VERSION}")
+            if header.pop("digest", "") != sha256_hex(canonical_json(header)):
+                raise ValueError("it was edited, or damaged")
+        except _DAMAGES as error:
+            self._file.close()
+            message = f"{problem}is not a plan that `save_plan=` wrote: {error}"
+            raise UsageError(message, option=option, value=path) from error
+        self.plan, self.call = Plan.from_fields(header["plan"]), header["call"]
 
     def check_call(self, call: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
         """Checks that the present call would make the same plan.
@@ -197,10 +162,7 @@ class SavedPlan:
             DataError: the file is damaged.
         """
         try:
-            data = self._archive.read(f"{shard.name}.gz")
-            if sha256_hex(data) != self._digests[shard.name]:
-                raise ValueError("it was edited")
-            found = [*assignment.split(gzip.decompress(data))]
+            found = [*assignment.split(gzip.decompress(self._archive.read(f"{shard.name}.gz")))]
             if len(found) != shard.total:
                 raise ValueError(f"{len(found)} references in place of {shard.total}")
         except _DAMAGES as error:
@@ -209,7 +171,7 @@ class SavedPlan:
         return found
 
     def close(self) -> None:
-        self._opened.close()
+        self._file.close()
 
     def __enter__(self) -> SavedPlan:
         return self

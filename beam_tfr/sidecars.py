@@ -6,17 +6,16 @@ SHA-256 of all lines before it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 
 from beam_tfr import naming, storage
 from beam_tfr.schema import RunError, Shard, ShardInfo, sha256_hex
 from beam_tfr.storage import work_path
 
-_SUFFIX = ".json"
-
 
 def _path(output: str, shard_name: str) -> str:
-    return work_path(output, f"{shard_name}{_SUFFIX}")
+    return work_path(output, f"{shard_name}.json")
 
 
 def write(output: str, info: ShardInfo, reject_lines: Sequence[str]) -> None:
@@ -62,18 +61,19 @@ def read_finished(output: str, shard: Shard) -> ShardInfo | None:
     if sidecar is None or sidecar[0].shard != shard:
         return None
     info = sidecar[0]
-    if info.file:
-        try:
-            with storage.open_binary(storage.join(output, info.file)) as file:
-                if storage.file_sha256(file) != info.sha256:
-                    return None
-        except OSError:
-            return None
-    return info
+    if not info.file:
+        return info
+    digest = hashlib.sha256()
+    try:
+        with storage.open_binary(storage.join(output, info.file)) as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    except OSError:
+        return None
+    return info if digest.hexdigest() == info.sha256 else None
 
 
 def find(output: str) -> list[naming.ShardName]:
     """The shards that have a sidecar, by the names of the files."""
-    names = storage.list_folder(work_path(output, ""))
-    shards = (naming.parse_shard_name(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
-    return [shard for shard in shards if shard is not None]
+    names = (name.removesuffix(".json") for name in storage.list_folder(work_path(output, "")))
+    return [shard for shard in map(naming.parse_shard_name, names) if shard is not None]

@@ -412,7 +412,7 @@ def _drop_one(item: Item) -> bool:
             "1 of 6 shards are missing at the end, the first is train-00000",
         ),
         ({"infos": beam.FlatMap(_edited_twin)}, "was written twice, with different content"),
-        ({"infos": beam.Map(_one_less)}, "4 images were planned, but 3 written and 0 rejected: the runner lost"),
+        ({"infos": beam.Map(_one_less)}, r"images were matched, but \d+ written and 0 rejected: the runner lost"),
         ({"items": beam.Filter(_drop_one)}, "did not keep the images of a shard together"),
         ({"items": Shuffled()}, "did not keep the images of a shard together"),
     ],

@@ -364,28 +364,12 @@ def test_shards_may_come_in_any_order(tmp_path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         assert archive.namelist() == ["plan.json", *(f"{name}.gz" for name in REFS)]
         header = json.loads(archive.read("plan.json"))
-        digests = [sha256_hex(archive.read(f"{name}.gz")) for name in REFS]
     assert header == {
         "format_version": 1,
         "call": CALL,
         "plan": make_plan().fields(),
-        "shards": digests,
         "digest": sha256_hex(canonical_json({name: value for name, value in header.items() if name != "digest"})),
     }
-
-
-def test_swapped_and_edited_shards_are_noticed(tmp_path: Path) -> None:
-    names = ["train-00000-of-00002.gz", "train-00001-of-00002.gz"]
-    for edit in (lambda one, other: (other, one), lambda one, _: (saved_plan.pack([b"a", b"x"]), one)):
-        path = save(tmp_path / "p")
-        with zipfile.ZipFile(path) as archive:
-            entries = {name: archive.read(name) for name in archive.namelist()}
-        entries |= dict(zip(names, edit(*(entries[name] for name in names)), strict=True))
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, data in entries.items():
-                archive.writestr(name, data)
-        with pytest.raises(DataError, match=r"shard train-00000-of-00002 is damaged: it was edited; save"):
-            read(path)
 
 
 @given(refs=st.lists(st.binary(max_size=300), max_size=20))

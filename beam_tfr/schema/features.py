@@ -34,32 +34,22 @@ CLASS_LABEL = "class/label"  # int64, as `LABEL`
 CLASS_TEXT = "class/text"  # bytes, as `TEXT`
 
 Feature = tuple[str, tuple[int, ...]]  # dtype, shape; [-1] is a list of any length
+_BYTES: Feature = ("bytes", ())
+_INT64: Feature = ("int64", ())
 
 # name -> (dtype, shape) of one record; `RAW` instead of `ENCODED` with --encoding raw, see `features_of`.
 FEATURES: dict[str, Feature] = {
-    ENCODED: ("bytes", ()),
-    FORMAT: ("bytes", ()),
-    HEIGHT: ("int64", ()),
-    WIDTH: ("int64", ()),
-    CHANNELS: ("int64", ()),
-    COLORSPACE: ("bytes", ()),
-    FILENAME: ("bytes", ()),
-    SHA256: ("bytes", ()),
-    SOURCE_HEIGHT: ("int64", ()),
-    SOURCE_WIDTH: ("int64", ()),
-    SOURCE_FORMAT: ("bytes", ()),
+    **dict.fromkeys((ENCODED, FORMAT, COLORSPACE, FILENAME, SHA256, SOURCE_FORMAT), _BYTES),
+    **dict.fromkeys((HEIGHT, WIDTH, CHANNELS, SOURCE_HEIGHT, SOURCE_WIDTH), _INT64),
 }
-LABEL_FEATURES: dict[str, Feature] = {LABEL: ("int64", ()), TEXT: ("bytes", ())}
-_FILE_FEATURES: dict[str, Feature] = {FILE_NAME: ("bytes", ()), FILE_SHA256: ("bytes", ())}
+LABEL_FEATURES: dict[str, Feature] = {LABEL: _INT64, TEXT: _BYTES}
 _OTHER_FEATURES: dict[str, dict[str, Feature]] = {
-    "bytes": {FILE_BYTES: ("bytes", ()), **_FILE_FEATURES},
+    "bytes": dict.fromkeys((FILE_BYTES, FILE_NAME, FILE_SHA256), _BYTES),
     "array": {
-        ARRAY_RAW: ("bytes", ()),
         ARRAY_SHAPE: ("int64", (-1,)),
-        ARRAY_DTYPE: ("bytes", ()),
-        **_FILE_FEATURES,
+        **dict.fromkeys((ARRAY_RAW, ARRAY_DTYPE, FILE_NAME, FILE_SHA256), _BYTES),
     },
-    "row": {ROW_KEY: ("bytes", ())},
+    "row": {ROW_KEY: _BYTES},
 }
 DICT_NAMES = ("image", "weight")  # keys that the readers add to the features of a record
 IMAGE_ENCODINGS = ("jpeg", "png", "webp", "raw", "keep")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 import tempfile
@@ -148,14 +147,6 @@ def open_seekable(path: str) -> IO[bytes]:
         OSError: it does not exist or cannot be read; later reads raise it too.
     """
     return gcs.open_seekable(path) if is_gcs(path) else os.fdopen(disk.open_descriptor(path), "rb")
-
-
-def file_sha256(file: IO[bytes]) -> str:
-    """Hex SHA-256 of the rest of an open file."""
-    digest = hashlib.sha256()
-    while chunk := file.read(1 << 20):
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:

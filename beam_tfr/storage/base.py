@@ -49,9 +49,9 @@ class PendingFile(abc.ABC):
             AlreadyExistsError: it must not replace the file that is there, and that has other bytes.
         """
 
-    @abc.abstractmethod
     def abort(self) -> None:
         """Discards what was written; does nothing after `commit()`."""
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -59,7 +59,7 @@ def open_descriptor(path: str) -> int:
     Raises:
         OSError: it does not exist, is not readable, or is not a regular file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))  # a pipe must not block
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)

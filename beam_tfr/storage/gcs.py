@@ -129,16 +129,10 @@ class GcsPendingFile(PendingFile):
     def _is_uploaded(self, target: Any) -> bool:
         import google_crc32c
 
-        try:
-            with named_errors(self._path, "get"):
-                target.reload(retry=retrying())
-        except FileNotFoundError:
-            return False
+        with contextlib.suppress(FileNotFoundError), named_errors(self._path, "get"):
+            target.reload(retry=retrying())
         checksum = google_crc32c.Checksum()
         self._file.seek(0)
         while chunk := self._file.read(1 << 20):
             checksum.update(chunk)
         return bool(target.crc32c == base64.b64encode(checksum.digest()).decode())
-
-    def abort(self) -> None:
-        self._file.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -203,20 +204,20 @@ class ReadPlan(beam.PTransform):
         return plan, work
 
 
-def _open(_: None, path: str, codecs: Mapping[str, str]) -> Plan:
+def _open(_: None, path: str, codecs: dict[str, str]) -> Plan:
     with saved_plan.SavedPlan(path) as saved:
-        return saved.plan_here(codecs)
+        return dataclasses.replace(saved.plan, codecs=codecs)
 
 
 class _ReadRefs(beam.DoFn):
-    def __init__(self, path: str, codecs: Mapping[str, str], output: str) -> None:
+    def __init__(self, path: str, codecs: dict[str, str], output: str) -> None:
         self._path, self._codecs, self._output = path, codecs, output
         self._saved: saved_plan.SavedPlan | None = None
 
     def process(self, planned: tuple[str, bytes]) -> Iterator[ShardWork]:
         if self._saved is None:
             self._saved = saved_plan.SavedPlan(self._path)
-            self._digest = self._saved.plan_here(self._codecs).digest
+            self._digest = dataclasses.replace(self._saved.plan, codecs=self._codecs).digest
         shard = assignment.planned_shard(planned[1])
         if shard.plan_digest != self._digest:
             raise RunError(
