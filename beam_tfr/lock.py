@@ -14,7 +14,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
@@ -172,41 +172,35 @@ def beat(output: str, run_id: str) -> None:
             _write_lock(output, own[0], {**own[1], "heartbeat": time.time()}, replace=True)
 
 
-class Hold:
-    """A lock held on an output folder."""
-
-    def __init__(self, output: str = "", run_id: str = "") -> None:
-        self._output, self._run_id = output, run_id
-        self.left = False
-
-    def leave(self, job: str) -> None:
-        """Hands the lock to the workers of a job, whose heartbeats hold it from now on."""
-        self.left = True
-        if self._output and (own := _own_lock(self._output, self._run_id)):
-            lock = {**own[1], "machine": f"{JOB}{job}", "heartbeat": time.time()}
-            _write_lock(self._output, own[0], lock, replace=True)
-
-
 @contextlib.contextmanager
-def held(output: str, run_id: str) -> Iterator[Hold]:
-    """Holds the folder, with a heartbeat, in the block; raises what `acquire` raises."""
+def held(output: str, run_id: str) -> Iterator[Callable[[str], None]]:
+    """Holds the folder, with a heartbeat, in the block; raises what `acquire` raises.
+
+    Yields:
+        A function that hands the lock to the workers of a job (by its id), whose heartbeats hold it from then on.
+    """
     made = not storage.is_gcs(output) and not os.path.isdir(output)
     acquire(output, run_id)
-    stopped = threading.Event()
+    stopped, left = threading.Event(), threading.Event()
 
     def keep_beating() -> None:
         while not stopped.wait(HEARTBEAT_S):
             beat(output, run_id)
 
+    def leave(job: str) -> None:
+        left.set()
+        if own := _own_lock(output, run_id):
+            lock = {**own[1], "machine": f"{JOB}{job}", "heartbeat": time.time()}
+            _write_lock(output, own[0], lock, replace=True)
+
     thread = threading.Thread(target=keep_beating, name="beam_tfr-heartbeat", daemon=True)
     thread.start()
-    hold = Hold(output, run_id)
     try:
-        yield hold
+        yield leave
     finally:
         stopped.set()
         thread.join()
-        if not hold.left:
+        if not left.is_set():
             release(output, run_id)
         if made:
             with contextlib.suppress(OSError):

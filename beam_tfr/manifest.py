@@ -124,8 +124,7 @@ def read(folder: str) -> Manifest:
 
 def find(folder: str) -> Manifest | None:
     """Reads the manifest of a folder, or returns None if there is none; raises like `read`."""
-    there = storage.size_bytes(storage.join(folder, MANIFEST_FILE)) is not None
-    return read(folder) if there else None
+    return read(folder) if storage.find(storage.join(folder, MANIFEST_FILE)) else None
 
 
 def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:

@@ -23,6 +23,7 @@ from beam_tfr.schema import (
     Plan,
     RunError,
     ShardInfo,
+    canonical_json,
     sha256_hex,
 )
 from beam_tfr.schema.features import features_of
@@ -49,6 +50,18 @@ class SplitTotals:
     counts: Counts = dataclasses.field(default_factory=Counts)
     shards: dict[str, CommittedShard] = dataclasses.field(default_factory=dict)
 
+    def add(self, info: ShardInfo) -> None:
+        """Adds a shard, unless it was added before.
+
+        Raises:
+            RunError: it was added before with different content.
+        """
+        entry = CommittedShard(*(getattr(info, name) for name in CommittedShard._fields))
+        if (before := self.shards.setdefault(info.shard.name, entry)) is entry:
+            self.counts.add(info)
+        elif before != entry:
+            raise RunError(f"shard {info.shard.name} was written twice, with different content. {_UNPUBLISHED}")
+
 
 def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
     """Adds up the shards of each split, and checks that nothing is missing.
@@ -67,12 +80,7 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
         shard = info.shard
         if shard.plan_digest != plan_digest or shard.name not in planned:
             raise RunError(f"shard {shard.name} is not in the plan. {_UNPUBLISHED}")
-        entry = CommittedShard(*(getattr(info, name) for name in CommittedShard._fields))
-        before = totals[shard.split].shards.setdefault(shard.name, entry)
-        if before is entry:
-            totals[shard.split].counts.add(info)
-        elif before != entry:
-            raise RunError(f"shard {shard.name} was written twice, with different content. {_UNPUBLISHED}")
+        totals[shard.split].add(info)
     found = {name for of in totals.values() for name in of.shards}
     if missing := [name for name in planned if name not in found]:
         raise RunError(
@@ -161,7 +169,7 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
         "name": plan.name,
         "tool_version": __version__,
         "options": plan.options,
-        "options_digest": plan.options_digest,
+        "options_digest": sha256_hex(canonical_json(plan.options)),
         "input_digest": plan.input_digest,
         "labels": {"names": labels, "digest": sha256_hex(labels_text(labels))},
         "features": {name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in features.items()},

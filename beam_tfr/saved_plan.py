@@ -104,7 +104,7 @@ def check_place(path: str, *, replace: bool) -> None:
         raise UsageError(message, option="save_plan", value=path) from error
 
 
-class SavedPlan:
+class SavedPlan(contextlib.AbstractContextManager["SavedPlan"]):
     """A saved plan, open for reading.
 
     Args:
@@ -172,9 +172,6 @@ class SavedPlan:
 
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self) -> SavedPlan:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

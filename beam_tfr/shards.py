@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable, Iterable
 
 from beam_tfr.schema import Counts, Item, Record, RecordsDigest, Reject, RunError, Shard, ShardInfo, size_bucket
-from beam_tfr.storage import PendingFile
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
@@ -34,12 +33,12 @@ class ShardFile:
     """A file-like object that compresses, hashes and counts the bytes written to it.
 
     Args:
-        sink: receives the bytes of the file.
+        write: receives the bytes of the file.
         level: 0 (stored) to 9, or None for no gzip.
     """
 
-    def __init__(self, sink: PendingFile, level: int | None) -> None:
-        self._sink = sink
+    def __init__(self, write: Callable[[bytes], object], level: int | None) -> None:
+        self._write = write
         self._hash = hashlib.sha256()
         self.num_bytes = 0
         self._level = level
@@ -83,7 +82,7 @@ class ShardFile:
     def _put(self, data: bytes) -> None:
         self._hash.update(data)
         self.num_bytes += len(data)
-        self._sink.write(data)
+        self._write(data)
 
 
 class ShardCounter:
@@ -139,20 +138,18 @@ class Sequencer:
         Raises:
             RunError: another item was expected.
         """
-        if self.shard is None:
-            if item.position != 0:
-                raise RunError(f"{_BROKEN}: shard {item.shard.name} begins with position {item.position}")
-            begin(item.shard)
-            self.shard, self._next = item.shard, 0
-        if (item.shard, item.position) != (self.shard, self._next):
+        expected = self.shard or item.shard
+        if (item.shard, item.position) != (expected, self._next):
             raise RunError(
-                f"{_BROKEN}: got {item.shard.name} position {item.position}, expected {self.shard.name} position "
+                f"{_BROKEN}: got {item.shard.name} position {item.position}, expected {expected.name} position "
                 f"{self._next}"
             )
-        self._next += 1
+        if self.shard is None:
+            begin(item.shard)
+        self.shard, self._next = item.shard, self._next + 1
         if self._next < item.shard.total:
             return False
-        self.shard = None
+        self.shard, self._next = None, 0
         return True
 
     def check_closed(self) -> None:

@@ -234,7 +234,7 @@ def test_listings_survive_faults_on_every_page(fake: FakeGcs) -> None:
     fake.set(page_size=4, faults={"": ["503", "", "reset", "429:0.01", "", "500", "cut:0.4"]})
     assert len({entry.path for entry in storage.walk("gs://b/p", lambda _: True)}) == 25
     fake.set(faults={"p/1": ["503", "reset", "429"]})
-    assert storage.size_bytes("gs://b/p/1") == 1
+    assert storage.find("gs://b/p/1").size_bytes == 1
     fake.set(faults={"p/1": ["503", "lost"]})
     storage.delete("gs://b/p/1")
     assert "p/1" not in fake.names()

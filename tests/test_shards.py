@@ -24,7 +24,7 @@ BLOCK = 0xFFFF
 
 def written(pieces: Sequence[bytes], level: int | None) -> tuple[bytes, ShardFile]:
     sink = io.BytesIO()
-    file = ShardFile(sink, level)
+    file = ShardFile(sink.write, level)
     for piece in pieces:
         file.write(piece)
     file.close()
@@ -125,7 +125,7 @@ def test_a_file_without_gzip_is_its_bytes() -> None:
 @pytest.mark.parametrize("before", [0xFFFFFFFF, 1 << 32, (5 << 32) - 3])
 def test_beyond_4_gib_the_length_field_wraps(before: int) -> None:
     sink = io.BytesIO()
-    file = ShardFile(sink, 0)
+    file = ShardFile(sink.write, 0)
     file._length = before  # as if so many bytes had been written
     file.write(b"hello")
     file.close()
@@ -141,7 +141,7 @@ def test_errors_of_the_sink_are_raised() -> None:
             if self.left < 0:
                 raise OSError(28, "No space left on device")
 
-    file = ShardFile(Full(), 0)
+    file = ShardFile(Full().write, 0)
     with pytest.raises(OSError, match="No space left"):
         file.write(bytes(200_000))
 
@@ -162,14 +162,14 @@ def test_tensorflow_reads_every_level(tmp_path: Path, level: int | None) -> None
     records = [b"", b"a", some_bytes(BLOCK), some_bytes(200_000)]
     path = tmp_path / "shard"
     with path.open("wb") as sink:
-        file = ShardFile(sink, level)
+        file = ShardFile(sink.write, level)
         for record in records:
             _TFRecordUtil.write_record(file, record)
         file.close()
     dataset = tf.data.TFRecordDataset(str(path), compression_type="" if level is None else "GZIP")
     assert list(dataset.as_numpy_iterator()) == records
     with path.open("wb") as sink:
-        ShardFile(sink, level).close()
+        ShardFile(sink.write, level).close()
     assert list(tf.data.TFRecordDataset(str(path), compression_type="" if level is None else "GZIP")) == []
 
 

@@ -175,10 +175,8 @@ def test_reading_and_finding(tmp_path: Path) -> None:
     assert storage.read_bytes(str(path), max_bytes=10) == b"0123456789"
     assert storage.read_bytes(str(path), max_bytes=4) == b"01234"
     assert storage.find(str(path)) == Entry(str(path), 10, path.stat().st_mtime_ns)
-    assert storage.size_bytes(str(path)) == 10
     assert storage.find(str(tmp_path)) is None
     assert storage.find(str(tmp_path / "nowhere")) is None
-    assert storage.size_bytes(str(tmp_path / "nowhere")) is None
     with storage.open_binary(str(path)) as file:
         assert file.read(3) == b"012"
         assert file.read() == b"3456789"
@@ -232,7 +230,7 @@ def test_objects_appear_on_commit(gcs: str, tmp_path: Path) -> None:
         file.commit()
     assert storage.read_bytes(path) == b"one, two"
     assert storage.read_bytes(path, max_bytes=3) == b"one,"
-    assert storage.size_bytes(path) == 8
+    assert storage.find(path).size_bytes == 8
     with storage.open_binary(path) as opened:
         assert opened.read() == b"one, two"
 

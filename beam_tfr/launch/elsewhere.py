@@ -8,7 +8,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_tfr import dataflow, lock
+from beam_tfr import dataflow
 from beam_tfr.claim import Progress
 from beam_tfr.launch.results import Beginning, Result, Saved, Submission
 from beam_tfr.launch.running import RESUME, Reporter, build, held, on_interrupt, wait
@@ -29,7 +29,7 @@ def run(
     beginning = Beginning(options, look=not only_form)
     with contextlib.ExitStack() as stack:
         interrupted = stack.enter_context(on_interrupt())
-        hold = lock.Hold() if only_form else stack.enter_context(held(step))
+        leave = stack.enter_context(contextlib.nullcontext(lambda _: None) if only_form else held(step))
         stack.enter_context(dataflow.messages(say))
         submitted: list[Any] = []
         with dataflow.staged(beam_options) as runner:
@@ -49,13 +49,13 @@ def run(
             return Submission(job=None, place=dataflow.template_location(beam_options))
         say(f"job {job.id}: {job.link}")
         if options.no_wait:
-            hold.leave(job.id)
+            leave(job.id)
             return Submission(job=job, place="")
 
         def stop() -> str:
             if dataflow.stop(result, job, options.on_interrupt):
                 return f"job {job.id} is cancelled; {RESUME}"
-            hold.leave(job.id)
+            leave(job.id)
             return f"job {job.id} continues ({job.link})"
 
         reporter = Reporter(options, progress)

@@ -44,10 +44,10 @@ def build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) 
     return pipeline
 
 
-def held(step: Convert) -> contextlib.AbstractContextManager[lock.Hold]:
-    """The output's lock; none where the output is not touched."""
+def held(step: Convert) -> contextlib.AbstractContextManager[Callable[[str], None]]:
+    """Holds the output, as `lock.held` does; nothing where the output is not touched."""
     options = step.options
-    return contextlib.nullcontext(lock.Hold()) if options.save_plan else lock.held(options.output, step.run_id)
+    return contextlib.nullcontext(lambda _: None) if options.save_plan else lock.held(options.output, step.run_id)
 
 
 @contextlib.contextmanager

@@ -49,7 +49,7 @@ def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_ep
     if optimizer is None:
         raise UsageError("`model=` has no optimizer, whose iterations tell where training was: compile it first")
     latest = storage.join(folder, WEIGHTS_FILE)
-    there = [path for path in (latest, latest + PREVIOUS_SUFFIX) if storage.size_bytes(path) is not None]
+    there = [path for path in (latest, latest + PREVIOUS_SUFFIX) if storage.find(path)]
     if not there:
         return Position(0, 0)
     if not optimizer.built:

@@ -71,10 +71,6 @@ class Plan:
     complete: bool = False
 
     @property
-    def options_digest(self) -> str:
-        return sha256_hex(canonical_json(self.options))
-
-    @property
     def digest(self) -> str:
         return sha256_hex(canonical_json(self.fields()))
 

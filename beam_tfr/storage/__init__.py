@@ -91,12 +91,6 @@ def find(path: str) -> Entry | None:
     return gcs.find(path) if is_gcs(path) else disk.find(path)
 
 
-def size_bytes(path: str) -> int | None:
-    """Size of a file, or None if there is none."""
-    entry = find(path)
-    return None if entry is None else entry.size_bytes
-
-
 def read_bytes(
     path: str,
     *,

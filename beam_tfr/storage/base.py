@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import abc
-from typing import IO, TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+import contextlib
+from typing import IO, NamedTuple
 
 GCS = "gs://"
 
@@ -33,7 +31,7 @@ class ChangedError(OSError):
     """A file or object changed after it was listed."""
 
 
-class PendingFile(abc.ABC):
+class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
     """A file being written; nothing of it remains without `commit()`."""
 
     _file: IO[bytes]
@@ -52,9 +50,6 @@ class PendingFile(abc.ABC):
     def abort(self) -> None:
         """Discards what was written; does nothing after `commit()`."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.abort()

@@ -92,7 +92,7 @@ class _Write(beam.DoFn):
             self._file_name = file_name(self._name, shard.name, self._suffix)
             path = storage.join(self._output, self._file_name)
             self._pending = storage.create(path, scratch=storage.work_path(self._output, ""))
-            self._file = shards.ShardFile(self._pending, self._level)
+            self._file = shards.ShardFile(self._pending.write, self._level)
 
     def _commit(self) -> ShardInfo:
         if self._pending is not None:

@@ -65,9 +65,9 @@ class ShardCheck:
         self._tell(Problem(self.entry.file, message, record, offset))
 
     def _read(self, path: str, stop: threading.Event) -> None:
-        size = storage.size_bytes(path)
-        if size is not None and size != self.entry.num_bytes:
-            self._problem(f"it has {size} bytes, expected {self.entry.num_bytes}")
+        found = storage.find(path)
+        if found and found.size_bytes != self.entry.num_bytes:
+            self._problem(f"it has {found.size_bytes} bytes, expected {self.entry.num_bytes}")
         file_sha256, digest = hashlib.sha256(), RecordsDigest()
 
         def on_bytes(chunk: bytes) -> None:
