@@ -9,7 +9,6 @@ The folder `.beam_tfr` is removed once the manifest is written.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import json
@@ -109,8 +108,7 @@ def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
 
 def _remove_dataset(output: str) -> None:
     """Removes the manifest first, so that the folder never passes for a dataset while it is a mixture of two."""
-    storage.delete(storage.join(output, MANIFEST_FILE))
-    for name in _dataset_files(output):
+    for name in (MANIFEST_FILE, *_dataset_files(output)):
         storage.delete(storage.join(output, name))
 
 
@@ -129,9 +127,13 @@ def read_progress(output: str) -> Progress | None:
     if begun is None:
         return None
     splits = {name: SplitPlan(**fields) for name, fields in begun["plan"]["splits"].items()}
-    finished = collections.Counter(shard.split for shard in sidecars.find(output))
+    found = sidecars.find(output)
+    finished = {
+        split: sum(naming.shard_name(split, number, of.num_shards) in found for number in range(of.num_shards))
+        for split, of in splits.items()
+    }
     return Progress(
-        sum(finished[split] for split in splits),
+        sum(finished.values()),
         sum(of.num_shards for of in splits.values()),
         sum(of.matched * finished[split] // of.num_shards for split, of in splits.items()),  # shards are even
         sum(of.matched for of in splits.values()),

@@ -157,8 +157,7 @@ def check_held(output: str, run_id: str) -> None:
 def release(output: str, run_id: str) -> None:
     """Releases the folder; finished shards stay for the next run of the same plan."""
     with contextlib.suppress(OSError):
-        own = _own_lock(output, run_id)
-        if own is not None:
+        if own := _own_lock(output, run_id):
             storage.delete(work_path(output, f"lock.{own[0]}"))
             if not storage.is_gcs(output):
                 os.rmdir(work_path(output, ""))  # succeeds only if nothing was begun
@@ -167,8 +166,7 @@ def release(output: str, run_id: str) -> None:
 def beat(output: str, run_id: str) -> None:
     """Renews the heartbeat of this run's lock, if it is old enough."""
     with contextlib.suppress(OSError, storage.AlreadyExistsError):
-        own = _own_lock(output, run_id)
-        if own is not None and time.time() - own[1]["heartbeat"] >= HEARTBEAT_S / 2:
+        if (own := _own_lock(output, run_id)) and time.time() - own[1]["heartbeat"] >= HEARTBEAT_S / 2:
             _write_lock(output, own[0], {**own[1], "heartbeat": time.time()}, replace=True)
 
 

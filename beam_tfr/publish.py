@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from beam_tfr import __version__, storage
+from beam_tfr import __version__, sidecars, storage
 from beam_tfr.manifest import Manifest, dataset_digest, find, labels_text, manifest_digest, parse, to_bytes
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -180,7 +180,24 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
             "adjusted": dict(sorted(total.adjusted.items())),
         },
         "rejects": {"count": total.num_rejected, "sha256": rejects_sha256},
-        "splits": {name: _split_fields(plan, name, of) for name, of in totals.items()},
+        "splits": {
+            split: {
+                "matched": plan.splits[split].matched,
+                "rejected": of.counts.num_rejected,
+                "num_examples": of.counts.num_examples,
+                "num_bytes": of.counts.num_bytes,
+                "class_counts": {
+                    label: of.counts.class_counts.get(label_id, 0)
+                    for label_id, label in enumerate(labels if split != NO_SPLIT else ())
+                },
+                "shards": [
+                    {name: getattr(entry, name) for name in ("file", "num_examples", "num_bytes", "sha256")}
+                    for entry in of.shards.values()
+                    if entry.file
+                ],
+            }
+            for split, of in totals.items()
+        },
         "statistics": statistics(total),
     }
     fields["dataset_digest"] = dataset_digest(
@@ -189,22 +206,6 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
     )
     fields["manifest_digest"] = manifest_digest(fields)
     return fields
-
-
-def _split_fields(plan: Plan, name: str, of: SplitTotals) -> dict[str, Any]:
-    labels = enumerate(plan.labels or () if name != NO_SPLIT else ())
-    return {
-        "matched": plan.splits[name].matched,
-        "rejected": of.counts.num_rejected,
-        "num_examples": of.counts.num_examples,
-        "num_bytes": of.counts.num_bytes,
-        "class_counts": {label: of.counts.class_counts.get(label_id, 0) for label_id, label in labels},
-        "shards": [
-            {name: getattr(entry, name) for name in ("file", "num_examples", "num_bytes", "sha256")}
-            for entry in of.shards.values()
-            if entry.file
-        ],
-    }
 
 
 def find_published(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifest | None:
@@ -222,27 +223,21 @@ def find_published(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -
     return found
 
 
-def write(
-    folder: str,
-    plan: Plan,
-    totals: Mapping[str, SplitTotals],
-    read_rejects: Callable[[str], Iterator[bytes]],
-) -> Manifest:
+def write(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifest:
     """Writes labels.txt, rejects.jsonl and, last, manifest.json.
 
     Args:
-        folder: the output.
+        folder: the output, with the sidecars of its shards.
         plan: what was to be written.
         totals: from `add_up`.
-        read_rejects: shard name -> its reject lines, in order.
 
     Raises:
-        RunError: another run has published a different dataset into the folder.
+        RunError: another run has published a different dataset into the folder, or a sidecar is missing.
     """
     scratch = storage.work_path(folder, "")
     if plan.labels is not None:
         storage.write_bytes(storage.join(folder, LABELS_FILE), labels_text(plan.labels), scratch=scratch)
-    rejects_sha256 = write_rejects(storage.join(folder, REJECTS_FILE), totals, read_rejects, scratch=scratch)
+    rejects_sha256 = write_rejects(storage.join(folder, REJECTS_FILE), folder, totals)
     data = to_bytes(manifest_fields(plan, totals, rejects_sha256=rejects_sha256))
     try:
         storage.write_bytes(storage.join(folder, MANIFEST_FILE), data, scratch=scratch, replace=False)
@@ -251,15 +246,13 @@ def write(
     return parse(data, folder)
 
 
-def write_rejects(
-    path: str, totals: Mapping[str, SplitTotals], read_rejects: Callable[[str], Iterator[bytes]], *, scratch: str
-) -> str:
-    """Writes the reject lines of all shards to one file; returns its SHA-256."""
+def write_rejects(path: str, folder: str, totals: Mapping[str, SplitTotals]) -> str:
+    """Writes the reject lines of all shards of a folder to one file; returns its SHA-256."""
     digest = hashlib.sha256()
     names = [name for of in totals.values() for name, entry in of.shards.items() if entry.num_rejected]
-    with storage.create(path, scratch=scratch) as file, ThreadPoolExecutor(READERS) as pool:
+    with storage.create(path, scratch=storage.work_path(folder, "")) as file, ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(names), READERS):  # in memory at a time
-            for lines in pool.map(lambda name: [*read_rejects(name)], names[start : start + READERS]):
+            for lines in pool.map(lambda name: [*sidecars.read_rejects(folder, name)], names[start : start + READERS]):
                 for line in lines:
                     digest.update(line)
                     file.write(line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from beam_tfr import naming, storage
+from beam_tfr import storage
 from beam_tfr.schema import RunError, Shard, ShardInfo, sha256_hex
 from beam_tfr.storage import work_path
 
@@ -73,7 +73,6 @@ def read_finished(output: str, shard: Shard) -> ShardInfo | None:
     return info if digest.hexdigest() == info.sha256 else None
 
 
-def find(output: str) -> list[naming.ShardName]:
-    """The shards that have a sidecar, by the names of the files."""
-    names = (name.removesuffix(".json") for name in storage.list_folder(work_path(output, "")))
-    return [shard for shard in map(naming.parse_shard_name, names) if shard is not None]
+def find(output: str) -> set[str]:
+    """Names of the shards that have a sidecar, without reading any."""
+    return {name.removesuffix(".json") for name in storage.list_folder(work_path(output, "")) if name.endswith(".json")}

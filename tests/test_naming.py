@@ -7,7 +7,7 @@ from apache_beam.io import WriteToTFRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.naming import NAME, SUFFIXES, file_name, parse_file_name, parse_shard_name, shard_name
+from beam_tfr.naming import NAME, SUFFIXES, file_name, parse_file_name, shard_name
 
 names = st.from_regex(NAME, fullmatch=True)
 numbers = st.integers(0, 10**7)
@@ -16,7 +16,6 @@ numbers = st.integers(0, 10**7)
 @given(names, names, numbers, numbers, st.sampled_from([*SUFFIXES.values()]))
 def test_names_are_parsed_into_their_parts(dataset: str, split: str, number: int, num_shards: int, suffix: str) -> None:
     shard = shard_name(split, number, num_shards)
-    assert parse_shard_name(shard) == (split, number, num_shards)
     assert parse_file_name(file_name(dataset, shard, suffix)) == (dataset, shard, suffix)
 
 
@@ -25,8 +24,6 @@ PARTS = st.sampled_from(["d", "é", "-", "of", "00001", "12345", "012345", "123"
 
 @given(st.lists(PARTS, max_size=9).map("".join))
 def test_whatever_is_parsed_is_made_again(text: str) -> None:
-    if shard := parse_shard_name(text):
-        assert shard_name(*shard) == text
     if file := parse_file_name(text):
         assert file_name(*file) == text
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import manifest, publish
+from beam_tfr import manifest, publish, sidecars
 from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, sha256_hex
 
 LABELS = ["hat", "shoes"]
@@ -282,15 +282,13 @@ def test_statistics_of_very_many_equal_pixels_have_no_deviation() -> None:
 # Publishing
 
 
-def rejects_of(name: str) -> Iterator[bytes]:
-    reasons = {"none-00000-of-00001": ["layout-mismatch"] * 2, "train-00000-of-00002": ["damaged-image"]}
-    for number, reason in enumerate(reasons[name]):
-        yield Reject(f"{name}/{number}", f"/{name}/{number}", "MatchImages", reason, "x").to_json().encode() + b"\n"
-
-
 def write(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> manifest.Manifest:
     (folder / ".beam_tfr").mkdir(parents=True, exist_ok=True)
-    return publish.write(str(folder), plan, totals_of(plan, infos, 1.0), rejects_of)
+    for name, info in infos.items():
+        reasons = [reason for reason, count in info.rejected.items() for _ in range(count)]
+        rejects = (Reject(f"{name}/{i}", f"/{i}", "MatchImages", reason, "x") for i, reason in enumerate(reasons))
+        sidecars.write(str(folder), info, [reject.to_json() for reject in rejects])
+    return publish.write(str(folder), plan, totals_of(plan, infos, 1.0))
 
 
 def test_publishing_again_changes_nothing(tmp_path: Path) -> None:
@@ -319,7 +317,7 @@ def test_publishing_again_changes_nothing(tmp_path: Path) -> None:
     assert write(tmp_path, plan, infos) == published == manifest.read(str(tmp_path))
     assert publish.find_published(str(tmp_path), plan, totals_of(plan, infos)) == published
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
-    assert not list((tmp_path / ".beam_tfr").iterdir())
+    assert not list((tmp_path / ".beam_tfr").glob(".tmp-*"))
 
 
 def test_a_different_dataset_is_not_replaced(tmp_path: Path) -> None:
@@ -335,13 +333,10 @@ def test_a_different_dataset_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_the_manifest_is_written_last(tmp_path: Path) -> None:
-    def broken(name: str) -> Iterator[bytes]:
-        raise RunError("the sidecar is gone")
-
     plan = make_plan()
     (tmp_path / ".beam_tfr").mkdir()
-    with pytest.raises(RunError, match="the sidecar is gone"):
-        publish.write(str(tmp_path), plan, totals_of(plan, make_infos(plan)), broken)
+    with pytest.raises(RunError, match=r"the sidecar of shard .* is missing"):
+        publish.write(str(tmp_path), plan, totals_of(plan, make_infos(plan)))
     assert sorted(path.name for path in tmp_path.iterdir()) == [".beam_tfr", "labels.txt"]
     assert not list((tmp_path / ".beam_tfr").iterdir())
 

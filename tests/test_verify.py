@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
 from beam_tfr import manifest as manifests
-from beam_tfr import publish
+from beam_tfr import publish, sidecars
 from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.images.geometry import place
 from beam_tfr.options import ImageOptions
@@ -144,7 +144,9 @@ def make_dataset(
         info.records_sha256 = digest.hexdigest()
         ledger[split].add(info)
     ledger[NO_SPLIT] = publish.SplitTotals()
-    ledger[NO_SPLIT].add(ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1}))
+    rejected = ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1})
+    ledger[NO_SPLIT].add(rejected)
+    sidecars.write(str(folder), rejected, [REJECT.to_json()])
     plan = Plan(
         name="tiny",
         suffix=suffix,
@@ -168,7 +170,7 @@ def make_dataset(
         },
         codecs={},
     )
-    publish.write(str(folder), plan, ledger, lambda _: iter([f"{REJECT.to_json()}\n".encode()]))
+    publish.write(str(folder), plan, ledger)
     shutil.rmtree(folder / ".beam_tfr")
     return folder
 

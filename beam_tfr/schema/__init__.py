@@ -81,22 +81,20 @@ class ImageRef(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> ImageRef:
-        key, size_bytes, generation, split, labels, label_ids, reason, detail, *columns = data.split(b"\0", 8)
+        parts = data.split(b"\0", 8)
+        texts = [part.decode("utf-8", "surrogateescape") for part in parts[:8]]
+        key, size_bytes, generation, split, labels, label_ids, reason, detail = texts
         return cls(
-            _text(key),
+            key,
             int(size_bytes),
             int(generation),
-            _text(split),
-            tuple(_text(labels).split("\n")[1:]),
-            None if label_ids == b"-" else tuple(map(int, label_ids.split(b","))) if label_ids else (),
-            _text(reason),
-            _text(detail),
-            columns[0] if columns else None,
+            split,
+            tuple(labels.split("\n")[1:]),
+            None if label_ids == "-" else tuple(map(int, label_ids.split(","))) if label_ids else (),
+            reason,
+            detail,
+            *parts[8:],
         )
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
 
 
 class ShardWork(NamedTuple):

@@ -123,8 +123,7 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, end: float) -> str:
     )
     with contextlib.closing(response):  # which keeps the connection if everything was read
         if response.status != 200:
-            said = response.read(1 << 16).decode(errors="replace")
-            raise from_http_status(response.status, said, response=response)
+            raise from_http_status(response.status, response.read(1 << 16).decode(errors="replace"), response=response)
         checksum = google_crc32c.Checksum()
         while chunk := response.read1(_CHUNK_BYTES):
             sink.write(chunk)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -146,16 +145,15 @@ def _publish(plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str
         claim.finish(output)  # what a run that was killed at its end left
         return manifest.read(output).dataset_digest
     totals = publish.add_up(plan, infos)
-    read_rejects = functools.partial(sidecars.read_rejects, output)
     try:
         publish.check_rejects(plan, totals, max_rejects)
     except DataError as error:
         path = storage.work_path(output, REJECTS_FILE)
-        publish.write_rejects(path, totals, read_rejects, scratch=storage.work_path(output, ""))
+        publish.write_rejects(path, output, totals)
         raise DataError(f"{error}. Each reject with its reason: {path}") from error
     published = publish.find_published(output, plan, totals)  # by this step, run before
     if published is None:
         lock.check_held(output, run_id)
-        published = publish.write(output, plan, totals, read_rejects)
+        published = publish.write(output, plan, totals)
     claim.finish(output)
     return published.dataset_digest

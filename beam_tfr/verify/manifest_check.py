@@ -153,7 +153,7 @@ def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
     promised = {shard.file for split in manifest.splits.values() for shard in split.shards}
     for file in storage.list_folder(manifest.folder):
         name = parse_file_name(file)
-        if name and name.dataset == manifest.name and file not in promised:
+        if name and name[0] == manifest.name and file not in promised:
             yield Problem(file, "has the name of a shard, but is not in the manifest")
     if storage.is_gcs(manifest.folder):
         return
