@@ -1,8 +1,4 @@
-"""BuildExamples: serializes images, arrays, files and rows as tf.train.Example, with protobuf alone.
-
-The messages of TensorFlow's example.proto and feature.proto are built in a descriptor pool of their own, because a
-second definition of the same names in the default pool would collide with TensorFlow's.
-"""
+"""BuildExamples: serializes images, arrays, files and rows as tf.train.Example."""
 
 from __future__ import annotations
 
@@ -10,66 +6,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from beam_tfr.schema import Array, Image, ImageRef, Record, sha256_hex
-from beam_tfr.schema.features import (
-    ARRAY_DTYPE,
-    ARRAY_RAW,
-    ARRAY_SHAPE,
-    CHANNELS,
-    COLORSPACE,
-    ENCODED,
-    FILE_BYTES,
-    FORMAT,
-    HEIGHT,
-    RAW,
-    SOURCE_FORMAT,
-    SOURCE_HEIGHT,
-    SOURCE_WIDTH,
-    WIDTH,
-    Names,
-    names_of,
-)
+from beam_tfr.schema import Array, Image, ImageRef, Record, features, sha256_hex
+from beam_tfr.schema.features import Names, names_of
+from beam_tfr.tensors import message_class
 
-_Field = descriptor_pb2.FieldDescriptorProto
-
-
-@functools.cache
-def example_class() -> Any:
-    """Returns a message class that is wire-compatible with tf.train.Example."""
-    file = descriptor_pb2.FileDescriptorProto(name="beam_tfr/example.proto", package="tensorflow", syntax="proto3")
-
-    def message(name: str) -> Any:
-        return file.message_type.add(name=name)
-
-    def field(parent: Any, name: str, number: int, kind: int, *, repeated: bool = False, type_name: str = "") -> Any:
-        label = _Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL
-        added = parent.field.add(name=name, number=number, type=kind, label=label)
-        if type_name:
-            added.type_name = f".tensorflow.{type_name}"
-        return added
-
-    field(message("BytesList"), "value", 1, _Field.TYPE_BYTES, repeated=True)
-    field(message("FloatList"), "value", 1, _Field.TYPE_FLOAT, repeated=True).options.packed = True
-    field(message("Int64List"), "value", 1, _Field.TYPE_INT64, repeated=True).options.packed = True
-    feature = message("Feature")
-    feature.oneof_decl.add(name="kind")
-    for number, kind in enumerate(("Bytes", "Float", "Int64"), start=1):
-        one = field(feature, f"{kind.lower()}_list", number, _Field.TYPE_MESSAGE, type_name=f"{kind}List")
-        one.oneof_index = 0
-    features = message("Features")
-    entry = features.nested_type.add(name="FeatureEntry")
-    entry.options.map_entry = True
-    field(entry, "key", 1, _Field.TYPE_STRING)
-    field(entry, "value", 2, _Field.TYPE_MESSAGE, type_name="Feature")
-    field(features, "feature", 1, _Field.TYPE_MESSAGE, repeated=True, type_name="Features.FeatureEntry")
-    field(message("Example"), "features", 1, _Field.TYPE_MESSAGE, type_name="Features")
-
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+example_class = functools.partial(message_class, "Example")
 
 
 def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
@@ -86,30 +29,30 @@ def build_example(ref: ImageRef, image: Image) -> bytes:
     columns of the reference.
     """
     values: Values = {
-        RAW if image.format == "raw" else ENCODED: ("bytes", [image.encoded]),
-        FORMAT: ("bytes", [image.format.encode()]),
-        HEIGHT: ("int64", [image.height]),
-        WIDTH: ("int64", [image.width]),
-        CHANNELS: ("int64", [image.channels]),
-        COLORSPACE: ("bytes", [image.colorspace.encode()]),
-        SOURCE_HEIGHT: ("int64", [image.source_height]),
-        SOURCE_WIDTH: ("int64", [image.source_width]),
-        SOURCE_FORMAT: ("bytes", [image.source_format.encode()]),
+        features.RAW if image.format == "raw" else features.ENCODED: ("bytes", [image.encoded]),
+        features.FORMAT: ("bytes", [image.format.encode()]),
+        features.HEIGHT: ("int64", [image.height]),
+        features.WIDTH: ("int64", [image.width]),
+        features.CHANNELS: ("int64", [image.channels]),
+        features.COLORSPACE: ("bytes", [image.colorspace.encode()]),
+        features.SOURCE_HEIGHT: ("int64", [image.source_height]),
+        features.SOURCE_WIDTH: ("int64", [image.source_width]),
+        features.SOURCE_FORMAT: ("bytes", [image.source_format.encode()]),
     }
     return _build(ref, values, names_of("jpeg"), image.source_sha256)
 
 
 def build_file(ref: ImageRef, data: bytes) -> bytes:
     """Serializes the tf.train.Example of any file."""
-    return _build(ref, {FILE_BYTES: ("bytes", [data])}, names_of("bytes"), sha256_hex(data))
+    return _build(ref, {features.FILE_BYTES: ("bytes", [data])}, names_of("bytes"), sha256_hex(data))
 
 
 def build_array(ref: ImageRef, array: Array) -> bytes:
     """Serializes the tf.train.Example of an array."""
     values: Values = {
-        ARRAY_RAW: ("bytes", [array.tensor]),
-        ARRAY_SHAPE: ("int64", array.shape),
-        ARRAY_DTYPE: ("bytes", [array.dtype.encode()]),
+        features.ARRAY_RAW: ("bytes", [array.tensor]),
+        features.ARRAY_SHAPE: ("int64", array.shape),
+        features.ARRAY_DTYPE: ("bytes", [array.dtype.encode()]),
     }
     return _build(ref, values, names_of("array"), array.source_sha256)
 
@@ -162,8 +105,8 @@ def parse_example(serialized: bytes) -> dict[str, list[Any]]:
         example = example_class().FromString(serialized)
     except DecodeError as error:
         raise ValueError(f"not a tf.train.Example: {error}") from error
-    features = {}
+    found = {}
     for name, feature in example.features.feature.items():
         kind = feature.WhichOneof("kind")
-        features[name] = list(getattr(feature, kind).value) if kind else []
-    return features
+        found[name] = list(getattr(feature, kind).value) if kind else []
+    return found

@@ -1,8 +1,16 @@
-"""Serializes TensorProtos (tensorflow/core/framework/tensor.proto) as `tf.io.serialize_tensor` does."""
+"""TensorFlow's messages, with protobuf alone: Example, and TensorProto as `tf.io.serialize_tensor` writes it.
+
+They have a descriptor pool of their own, because a second definition of the same names in the default pool would
+collide with TensorFlow's.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 STRING = "string"
 # Name -> number in tensorflow/core/framework/types.proto; names are NumPy's, except for strings.
@@ -25,6 +33,56 @@ DTYPES = {
 }
 
 
+# The fields that are used, of TensorFlow's feature.proto, example.proto, tensor_shape.proto and tensor.proto.
+_PROTO = """
+name: "beam_tfr/tensorflow.proto" package: "tensorflow" syntax: "proto3"
+message_type { name: "BytesList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
+message_type { name: "FloatList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
+message_type { name: "Int64List" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
+message_type {
+  name: "Feature" oneof_decl { name: "kind" }
+  field { name: "bytes_list" number: 1 oneof_index: 0 type: TYPE_MESSAGE type_name: ".tensorflow.BytesList" }
+  field { name: "float_list" number: 2 oneof_index: 0 type: TYPE_MESSAGE type_name: ".tensorflow.FloatList" }
+  field { name: "int64_list" number: 3 oneof_index: 0 type: TYPE_MESSAGE type_name: ".tensorflow.Int64List" }
+}
+message_type {
+  name: "Features"
+  nested_type {
+    name: "FeatureEntry" options { map_entry: true }
+    field { name: "key" number: 1 type: TYPE_STRING }
+    field { name: "value" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.Feature" }
+  }
+  field {
+    name: "feature" number: 1 label: LABEL_REPEATED
+    type: TYPE_MESSAGE type_name: ".tensorflow.Features.FeatureEntry"
+  }
+}
+message_type {
+  name: "Example" field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".tensorflow.Features" }
+}
+message_type { name: "Dim" field { name: "size" number: 1 type: TYPE_INT64 } }
+message_type {
+  name: "TensorShapeProto"
+  field { name: "dim" number: 2 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".tensorflow.Dim" }
+}
+message_type {
+  name: "TensorProto"
+  field { name: "dtype" number: 1 type: TYPE_INT32 }
+  field { name: "tensor_shape" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.TensorShapeProto" }
+  field { name: "tensor_content" number: 4 type: TYPE_BYTES }
+  field { name: "string_val" number: 8 label: LABEL_REPEATED type: TYPE_BYTES }
+}
+"""
+
+
+@functools.cache
+def message_class(name: str) -> Any:
+    """Returns a message class that is wire-compatible with TensorFlow's of this name."""
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto()))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tensorflow.{name}"))
+
+
 def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence[bytes]) -> bytes:
     """Serializes a tensor.
 
@@ -33,24 +91,7 @@ def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence
         shape: of the tensor.
         content: values in C order, little-endian; a list for strings.
     """
-    dims = b"".join(_field(2, _field(1, side) if side else b"") for side in shape)
-    head = _field(1, DTYPES[dtype]) + _field(2, dims)
-    if isinstance(content, bytes):
-        return head + (_field(4, content) if content else b"")
-    return head + b"".join(_field(8, text) for text in content)
-
-
-def _field(number: int, value: int | bytes) -> bytes:
-    """Encodes a protobuf field: a varint, or bytes with their length."""
-    if isinstance(value, int):
-        return bytes([number << 3]) + _varint(value)
-    return bytes([number << 3 | 2]) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    parts = bytearray()
-    while value > 127:
-        parts.append(value & 127 | 128)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
+    values = {"tensor_content": content} if isinstance(content, bytes) else {"string_val": content}
+    dims = [{"size": side} for side in shape]
+    tensor = message_class("TensorProto")(dtype=DTYPES[dtype], tensor_shape={"dim": dims}, **values)
+    return tensor.SerializeToString()  # type: ignore[no-any-return]

@@ -130,7 +130,7 @@ ALLOWED = {
     "tensors": set(),
     "arrays": {"schema", "tensors"},
     "tables": {"schema", "storage", "inputs", "labels", "examples", "naming"},
-    "examples": {"schema", "storage"},
+    "examples": {"schema", "tensors"},
     "planning": {"schema", "storage", "naming"},
     "shards": {"schema", "storage"},
     "inputs": {"schema", "storage"},

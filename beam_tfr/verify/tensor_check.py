@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from beam_tfr.schema import sha256_hex
 from beam_tfr.schema.features import ARRAY_DTYPE, ARRAY_RAW, ARRAY_SHAPE, FILE_BYTES, FILE_SHA256
-from beam_tfr.tensors import DTYPES, STRING, serialize_tensor
+from beam_tfr.tensors import DTYPES, STRING, message_class, serialize_tensor
 from beam_tfr.verify.problems import shown
 
 _MAX_RANK = 64  # of an array
-_TEXT = 0x42  # tag of a text in a TensorProto: field 8, of bytes
 
 
 def file_problems(data: bytes, sha256: bytes) -> Iterator[str]:
@@ -36,31 +36,17 @@ def array_problems(record: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 
 def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
     """Yields a problem unless the bytes are what `tf.io.serialize_tensor` makes of a tensor of this dtype and shape."""
-    if min(shape, default=0) < 0 or not (_is_texts(data, shape) if dtype == STRING else _is_tensor(data, dtype, shape)):
+    if not _is_tensor(data, dtype, shape):
         yield f"{name} is not a serialized {dtype} tensor of shape {shown([*shape])}"
 
 
 def _is_tensor(data: bytes, dtype: str, shape: Sequence[int]) -> bool:
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    if size > len(data):  # a record may name any shape
+    try:
+        tensor = message_class("TensorProto").FromString(data)
+    except DecodeError:
         return False
-    expected = serialize_tensor(dtype, shape, bytes(size))
-    head = len(expected) - size
-    return len(data) == len(expected) and data[:head] == expected[:head]
-
-
-def _is_texts(data: bytes, shape: Sequence[int]) -> bool:
-    head = serialize_tensor(STRING, shape, [])
-    at, count = len(head), 0
-    while at < len(data):
-        if data[at] != _TEXT:
-            return False
-        length = shift = 0
-        while not shift or data[at] > 127:  # a varint: seven bits in each byte
-            at += 1
-            if at == len(data) or shift > 28:
-                return False
-            length |= (data[at] & 127) << shift
-            shift += 7
-        at, count = at + 1 + length, count + 1
-    return data.startswith(head) and at == len(data) and count == math.prod(shape)
+    content, unit = (
+        (list(tensor.string_val), 1) if dtype == STRING else (tensor.tensor_content, np.dtype(dtype).itemsize)
+    )
+    fits = min(shape, default=0) >= 0 and len(content) == math.prod(shape) * unit
+    return fits and serialize_tensor(dtype, shape, content) == data
