@@ -122,7 +122,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run_convert(parsed, others)
         if parsed.command == "template":
             return run_template(parsed.image, parsed.output)
-        return run_verify(parsed.folder) if parsed.command == "verify" else run_demo(parsed.output)
+        if parsed.command == "verify":
+            return run_verify(parsed.folder)
+        from beam_tfr.demo import demo
+
+        demo(parsed.output)
+        return 0
     except BeamTfrError as error:
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)
@@ -204,12 +209,4 @@ def run_template(image: str, output: str | None) -> int:
     text = write_spec(image, output)
     with printing():
         print(text if output is None else f"wrote {output}", end="" if output is None else "\n")
-    return 0
-
-
-def run_demo(output: str) -> int:
-    """Runs the demo."""
-    from beam_tfr.demo import demo
-
-    demo(output)
     return 0

@@ -9,7 +9,6 @@ import os
 import pathlib
 import re
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import DataError, UsageError
 
 if TYPE_CHECKING:
-    from beam_tfr.launch import Result
     from beam_tfr.manifest import Manifest
 
 SAMPLE = pathlib.Path(__file__).parent / "sample"
@@ -58,15 +56,12 @@ def _convert(output: str) -> Manifest:
 
     folder = re.sub(r"[*?\[{]", r"[\g<0>]", str(SAMPLE))  # escape wildcards in the folder's own name
     result = launch.convert(ConvertOptions(input=(f"{folder}/*/*/*.jpg",), output=output, layout=LAYOUT))
-    _say(f"converted   {_account(result)}")
-    return result.manifest
-
-
-def _account(result: Result) -> str:
     dataset = result.manifest
     splits = ", ".join(f"{split.num_examples} {name}" for name, split in dataset.splits.items())
-    text = f"{dataset.counts['matched']} photos of {len(dataset.class_names)} classes of clothes: {splits}"
-    return f"{text}, {result.seconds:.1f} s" if result.fresh else f"{text}; already converted"
+    photos = f"{dataset.counts['matched']} photos of {len(dataset.class_names)} classes of clothes"
+    took = f", {result.seconds:.1f} s" if result.fresh else "; already converted"
+    _say(f"converted   {photos}: {splits}{took}")
+    return dataset
 
 
 def _verify(dataset: Manifest) -> None:
@@ -139,16 +134,6 @@ def _say_what_next(dataset: Manifest) -> None:
     program = f'from beam_tfr.reader import load; print(load({json.dumps(folder)}, split="train", batch_size=32))'
     _say(f"\nThe dataset (shards, labels.txt, manifest.json) is in {folder}. A hundred photos teach a model little.")
     _say("Next steps; the first needs a folder of your own with a folder of photos for each class:\n")
-    beam_tfr, python = _command("beam-tfr"), _command("python")
-    _say(f"  {beam_tfr} convert --input 'photos/**/*.jpg' --output photos_dataset")
-    _say(f"  {beam_tfr} verify {shlex.quote(folder)}")
-    _say(f"  {python} -c {shlex.quote(program)}")
-
-
-def _command(name: str) -> str:
-    """The command for a program of this environment: with its folder, unless the shell finds it without."""
-    path = os.path.join(os.path.dirname(sys.executable), name)
-    if not os.path.exists(path) or shutil.which(name) == path:
-        return name
-    below = os.path.relpath(path)
-    return shlex.quote(path if below.startswith(os.pardir) else below)
+    _say("  beam-tfr convert --input 'photos/**/*.jpg' --output photos_dataset")
+    _say(f"  beam-tfr verify {shlex.quote(folder)}")
+    _say(f"  python -c {shlex.quote(program)}")

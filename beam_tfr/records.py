@@ -112,11 +112,8 @@ class RecordFile:
                 data = buffer[at + _HEADER.size : end - _FOOTER.size]
                 (data_crc,) = _FOOTER.unpack_from(buffer, end - _FOOTER.size)
                 at = end
-                if size > _CHUNK_BYTES:
-                    buffer, at = (
-                        buffer[at:],
-                        0,
-                    )  # do not keep a second copy of a long record while the caller works on it
+                if size > _CHUNK_BYTES:  # do not keep a second copy of a long record while the caller works on it
+                    buffer, at = buffer[at:], 0
                 if masked_crc(data) == data_crc:
                     yield data
                 else:

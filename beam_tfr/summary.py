@@ -71,14 +71,10 @@ def summary(result: Result) -> dict[str, Any]:
         **dataset.counts,
         "splits": {
             name: {
-                "matched": split.matched,
-                "rejected": split.rejected,
-                "num_examples": split.num_examples,
-                "num_bytes": split.num_bytes,
-                "num_shards": len(split.shards),
-                "class_counts": dict(split.class_counts),
+                **{what: value for what, value in split.items() if what != "shards"},
+                "num_shards": len(split["shards"]),
             }
-            for name, split in dataset.splits.items()
+            for name, split in dataset.fields["splits"].items()
         },
         "columns": dataset.options.get("feature_columns", {}),
         "hints": hints(dataset.counts),

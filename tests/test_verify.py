@@ -39,9 +39,8 @@ from beam_tfr.schema import (
     SplitPlan,
 )
 from beam_tfr.verify import MAX_PIXELS, Report, verify
-from beam_tfr.verify.image_check import image_problems
+from beam_tfr.verify.content_check import image_problems, tensor_problems
 from beam_tfr.verify.record_check import option_problems, size_problems
-from beam_tfr.verify.tensor_check import tensor_problems
 from tests.converted import CONVERSIONS, SOURCES, converted
 from tests.fixtures import save
 

@@ -5,8 +5,8 @@ report = verify("gs://bucket/flowers")
 for problem in report.problems:
     print(problem)
 
-`dataset_check` reads the shards in parallel, `shard_check` one of them, `record_check` a record, `image_check` and
-`tensor_check` what is stored in it; `manifest_check` compares the other files, `totals_check` sums, keys and digests.
+`dataset_check` reads the shards in parallel and compares sums, keys and digests, `shard_check` reads one of them,
+`record_check` checks a record, `content_check` what is stored in it, and `manifest_check` the other files.
 """
 
 from beam_tfr.verify.dataset_check import MAX_PIXELS, Report, verify

@@ -12,25 +12,10 @@ from beam_tfr.examples import parse_example
 from beam_tfr.images import formats
 from beam_tfr.manifest import KEPT_FORMATS, Manifest
 from beam_tfr.options import ImageOptions
+from beam_tfr.schema import features as names
 from beam_tfr.schema import size_bucket
-from beam_tfr.schema.features import (
-    CHANNELS,
-    COLORSPACE,
-    FEATURES,
-    FILE_BYTES,
-    FILE_SHA256,
-    FORMAT,
-    HEIGHT,
-    IMAGE_ENCODINGS,
-    RAW,
-    SOURCE_FORMAT,
-    SOURCE_HEIGHT,
-    SOURCE_WIDTH,
-    WIDTH,
-)
-from beam_tfr.verify.image_check import image_problems
+from beam_tfr.verify.content_check import array_problems, file_problems, image_problems
 from beam_tfr.verify.problems import shown
-from beam_tfr.verify.tensor_check import array_problems, file_problems
 
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
@@ -78,31 +63,31 @@ class RecordCheck:
 
     def __call__(self, record: bytes) -> Checked:
         try:
-            features = parse_example(record)
+            values = parse_example(record)
         except ValueError as error:
             return Checked([str(error)])
-        problems = list(self._feature_problems(features))
+        problems = list(self._feature_problems(values))
         if problems:
             return Checked(problems)
         labels: list[int] = []
-        if self._names.label in features:
-            labels = [label for label in features[self._names.label] if 0 <= label < len(self._class_names)]
-            problems += self._label_problems(features[self._names.label], features[self._names.text])
-        if self._names.sha256 and not _SHA256_HEX.fullmatch(found := features[self._names.sha256][0]):
+        if self._names.label in values:
+            labels = [label for label in values[self._names.label] if 0 <= label < len(self._class_names)]
+            problems += self._label_problems(values[self._names.label], values[self._names.text])
+        if self._names.sha256 and not _SHA256_HEX.fullmatch(found := values[self._names.sha256][0]):
             problems.append(f"{self._names.sha256} is {shown(found)}, expected 64 hex digits")
-        key_hash = hashlib.blake2b(features[self._names.key][0], digest_size=16).digest()
+        key_hash = hashlib.blake2b(values[self._names.key][0], digest_size=16).digest()
         encoding = self._options.encoding
-        if encoding not in IMAGE_ENCODINGS:
+        if encoding not in names.IMAGE_ENCODINGS:
             if encoding == "bytes":
-                problems += file_problems(features[FILE_BYTES][0], features[FILE_SHA256][0])
+                problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
             elif encoding == "array":
-                problems += array_problems(features)
+                problems += array_problems(values)
             return Checked(problems, key_hash, labels)
-        value = {name: values[0] for name, values in features.items() if name in FEATURES or name == RAW}
-        problems.extend(option_problems(value, self._options))
-        problems.extend(image_problems(value, self._options, max_pixels=self._max_pixels))
-        source_size = size_bucket(value[SOURCE_HEIGHT], value[SOURCE_WIDTH])
-        return Checked(problems, key_hash, labels, value[HEIGHT] * value[WIDTH], source_size)
+        image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
+        problems.extend(option_problems(image, self._options))
+        problems.extend(image_problems(image, self._options, max_pixels=self._max_pixels))
+        source_size = size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])
+        return Checked(problems, key_hash, labels, image[names.HEIGHT] * image[names.WIDTH], source_size)
 
     def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
         if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):
@@ -117,15 +102,15 @@ class RecordCheck:
                 expected = shown(self._class_names[label])
                 yield f"{self._names.text} is {shown(text)}, but class {label} is {expected} by the manifest"
 
-    def _feature_problems(self, features: dict[str, list[Any]]) -> Iterator[str]:
-        if features.keys() != self._types.keys():
-            for name in sorted(self._types.keys() - features.keys()):
+    def _feature_problems(self, record: dict[str, list[Any]]) -> Iterator[str]:
+        if record.keys() != self._types.keys():
+            for name in sorted(self._types.keys() - record.keys()):
                 yield f"feature {shown(name)} is missing"
-            for name in sorted(features.keys() - self._types.keys())[:10]:
+            for name in sorted(record.keys() - self._types.keys())[:10]:
                 yield f"feature {shown(name)} is not in the manifest"
             return
         for name, (kind, count) in self._types.items():
-            values = features[name]
+            values = record[name]
             if (count is not None and len(values) != count) or (values and type(values[0]) is not kind):
                 found = f"{len(values)} of {type(values[0]).__name__}" if values else "empty"
                 number = "any number" if count is None else count
@@ -134,26 +119,26 @@ class RecordCheck:
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
     """Yields what a record says about its image and source that the options do not allow."""
-    channels, form, source_format = record[CHANNELS], record[FORMAT], record[SOURCE_FORMAT]
+    channels, form, source_format = record[names.CHANNELS], record[names.FORMAT], record[names.SOURCE_FORMAT]
     allowed = _channels(form, options)
     if channels not in allowed:
-        yield f"{CHANNELS} is {channels}, expected {_or(allowed)} as option color is {options.color}"
-    elif record[COLORSPACE] != _COLORSPACES[channels]:
+        yield f"{names.CHANNELS} is {channels}, expected {_or(allowed)} as option color is {options.color}"
+    elif record[names.COLORSPACE] != _COLORSPACES[channels]:
         expected = shown(_COLORSPACES[channels])
-        yield f"{COLORSPACE} is {shown(record[COLORSPACE])}, expected {expected} of {channels} channels"
+        yield f"{names.COLORSPACE} is {shown(record[names.COLORSPACE])}, expected {expected} of {channels} channels"
     kept = options.encoding == "keep"
     known = KEPT_FORMATS if kept else (options.encoding,)
     if form.decode("latin-1") not in known:
-        yield f"{FORMAT} is {shown(form)}, expected {_or(known)} as option encoding is {options.encoding}"
+        yield f"{names.FORMAT} is {shown(form)}, expected {_or(known)} as option encoding is {options.encoding}"
     elif kept and form not in (source_format, b"jpeg", b"png"):  # other formats become one of these two
-        yield f"{FORMAT} is {shown(form)}, but {SOURCE_FORMAT} is {shown(source_format)}"
+        yield f"{names.FORMAT} is {shown(form)}, but {names.SOURCE_FORMAT} is {shown(source_format)}"
     if source_format.decode("latin-1") not in formats.FORMATS:
-        yield f"{SOURCE_FORMAT} is {shown(source_format)}, which is no format that is read"
-    source = (record[SOURCE_HEIGHT], record[SOURCE_WIDTH])
+        yield f"{names.SOURCE_FORMAT} is {shown(source_format)}, which is no format that is read"
+    source = (record[names.SOURCE_HEIGHT], record[names.SOURCE_WIDTH])
     if min(source) < 1:
         yield f"the source is {_size(source)} by its record, expected at least 1x1"
     else:
-        yield from size_problems((record[HEIGHT], record[WIDTH]), source, form, options)
+        yield from size_problems((record[names.HEIGHT], record[names.WIDTH]), source, form, options)
 
 
 def _channels(form: bytes, options: ImageOptions) -> tuple[int, ...]:

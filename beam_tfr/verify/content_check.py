@@ -1,0 +1,125 @@
+"""Checks the image, array or file in a record: intact to its last byte, and as the record describes it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from beam_tfr.images import formats, keep
+from beam_tfr.images.source import Source
+from beam_tfr.manifest import KEPT_FORMATS
+from beam_tfr.options import ImageOptions
+from beam_tfr.schema import RejectError, sha256_hex
+from beam_tfr.schema import features as names
+from beam_tfr.tensors import DTYPES, STRING, message_class, serialize_tensor
+from beam_tfr.verify.problems import shown
+
+_LARGE_PIXELS = 1 << 22
+_one_large_image = threading.Lock()  # so that large images in several threads take the memory of one
+_MAX_RANK = 64  # of an array
+_SMALLEST = (1, 1)  # decodes JPEG to an eighth of its size: all bytes are read, in less time and memory
+
+
+def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixels: int) -> Iterator[str]:
+    """Yields what is wrong with the encoded image of a record.
+
+    Args:
+        record: `ENCODED` or `RAW`, `FORMAT` (bytes), `HEIGHT`, `WIDTH`, `CHANNELS` (int).
+        options: of the dataset.
+        max_pixels: larger images are not decoded, which is also a problem.
+    """
+    if options.encoding == "raw":
+        shape = [record[names.HEIGHT], record[names.WIDTH], record[names.CHANNELS]]
+        yield from tensor_problems(names.RAW, record[names.RAW], "uint8", shape)
+        return
+    data = record[names.ENCODED]
+    try:
+        name = formats.identify(data)
+    except RejectError:
+        name = ""
+    if name not in KEPT_FORMATS:
+        found = data[:8].hex(" ") or "nothing"
+        yield f"{names.ENCODED} begins with {found}, expected an image ({', '.join(KEPT_FORMATS)})"
+        return
+    if record[names.FORMAT] != name.encode():
+        yield f"{names.FORMAT} is {shown(record[names.FORMAT])}, but the image is a {name}"
+    try:
+        source = formats.FORMATS[name].open(data)
+        for feature, side in ((names.HEIGHT, source.height), (names.WIDTH, source.width)):
+            if record[feature] != side:
+                yield f"{feature} is {record[feature]}, but the image has {side}"
+        pixels, size = source.height * source.width, f"{source.height}x{source.width} pixels"
+        if pixels > max_pixels:
+            yield f"the image has {size}, more than the {max_pixels} that are decoded"
+            return
+        if source.scans > 1 and source.scans * pixels > options.max_scan_pixels:
+            most = options.max_scan_pixels
+            yield f"the image has {source.scans} scans of {size}, more than the {most} that are decoded"
+            return
+        large = pixels > _LARGE_PIXELS
+        with _one_large_image if large else contextlib.nullcontext():
+            problems = list(_pixel_problems(record, source, options))
+        yield from problems
+        must_be_readable = options.encoding == "keep" and not (options.keep_all and name == "jpeg")
+        if must_be_readable and not problems and not keep.is_readable(data, source):
+            yield "the image is of a kind that TensorFlow refuses or misreads"
+    except RejectError as error:
+        yield f"the image does not decode to the end: {shown(error.detail)}"
+
+
+def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOptions) -> Iterator[str]:
+    decoded = source.decode(_SMALLEST)
+    found = (
+        3 if source.format == "gif" else decoded.pixels.shape[2]
+    )  # a GIF has a color table even if all its colors are gray
+    if record[names.CHANNELS] != found:
+        yield f"{names.CHANNELS} is {record[names.CHANNELS]}, but the image has {found}"
+    if decoded.alpha is not None:
+        yield "the image has transparent pixels"
+    if decoded.bits > 8:
+        yield f"the image has {decoded.bits} bits a sample"
+    if source.frames > 1 and source.format != "jpeg":  # pictures that follow a JPEG are never read
+        yield f"the image has {source.frames} frames"
+    may_be_turned = options.ignore_orientation or (options.keep_all and source.format == "jpeg")
+    if source.orientation != 1 and not may_be_turned:
+        yield f"the image has the EXIF orientation {source.orientation}, expected 1 (upright)"
+
+
+def file_problems(data: bytes, sha256: bytes) -> Iterator[str]:
+    """Yields a problem if the bytes of a file do not have the SHA-256 of their record."""
+    if sha256_hex(data).encode() != sha256:
+        yield f"{names.FILE_BYTES} has the SHA-256 {sha256_hex(data)}, but {names.FILE_SHA256} is {shown(sha256)}"
+
+
+def array_problems(record: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yields what is wrong with the array of a record."""
+    dtype = record[names.ARRAY_DTYPE][0].decode("latin-1")
+    if dtype not in DTYPES:
+        yield f"{names.ARRAY_DTYPE} is {shown(dtype)}, expected one of {', '.join(DTYPES)}"
+    elif len(record[names.ARRAY_SHAPE]) > _MAX_RANK:
+        yield f"{names.ARRAY_SHAPE} has {len(record[names.ARRAY_SHAPE])} sides, expected at most {_MAX_RANK}"
+    else:
+        yield from tensor_problems(names.ARRAY_RAW, record[names.ARRAY_RAW][0], dtype, record[names.ARRAY_SHAPE])
+
+
+def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
+    """Yields a problem unless the bytes are what `tf.io.serialize_tensor` makes of a tensor of this dtype and shape."""
+    if not _is_tensor(data, dtype, shape):
+        yield f"{name} is not a serialized {dtype} tensor of shape {shown([*shape])}"
+
+
+def _is_tensor(data: bytes, dtype: str, shape: Sequence[int]) -> bool:
+    try:
+        tensor = message_class("TensorProto").FromString(data)
+    except DecodeError:
+        return False
+    content = list(tensor.string_val) if dtype == STRING else tensor.tensor_content
+    unit = 1 if dtype == STRING else np.dtype(dtype).itemsize
+    fits = min(shape, default=0) >= 0 and len(content) == math.prod(shape) * unit
+    return fits and serialize_tensor(dtype, shape, content) == data
