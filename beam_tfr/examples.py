@@ -57,12 +57,11 @@ def build_array(ref: ImageRef, array: Array) -> bytes:
     return _build(ref, values, names_of("array"), array.source_sha256)
 
 
-def build_row(ref: ImageRef, _: None = None) -> bytes:
-    """Serializes the tf.train.Example of a table row, whose columns are all in the reference."""
-    return _build(ref, {}, names_of("row"))
-
-
-_OTHERS: dict[str, Callable[[ImageRef, Any], bytes]] = {"bytes": build_file, "array": build_array, "row": build_row}
+_OTHERS: dict[str, Callable[[ImageRef, Any], bytes]] = {
+    "bytes": build_file,
+    "array": build_array,
+    "row": lambda ref, _: _build(ref, {}, names_of("row")),  # all its columns are in the reference
+}
 Values = dict[str, tuple[str, Sequence[Any]]]  # name -> (dtype, values)
 
 
@@ -86,13 +85,10 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
     example = example_class().FromString(columns)
     feature = example.features.feature
     for name, (dtype, of) in values.items():
-        target = getattr(feature[name], _LISTS[dtype])
+        target = getattr(feature[name], f"{dtype}_list")
         target.SetInParent()
         target.value.extend(of)
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
-
-
-_LISTS = {"bytes": "bytes_list", "int64": "int64_list", "float": "float_list"}
 
 
 def parse_example(serialized: bytes) -> dict[str, list[Any]]:

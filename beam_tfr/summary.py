@@ -12,7 +12,6 @@ from typing import IO, Any
 
 from beam_tfr.claim import Progress
 from beam_tfr.launch import Result, Saved, Submission
-from beam_tfr.manifest import Manifest, Split
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT
 from beam_tfr.schema.features import things
 
@@ -129,7 +128,16 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     if not result.fresh:
         line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
     names = _in_order(dataset.splits)
-    _print_table(names, _table(dataset, [dataset.splits[name] for name in names]), to=to)
+    splits = [dataset.splits[name] for name in names]
+    rows = [
+        ("matched", [split.matched for split in splits]),
+        ("rejected", [split.rejected for split in splits]),
+        ("written", [split.num_examples for split in splits]),
+        ("shards", [len(split.shards) for split in splits]),
+        ("bytes", [split.num_bytes for split in splits]),
+        *_class_rows(dataset.class_names, [split.class_counts for split in splits]),
+    ]
+    _print_table(names, rows, to=to)
     counts, columns = dataset.counts, dataset.options.get("feature_columns", {})
     rejected = sum(counts["rejected"].values())
     line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
@@ -148,17 +156,6 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         what = things(dataset.options["encoding"])
         line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} {what}/s")
     line(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}")
-
-
-def _table(dataset: Manifest, splits: Sequence[Split]) -> list[tuple[str, list[int]]]:
-    rows = [
-        ("matched", [split.matched for split in splits]),
-        ("rejected", [split.rejected for split in splits]),
-        ("written", [split.num_examples for split in splits]),
-        ("shards", [len(split.shards) for split in splits]),
-        ("bytes", [split.num_bytes for split in splits]),
-    ]
-    return rows + _class_rows(dataset.class_names, [split.class_counts for split in splits])
 
 
 def _class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[tuple[str, list[int]]]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr.examples import parse_example
 from beam_tfr.images import formats
+from beam_tfr.images.geometry import place
 from beam_tfr.manifest import KEPT_FORMATS, Manifest
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import features as names
@@ -158,28 +159,11 @@ def size_problems(size: tuple[int, int], source: tuple[int, int], form: bytes, o
         form: value of `FORMAT`.
         options: of the dataset.
     """
-    rows, columns = options.image_size
-    found = f"the image is {_size(size)} by its record, expected"
-    if options.resize == "none":
-        turned = options.keep_all and form == b"jpeg" and size == source[::-1]
-        if size != source and not turned:
-            yield f"{found} {_size(source)} as its source, with option resize none"
-    elif options.resize == "fit":
-        scale = min(rows / source[0], columns / source[1])
-        scale = scale if options.upscale else min(scale, 1.0)
-        touches = size == source or size[0] == rows or size[1] == columns
-        if not (size[0] <= rows and size[1] <= columns and touches and _is_scaled(size, source, scale)):
-            yield f"{found} {_size(source)} fitted into {_size((rows, columns))}, with option resize fit"
-    elif options.resize == "shortest":
-        if min(size) != rows or not _is_scaled(size, source, rows / min(source)):
-            yield f"{found} {_size(source)} with a shorter side of {rows}, with option resize shortest"
-    elif size != (rows, columns):
-        yield f"{found} {_size((rows, columns))} as option image_size"
-
-
-def _is_scaled(size: tuple[int, int], source: tuple[int, int], scale: float) -> bool:
-    """True if the sides are those of the source times a scale, rounded, and at least 1."""
-    return all(side == 1 or abs(side - whole * scale) < 1 for side, whole in zip(size, source, strict=True))
+    expected = place(*source, options.image_size, options.resize, upscale=options.upscale).canvas
+    may_be_turned = options.resize == "none" and options.keep_all and form == b"jpeg"
+    if size != expected and not (may_be_turned and size == source[::-1]):
+        made = f"{_size(expected)}, which option resize {options.resize} makes of {_size(source)}"
+        yield f"the image is {_size(size)} by its record, expected {made}"
 
 
 def _size(size: tuple[int, int]) -> str:
