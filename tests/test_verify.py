@@ -482,7 +482,7 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
     [
         (
             lambda image: dataclasses.replace(image, height=11),
-            "the image is 11x16 by its record, expected 12x16 as option image_size",
+            "the image is 11x16 by its record, expected 12x16, which option resize stretch makes of 40x30",
         ),
         (lambda image: dataclasses.replace(image, width=17), "image/width is 17, but the image has 16"),
         (lambda image: dataclasses.replace(image, channels=1), "image/channels is 1, but the image has 3"),
