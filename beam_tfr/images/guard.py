@@ -5,7 +5,7 @@ Each thread has its own process, started with its first image and ended with the
     guard ◀── None ── serve                                    once, when it is ready
     guard ── (data, options, name) ──▶ serve                   for each image
     guard ◀── pixels ── serve, guard ── None ──▶ serve         when there is room to decode them
-    guard ◀── Image, or ("reject", …), or ("error", …) ── serve
+    guard ◀── Image, (reason, …) of a reject, or traceback ── serve
 """
 
 from __future__ import annotations
@@ -97,11 +97,9 @@ class _Process:
             raise
         if isinstance(answer, Image):
             return answer
-        kind, *about = answer
-        if kind == "reject":
-            reason, detail, may_pass = about
-            raise RejectError(reason, detail, may_pass=may_pass)
-        raise RunError(f"in the guarded process of `max_decode_s=`: {about[0]}")
+        if isinstance(answer, str):
+            raise RunError(f"in the guarded process of `max_decode_s=`: {answer}")
+        raise RejectError(*answer[:2], may_pass=answer[2])
 
     def _exchange(self, data: bytes, options: ImageOptions, name: str) -> Any:
         """The answer for one image.
@@ -154,9 +152,9 @@ def serve(descriptor: int, convert: Callable[..., Image]) -> None:
             try:
                 answer: Any = convert(data, options, name=name)
             except RejectError as error:
-                answer = ("reject", error.reason, error.detail, error.may_pass)
+                answer = (error.reason, error.detail, error.may_pass)
             except BaseException:
-                parent.send(("error", traceback.format_exc()[-10_000:]))
+                parent.send(traceback.format_exc()[-10_000:])
                 raise
             parent.send(answer)
 

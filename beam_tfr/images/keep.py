@@ -14,7 +14,6 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.containers import bmp, chunks, gif, jpeg
-from beam_tfr.images.encode import MAX_SIDES
 from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.images.strip import strip_metadata
 from beam_tfr.options import ImageOptions
@@ -101,7 +100,7 @@ def _is_readable_jpeg(data: bytes, _: Source) -> bool:
     return all(segment.marker in _JPEG_MARKERS for segment in jpeg.segments(data))
 
 
-def _is_readable_png(data: bytes, source: Source) -> bool:
+def _is_readable_png(data: bytes, _: Source) -> bool:
     """Whether libpng knows all its chunks and their checksums are right. Decoding has checked the pixels."""
     parts = list(chunks.png_chunks(data))
     kinds = b"".join(b"." if part.kind[:1].islower() and part.kind.isalpha() else part.kind for part in parts)
@@ -111,7 +110,6 @@ def _is_readable_png(data: bytes, source: Source) -> bool:
         and _PNG_ORDER.fullmatch(kinds) is not None
         and data[24] <= 8
         and data[26:29] in (b"\0\0\0", b"\0\0\1")  # ways to compress, to filter and to interlace
-        and max(source.height, source.width) <= MAX_SIDES["png"]
         and len(palette) % 3 == 0
         and (len(palette) > 0 or data[25] != 3)
         and not any(part.kind in _PNG_ANIMATED for part in parts)

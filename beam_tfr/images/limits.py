@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Iterator
 
@@ -84,12 +85,9 @@ class PixelBudget:
 
     def _fits(self, ticket: object, limit: int) -> bool:
         """Whether a ticket is the first, or fits beside all before it."""
-        before = 0
-        for asked, pixels in self._asked.items():
-            if asked is ticket:
-                return not before or before + pixels <= limit
-            before += pixels
-        raise AssertionError("unknown ticket")
+        earlier = itertools.takewhile(lambda asked: asked is not ticket, self._asked)
+        before = sum(self._asked[asked] for asked in earlier)
+        return not before or before + self._asked[ticket] <= limit
 
 
 BUDGET = PixelBudget()

@@ -11,7 +11,6 @@ from beam_tfr.images.source import Pixels
 from beam_tfr.schema import RejectError
 
 TAG = 0x0112  # of TIFF and EXIF
-_KINDS = (1, 3, 4)  # BYTE, SHORT and LONG
 _XMP = re.compile(rb"""tiff:Orientation\s{0,9}(?:=\s{0,9}["']|>\s{0,9})([1-8])\s{0,9}["'<]""")
 
 
@@ -22,7 +21,8 @@ def orientation_of(exif: bytes, xmp: bytes = b"") -> int:
         exif: a TIFF header and its directories (EXIF 2.32, 4.5), with or without "Exif" before them; or nothing.
         xmp: an XMP packet, or nothing. Its `tiff:Orientation` counts where EXIF has no valid one.
     """
-    return _in_exif(exif) or _in_xmp(xmp) or 1
+    found = _XMP.search(xmp)  # as text: an XML parser would follow its entities
+    return _in_exif(exif) or int(found[1] if found else 1)
 
 
 def _in_exif(exif: bytes) -> int:
@@ -31,17 +31,11 @@ def _in_exif(exif: bytes) -> int:
         directory = next(tiff.directories(exif.removeprefix(b"Exif\0\0")))
         for entry in directory:
             if entry.tag == TAG:
-                values = directory.integers(entry) if entry.kind in _KINDS else ()
+                values = directory.integers(entry)
                 return values[0] if len(values) == 1 and 1 <= values[0] <= 8 else 0
     except RejectError:  # a broken block says nothing
         pass
     return 0
-
-
-def _in_xmp(xmp: bytes) -> int:
-    """Searches the packet as text: an XML parser would follow its entities. 0 without a valid orientation."""
-    found = _XMP.search(xmp)
-    return int(found[1]) if found else 0
 
 
 def mirrored(orientation: int) -> tuple[bool, bool]:
@@ -53,7 +47,5 @@ def upright(pixels: Pixels, orientation: int) -> Pixels:
     """Undoes an orientation (EXIF 2.32, tag 0x0112) of [h, w, c]."""
     if orientation >= 5:
         pixels = pixels.transpose(1, 0, 2)
-    flip_rows, flip_columns = mirrored(orientation)
-    if flip_rows or flip_columns:
-        pixels = pixels[:: -1 if flip_rows else 1, :: -1 if flip_columns else 1]
-    return np.ascontiguousarray(pixels)
+    down, right = (-1 if flipped else 1 for flipped in mirrored(orientation))
+    return np.ascontiguousarray(pixels[::down, ::right])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -80,5 +81,5 @@ def identify(data: bytes) -> str:
 
 def is_wrong_extension(name: str, found: str) -> bool:
     """Whether a name has the extension of a format other than `found`; unknown extensions are never wrong."""
-    base, dot, extension = name.rpartition("/")[2].rpartition(".")
-    return bool(base and dot) and _BY_EXTENSION.get(extension.lower(), found) != found
+    extension = posixpath.splitext(name)[1][1:].lower()
+    return _BY_EXTENSION.get(extension, found) != found

@@ -47,10 +47,11 @@ def open_bmp(data: bytes) -> Source:
         RejectError: `damaged-image`.
     """
     bitmap = bmp.read(data)
-    source = open_any(data, "BMP")
+    source = open_any(data, "BMP", profile=bitmap.profile)
     if bitmap.compression in bmp.RUN_LENGTHS:
-        source.decode = lambda _: by_opencv.to_decoded(by_opencv.decode(data, "BMP", source.height, source.width))
-    _add_profile(source, bitmap.profile)
+        source.decode = lambda _: by_opencv.to_decoded(
+            by_opencv.decode(data, "BMP", source.height, source.width), profile=bitmap.profile
+        )
     return source
 
 
@@ -65,12 +66,12 @@ def open_jpeg2000(data: bytes) -> Source:
     components, bits = (int.from_bytes(size[1], "big"), (size[2][0] & 127) + 1) if size else (3, 8)
     if bits != 8 and not (components == 1 and bits in (12, 16)):  # Pillow makes the brightest of them black
         raise RejectError("unsupported-image", f"JPEG 2000: {components} components of {bits} bit")
-    source = open_any(data, "JPEG2000", bits=bits)
+    color, profile = data.find(b"colr\x02", 0, 65536), b""
+    if color >= 4:  # a color specification box with a profile (I.5.3.3)
+        profile = data[color + 7 : color - 4 + int.from_bytes(data[color - 4 : color], "big")]
+    source = open_any(data, "JPEG2000", bits=bits, profile=profile)
     if _JPEG2000_PIXELS * len(data) < source.height * source.width <= MAX_PIXELS:
         raise RejectError("damaged-image", f"JPEG 2000: {len(data)} bytes for {source.width} x {source.height} pixels")
-    color = data.find(b"colr\x02", 0, 65536)
-    if color >= 4:  # a color specification box with a profile (I.5.3.3)
-        _add_profile(source, data[color + 7 : color - 4 + int.from_bytes(data[color - 4 : color], "big")])
     return source
 
 
@@ -96,7 +97,7 @@ def open_webp(data: bytes) -> Source:
     return source
 
 
-def open_any(data: bytes, pillow_format: str, *, animated: bool = False, bits: int = 8) -> Source:
+def open_any(data: bytes, pillow_format: str, *, animated: bool = False, bits: int = 8, profile: bytes = b"") -> Source:
     """Opens a file with Pillow.
 
     Args:
@@ -104,22 +105,19 @@ def open_any(data: bytes, pillow_format: str, *, animated: bool = False, bits: i
         pillow_format: the only one of Pillow's plugins that may read it.
         animated: the format has animations, whose frames Pillow counts by the header.
         bits: of a sample.
+        profile: ICC profile that Pillow does not find.
 
     Raises:
         RejectError: `damaged-image`.
     """
     image = open_image(data, pillow_format)
-
-    def decode(_: tuple[int, int] | None) -> Decoded:
-        return load(image, bits)
-
     return Source(
         format=pillow_format.lower(),
         height=image.height,
         width=image.width,
         orientation=orientation_of(image.info.get("exif") or b""),
         frames=min(2, getattr(image, "n_frames", 1)) if animated else 1,
-        decode=decode,
+        decode=lambda _: load(image, bits, profile),
     )
 
 
@@ -136,7 +134,7 @@ def open_image(data: bytes, pillow_format: str) -> ImageFile.ImageFile:
             raise RejectError("damaged-image", f"{pillow_format}: the header is broken") from None
 
 
-def load(image: ImageFile.ImageFile, bits: int = 8) -> Decoded:
+def load(image: ImageFile.ImageFile, bits: int, profile: bytes = b"") -> Decoded:
     """Decodes an opened image to its end, and closes it.
 
     Raises:
@@ -144,22 +142,10 @@ def load(image: ImageFile.ImageFile, bits: int = 8) -> Decoded:
     """
     with image, damage_in(str(image.format)):
         image.load()
-        return split(image, bits)
+        return split(image, bits, profile)
 
 
-def _add_profile(source: Source, profile: bytes) -> None:
-    """Gives a source the ICC profile that Pillow did not find."""
-    decode = source.decode
-
-    def decode_with_profile(least: tuple[int, int] | None) -> Decoded:
-        decoded = decode(least)
-        decoded.profile = decoded.profile or profile
-        return decoded
-
-    source.decode = decode_with_profile
-
-
-def split(image: PillowImage.Image, bits: int = 8) -> Decoded:
+def split(image: PillowImage.Image, bits: int = 8, profile: bytes = b"") -> Decoded:
     """Splits a loaded image into colors, not premultiplied, and transparency."""
     width, height = image.size
     channels = {"1": 1, "L": 1, "LA": 1, "La": 1, "I;16": 1, "CMYK": 4}.get(image.mode, 3)
@@ -173,7 +159,7 @@ def split(image: PillowImage.Image, bits: int = 8) -> Decoded:
     return Decoded(
         pixels=pixels,
         alpha=opaque_is_none(alpha),
-        profile=image.info.get("icc_profile") or b"",
+        profile=image.info.get("icc_profile") or profile,
         bits=bits,
     )
 

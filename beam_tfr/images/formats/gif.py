@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,6 @@ from beam_tfr.schema import RejectError
 
 _PROFILE = b"\x0bICCRGBG1012"  # of an application extension (ICC.1, annex B.7)
 _FILLS = (91, 164, 0)
-
-Box = tuple[int, int, int, int]
 
 
 def open_gif(data: bytes) -> Source:
@@ -56,18 +54,12 @@ def open_gif(data: bytes) -> Source:
         return Decoded(pixels=pixels, alpha=opaque_is_none(alpha), profile=profile)
 
     source.decode = decode
-    source.frames = 2 if _has_image(blocks) else 1
+    with contextlib.suppress(RejectError):  # the file may be cut behind the first frame
+        source.frames += any(block.kind == gif.IMAGE for block in blocks)
     return source
 
 
-def _has_image(blocks: Iterator[gif.Block]) -> bool:
-    try:
-        return any(block.kind == gif.IMAGE for block in blocks)
-    except RejectError:
-        return False
-
-
-def _load_whole(data: bytes, box: Box) -> Any:
+def _load_whole(data: bytes, box: tuple[int, int, int, int]) -> Any:
     """Loads an image, all of whose pixels must be in the file: Pillow says nothing when there are too few.
 
     The memory is filled before. Where a last pixel is as before, another filling tells whether it was written.

@@ -32,7 +32,6 @@ _SIGNATURES = {
     rb"\0\x05\x16\x07": "Finder data of macOS (AppleDouble), not the file beside it",
     rb"version https://git-lfs": "a pointer of Git LFS, not the file itself",
 }
-_NAMES = [(re.compile(signature, re.DOTALL), name) for signature, name in _SIGNATURES.items()]
 _NOTES = re.compile(r"<\?.*?\?>|<!--.*?-->", re.DOTALL)
 _ROOT = re.compile(r"\s*<(?:!DOCTYPE\s)?(?:\w+:)?(\w+)", re.IGNORECASE)
 _ROOTS = {"svg": "SVG", "html": "HTML", "head": "HTML", "body": "HTML"}
@@ -42,8 +41,8 @@ def describe(data: bytes) -> str:
     """Names what a whole file seems to be, such as "PDF" or "text"."""
     if not data:
         return "an empty file"
-    for signature, name in _NAMES:
-        if signature.match(data):
+    for signature, name in _SIGNATURES.items():
+        if re.match(signature, data, re.DOTALL):
             return name
     if not data.strip(b"\0"):
         return "nothing but zero bytes"

@@ -52,7 +52,9 @@ def open_png(data: bytes) -> Source:
         samples = by_opencv.decode(b"".join((PNG_SIGNATURE, *decoding, _END)), "PNG", height, width)
         if kind == _GRAY_AND_ALPHA:
             samples = samples[..., ::3]  # OpenCV repeats the gray
-        decoded = by_opencv.to_decoded(samples, bits=bits, profile=_profile(found.get(b"iCCP", b"")))
+        packed = found.get(b"iCCP", b"").partition(b"\0")[2][1:]  # behind its name and the method
+        profile = _inflate(packed, MAX_PROFILE_BYTES + 1)  # one that is too large is cut to a size that is ignored too
+        decoded = by_opencv.to_decoded(samples, bits=bits, profile=profile)
         if clear is not None:  # which OpenCV ignores for gray
             level = int.from_bytes(clear[:2], "big") * (255 // ((1 << bits) - 1) if bits < 8 else 1)
             if (transparent := samples[..., 0] == level).any():
@@ -75,11 +77,6 @@ def _inflate(packed: bytes, most: int) -> bytes:
         return zlib.decompressobj().decompress(packed, most)
     except zlib.error:
         return b""
-
-
-def _profile(content: bytes) -> bytes:
-    """The ICC profile of an iCCP chunk; one that is too large is cut to a size that is ignored too."""
-    return _inflate(content.partition(b"\0")[2][1:], MAX_PROFILE_BYTES + 1)
 
 
 def _decompressed(kind: bytes, text: bytes) -> bytes:

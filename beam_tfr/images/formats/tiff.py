@@ -101,14 +101,22 @@ def open_tiff(data: bytes) -> Source:
     height, width = page.get(_HEIGHT), page.get(_WIDTH)
     if height * width > general.MAX_PIXELS:
         raise RejectError("too-many-pixels", f"{width} x {height} pixels")
-    sample_bytes = height * width * page.get(_SAMPLES) * page.bits // 8
-    _check_tiles(page, sample_bytes)
+    bytes_each = page.get(_SAMPLES) * page.bits / 8
+    sample_bytes = int(height * width * bytes_each)
+    if _TILES in page.tags:  # a decoder unpacks them whole
+        tile = page.get(_TILE_HEIGHT), page.get(_TILE_WIDTH)
+        if not 0 < tile[0] * tile[1] * bytes_each <= max(_MAX_TILE, sample_bytes):
+            raise RejectError("damaged-image", f"TIFF: tiles of {tile[1]} x {tile[0]} pixels")
     if page.is_deep:
         if sample_bytes > _MAX_SAMPLE_BYTES:
             raise RejectError("too-many-pixels", f"{width} x {height} pixels of {sample_bytes} bytes, at most 1 GiB")
         source = Source(format="tiff", height=height, width=width, decode=lambda _: _decode_deep(page, height, width))
     else:
-        source = _open_pillow(page, height, width)
+        try:
+            image = general.open_image(page.upright, "TIFF")
+        except RejectError:
+            raise RejectError("unsupported-image", f"TIFF: {page}") from None
+        source = Source(format="tiff", height=height, width=width, decode=lambda _: general.load(image, page.bits))
     source.orientation = page.orientation
     source.frames = 1 + any(not _is_thumbnail(directory) for directory in directories)
     return source
@@ -155,23 +163,6 @@ def _check(page: _Page) -> None:
         or (page.is_deep and not page.is_exact_in_opencv)
     ):
         raise RejectError("unsupported-image", f"TIFF: {page}")
-
-
-def _check_tiles(page: _Page, sample_bytes: int) -> None:
-    """Rejects tiles much larger than the image, which a decoder would unpack whole."""
-    if _TILES in page.tags:
-        height, width = page.get(_TILE_HEIGHT), page.get(_TILE_WIDTH)
-        tile = height * width * page.get(_SAMPLES) * page.bits // 8
-        if not tile or tile > max(_MAX_TILE, sample_bytes):
-            raise RejectError("damaged-image", f"TIFF: tiles of {width} x {height} pixels")
-
-
-def _open_pillow(page: _Page, height: int, width: int) -> Source:
-    try:
-        image = general.open_image(page.upright, "TIFF")
-    except RejectError:
-        raise RejectError("unsupported-image", f"TIFF: {page}") from None
-    return Source(format="tiff", height=height, width=width, decode=lambda _: general.load(image, page.bits))
 
 
 def _decode_deep(page: _Page, height: int, width: int) -> Decoded:
