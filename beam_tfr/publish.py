@@ -108,16 +108,15 @@ def check_rejects(plan: Plan, totals: Mapping[str, SplitTotals], max_rejects: in
     Raises:
         DataError: too many rejects, or a split or class without a record.
     """
-    reasons = _sum(totals).rejected
-    rejected = sum(reasons.values())
+    total = _sum(totals)
     # The share as it was written: 0.29 of 100 is 29, in floating point a little less.
     allowed = Fraction(str(max_rejects)) * plan.matched if isinstance(max_rejects, float) else max_rejects
-    if rejected > allowed:
-        led = ", ".join(f"{reason} {n}" for reason, n in sorted(reasons.items(), key=lambda kv: (-kv[1], kv[0])))
+    if total.num_rejected > allowed:
+        led = ", ".join(f"{reason} {n}" for reason, n in sorted(total.rejected.items(), key=lambda kv: (-kv[1], kv[0])))
         raise DataError(
-            f"{rejected} of {plan.matched} {plan.things} were rejected ({led}), `max_rejects={max_rejects}` allows "
-            f"{math.floor(allowed)}: nothing is published. Fix them, or call again with a larger `max_rejects=`: "
-            "finished shards are kept"
+            f"{total.num_rejected} of {plan.matched} {plan.things} were rejected ({led}), `max_rejects={max_rejects}` "
+            f"allows {math.floor(allowed)}: nothing is published. Fix them, or call again with a larger "
+            "`max_rejects=`: finished shards are kept"
         )
     for split, of in totals.items():
         if split == NO_SPLIT:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr.naming import shard_name
@@ -147,14 +148,9 @@ class Counts:
                 for key, count in more.items():
                     mine[key] = mine.get(key, 0) + count
             elif isinstance(mine, list):
-                setattr(self, field.name, add_sums(mine, more))
+                setattr(self, field.name, [*map(sum, itertools.zip_longest(mine, more, fillvalue=0))])
             else:
                 setattr(self, field.name, mine + more)
-
-
-def add_sums(sums: Sequence[int], more: Sequence[int]) -> list[int]:
-    """Adds sums per channel; an empty list stands for no pixels."""
-    return [a + b for a, b in zip(sums, more, strict=True)] if sums and more else [*(sums or more)]
 
 
 def size_bucket(height: int, width: int) -> int:
