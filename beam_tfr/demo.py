@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -25,6 +26,7 @@ LAYOUT = "{split}/{label}/*"
 BATCH_SIZE = 8
 EPOCHS = 2
 SEED = 7
+_say = functools.partial(print, flush=True)
 
 
 def demo(output: str) -> None:
@@ -45,10 +47,6 @@ def demo(output: str) -> None:
         os.environ["KERAS_BACKEND"] = "tensorflow"
         _train(dataset)
     _say_what_next(dataset)
-
-
-def _say(text: str = "") -> None:
-    print(text, flush=True)
 
 
 def _convert(output: str) -> Manifest:

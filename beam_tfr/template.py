@@ -71,22 +71,15 @@ def _parameter(field: dataclasses.Field[Any]) -> dict[str, Any]:
         parameter["paramType"] = "NUMBER"
     else:
         parameter["paramType"] = KINDS.get(field.name, "TEXT")
-    if default := default_text(field):
-        parameter["defaultValue"] = default
+    if not required and field.default not in (None, "", ()):
+        default = str(field.default)
+        parameter["defaultValue"] = about.show or (default.lower() if about.parse is table.boolean else default)
     pattern = PATTERNS.get(about.parse)
     if field.name in KINDS:
         pattern = "gs://.+"
     if pattern and parameter["paramType"] != "ENUM":
         parameter["regexes"] = [f"^({pattern})$" if required else f"^({pattern})?$"]
     return parameter
-
-
-def default_text(field: dataclasses.Field[Any]) -> str:
-    """The default as written on a command line; empty if nothing is given by default."""
-    about: Option = field.metadata["option"]
-    if field.default is dataclasses.MISSING or field.default in (None, "", ()):
-        return ""
-    return about.show or (str(field.default).lower() if isinstance(field.default, bool) else f"{field.default}")
 
 
 def spec(image: str) -> dict[str, Any]:
