@@ -103,7 +103,7 @@ def write_dataset(
         name="d",
         suffix=suffix,
         options={"image_size": list(image_size), "resize": "stretch", "encoding": encoding, "compression": compression},
-        input_digest="",
+        input_digest="0" * 64,
         labels=names,
         splits={
             split: SplitPlan(matched=sum(splits.get(split, ())), num_shards=len(of.shards), cuts=[], class_counts={})

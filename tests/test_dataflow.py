@@ -203,11 +203,10 @@ def test_everything_that_beams_image_lacks_is_staged() -> None:
 
     requirements = (staging.PACKAGE / "requirements.txt").read_text().splitlines()
     needed = set().union(*map(closure, requirements))
-    assert needed - closure(BEAM) == {"simplejpeg", "opencv-python-headless"}
+    assert needed - closure(BEAM) == {"fastjsonschema", "simplejpeg", "opencv-python-headless"}
     pins = dict(line.split("==") for line in staging.codec_pins().split())
-    assert {"numpy", "simplejpeg", "opencv-python-headless", "pillow", "pillow-heif", "pillow-jxl-plugin"} == {
-        name.replace("_", "-") for name in pins
-    }
+    codecs = {"numpy", "simplejpeg", "opencv-python-headless", "pillow", "pillow-heif", "pillow-jxl-plugin"}
+    assert codecs | {"fastjsonschema"} == {name.replace("_", "-") for name in pins}
     assert all(version == importlib.metadata.version(name) for name, version in pins.items())
 
 

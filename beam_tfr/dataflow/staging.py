@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import importlib.metadata
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -47,8 +48,8 @@ def staged(options: PipelineOptions) -> Iterator[DataflowRunner]:
 
 
 def codec_pins() -> str:
-    """The codecs as lines of a requirements file."""
-    versions = images.codec_versions()
+    """The codecs, and what else Beam's image lacks, as lines of a requirements file."""
+    versions = {**images.codec_versions(), "fastjsonschema": importlib.metadata.version("fastjsonschema")}
     return "".join(f"{name}=={versions[name]}\n" for name in versions if name not in _NOT_CODECS)
 
 
