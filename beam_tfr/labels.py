@@ -15,7 +15,6 @@ from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 
 PARTS = ("{label}", "{split}", "{group}", "*")
 DEFAULT_SPLIT = "train"
-MAX_CLASSES_BYTES = 64 << 20  # 64 MiB
 LABEL_RULE = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
 SPLIT_RULE = f"letters, digits and _ only, and not {NO_SPLIT}"
 
@@ -70,10 +69,7 @@ def read_classes(path: str) -> tuple[str, ...]:
         UsageError: the file cannot be read, is not UTF-8, or has empty or repeated lines.
     """
     try:
-        data = storage.read_bytes(storage.check_path(path, option="classes"), max_bytes=MAX_CLASSES_BYTES)
-        if len(data) > MAX_CLASSES_BYTES:
-            raise ValueError(f"has more than {MAX_CLASSES_BYTES} bytes; give a file with one class per line")
-        return _class_names(data.decode("utf-8-sig"))
+        return _class_names(storage.read_bytes(storage.check_path(path, option="classes")).decode("utf-8-sig"))
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
     except UnicodeDecodeError as error:
@@ -118,18 +114,18 @@ class Labeler:
         if found is None:
             wanted = "/".join(self.layout.parts)
             return ref._replace(reason="layout-mismatch", detail=f"has fewer parts than {wanted}")
-        if "split" in found:
-            split = found["split"]
-            if not is_split_name(split):
-                return ref._replace(reason="layout-mismatch", detail=f"{split!r} cannot be a split: {SPLIT_RULE}")
-        else:
+        split = found.get("split")
+        if split is None:
             split = choose_split(found.get("group", key), self.splits) if self.splits else DEFAULT_SPLIT
-        label = found.get("label", "")
-        if self.layout.has_labels and not is_class_name(label):
-            detail = f"{label!r} cannot be a class: {LABEL_RULE}"
-            return ref._replace(reason="layout-mismatch", detail=detail)
-        ref = ref._replace(split=split, labels=(label,) if self.layout.has_labels else ())
-        if self.classes is not None and self.layout.has_labels and label not in self.classes:
+        elif not is_split_name(split):
+            return ref._replace(reason="layout-mismatch", detail=f"{split!r} cannot be a split: {SPLIT_RULE}")
+        label = found.get("label")
+        if label is None:
+            return ref._replace(split=split)
+        if not is_class_name(label):
+            return ref._replace(reason="layout-mismatch", detail=f"{label!r} cannot be a class: {LABEL_RULE}")
+        ref = ref._replace(split=split, labels=(label,))
+        if self.classes is not None and label not in self.classes:
             return ref._replace(reason="unknown-class", detail=f"class {label!r} is not in the file of --classes")
         return ref
 

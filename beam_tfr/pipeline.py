@@ -20,7 +20,7 @@ from beam_tfr.planning import drafts
 from beam_tfr.schema import Plan, ShardWork
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.sources import Source
-from beam_tfr.tables import Tables
+from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms import (
     BuildExamples,
     MapImages,

@@ -7,13 +7,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from beam_tfr import saved_plan, storage, tables
+from beam_tfr import saved_plan, storage
 from beam_tfr.inputs.patterns import WILDCARD, all_patterns, common_root, exclusion, to_regex
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import MANIFEST_FILE, REJECTS_FILE, UsageError
 from beam_tfr.schema.features import DICT_NAMES, features_of
+from beam_tfr.tables.opening import ALL, open_tables
+from beam_tfr.tables.rows import Roles, Tables
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class Source:
 
     root: str
     labelled: bool
-    origin: tables.Tables | Labeler
+    origin: Tables | Labeler
     plan: dict[str, Any]
     call: dict[str, Any]
 
@@ -44,25 +46,26 @@ def open_source(options: ConvertOptions) -> Source:
     """
     names = read_classes(options.classes) if options.classes else None
     classes = None if names is None else frozenset(names)
-    opened: dict[str, Any]
+    origin: Tables | Labeler
     if options.table:
-        found = _open_tables(options, classes)
-        columns = {column: str(of) for column, of in found.types.items()}
-        data_options = options.data_options(names, columns=columns, multi_label=found.multi_label)
-        opened = {"root": found.root, "labelled": bool(options.label_column), "origin": found}
+        origin = _open_tables(options, classes)
+        columns = {column: str(of) for column, of in origin.types.items()}
+        data_options = options.data_options(names, columns=columns, multi_label=origin.multi_label)
+        root, labelled = origin.root, bool(options.label_column)
     else:
         patterns = all_patterns(options.input, options.input_list)
         root = common_root(patterns)
         _check_apart(options, patterns, exclusion(options.exclude, root))
-        layout = parse_layout(options.layout)
         data_options = options.data_options(names)
-        labeler = Labeler(layout, options.splits, classes)
-        opened = {"root": root, "labelled": layout.has_labels, "origin": labeler}
+        origin = Labeler(parse_layout(options.layout), options.splits, classes)
+        labelled = origin.layout.has_labels
     return Source(
-        **opened,
+        root=root,
+        labelled=labelled,
+        origin=origin,
         plan={"name": options.name, "suffix": options.suffix, "options": data_options},
         call={
-            "root": opened["root"],
+            "root": root,
             "input": sorted(set(options.input)),
             "input_list": options.input_list,
             "exclude": sorted(set(options.exclude)),
@@ -93,13 +96,13 @@ def check_reach(options: ConvertOptions, source: Source) -> None:
             saved.check_call(source.call, source.plan)
 
 
-def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> tables.Tables:
+def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tables:
     features = options.feature_columns
     if features is None:
-        features = {} if options.uri_column else {tables.ALL: ""}
-    opened = tables.open_tables(
+        features = {} if options.uri_column else {ALL: ""}
+    opened = open_tables(
         options.table,
-        tables.Roles(
+        Roles(
             uri=options.uri_column,
             key=options.key_column,
             label=options.label_column,

@@ -25,7 +25,7 @@ COLUMNS = ("id", "class", "age", "score", "name")
 ROLES = ["--key_column", "id", "--label_column", "class"]
 READ = """
 import sys
-from beam_tfr.tables import open_tables
+from beam_tfr.tables.opening import open_tables
 tables = open_tables(sys.argv[1:], key="id", label="class", features={"*": ""})
 for path in tables.files:
     for number, ref in tables.read(path):

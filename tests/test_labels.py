@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import labels
 from beam_tfr.labels import Labeler, choose_split, parse_layout, read_classes
 from beam_tfr.schema import ImageRef, UsageError
 from beam_tfr.storage import Entry
@@ -157,16 +156,6 @@ def test_unreadable_class_files(tmp_path: Path) -> None:
             read_classes(str(path))
     with pytest.raises(UsageError, match=r"^`classes=ftp://x`: only local paths and gs:// are supported"):
         read_classes("ftp://x")
-
-
-def test_class_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labels, "MAX_CLASSES_BYTES", 8)
-    path = tmp_path / "classes.txt"
-    path.write_text("cat\ndog\n")
-    assert read_classes(str(path)) == ("cat", "dog")
-    path.write_text("cat\ndog\nx")
-    with pytest.raises(UsageError, match="has more than 8 bytes"):
-        read_classes(str(path))
 
 
 def test_splits_by_hash_are_stable() -> None:

@@ -22,8 +22,11 @@ from beam_tfr import manifest, storage
 from beam_tfr.examples import parse_example
 from beam_tfr.records import read_records
 from beam_tfr.schema import DataError, ImageRef, UsageError, as_flags
-from beam_tfr.tables import Roles, Seen, find_repeats, merge_repeats, open_tables, opening
+from beam_tfr.tables import opening
 from beam_tfr.tables.columns import infer_type, parse_type
+from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.repeats import Seen, find_repeats, merge_repeats
+from beam_tfr.tables.rows import Roles
 from beam_tfr.verify import verify
 from tests.conftest import Run, files_of
 

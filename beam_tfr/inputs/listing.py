@@ -33,13 +33,11 @@ def list_images(
         UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
     """
     found = False
-    others = [to_regex(other) for other in before]
+    left_out = [*map(to_regex, before), *([exclude] if exclude else [])]
     try:
         for entry in _list(pattern, option):
             found = True
-            if exclude is not None and exclude.fullmatch(entry.path):
-                continue
-            if not any(other.fullmatch(entry.path) for other in others):
+            if not any(regex.fullmatch(entry.path) for regex in left_out):
                 yield entry
         if not found:
             raise UsageError(f"matches no file{_hints(pattern, option)}", option=option, value=pattern)

@@ -24,7 +24,6 @@ _TOKEN = re.compile(  # a ] that comes first in [...] is a member
 _REGEXES = {"**/": "(?:[^/]*/)*", "**": "(?:[^/]*/)*[^/]*", "*": "[^/]*", "?": "[^/]"}  # gs:// allows empty names: a//b
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
 BATCHES = 64
-MAX_LIST_BYTES = 1 << 30  # 1 GiB
 
 
 def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
@@ -33,10 +32,8 @@ def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
     Raises:
         UsageError: the pattern has no bucket or names no file.
     """
-    start = len(storage.GCS) if storage.is_gcs(pattern) else 0
-    match = WILDCARD.search(pattern, start)
-    slash = pattern.rfind("/", start, match.start() if match else len(pattern))
-    if slash < 0 and match:
+    slash = literal_start(pattern).rfind("/", len(storage.GCS) if storage.is_gcs(pattern) else 0)
+    if slash < 0 and WILDCARD.search(pattern):
         raise UsageError("write out the name of the bucket: gs://BUCKET/PATTERN", option=option, value=pattern)
     if slash < 0 or slash == len(pattern) - 1:
         raise UsageError(f"names no file; use '{files_below(pattern, option)}'", option=option, value=pattern)
@@ -114,8 +111,7 @@ def _member(found: re.Match[str]) -> str:
 
 def literal_start(pattern: str) -> str:
     """The literal prefix of every matching path."""
-    match = WILDCARD.search(pattern)
-    return pattern[: match.start()] if match else pattern
+    return WILDCARD.split(pattern, maxsplit=1)[0]
 
 
 def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
@@ -179,11 +175,9 @@ def read_input_list(path: str) -> tuple[str, ...]:
         UsageError: the file cannot be read or is empty, or a line is not a path; names the line.
     """
     try:
-        data = storage.read_bytes(path, max_bytes=MAX_LIST_BYTES)
+        data = storage.read_bytes(path)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", option="input_list", value=path) from error
-    if len(data) > MAX_LIST_BYTES:
-        raise UsageError(f"has more than {MAX_LIST_BYTES} bytes; use patterns", option="input_list", value=path)
     if b"\0" in data:
         cure = "is not a text file; give one path or pattern per line, in UTF-8"
         raise UsageError(cure, option="input_list", value=path)

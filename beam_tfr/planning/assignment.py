@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 
 from beam_tfr.naming import shard_name
-from beam_tfr.planning.ordering import order_key, order_key_of, planned_total
+from beam_tfr.planning.survey import order_key, order_key_of, planned_total
 from beam_tfr.schema import ImageRef, Plan, RunError, Shard, canonical_json
 
 _PLANNED, _IMAGES = b"\0", b"\1"  # first byte of the values grouped for a shard

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
 
-from beam_tfr.planning.ordering import bucket_of, first_rank, order_key
-from beam_tfr.planning.survey import Survey
+from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key
 from beam_tfr.schema import ImageRef, Plan
 
 Bucket = tuple[str, int]  # a split, and a bucket of its order
@@ -36,15 +37,12 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
     """Finds the buckets that contain the first image of each shard but the first."""
     ranks: dict[Bucket, list[int]] = {}
     for split, of in plan.splits.items():
-        wanted = [first_rank(of, i) for i in range(1, of.num_shards)]
-        passed = 0
-        buckets = iter(sorted((bucket, n) for (name, bucket), n in survey.buckets.items() if name == split))
-        bucket, n = next(buckets)
-        for rank in wanted:
-            while rank >= passed + n:
-                passed += n
-                bucket, n = next(buckets)
-            ranks.setdefault((split, bucket), []).append(rank - passed)
+        buckets = sorted(bucket for bucket in survey.buckets if bucket[0] == split)
+        ends = list(itertools.accumulate(survey.buckets[bucket] for bucket in buckets))
+        for rank in (first_rank(of, i) for i in range(1, of.num_shards)):
+            place = bisect.bisect_right(ends, rank)
+            begin = ends[place] - survey.buckets[buckets[place]]
+            ranks.setdefault(buckets[place], []).append(rank - begin)
     return CutBuckets(survey.seed, ranks)
 
 

@@ -1,4 +1,4 @@
-"""One pass over all references: counts, classes, digests and a sample."""
+"""The order of the images of a split, and one pass over all references: counts, classes, digests and a sample."""
 
 from __future__ import annotations
 
@@ -7,10 +7,36 @@ import dataclasses
 import hashlib
 import heapq
 
-from beam_tfr.planning.ordering import bucket_of, order_key
-from beam_tfr.schema import NO_SPLIT, ImageRef
+from beam_tfr.schema import NO_SPLIT, ImageRef, SplitPlan
 
 SAMPLE_IMAGES = 32  # images read to estimate the size of a record
+ORDER_BYTES = 16
+BUCKET_BITS = 16  # of the histogram; cuts are exact anyway, but with finer buckets fewer keys are compared
+
+
+def order_key(seed: int, key: str) -> bytes:
+    """The place of an image in the order of its split: 16 bytes, BLAKE2b of seed and key."""
+    return order_key_of(seed, key.encode("utf-8", "surrogateescape"))
+
+
+def order_key_of(seed: int, key: bytes) -> bytes:
+    """`order_key` of an encoded key."""
+    return hashlib.blake2b(b"%d\0%b" % (seed, key), digest_size=ORDER_BYTES, person=b"beam_tfr order").digest()
+
+
+def bucket_of(order: bytes) -> int:
+    """The histogram bucket of an order key: its first bits."""
+    return int.from_bytes(order[:4], "big") >> (32 - BUCKET_BITS)
+
+
+def planned_total(of: SplitPlan, index: int) -> int:
+    """Number of images in the `index`-th shard of a split."""
+    return first_rank(of, index + 1) - first_rank(of, index)
+
+
+def first_rank(of: SplitPlan, index: int) -> int:
+    """Rank in the order of the split of the first image of the `index`-th shard."""
+    return index * of.matched // of.num_shards
 
 
 @dataclasses.dataclass(slots=True)

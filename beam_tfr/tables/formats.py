@@ -14,7 +14,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 from beam_tfr import storage
 from beam_tfr.schema import DataError, UsageError
@@ -22,15 +22,11 @@ from beam_tfr.schema import DataError, UsageError
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
 PARQUET_BATCH_ROWS = 1024
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
+DELIMITERS = {"csv": ",", "tsv": "\t"}
 T = TypeVar("T")
 
 
-class Row(NamedTuple):
-    """A row of a table: its number, from 1, and a cell for each requested column, None where it is missing."""
-
-    number: int
-    cells: Sequence[Any]
+Row = tuple[int, Sequence[Any]]  # its number, from 1, and a cell for each requested column, None where it is missing
 
 
 def split_suffix(path: str) -> tuple[str, str]:
@@ -45,11 +41,6 @@ def split_suffix(path: str) -> tuple[str, str]:
         allowed = f"the name must end in {', '.join(SUFFIXES)}; all but Parquet may be gzipped (.gz)"
         raise UsageError(allowed, option="table", value=path)
     return stem, form
-
-
-def is_typed(path: str) -> bool:
-    """True for tables whose values have types, as in JSON and Parquet."""
-    return split_suffix(path)[1] not in _DELIMITERS
 
 
 def read_rows(path: str, columns: Sequence[str], *, known: Sequence[str] = ()) -> Iterator[Row]:
@@ -143,7 +134,7 @@ def _csv_rows(path: str, file: IO[bytes]) -> tuple[list[str], Iterator[tuple[int
         DataError: a line cannot be read, the quotes do not match, or two columns have the same name.
     """
     csv.field_size_limit(MAX_LINE_BYTES)
-    lines = csv.reader(_lines(file), delimiter=_DELIMITERS[split_suffix(path)[1]], strict=True)
+    lines = csv.reader(_lines(file), delimiter=DELIMITERS[split_suffix(path)[1]], strict=True)
     rows = _numbered(path, filter(None, lines), 0)
     _, header = next(rows, (0, []))
     if not header:
@@ -161,7 +152,7 @@ def _delimited(path: str, file: IO[bytes], columns: Sequence[str], known: Sequen
         if len(cells) != len(header):
             problem = f"has {len(cells)} cells, but the header has {len(header)}; is a quote missing?"
             raise _damaged(path, problem, number)
-        yield Row(number, [cells[place] for place in places])
+        yield number, [cells[place] for place in places]
 
 
 def _json_lines(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence[str]) -> Iterator[Row]:
@@ -169,7 +160,7 @@ def _json_lines(path: str, file: IO[bytes], columns: Sequence[str], known: Seque
     for number, row in _json_objects(path, file):
         if known and not row.keys() <= allowed:
             check_columns(f"{path}, row {number}", [*row], (), known)
-        yield Row(number, [row.get(name) for name in columns])
+        yield number, [row.get(name) for name in columns]
 
 
 def _json_objects(path: str, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -223,7 +214,7 @@ def _parquet(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence
             said = f"this or one of the next {PARQUET_BATCH_ROWS} rows is damaged: {_first_line(error)}"
             raise ValueError(f"{said}; write the file again") from None
 
-    return itertools.starmap(Row, _numbered(path, rows()))
+    return _numbered(path, rows())
 
 
 def _first_line(error: Exception) -> str:

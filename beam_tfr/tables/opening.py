@@ -11,7 +11,7 @@ from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.schema import UsageError
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
-from beam_tfr.tables.formats import check_columns, is_typed, read_columns, read_rows, split_suffix
+from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix
 from beam_tfr.tables.rows import Roles, Tables, folder_of, resolve
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
@@ -60,7 +60,7 @@ def open_tables(
         raise UsageError(cure, option="table", value=files[0])
     columns = list(dict.fromkeys([*roles.columns, *given]))
     rows = itertools.chain.from_iterable(read_rows(path, columns, known=known) for path in files)
-    cells = zip(*(row.cells for row in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
+    cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
         raise UsageError("there are no rows", option="table", value=" ".join(patterns))
@@ -97,7 +97,7 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
 
 def _type(path: str, name: str, kind: str, cells: Sequence[Any]) -> ColumnType:
     try:
-        of = parse_type(kind) if kind else infer_type(cells, typed=is_typed(path))
+        of = parse_type(kind) if kind else infer_type(cells, typed=split_suffix(path)[1] not in DELIMITERS)
     except ValueError as error:
         if kind:
             raise UsageError(str(error), option="feature_columns", value=f"{name}:{kind}") from None

@@ -10,11 +10,13 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import interrupt, storage, tables
+from beam_tfr import interrupt, storage
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import all_patterns, batches, common_root, exclusion, order_patterns
 from beam_tfr.labels import Labeler
 from beam_tfr.schema import DataError, RunError
+from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
+from beam_tfr.tables.rows import Tables
 
 
 class MatchImages(beam.PTransform):
@@ -79,12 +81,12 @@ class ReadTable(beam.PTransform):
     """Tables to references: one per row, with its labels, split and columns.
 
     Args:
-        opened: of `tables.open_tables`.
+        opened: of `open_tables`.
 
     Output: (encoded `ImageRef`; a PCollection of one None, once no two rows are known to have the same key).
     """
 
-    def __init__(self, opened: tables.Tables) -> None:
+    def __init__(self, opened: Tables) -> None:
         super().__init__()
         self._opened = opened
 
@@ -99,7 +101,7 @@ class ReadTable(beam.PTransform):
         distinct = (
             read.seen
             | "GroupSeen" >> beam.GroupByKey()
-            | "FindRepeats" >> beam.Map(lambda bucket: tables.find_repeats(bucket[1]))
+            | "FindRepeats" >> beam.Map(lambda bucket: find_repeats(bucket[1]))
             | beam.combiners.ToList()
             | "RefuseRepeats" >> beam.Map(_refuse_repeats, self._opened)
         )
@@ -107,12 +109,12 @@ class ReadTable(beam.PTransform):
 
 
 class _ReadRows(beam.DoFn):
-    def __init__(self, opened: tables.Tables) -> None:
+    def __init__(self, opened: Tables) -> None:
         self._opened = opened
 
     def process(self, table: tuple[int, str]) -> Iterator[Any]:
         number, path = table
-        seen = tables.Seen(number)
+        seen = Seen(number)
         for row, ref in self._opened.read(path):
             interrupt.check()
             yield ref.encode()
@@ -123,6 +125,6 @@ class _ReadRows(beam.DoFn):
             yield beam.pvalue.TaggedOutput("seen", part)
 
 
-def _refuse_repeats(found: Sequence[tables.Repeats | None], opened: tables.Tables) -> None:
+def _refuse_repeats(found: Sequence[Repeats | None], opened: Tables) -> None:
     if repeats := [one for one in found if one is not None]:
-        raise DataError(opened.tell(tables.merge_repeats(repeats)))
+        raise DataError(opened.tell(merge_repeats(repeats)))
