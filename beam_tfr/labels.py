@@ -39,8 +39,8 @@ class Layout:
         parts = key.split("/")
         if len(parts) < len(self.parts):
             return None
-        last = parts[len(parts) - len(self.parts) :]
-        return {name[1:-1]: part for name, part in zip(self.parts, last, strict=True) if name != "*"}
+        last = zip(self.parts, parts[-len(self.parts) :], strict=True)
+        return {name[1:-1]: part for name, part in last if name != "*"}
 
 
 def parse_layout(text: str) -> Layout:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr import saved_plan, storage
-from beam_tfr.inputs.patterns import WILDCARD, all_patterns, common_root, exclusion, to_regex
+from beam_tfr.inputs.patterns import WILDCARD, common_root, exclusion, read_input_list, to_regex
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
@@ -53,7 +53,7 @@ def open_source(options: ConvertOptions) -> Source:
         data_options = options.data_options(names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)
     else:
-        patterns = all_patterns(options.input, options.input_list)
+        patterns = [*options.input, *read_input_list(options.input_list)]
         root = common_root(patterns)
         _check_apart(options, patterns, exclusion(options.exclude, root))
         data_options = options.data_options(names)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr.planning import assignment, drafts
-from beam_tfr.planning.cuts import Bucket, CutBuckets, cut, find_cut_buckets
+from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key, planned_total
 from beam_tfr.schema import NO_SPLIT, ImageRef, Plan, RunError, Shard, SplitPlan, UsageError
 from tests.conftest import calls_of

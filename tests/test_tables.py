@@ -561,7 +561,7 @@ TWICE = _twice()
         ("t.csv", b"", "is empty; its first line must name the columns"),
         ("t.csv", b"id,age\n", "there are no rows"),
         ("t.csv", b"id,name\na,1\n", "there is no column 'age'; there are: id, name"),
-        ("t.csv", b"id,age,id\na,1,b\n", "has two columns 'id'; rename one"),
+        ("t.csv", b"id,age,id\na,1,b\n", "has 2 columns 'id'; rename all but one"),
         ("t.csv", b"id,age\na,1\nb\n", "row 2: has 1 cells, but the header has 2; is a quote missing?"),
         ("t.csv", b"id,age\na,1\nb,2,3\n", "row 2: has 3 cells, but the header has 2"),
         ("t.csv", b'id,age\na,1\n"b,2\n', "row 2: unexpected end of data; is a quote not closed"),

@@ -87,21 +87,19 @@ def _list(pattern: str, option: str) -> Iterator[storage.Entry]:
         return
     folder, rest = split_pattern(pattern, option=option)
     regex = to_regex(pattern, option=option)
-    # Folders above the first ** must match their part of the pattern; below it, any folder may hold a match.
-    fixed = rest.split("/")[:-1]
-    levels = next((i for i, part in enumerate(fixed) if "**" in part), len(fixed))
-    deep = "**" in rest
-    if "{" in rest:  # alternatives may contain slashes: look everywhere
-        levels, deep = 0, True
-    prefixes = [to_regex("/".join([folder.rstrip("/"), *fixed[: i + 1]])) for i in range(levels)]
-    base_depth = folder.rstrip("/").count("/") + 1
+    # A folder above the first ** must match its part of the pattern; below it, any folder may hold a match, and beside
+    # alternatives too, which may contain slashes.
+    parts, deep = rest.split("/"), "**" in rest or "{" in rest
+    fixed = [] if "{" in rest else itertools.takewhile(lambda part: "**" not in part, parts[:-1])
+    base = folder.rstrip("/")
+    folders = [*map(to_regex, itertools.accumulate([base, *fixed], "{}/{}".format))]
 
     def descend(path: str) -> bool:
-        level = path.count("/") - base_depth
-        return bool(prefixes[level].fullmatch(path)) if level < levels else deep
+        level = path.count("/") - base.count("/")
+        return bool(folders[level].fullmatch(path)) if level < len(folders) else deep
 
-    start = literal_start(pattern)[len(folder.rstrip("/")) + 1 :]
-    for entry in storage.walk(folder, descend, prefix=start, deep=deep or "/" in rest):
+    start = literal_start(pattern)[len(base) + 1 :]
+    for entry in storage.walk(folder, descend, prefix=start, deep=deep or len(parts) > 1):
         if regex.fullmatch(entry.path):
             yield entry
 

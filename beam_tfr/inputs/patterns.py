@@ -12,7 +12,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from beam_tfr import storage
 from beam_tfr.schema import UsageError
@@ -23,7 +23,6 @@ _TOKEN = re.compile(  # a ] that comes first in [...] is a member
 )
 _REGEXES = {"**/": "(?:[^/]*/)*", "**": "(?:[^/]*/)*[^/]*", "*": "[^/]*", "?": "[^/]"}  # gs:// allows empty names: a//b
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
-BATCHES = 64
 
 
 def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
@@ -152,28 +151,18 @@ def exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
     return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL) if parts else None
 
 
-def all_patterns(patterns: Sequence[str], input_list: str | None) -> tuple[str, ...]:
-    """The patterns of `input` and of the file that `input_list` names, if any; raises what `read_input_list` does."""
-    return (*patterns, *(read_input_list(input_list) if input_list else ()))
-
-
-def batches(ordered: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
-    """The patterns in at most `BATCHES` portions, each listed by one worker."""
-    size = -(-len(ordered) // BATCHES)
-    for start in range(0, len(ordered), size):
-        yield ordered[start : start + size]
-
-
-def read_input_list(path: str) -> tuple[str, ...]:
+def read_input_list(path: str | None) -> tuple[str, ...]:
     """Reads the patterns of a file, one per line; empty lines are skipped. Blanks count, since names may end in them.
 
     Args:
-        path: local or gs://; UTF-8, with or without a byte order mark. Other bytes are read as the file system's names
-            are.
+        path: local or gs://, None for no file; UTF-8, with or without a byte order mark. Other bytes are read as the
+            file system's names are.
 
     Raises:
         UsageError: the file cannot be read or is empty, or a line is not a path; names the line.
     """
+    if path is None:
+        return ()
     try:
         data = storage.read_bytes(path)
     except OSError as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.schema import ImageRef, RejectError, RunError
+from beam_tfr.schema import RejectError, RunError
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
@@ -20,11 +20,6 @@ _AVERAGED_READS = 32
 
 Source = storage.Entry | str
 Content = bytes | RejectError | None
-
-
-def sources(root: str, refs: Sequence[ImageRef]) -> list[storage.Entry | None]:
-    """Makes the argument of `ReadAhead.read` from references to files below a folder; None for rejects."""
-    return [None if ref.reason else storage.Entry(root + ref.key, ref.size_bytes, ref.generation) for ref in refs]
 
 
 def read_image(

@@ -8,10 +8,9 @@ import decimal
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-DTYPES = ("int64", "float", "bytes")
 KINDS = "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value"
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
 _TYPE = re.compile(r"(int64|float|bytes|enum\(([^()]+)\))(\[\])?(?:=(.*))?", re.DOTALL)
@@ -67,52 +66,46 @@ class ColumnType:
             try:
                 parts = json.loads(cell)
             except (ValueError, RecursionError):
-                raise ValueError(f"{_shown(cell)} begins like a JSON list and is none") from None
+                raise ValueError(f"{cell!a:.60} begins like a JSON list and is none") from None
             return list(parts)
         return cell.split(SEPARATOR)
 
     def _value(self, cell: Any) -> int | float | bytes:
-        if self.members:
-            if cell not in self.members:
-                raise ValueError(f"{_shown(cell)} is not one of {', '.join(self.members)}")
-            return self.members.index(cell)
-        if self.dtype == "bytes":
-            return _to_bytes(cell)
-        return _to_int(cell) if self.dtype == "int64" else _to_float(cell)
+        if not self.members:
+            return _CONVERTERS[self.dtype](cell)
+        if cell not in self.members:
+            raise ValueError(f"{cell!a:.60} is not one of {', '.join(self.members)}")
+        return self.members.index(cell)
 
 
 _EXAMPLES = {"int64": "-1", "float": "nan", "bytes": "", "enum": "MEMBER"}
 
 
 def _to_int(cell: Any) -> int:
-    if isinstance(cell, str):
-        text = cell.strip()
-        if text.lower() in ("true", "false"):
-            return int(text.lower() == "true")
-        if not _INTEGER.fullmatch(text):
-            raise ValueError(f"{_shown(cell)} is no whole number")
+    text = cell.strip().lower() if isinstance(cell, str) else ""
+    if text in ("true", "false"):
+        return int(text == "true")
+    if _INTEGER.fullmatch(text):
         value = int(text.partition(".")[0])
     elif isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer()):
         value = int(cell)
     else:
-        raise ValueError(f"{_shown(cell)} is no whole number")
+        raise ValueError(f"{cell!a:.60} is no whole number")
     if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"{_shown(cell)} does not fit into 64 bits")
+        raise ValueError(f"{cell!a:.60} does not fit into 64 bits")
     return value
 
 
 def _to_float(cell: Any) -> float:
-    if isinstance(cell, str):
-        if not _NUMBER.fullmatch(cell.strip()):
-            raise ValueError(f"{_shown(cell)} is no number")
-    elif not isinstance(cell, (int, float)) or isinstance(cell, bool):
-        raise ValueError(f"{_shown(cell)} is no number")
+    is_number = isinstance(cell, (int, float)) and not isinstance(cell, bool)
+    if not is_number and not (isinstance(cell, str) and _NUMBER.fullmatch(cell.strip())):
+        raise ValueError(f"{cell!a:.60} is no number")
     try:
         value = float(cell)
     except OverflowError:
         value = math.inf
     if abs(value) >= _MAX_FLOAT and not (math.isinf(value) and "inf" in str(cell).lower()):
-        raise ValueError(f"{_shown(cell)} does not fit into 32 bits")
+        raise ValueError(f"{cell!a:.60} does not fit into 32 bits")
     return value
 
 
@@ -124,16 +117,18 @@ def _to_bytes(cell: Any) -> bytes:
     elif isinstance(cell, dict):
         cell = json.dumps(cell, ensure_ascii=False, sort_keys=True, default=str)
     if not isinstance(cell, str):
-        raise ValueError(f"{_shown(cell)} is no text")
+        raise ValueError(f"{cell!a:.60} is no text")
     try:
         return cell.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{_shown(cell)} is no text that UTF-8 can hold") from None
+        raise ValueError(f"{cell!a:.60} is no text that UTF-8 can hold") from None
 
 
-def _shown(cell: Any) -> str:
-    text = ascii(cell)
-    return text if len(text) <= 60 else text[:57] + "..."
+_CONVERTERS: dict[str, Callable[[Any], int | float | bytes]] = {
+    "int64": _to_int,
+    "float": _to_float,
+    "bytes": _to_bytes,
+}
 
 
 def parse_type(text: str) -> ColumnType:

@@ -131,7 +131,7 @@ def _csv_rows(path: str, file: IO[bytes]) -> tuple[list[str], Iterator[tuple[int
     """The header, and the numbered rows that are not empty.
 
     Raises:
-        DataError: a line cannot be read, the quotes do not match, or two columns have the same name.
+        DataError: a line cannot be read, or the quotes do not match.
     """
     csv.field_size_limit(MAX_LINE_BYTES)
     lines = csv.reader(_lines(file), delimiter=DELIMITERS[split_suffix(path)[1]], strict=True)
@@ -139,8 +139,6 @@ def _csv_rows(path: str, file: IO[bytes]) -> tuple[list[str], Iterator[tuple[int
     _, header = next(rows, (0, []))
     if not header:
         raise _damaged(path, "is empty; its first line must name the columns")
-    if twice := sorted({name for name in header if header.count(name) > 1}):
-        raise _damaged(path, f"has two columns {twice[0]!r}; rename one")
     return header, rows
 
 

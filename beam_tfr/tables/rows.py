@@ -71,11 +71,6 @@ class Tables:
         """The columns to read, each once."""
         return list(dict.fromkeys([*self.roles.columns, *self.types]))
 
-    @property
-    def may_repeat(self) -> bool:
-        """True if two rows could have the same key."""
-        return bool(self.roles.uri or self.roles.key)
-
     def tell(self, repeats: Repeats) -> str:
         """The error message for rows that have the same key."""
         (table, row), (earlier, before) = repeats.first, repeats.before
@@ -104,7 +99,9 @@ class Tables:
         try:
             ref = ref._replace(key=self._key(path, number, cells.get(column)))
             column = roles.split
-            split = _split(cells[column]) if column else ""
+            split = _name(cells[column]) if column else ""
+            if column and not is_split_name(split):
+                raise ValueError(f"{split!a:.100} cannot be a split: {SPLIT_RULE}")
             column = roles.group
             group = _name(cells[column]) if column else ref.key
             if not split:
@@ -160,7 +157,7 @@ class Tables:
         labels = tuple(_name(part) for part in parts)
         for label in labels:
             if not is_class_name(label):
-                raise ValueError(f"{ascii(label)[:100]} cannot be a class: {LABEL_RULE}")
+                raise ValueError(f"{label!a:.100} cannot be a class: {LABEL_RULE}")
         if len(set(labels)) != len(labels):
             raise ValueError("names a class twice")
         return labels
@@ -175,7 +172,7 @@ def _text(cell: Any, what: str = "path") -> str:
     if cell is None or cell == "":
         raise ValueError("has no value")
     if not isinstance(cell, str):
-        raise ValueError(f"{ascii(cell)[:100]} is no {what}")
+        raise ValueError(f"{cell!a:.100} is no {what}")
     if "\0" in cell:
         raise ValueError("has a NUL character")
     return cell
@@ -188,13 +185,6 @@ def _name(cell: Any) -> str:
     if isinstance(cell, int) and not isinstance(cell, bool):
         cell = str(cell)
     return _text(cell, "text or whole number")
-
-
-def _split(cell: Any) -> str:
-    split = _name(cell)
-    if not is_split_name(split):
-        raise ValueError(f"{ascii(split)[:100]} cannot be a split: {SPLIT_RULE}")
-    return split
 
 
 def resolve(uri: Any, base: str) -> str:
@@ -210,10 +200,10 @@ def resolve(uri: Any, base: str) -> str:
     path = _text(uri)
     if storage.is_gcs(path):
         if not all(path[len(storage.GCS) :].partition("/")):
-            raise ValueError(f"{ascii(path)[:100]} names no object; it must be gs://BUCKET/NAME")
+            raise ValueError(f"{path!a:.100} names no object; it must be gs://BUCKET/NAME")
         return path
     if "://" in path:
-        raise ValueError(f"{ascii(path)[:100]}: only local paths and gs:// are read")
+        raise ValueError(f"{path!a:.100}: only local paths and gs:// are read")
     if storage.is_gcs(base) and not path.startswith("/"):
         return base + path
     return os.path.normpath(os.path.join(base, path))

@@ -13,7 +13,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import claim, saved_plan, sidecars
 from beam_tfr.planning import assignment
-from beam_tfr.planning.cuts import Bucket, CutBuckets, cut, find_cut_buckets
+from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema import ImageRef, Plan, RunError, ShardWork
 

@@ -11,8 +11,9 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import interrupt
-from beam_tfr.inputs.reading import Content, ReadAhead, sources
+from beam_tfr.inputs.reading import Content, ReadAhead
 from beam_tfr.schema import ImageRef, Item, RejectError, Shard, ShardWork
+from beam_tfr.storage import Entry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Contents:
         if self.ahead is None:
             return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
         refs = list(refs)
-        return zip(refs, self.ahead.read(sources(self.root, refs)), strict=True)
+        files = [None if r.reason else Entry(self.root + r.key, r.size_bytes, r.generation) for r in refs]
+        return zip(refs, self.ahead.read(files), strict=True)
 
     def read_once(self, refs: Iterable[ImageRef]) -> Iterator[tuple[ImageRef, Content]]:
         """As `read`, then closes."""

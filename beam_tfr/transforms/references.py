@@ -12,11 +12,13 @@ from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr import interrupt, storage
 from beam_tfr.inputs.listing import list_all
-from beam_tfr.inputs.patterns import all_patterns, batches, common_root, exclusion, order_patterns
+from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
 from beam_tfr.labels import Labeler
 from beam_tfr.schema import DataError, RunError
 from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Tables
+
+BATCHES = 64  # of patterns, each listed by one worker
 
 
 class MatchImages(beam.PTransform):
@@ -44,7 +46,7 @@ class MatchImages(beam.PTransform):
         super().__init__()
         self._patterns, self._input_list = tuple(patterns), input_list
         self._labeler = labeler
-        self._root = root or common_root(all_patterns(patterns, input_list))
+        self._root = root or common_root([*patterns, *read_input_list(input_list)])
         self._exclude = exclusion(exclude, self._root)
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
@@ -67,9 +69,10 @@ class MatchImages(beam.PTransform):
 
 
 def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterator[list[list[bytes]]]:
-    # As bytes: Beam's coder for text fails for names that are not UTF-8.
-    for batch in batches(order_patterns(all_patterns(patterns, input_list))):
-        yield [[*map(os.fsencode, [pattern, *before])] for pattern, before in batch]
+    ordered = order_patterns([*patterns, *read_input_list(input_list)])
+    for i in range(min(BATCHES, len(ordered))):
+        # As bytes: Beam's coder for text fails for names that are not UTF-8.
+        yield [[*map(os.fsencode, [pattern, *before])] for pattern, before in ordered[i::BATCHES]]
 
 
 def _list(batch: list[list[bytes]], exclude: re.Pattern[str] | None) -> Iterator[storage.Entry]:
@@ -114,11 +117,11 @@ class _ReadRows(beam.DoFn):
 
     def process(self, table: tuple[int, str]) -> Iterator[Any]:
         number, path = table
-        seen = Seen(number)
+        seen, roles = Seen(number), self._opened.roles
         for row, ref in self._opened.read(path):
             interrupt.check()
             yield ref.encode()
-            if self._opened.may_repeat:
+            if roles.uri or roles.key:  # others are numbers, which cannot repeat
                 for part in seen.add(ref.key, row):
                     yield beam.pvalue.TaggedOutput("seen", part)
         for part in seen.flush():
