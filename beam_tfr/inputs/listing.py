@@ -58,17 +58,15 @@ def list_all(
     Raises:
         UsageError: see `list_images`.
     """
-
-    def list_part(part: Sequence[tuple[str, Sequence[str]]]) -> Iterator[storage.Entry]:
-        for pattern, before in part:
-            yield from list_images(pattern, before, exclude=exclude)
-
     pool = Pool(LIST_THREADS, "beam_tfr-list")
 
     def next_batch(files: Iterator[storage.Entry]) -> Future[list[storage.Entry]]:
         return pool.submit(lambda: list(itertools.islice(files, LIST_BATCH)))
 
-    parts = [list_part(patterns[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(patterns)))]
+    parts = [
+        itertools.chain.from_iterable(list_images(*pair, exclude=exclude) for pair in patterns[i::LIST_THREADS])
+        for i in range(min(LIST_THREADS, len(patterns)))
+    ]
     ahead = collections.deque((part, next_batch(part)) for part in parts)
     try:
         while ahead:

@@ -204,10 +204,9 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
 
 def cut(plan: Plan, wanted: CutBuckets, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
     """Returns the plan with its cuts, from the (bucket, cuts) that were picked."""
-    orders = dict(picked)
+    found = dict(picked)
     cuts: dict[str, list[str]] = {split: [] for split in plan.splits}
     for bucket in sorted(wanted.ranks):
-        cuts[bucket[0]] += [order.hex() for order in orders[bucket]]
-    return dataclasses.replace(
-        plan, splits={split: dataclasses.replace(of, cuts=cuts[split]) for split, of in plan.splits.items()}
-    )
+        cuts[bucket[0]] += [order.hex() for order in found[bucket]]
+    splits = {split: dataclasses.replace(of, cuts=cuts[split]) for split, of in plan.splits.items()}
+    return dataclasses.replace(plan, splits=splits)

@@ -75,7 +75,7 @@ class Survey:
         listed = hashlib.sha256(identity + str(ref.generation).encode()).digest()
         self.generations = (self.generations + int.from_bytes(listed, "big")) % (1 << 256)
         if ref.split == NO_SPLIT:
-            self._note_misfit(ref.key)
+            self.misfit = min(self.misfit or ref.key, ref.key)
         if not ref.reason:
             self._offer((-int.from_bytes(identity[:8], "big"), encoded))
 
@@ -85,10 +85,6 @@ class Survey:
         elif one > self.sample[0]:
             heapq.heapreplace(self.sample, one)
 
-    def _note_misfit(self, key: str) -> None:
-        if key:
-            self.misfit = min(self.misfit or key, key)
-
     def merge(self, other: Survey) -> None:
         """Adds the survey of other references."""
         self.counts.update(other.counts)
@@ -96,7 +92,7 @@ class Survey:
         self.buckets.update(other.buckets)
         self.digest = (self.digest + other.digest) % (1 << 256)
         self.generations = (self.generations + other.generations) % (1 << 256)
-        self._note_misfit(other.misfit)
+        self.misfit = min(filter(None, (self.misfit, other.misfit)), default="")
         for one in other.sample:
             self._offer(one)
 
