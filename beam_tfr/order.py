@@ -219,17 +219,3 @@ class Order:
         """Those of this host at a step, ascending: int64 [n]."""
         begin = step * self.step_size
         return np.arange(begin + self.host_index, min(begin + self.step_size, self.end), self.num_hosts)
-
-    def examples(self, epoch: Epoch, step: int) -> Int64:
-        """The places in the epoch of this host's examples at a step, or `FILLER`: int64 [n]."""
-        return np.array([self.place(epoch, int(position)) for position in self.positions(step)], np.int64)
-
-    def place(self, epoch: Epoch, position: int) -> int:
-        """Where in the epoch's records the example at a position lies; `FILLER` from `total` on."""
-        if position >= self.total:
-            return FILLER
-        stream, index = position % self.streams, position // self.streams
-        low, high = self.low(stream), self.low(stream + 1)
-        window, slot = divmod(index, WINDOW)
-        size = min(WINDOW, high - low - window * WINDOW)
-        return low + window * WINDOW + int(epoch.window(stream, window, size)[slot])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from beam_tfr import storage
@@ -49,6 +49,25 @@ def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
         known = [f'"{one}"' if one else "None" for one in allowed]
         raise UsageError(f"must be {', '.join(known[:-1])} or {known[-1]}", option=name, value=repr(value))
     return value
+
+
+def check_labels(folder: str, shape: Sequence[int] | None, output: str, **hot: bool) -> None:
+    """Checks `one_hot=` and `multi_hot=`; `shape` is that of an example's labels, None if there are none.
+
+    Raises:
+        UsageError: one is neither True nor False, has no effect, or does not fit the labels.
+    """
+    for name, value in hot.items():
+        if not boolean(name, value):
+            continue
+        if shape is None or output in ("image", "raw_record"):
+            why = f"{folder} has no labels" if shape is None else f'`output="{output}"` has no labels'
+            raise UsageError(f"has no effect: {why}", option=name, value=True)
+        if shape and name == "one_hot":
+            why = f"the examples of {folder} have any number of labels each: give `multi_hot=True` instead"
+            raise UsageError(why, option=name, value=True)
+        if not shape and name == "multi_hot":
+            raise UsageError(f"the examples of {folder} have one label each: leave it out", option=name, value=True)
 
 
 def shuffle_seed(shuffle: Any, seed: Any) -> int | None:

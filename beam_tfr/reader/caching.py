@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import os
-import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -16,19 +16,12 @@ from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader_arguments import boolean
 from beam_tfr.schema import UsageError, canonical_json, sha256_hex
 
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
-
-_OVERHEAD_BYTES = 200  # of a record in memory, besides its bytes
-
 
 def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) -> Callable[[Any, int], Any] | None:
     """The function `Streams.remember` for these arguments of `load`.
 
     Raises:
-        UsageError: they are wrong, do not fit the others, or there is not enough room.
+        UsageError: they are wrong, or do not fit the others.
     """
     boolean("cache_decoded", cache_decoded)
     if cache is False:
@@ -42,16 +35,9 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) ->
         raise UsageError("only a local disk is faster than reading again", option="cache", value=folder)
     if cache_decoded:
         _check_decoded(decoder)
-    needed = estimated_bytes(decoder, order, decoded=cache_decoded)
-    if folder == "memory":
-        _check_room(needed, free_memory_bytes(), "of memory are free", cure="a folder, or more hosts")
-        path = ""
-    else:
-        try:
-            os.makedirs(folder, exist_ok=True)
-            free = shutil.disk_usage(folder).free
-        except OSError as error:
-            raise UsageError(f"cannot make that folder: {error.strerror}", option="cache", value=folder) from None
+    path = ""
+    if folder != "memory":
+        os.makedirs(folder, exist_ok=True)
         # tf.data takes any file of that name for its own: another dataset, split or host has other names.
         digest = sha256_hex(
             canonical_json(
@@ -62,8 +48,6 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) ->
         )
         path = os.path.join(folder, f"beam_tfr-{digest[:16]}")
         _clear_unfinished(path)
-        have = sum(entry.stat().st_size for entry in os.scandir(folder) if entry.path.startswith(path))
-        _check_room(needed - have, free, f"are free in {folder}", cure="another folder, or more hosts")
 
     def remember(windows: Any, stream: int) -> Any:
         if cache_decoded:
@@ -119,7 +103,7 @@ _held: dict[str, Any] = {}  # the locks of this process, open as long as it live
 def _clear_unfinished(path: str) -> None:
     """Removes what a process left that died while it filled the cache: tf.data would wait for it forever."""
     lock = f"{path}.lock"
-    if fcntl is None or lock in _held:
+    if lock in _held:
         return
     file = open(lock, "w")  # noqa: SIM115 - held until the process ends
     try:
@@ -131,37 +115,3 @@ def _clear_unfinished(path: str) -> None:
     for left in glob.glob(f"{glob.escape(path)}-*"):
         if not os.path.exists(f"{left[: len(path) + len('-00000')]}.index"):
             os.remove(left)
-
-
-def estimated_bytes(decoder: Decoder, order: Order, *, decoded: bool) -> int:
-    """The size of one host's share, roughly: of the decoded images if that is known, else of the shards."""
-    height, width, channels = (
-        decoder.image.shape if decoded else (*decoder.image.options.image_size, decoder.image.channels)
-    )
-    if decoder.holds_images and (decoded or decoder.image.options.encoding == "raw"):
-        each = (height or 0) * (width or 0) * channels
-    else:
-        splits = decoder.selection.splits
-        each = sum(split.num_bytes for split in splits) // max(1, sum(split.num_examples for split in splits))
-    return (each + _OVERHEAD_BYTES) * order.total * len(order.host_streams) // order.streams
-
-
-def free_memory_bytes() -> int:
-    """The memory that is free for this process: of the machine, or of its control group."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        with open("/proc/meminfo") as file:
-            fields = dict(line.split(":", 1) for line in file)
-        free = int(fields["MemAvailable"].split()[0]) << 10
-        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as current:
-            free = min(free, int(limit.read()) - int(current.read()))
-    except (OSError, KeyError, ValueError):  # not Linux, or no limit
-        pass
-    return free
-
-
-def _check_room(needed: int, free: int, where: str, *, cure: str) -> None:
-    if needed > free:
-        raise UsageError(
-            f"`cache=`: this host's share takes about {needed:,} bytes, and {free:,} {where}. Give False, {cure}"
-        )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import io
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import tensorflow as tf
 
 from beam_tfr.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.schema.features import CHANNELS, COLORSPACE, ENCODED, FORMAT, HEIGHT, IMAGE_ENCODINGS, RAW, WIDTH
+from beam_tfr.schema.features import ENCODED, FORMAT, IMAGE_ENCODINGS, RAW
 from beam_tfr.splits import Selection
 
 IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest
@@ -69,17 +72,12 @@ class Decoder:
         """Whether the records are images, rather than files, arrays or rows of a table."""
         return self.image.options.encoding in IMAGE_ENCODINGS
 
-    @property
-    def _unlabelled(self) -> bool:
-        """Whether examples of a labelled dataset may lack a label: it is -1 then."""
-        return bool(self.dataset.options.get("label_column"))
-
     @functools.cached_property
     def _spec(self) -> dict[str, Any]:
         spec = feature_spec_of(self.dataset.features)
         if self.output == "dict":
             return spec
-        names = {RAW, ENCODED} | ({FORMAT} if self._has_formats else set()) | {self._label}
+        names = {RAW, ENCODED, FORMAT, self._label}
         return {name: feature for name, feature in spec.items() if name in names}
 
     @property
@@ -97,56 +95,45 @@ class Decoder:
         """Whether the images of a batch may differ in size."""
         return self.holds_images and self.output not in ("encoded", "raw_record") and None in self.image.shape
 
-    @property
-    def _has_formats(self) -> bool:
-        return self.image.options.encoding == "keep"
-
     @functools.cached_property
     def _skipped(self) -> Any:
         return tf.Variable(0, dtype=tf.int64, trainable=False)
 
     @functools.cached_property
     def padding(self) -> bytes:
-        """A serialized filler: a black image, label 0, empty features."""
+        """A serialized filler: a black image; other features are 0 or empty."""
         height, width, channels = (side or 1 for side in self.image.shape)
         options = self.image.options
         if options.resize not in VARIABLE_SIZES:
             height, width = options.image_size
         black = np.zeros((height, width, channels), np.uint8)
-        name, data = "", b""
-        if options.encoding == "raw":
-            name, data = RAW, tf.io.serialize_tensor(black).numpy()
+        form = options.encoding.replace("keep", "jpeg")
+        values: dict[str, Any] = {FORMAT: form.encode()}
+        if form == "raw":
+            values[RAW] = tf.io.serialize_tensor(black).numpy()
         elif self.holds_images:
-            name, data = ENCODED, _encode(black, options.encoding)
-        values: dict[str, Any] = {name: data, FORMAT: options.encoding.replace("keep", "jpeg").encode()}
-        values |= {HEIGHT: height, WIDTH: width, CHANNELS: channels, COLORSPACE: b"RGB" if channels == 3 else b"Gray"}
-        if self.dataset.class_names:
-            values[self.dataset.names.text] = self.dataset.class_names[0].encode()
-        features = {}
+            values[ENCODED] = _encode(black, form)
+        example = tf.train.Example()
         for feature, about in self.dataset.features.items():
-            size = int(np.prod(about["shape"])) if all(side >= 0 for side in about["shape"]) else 0
-            if about["dtype"] == "bytes":
-                kind = {"bytes_list": tf.train.BytesList(value=[values.get(feature, b"")] * size)}
-            elif about["dtype"] == "int64":
-                kind = {"int64_list": tf.train.Int64List(value=[values.get(feature, 0)] * size)}
-            else:
-                kind = {"float_list": tf.train.FloatList(value=[0.0] * size)}
-            features[feature] = tf.train.Feature(**kind)
-        return bytes(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+            size = max(0, math.prod(about["shape"]))  # lists of any length, [-1], are empty
+            value = values.get(feature, b"" if about["dtype"] == "bytes" else 0)
+            getattr(example.features.feature[feature], f"{about['dtype']}_list").value.extend([value] * size)
+        return bytes(example.SerializeToString())
 
     def decode(self, records: Any, places: Any) -> Any:
         """Features by name, with the pixels as `image`; and bool [n] or scalar: which were not replaced."""
 
-        def features() -> tuple[dict[str, Any], Any]:
+        def features(records: Any) -> tuple[dict[str, Any], Any]:
             return self._decoded(records, places), tf.ones(tf.shape(records), tf.bool)
 
-        if self.max_skipped is not None:
-            return _first_that_works(features, lambda: self._replace(records, places))
-        spec = (
-            self._decoded.get_concrete_function(records, places).structured_outputs,
-            tf.TensorSpec(records.shape, tf.bool),
-        )
-        return _first_that_works(features, lambda: self._refuse(records, places, spec))
+        def refuse() -> tuple[dict[str, Any], Any]:
+            singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
+            message = singles.map(self._message).filter(lambda text: text != "").take(1).get_single_element()
+            with tf.control_dependencies([tf.raw_ops.Assert(condition=False, data=[message])]):
+                return features(tf.identity(records))
+
+        other = refuse if self.max_skipped is None else lambda: self._replace(records, places)
+        return _first_that_works(lambda: features(records), other)
 
     @functools.cached_property
     def _decoded(self) -> Any:
@@ -157,7 +144,9 @@ class Decoder:
         features = tf.io.parse_example(records, self._spec)
         if self.labelled:
             label = features[self._label]
-            with tf.control_dependencies([self._check(label)]):
+            outside = tf.reduce_any(self._outside(getattr(label, "flat_values", label)))
+            known = tf.raw_ops.Assert(condition=~outside, data=["a label outside the class list"])
+            with tf.control_dependencies([known]):
                 features[self._label] = tf.nest.map_structure(tf.identity, label, expand_composites=True)
             if self.multi_hot:
                 features[self._label] = _multi_hot(features[self._label], len(self.dataset.class_names))
@@ -166,15 +155,11 @@ class Decoder:
         data = features.pop(RAW if self.image.options.encoding == "raw" else ENCODED)
         if self.output == "encoded":
             return {**features, IMAGE: data}
-        encoded = (data, features[FORMAT] if self._has_formats else tf.zeros_like(data), places)
-
-        def decode(data: Any, image_format: Any, place: Any) -> Any:
-            return self.image(data, image_format if self._has_formats else None, place)
-
+        encoded = (data, features.get(FORMAT, tf.zeros_like(data)), places)
         if records.shape.rank == 0:
-            image = decode(*encoded)
+            image = self.image(*encoded)
         elif self.sizes:
-            images = tf.data.Dataset.from_tensor_slices(encoded).map(decode)
+            images = tf.data.Dataset.from_tensor_slices(encoded).map(self.image)
             size = tf.size(records, tf.int64)
             if self.sizes == "padded":
                 image = images.padded_batch(size).get_single_element()
@@ -182,13 +167,13 @@ class Decoder:
             else:
                 image = images.ragged_batch(size).get_single_element()
         else:
-            image = tf.map_fn(lambda one: decode(*one), encoded, fn_output_signature=tf.uint8)
+            image = tf.map_fn(lambda one: self.image(*one), encoded, fn_output_signature=tf.uint8)
         return {**features, IMAGE: image}
 
-    def _check(self, label: Any) -> Any:
-        values = label.flat_values if isinstance(label, tf.RaggedTensor) else label
-        known = tf.reduce_all((values >= (-1 if self._unlabelled else 0)) & (values < len(self.dataset.class_names)))
-        return tf.raw_ops.Assert(condition=known, data=["a label outside the class list"])
+    def _outside(self, labels: Any) -> Any:
+        """Which labels are outside the class list. Where a table names the labels, -1 stands for none."""
+        lowest = -1 if self.dataset.options.get("label_column") else 0
+        return (labels < lowest) | (labels >= len(self.dataset.class_names))
 
     def _replace(self, records: Any, places: Any) -> Any:
         """The features of all records, with `padding` for what does not decode; and which did decode."""
@@ -222,17 +207,6 @@ class Decoder:
         with tf.control_dependencies([allowed, say]):
             return self._features(tf.constant(self.padding), place), False
 
-    def _refuse(self, records: Any, places: Any, spec: Any) -> Any:
-        """Raises an error that names the first record that does not decode; an op of the form of `spec`."""
-        singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
-        message = singles.map(self._message).filter(lambda text: text != "").take(1).get_single_element()
-        with tf.control_dependencies([tf.raw_ops.Assert(condition=False, data=[message])]):
-            nothing = [
-                tf.zeros([1 if size is None else size for size in one.shape], one.dtype)
-                for one in tf.nest.flatten(spec, True)
-            ]
-        return tf.nest.pack_sequence_as(spec, nothing, expand_composites=True)
-
     def _message(self, record: Any, place: Any) -> Any:
         """What is wrong with a record, with its file and number; empty if nothing is."""
         parts = self.selection.parts
@@ -244,14 +218,13 @@ class Decoder:
         where = tf.strings.join([file, ": record ", tf.strings.as_string(number), " (counted from 0) "])
 
         def label_or_image(features: dict[str, Any]) -> Any:
-            if not self.labelled:
-                return tf.strings.join([where, "holds an image that does not decode"])
-            labels, classes = tf.reshape(features[self._label], [-1]), len(self.dataset.class_names)
-            wrong = tf.boolean_mask(labels, (labels < (-1 if self._unlabelled else 0)) | (labels >= classes))
-            first = tf.strings.as_string(tf.concat([wrong, [0]], 0)[0])
-            outside = tf.strings.join([where, "has label ", first, f", outside the class list (0 to {classes - 1})"])
             undecoded = tf.strings.join([where, "holds an image that does not decode"])
-            return tf.where(tf.equal(tf.size(wrong), 0), undecoded, outside)
+            if not self.labelled:
+                return undecoded
+            labels = tf.reshape(features[self._label], [-1])
+            wrong = tf.strings.as_string(tf.boolean_mask(labels, self._outside(labels)))
+            known = f", outside the class list (0 to {len(self.dataset.class_names) - 1})"
+            return tf.concat([tf.strings.join([where, "has label ", wrong, known]), [undecoded]], 0)[0]
 
         # Each stage is a separate dataset: within one function, TensorFlow would prune results that nothing uses.
         one = tf.data.Dataset.from_tensors(record)
@@ -283,11 +256,8 @@ def scaled(image: Any, dtype: Any) -> Any:
 
 def _multi_hot(labels: Any, classes: int) -> Any:
     """Labels as float32 [n, classes] from ragged [n, labels], or [classes] from [labels]."""
-    if not isinstance(labels, tf.RaggedTensor):
-        return _multi_hot(tf.RaggedTensor.from_tensor(labels[None]), classes)[0]
-    places = tf.stack([labels.value_rowids(), labels.values], axis=1)
-    counts = tf.scatter_nd(places, tf.ones([tf.shape(places)[0]]), tf.stack([labels.nrows(), classes]))
-    return tf.ensure_shape(tf.minimum(counts, 1), [labels.shape[0], classes])
+    counts = tf.reduce_sum(tf.one_hot(labels, classes), axis=labels.shape.rank - 1)
+    return tf.ensure_shape(tf.minimum(counts, 1), [*labels.shape[:-1], classes])
 
 
 def _first_that_works(way: Callable[[], Any], other: Callable[[], Any]) -> Any:
@@ -300,12 +270,7 @@ def _first_that_works(way: Callable[[], Any], other: Callable[[], Any]) -> Any:
 
 
 def _encode(image: np.ndarray, encoding: str) -> bytes:
-    import io
-
-    import PIL.Image
-
     buffer = io.BytesIO()
     pixels = PIL.Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-    options = {"lossless": True} if encoding == "webp" else {}
-    pixels.save(buffer, {"png": "PNG", "webp": "WEBP"}.get(encoding, "JPEG"), **options)
+    pixels.save(buffer, encoding, lossless=True)  # WebP is lossy unless asked
     return buffer.getvalue()

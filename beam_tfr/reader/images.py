@@ -56,15 +56,15 @@ class ImageDecoder:
         stored = (None, None) if self.options.resize in VARIABLE_SIZES else self.options.image_size
         return *(self.image_size or stored), self.channels
 
-    def __call__(self, data: Any, image_format: Any | None, place: Any) -> Any:
+    def __call__(self, data: Any, image_format: Any, place: Any) -> Any:
         """Decodes one image: uint8 `shape`.
 
         Args:
             data: scalar string.
-            image_format: scalar string if the dataset has images of several formats, else None.
+            image_format: scalar string; of no effect unless the dataset has images of several formats.
             place: int64 [2], (epoch, number of the example).
         """
-        if image_format is None:
+        if self.options.encoding != "keep":
             image = self._decode(self.options.encoding, data, place)
         else:
             index = tf.argmax(tf.equal(image_format, KEPT_FORMATS), output_type=tf.int32)

@@ -8,7 +8,7 @@ from typing import Any
 from beam_tfr import manifest, reader_arguments
 from beam_tfr.manifest import Manifest
 from beam_tfr.order import Order
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema import UsageError
 from beam_tfr.splits import select
 
 
@@ -41,7 +41,7 @@ def class_weights(path: str | os.PathLike[str], split: str) -> dict[int, float]:
 
     Raises:
         UsageError: the split is wrong or a slice, or the dataset has no labels.
-        DataError: the folder holds no complete dataset, or its classes are not counted.
+        DataError: the folder holds no complete dataset.
     """
     dataset = open(path)
     if dataset.names.label not in dataset.features:
@@ -53,12 +53,6 @@ def class_weights(path: str | os.PathLike[str], split: str) -> dict[int, float]:
         )
     counts = [sum(part.class_counts.get(name, 0) for part in selection.splits) for name in dataset.class_names]
     total, classes = sum(counts), sum(map(bool, counts))
-    uncertain = dataset.features[dataset.names.label]["shape"] == [-1] or dataset.options.get("label_column")
-    if not total or (total != selection.total and not uncertain):
-        raise DataError(
-            f"class_weights: the class_counts in the manifest of {dataset.folder} have {total} labels for the "
-            f"{selection.total} examples of {split}; beam-tfr verify says what is wrong"
-        )
     return {label: total / (classes * count) if count else 0.0 for label, count in enumerate(counts)}
 
 

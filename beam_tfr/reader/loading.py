@@ -14,12 +14,11 @@ from beam_tfr import manifest, reader_arguments
 from beam_tfr.options.image import MAX_SIDE
 from beam_tfr.order import Order
 from beam_tfr.reader import caching
-from beam_tfr.reader.assembly import assemble
+from beam_tfr.reader.assembly import assemble, check_service, serve
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.reader.serving import check_service, serve
 from beam_tfr.reader.streams import Streams
-from beam_tfr.reader_arguments import boolean, choice, integer, num_epochs, shuffle_seed, skippable
+from beam_tfr.reader_arguments import boolean, check_labels, choice, integer, num_epochs, shuffle_seed, skippable
 from beam_tfr.schema import UsageError
 from beam_tfr.splits import select
 
@@ -125,8 +124,6 @@ def load(
     epoch = integer("epoch", epoch, 0)
     start_step = integer("start_step", start_step, 0, bits=63)
     epochs = num_epochs(repeat)
-    boolean("one_hot", one_hot)
-    boolean("multi_hot", multi_hot)
     boolean("deterministic", deterministic)
     choice("output", output, OUTPUTS)
     choice("crop", crop, (None, "random", "center"))
@@ -254,38 +251,27 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
         UsageError: one has none, or the output cannot hold what it asks for.
     """
     folder, output, options = decoder.dataset.folder, decoder.output, decoder.image.options
-    undecoded = unlabelled = ""  # why nothing is decoded, or there are no labels
+    undecoded = ""  # why nothing is decoded
     if not decoder.holds_images:
         undecoded = f"{folder} holds no images (`encoding={options.encoding}`)"
         if output not in ("dict", "raw_record"):
             raise UsageError(f'{undecoded}: give "dict", or "raw_record"', option="output", value=output)
     elif output in ("encoded", "raw_record"):
         undecoded = f'`output="{output}"` decodes nothing'
-    if not decoder.labelled:
-        unlabelled = f"{folder} has no labels"
-    elif output in ("image", "raw_record"):
-        unlabelled = f'`output="{output}"` has no labels'
+    labels = decoder.dataset.features[decoder.dataset.names.label]["shape"] if decoder.labelled else None
+    check_labels(folder, labels, output, one_hot=decoder.one_hot, multi_hot=decoder.multi_hot)
     one_size = "" if batch_size and decoder.variable else "it is for batches of images of different sizes"
     for option, value, why in (
         ("image_size", decoder.image.image_size, undecoded),
         ("dtype", decoder.dtype.name if decoder.dtype != tf.uint8 else None, undecoded),
         ("sizes", decoder.sizes, undecoded or one_size),
-        ("one_hot", decoder.one_hot, unlabelled),
-        ("multi_hot", decoder.multi_hot, unlabelled),
     ):
         if value and why:
             raise UsageError(f"has no effect: {why}", option=option, value=value)
-    several = decoder.several_labels
-    if (decoder.one_hot and several) or (decoder.multi_hot and not several):
-        option, other, labels = (
-            ("one_hot", "multi_hot", "any number of labels") if several else ("multi_hot", "one_hot", "one label")
-        )
+    if decoder.weighted and output != "dict" and (not decoder.labelled or output in ("image", "raw_record")):
+        what = f'`output="{output}"`' if decoder.labelled else folder
         raise UsageError(
-            f"the examples of {folder} have {labels} each: give `{other}=True` instead", option=option, value=True
-        )
-    if decoder.weighted and output != "dict" and unlabelled:
-        raise UsageError(
-            f'`remainder="pad"` and `on_error="skip"` give fillers a label of weight 0, but {unlabelled}: give '
+            f'`remainder="pad"` and `on_error="skip"` give fillers a label of weight 0, but {what} has no labels: give '
             '`output="dict"`'
         )
     if decoder.variable and batch_size and not decoder.sizes:

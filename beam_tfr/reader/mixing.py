@@ -9,6 +9,7 @@ often a dataset was chosen before a step is known without reading, so `load` sta
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,12 +28,6 @@ from beam_tfr.schema import UsageError
 from beam_tfr.splits import select
 
 PERIOD = 10_000  # rounds in which each dataset has its share exactly
-_NOT_HERE = {
-    "repeat": "each dataset repeats forever",
-    "epoch": "each dataset begins at its own epoch 0; `start_step=` leads on",
-    "remainder": "there is no last batch",
-    "sizes": "batches take examples of several datasets: give `image_size=(height, width)`",
-}
 
 
 def mix(
@@ -77,8 +72,10 @@ def mix(
             dataset is too small for a round.
         DataError: a folder holds no complete dataset.
     """
-    for name in options.keys() & _NOT_HERE.keys():
-        raise UsageError(f"mix does not take `{name}=`: {_NOT_HERE[name]}")
+    for name in options.keys() & {"repeat", "epoch", "remainder", "sizes"}:
+        raise UsageError(
+            f"mix does not take `{name}=`: its stream has no end, begins at epoch 0 and takes images of one size"
+        )
     folders = _folders(weights)
     host_index, num_hosts = host_of(input_context, host_index, num_hosts)
     streams = integer("streams", streams, 1)
@@ -214,23 +211,19 @@ def _shares(folders: Mapping[str, float]) -> list[int]:
 
 def _check_classes(datasets: Sequence[Manifest]) -> None:
     first = datasets[0]
-    cure = "convert them with the same `classes=FILE`"
     for other in datasets[1:]:
-        with_labels = [dataset.names.label in dataset.features for dataset in (first, other)]
-        if with_labels[0] != with_labels[1]:
-            labelled, bare = (first, other) if with_labels[0] else (other, first)
+        labelled, bare = (first, other) if first.names.label in first.features else (other, first)
+        if labelled.names.label in labelled.features and bare.names.label not in bare.features:
             raise UsageError(
                 f'mix: {labelled.folder} has labels, {bare.folder} has none; give `output="image"`, or leave one out'
             )
-        ours, theirs = first.class_names, other.class_names
-        for label, (name, its) in enumerate(zip(ours, theirs, strict=False)):
+        pairs = itertools.zip_longest(first.class_names, other.class_names)
+        for label, (name, its) in enumerate(pairs):
             if name != its:
-                raise UsageError(f"mix: class {label} is {name!r} in {first.folder}, {its!r} in {other.folder}; {cure}")
-        if len(ours) != len(theirs):
-            raise UsageError(
-                f"mix: {first.folder} has {len(ours)} classes, {other.folder} has {len(theirs)}: "
-                f"{max(ours, theirs, key=len)[min(len(ours), len(theirs))]!r} and what follows it differ; {cure}"
-            )
+                raise UsageError(
+                    f"mix: class {label} is {name!r} in {first.folder}, {its!r} in {other.folder}; "
+                    "convert them with the same `classes=FILE`"
+                )
 
 
 def _check_sizes(datasets: Sequence[Manifest]) -> None:
@@ -243,28 +236,9 @@ def _check_sizes(datasets: Sequence[Manifest]) -> None:
 
 
 def _check_elements(folders: Sequence[str], specs: Sequence[Any]) -> None:
-    """Checks that the elements of all datasets are alike.
-
-    Raises:
-        UsageError: two differ; names the first part that does.
-    """
-    flat = [_named(spec) for spec in specs]
-    for folder, parts in zip(folders[1:], flat[1:], strict=True):
-        for name in flat[0].keys() | parts.keys():
-            ours, theirs = flat[0].get(name), parts.get(name)
-            if ours != theirs:
-                raise UsageError(
-                    f"mix: {name} is {_described(ours)} in {folders[0]}, {_described(theirs)} in {folder}; "
-                    "`image_size=(height, width)` makes sizes equal, and `output=` chooses what is read"
-                )
-
-
-def _named(spec: Any) -> dict[str, Any]:
-    if isinstance(spec, dict):
-        return dict(sorted(spec.items()))
-    parts = spec if isinstance(spec, tuple) else (spec,)
-    return dict(zip(("image", "label", "weight"), parts, strict=False))
-
-
-def _described(spec: Any) -> str:
-    return f"{spec.dtype.name} {spec.shape}" if spec is not None else "absent"
+    for folder, spec in zip(folders, specs, strict=True):
+        if spec != specs[0]:
+            raise UsageError(
+                f"mix: elements are {specs[0]} in {folders[0]}, {spec} in {folder}; "
+                "`image_size=(height, width)` makes sizes equal, and `output=` chooses what is read"
+            )

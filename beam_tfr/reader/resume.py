@@ -69,9 +69,6 @@ def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_ep
 
 
 def _load(model: Any, path: str) -> None:
-    if not storage.is_gcs(path) and path.endswith(WEIGHTS_FILE):
-        model.load_weights(path)
-        return
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as folder:  # Keras goes by the end of the name
         copy = os.path.join(folder, WEIGHTS_FILE)
         with storage.open_binary(path) as source, open(copy, "wb") as target:

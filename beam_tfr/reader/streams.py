@@ -19,6 +19,8 @@ from beam_tfr.order import FILLER, GAMMA, LAST_SHIFT, MULTIPLIERS, PARTS, RECORD
 from beam_tfr.splits import Selection
 
 BUFFER_BYTES = 256 << 10  # 256 KiB for each open file
+_LOST = ": it cannot be read from record "
+_ON = " on (counted from 0): it is cut off, or its checksums do not fit; `beam-tfr verify` says which"
 COMPRESSIONS = {"gzip": "GZIP", "none": ""}
 
 
@@ -109,7 +111,8 @@ class Streams:
         if self.seed is not None and epoch is not None:
             chosen = permutation(len(parts), self.seed, epoch, PARTS)
             ends = tf.cumsum(tf.gather(takes, chosen))
-            start = _non_negative(draw(self.seed, epoch, START)) % self.order.total  # [1]
+            drawn = tf.bitwise.right_shift(draw(self.seed, epoch, START), tf.constant(1, tf.uint64))
+            start = tf.cast(drawn, tf.int64) % self.order.total  # [1]
             first = tf.searchsorted(ends, start, side="right")
             chosen = tf.gather(chosen, (first + tf.range(len(parts) + 1)) % len(parts))
             takes = tf.gather(takes, chosen)
@@ -122,9 +125,8 @@ class Streams:
         return files, begins, ends - takes, ends, numbers
 
     def _low(self, stream: Any) -> Any:
-        """Where a stream begins in the epoch, as `Order.low`."""
-        each, longer = divmod(self.order.total, self.order.streams)
-        return stream * each + tf.minimum(stream, longer)
+        """Where a stream begins in the epoch."""
+        return tf.gather(np.array([self.order.low(v) for v in range(self.order.streams + 1)], np.int64), stream)
 
     def _windows(self, stream: Any, begin: Any, records: tuple[Any, ...]) -> Any:
         """The windows of a stream, unshuffled, from the one with its example `begin`: (records [n], numbers [n])."""
@@ -143,7 +145,11 @@ class Streams:
                 record = tf.gather(begins - starts, part[at]) + places[at]
                 tf.raw_ops.Assert(
                     condition=~tf.reduce_any(lost),
-                    data=[_lost_message(tf.gather(files, part[at]), record)],
+                    data=[
+                        tf.strings.join(
+                            ["damaged shard ", tf.gather(files, part[at]), _LOST, tf.strings.as_string(record), _ON]
+                        )
+                    ],
                 )
             return records, tf.gather(numbers - starts, part) + places
 
@@ -212,18 +218,6 @@ def _strings(variant: Any) -> Any:
     return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
-def _lost_message(file: Any, record: Any) -> Any:
-    return tf.strings.join(
-        [
-            "damaged shard ",
-            file,
-            ": it cannot be read from record ",
-            tf.strings.as_string(record),
-            " on (counted from 0): it is cut off, or its checksums do not fit; `beam-tfr verify` says which",
-        ]
-    )
-
-
 def draw(*key: Any) -> Any:
     """The hashes of `beam_tfr.order.draw`, as graph ops: uint64 [n], or [1] of scalars."""
     shift, xor = tf.bitwise.right_shift, tf.bitwise.bitwise_xor
@@ -239,7 +233,3 @@ def draw(*key: Any) -> Any:
 def permutation(size: Any, *key: Any) -> Any:
     """The permutation of `beam_tfr.order.permutation`, as graph ops: int32 [size]."""
     return tf.argsort(draw(*key, tf.range(tf.cast(size, tf.int64))), stable=True)
-
-
-def _non_negative(drawn: Any) -> Any:
-    return tf.cast(tf.bitwise.right_shift(drawn, tf.constant(1, tf.uint64)), tf.int64)

@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 
 from beam_tfr import manifest, reader_arguments
-from beam_tfr.manifest import Manifest
 from beam_tfr.order import Epoch, Order
-from beam_tfr.reader_arguments import boolean, choice, integer, shuffle_seed, skippable
+from beam_tfr.reader_arguments import check_labels, choice, integer, shuffle_seed, skippable
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
 from beam_tfr.splits import select
 from beam_tfr.torch.elements import ExampleDecoder, stack_images
-from beam_tfr.torch.ranks import rank_of
-from beam_tfr.torch.streams import Share, Source, Stored
+from beam_tfr.torch.streams import Share, Stored, rank_of
 
 _Base: Any = object
 try:
@@ -31,6 +29,7 @@ except ModuleNotFoundError as error:  # then no DataLoader asks for the type
     if error.name != "torch":
         raise
 
+_CURE = "copy the dataset again, or convert it again with `overwrite=True`; beam-tfr verify names all damage"
 OUTPUTS = ("pair", "dict", "image", "encoded")
 
 
@@ -127,7 +126,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names
         self._output = choice("output", output, OUTPUTS)
-        _check_multi_hot(dataset, output, boolean("multi_hot", multi_hot))
+        labels = dataset.features[LABEL]["shape"] if LABEL in dataset.features else None
+        check_labels(folder, labels, output, multi_hot=multi_hot)
         self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot)
         variable = output != "encoded" and transform is None and self._decoder.image_size is None
         if batch_size is not None and variable:
@@ -138,7 +138,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
                 option="batch_size",
                 value=batch_size,
             )
-        self._source = Source(parts=chosen.parts, compression=dataset.compression)
+        self._parts, self._compression = chosen.parts, dataset.compression
         self._order = Order(
             total=chosen.total,
             streams=streams,
@@ -149,17 +149,16 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         )
         self._threads = integer("threads", threads, 0, bits=10)
         self._batched = batch_size is not None
-        self._max_skipped = skippable(on_error, max_skipped) or 0
-        skips = on_error == "skip"
-        self._weighted = remainder == "pad" or skips
+        self._max_skipped = skippable(on_error, max_skipped)
         self._pads = remainder == "pad"
+        self._weighted = self._pads or self._max_skipped is not None
         self._transform = transform
         epoch, start_step = integer("epoch", epoch, 0), integer("start_step", start_step, 0, bits=63)
         more, step = divmod(start_step, self.steps_per_epoch)
         self._start = (epoch + more, step)
-        # Shared with workers that are already running: persistent_workers=True keeps them, and this object's copies.
-        self._epoch = _shared(epoch + more, lock=False)
-        self._skipped = _shared(0, lock=True) if skips else None
+        # The epoch, and how many examples were skipped. Shared with workers that are already running:
+        # persistent_workers=True keeps them, and this object's copies.
+        self._numbers = _shared([epoch + more, 0])
 
     @property
     def steps_per_epoch(self) -> int:
@@ -167,11 +166,11 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
     @property
     def epoch(self) -> int:
-        return int(self._epoch.value)
+        return int(self._numbers[0])
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch of the next iteration, which else repeats the last one. Reaches persistent workers too."""
-        self._epoch.value = integer("epoch", epoch, 0)
+        self._numbers[0] = integer("epoch", epoch, 0)
 
     def __len__(self) -> int:
         """Batches (examples without `batch_size`) of an iteration over the current epoch."""
@@ -190,37 +189,36 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return self._elements(self.epoch, worker, num_workers)  # the epoch of now, not that of the first element
 
     def _elements(self, epoch: int, worker: int, num_workers: int) -> Iterator[Any]:
-        batches = self._batches(epoch, worker, num_workers)
+        share = Share(
+            parts=self._parts,
+            compression=self._compression,
+            order=self._order,
+            epoch=Epoch([part.take for part in self._parts], seed=self._seed, number=epoch),
+            first_step=self._first_step(epoch) + worker,
+            num_workers=num_workers,
+        )
         if not self._threads:
-            yield from map(self._element, batches)
+            yield from map(self._element, share.batches())
             return
         with concurrent.futures.ThreadPoolExecutor(self._threads) as pool:
             ahead: collections.deque[concurrent.futures.Future[Any]] = collections.deque()
-            for records in batches:
+            for records in share.batches():
                 ahead.append(pool.submit(self._element, records))
                 if len(ahead) > self._threads:
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()
 
-    def _batches(self, number: int, worker: int, num_workers: int) -> Iterator[list[Stored]]:
-        share = Share(
-            source=self._source,
-            order=self._order,
-            epoch=Epoch([part.take for part in self._source.parts], seed=self._seed, number=number),
-            first_step=self._first_step(number) + worker,
-            num_workers=num_workers,
-        )
-        return share.batches()
-
     def _element(self, records: list[Stored]) -> Any:
         examples, weights = [], []
         for record in records:
             try:
-                examples.append(self._source.apply(self._decoder, record))
+                if record.problem:
+                    raise ValueError(record.problem)
+                examples.append(self._decoder(record.data))
                 weights.append(1.0)
-            except DataError as error:
-                self._skip(error)
+            except ValueError as error:
+                self._skip(record.problem or f"{record.file}: record {record.record}: {error}")
                 examples.append(self._decoder.filler())
                 weights.append(0.0)
         if self._pads:
@@ -241,20 +239,21 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         parts = tuple(element.values())
         return parts if len(parts) > 1 else parts[0]
 
-    def _skip(self, error: DataError) -> None:
+    def _skip(self, problem: str) -> None:
         """Counts and reports an example that cannot be read or decoded.
 
         Raises:
             DataError: no more may be skipped.
         """
-        if self._skipped is None:
-            raise error
-        with self._skipped.get_lock():
-            self._skipped.value += 1
-            number = self._skipped.value
+        problem += f"; {_CURE}"
+        if self._max_skipped is None:
+            raise DataError(problem)
+        with self._numbers.get_lock():
+            self._numbers[1] += 1
+            number = self._numbers[1]
         if number > self._max_skipped:
-            raise DataError(f"{error}; `max_skipped={self._max_skipped}` allows no more") from error
-        print(f"beam_tfr: {error} - skipped, {number} of at most {self._max_skipped}", file=sys.stderr)
+            raise DataError(f"{problem}; `max_skipped={self._max_skipped}` allows no more")
+        print(f"beam_tfr: {problem} - skipped, {number} of at most {self._max_skipped}", file=sys.stderr)
 
     def _first_step(self, epoch: int) -> int:
         return self._start[1] if epoch == self._start[0] else 0
@@ -262,33 +261,15 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         if get_spawning_popen() is None:  # a copy of its own, not one for a worker
-            state |= {"_epoch": self.epoch, "_skipped": self._skipped and self._skipped.value}
+            state["_numbers"] = self._numbers[:]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if isinstance(self._epoch, int):
-            self._epoch = _shared(self._epoch, lock=False)
-            self._skipped = None if self._skipped is None else _shared(self._skipped, lock=True)
+        if isinstance(self._numbers, list):
+            self._numbers = _shared(self._numbers)
 
 
-def _shared(number: int, *, lock: bool) -> Any:
-    """A number that all processes share. A lock made for fork could not go to workers that are spawned."""
-    return multiprocessing.get_context("spawn").Value("q", number, lock=lock)
-
-
-def _check_multi_hot(dataset: Manifest, output: str, multi_hot: bool) -> None:
-    """Checks that images have several labels.
-
-    Raises:
-        UsageError: they have not.
-    """
-    if not multi_hot:
-        return
-    if LABEL not in dataset.features or output == "image":
-        why = f'`output="{output}"` has no labels' if LABEL in dataset.features else f"{dataset.folder} has no labels"
-        raise UsageError(f"has no effect: {why}", option="multi_hot", value=True)
-    if not dataset.features[LABEL]["shape"]:
-        raise UsageError(
-            f"the images of {dataset.folder} have one label each: leave it out", option="multi_hot", value=True
-        )
+def _shared(numbers: list[int]) -> Any:
+    """Numbers that all processes share. A lock made for fork could not go to workers that are spawned."""
+    return multiprocessing.get_context("spawn").Array("q", numbers)

@@ -1,20 +1,21 @@
-"""Reads the records of an epoch from the shards, in the order of `beam_tfr.order`."""
+"""Reads the records of an epoch that one of several processes takes, in the order of `beam_tfr.order`."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+import os
+import sys
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from beam_tfr.order import WINDOW, Epoch, Order, Run
+from beam_tfr.reader_arguments import integer
 from beam_tfr.records import RecordError, RecordFile
-from beam_tfr.schema import DataError
+from beam_tfr.schema import UsageError
 from beam_tfr.splits import Part
-
-_CURE = "copy the dataset again, or convert it again with `overwrite=True`; beam-tfr verify names all damage"
 
 
 class Stored(NamedTuple):
@@ -27,18 +28,57 @@ class Stored(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Source:
-    """The parts of shards that are read, and how they are compressed: "gzip" or "none"."""
+class Share:
+    """What one of `num_workers` workers reads of an epoch: the steps first_step, first_step + num_workers, …
+
+    Memory: the worker's own records of one window of each stream.
+
+    Attributes:
+        parts: of shards.
+        compression: of the shards, "gzip" or "none".
+    """
 
     parts: tuple[Part, ...]
     compression: str
+    order: Order
+    epoch: Epoch
+    first_step: int
+    num_workers: int
 
-    def read(self, run: Run) -> Iterator[Stored]:
-        """As many records as the run has; from where the file is damaged or ends, with a problem instead of data.
+    def batches(self) -> Iterator[list[Stored]]:
+        """The records of each step, without fillers.
 
         Raises:
-            OSError: the file cannot be read.
+            OSError: a file cannot be read.
         """
+        streams = {number: self._stream(number) for number in self.order.host_streams}
+        for step in range(self.first_step, self.order.steps, self.num_workers):
+            positions = self.order.positions(step)
+            numbers = positions[positions < self.order.total] % self.order.streams
+            yield [next(streams[number]) for number in numbers.tolist()]
+
+    def _stream(self, number: int) -> Iterator[Stored]:
+        """The records of this share in a stream, read window by window."""
+        low, high = self.order.low(number), self.order.low(number + 1)
+        first = self.first_step * self.order.step_size // self.order.streams // WINDOW  # of the windows to read
+        runs = self.epoch.runs(low + first * WINDOW, high)
+        records = itertools.chain.from_iterable(map(self._read, runs))
+        for window in range(first, -(-(high - low) // WINDOW)):
+            places = self.epoch.window(number, window, min(WINDOW, high - low - window * WINDOW))
+            indices = window * WINDOW + np.arange(len(places))
+            mine = places[self._holds(indices * self.order.streams + number)].tolist()
+            wanted = {*mine}
+            held = {place: one for place, one in zip(range(len(places)), records, strict=False) if place in wanted}
+            yield from map(held.pop, mine)
+
+    def _holds(self, positions: Any) -> Any:
+        """Which positions are of this share: bool [n]."""
+        steps = positions // self.order.step_size
+        mine = (steps >= self.first_step) & ((steps - self.first_step) % self.num_workers == 0)
+        return mine & (positions % self.order.num_hosts == self.order.host_index) & (positions < self.order.end)
+
+    def _read(self, run: Run) -> Iterator[Stored]:
+        """As many records as the run has; from where the file is damaged or ends, with a problem instead of data."""
         part = self.parts[run.part]
         first = part.begin + run.skip
         file = RecordFile(part.file, compression=self.compression, skip=first)
@@ -48,85 +88,35 @@ class Source:
                 yield Stored(data, part.file, first + found)
                 found += 1
         except RecordError as error:
-            problem = f"{error}; {_CURE}"
+            problem = str(error)
         for number in range(first + found, first + run.take):
-            ends = f"{part.file} ends after {file.record} of its {part.records} records; {_CURE}"
+            ends = f"{part.file} ends after {file.record} of its {part.records} records"
             yield Stored(b"", part.file, number, problem or ends)
 
-    def apply(self, decode: Callable[[bytes], Any], stored: Stored) -> Any:
-        """Decodes a record.
 
-        Raises:
-            DataError: `decode` raised ValueError, or the record could not be read.
-        """
-        if stored.problem:
-            raise DataError(stored.problem)
-        try:
-            return decode(stored.data)
-        except ValueError as error:
-            raise DataError(f"{stored.file}: record {stored.record}: {error}; {_CURE}") from error
+def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """The rank of this process and how many there are: as given, else of torch.distributed, else of the environment.
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Share:
-    """What one of `num_workers` workers reads of an epoch: the steps first_step, first_step + num_workers, …
-
-    Memory: the worker's own records of one window of each stream.
+    Raises:
+        UsageError: they are wrong, or only one of them is given.
     """
-
-    source: Source
-    order: Order
-    epoch: Epoch
-    first_step: int
-    num_workers: int
-
-    def batches(self) -> Iterator[list[Stored]]:
-        """The records of each step, without fillers."""
-        streams = {number: _Stream(self, number) for number in self.order.host_streams}
-        for step in range(self.first_step, self.order.steps, self.num_workers):
-            positions = self.order.positions(step)
-            indices, numbers = divmod(positions[positions < self.order.total], self.order.streams)
-            yield [
-                streams[number].take(index) for number, index in zip(numbers.tolist(), indices.tolist(), strict=True)
-            ]
-
-    def holds(self, positions: Any) -> Any:
-        """Which positions are of this share: bool [n]."""
-        steps = positions // self.order.step_size
-        mine = (steps >= self.first_step) & ((steps - self.first_step) % self.num_workers == 0)
-        return mine & (positions % self.order.num_hosts == self.order.host_index) & (positions < self.order.end)
-
-
-class _Stream:
-    """One stream of a share, read once, window by window."""
-
-    def __init__(self, share: Share, number: int) -> None:
-        self._share, self._number = share, number
-        self._low, self._high = share.order.low(number), share.order.low(number + 1)
-        self._window = -1  # the one that is held
-        self._held: dict[int, Stored] = {}  # the records of this share, by their place in the window
-        self._places: list[int] = []
-        self._records: Iterator[Stored] = iter(())
-
-    def take(self, index: int) -> Stored:
-        """Example `index` of the stream; indices must ascend."""
-        window, slot = divmod(index, WINDOW)
-        if window != self._window:
-            self._hold(window)
-        return self._held.pop(self._places[slot])
-
-    def _hold(self, window: int) -> None:
-        share = self._share
-        low = self._low + window * WINDOW
-        if self._window < 0:  # nothing before the first window is read
-            runs = share.epoch.runs(low, self._high)
-            self._records = itertools.chain.from_iterable(map(share.source.read, runs))
-        else:  # windows that hold nothing of this share
-            passed = (window - self._window - 1) * WINDOW
-            next(itertools.islice(self._records, passed, passed), None)
-        places = share.epoch.window(self._number, window, min(WINDOW, self._high - low))
-        indices = window * WINDOW + np.arange(len(places))
-        wanted = {*places[share.holds(indices * share.order.streams + self._number)].tolist()}
-        self._window, self._places = window, places.tolist()
-        read = enumerate(itertools.islice(self._records, len(places)))
-        self._held = {place: record for place, record in read if place in wanted}
+    if (rank is None) != (world_size is None):
+        raise UsageError(f"give both `rank=` and `world_size=`, or neither: got {rank} and {world_size}")
+    if rank is None:
+        distributed = sys.modules.get("torch.distributed")
+        if distributed and distributed.is_available() and distributed.is_initialized():
+            rank, world_size = distributed.get_rank(), distributed.get_world_size()
+        elif {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+            found = os.environ["RANK"], os.environ["WORLD_SIZE"]
+            if not all(text.isdecimal() for text in found):
+                raise UsageError(
+                    f"the environment variables RANK and WORLD_SIZE are {found}: give `rank=` and `world_size=`"
+                )
+            rank, world_size = map(int, found)
+        else:
+            rank, world_size = 0, 1
+    world_size = integer("world_size", world_size, 1)
+    rank = integer("rank", rank, 0)
+    if rank >= world_size:
+        raise UsageError(f"must be less than `world_size={world_size}`: ranks count from 0", option="rank", value=rank)
+    return rank, world_size
