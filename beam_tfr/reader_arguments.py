@@ -60,14 +60,17 @@ def check_labels(folder: str, shape: Sequence[int] | None, output: str, **hot: b
     for name, value in hot.items():
         if not boolean(name, value):
             continue
-        if shape is None or output in ("image", "raw_record"):
-            why = f"{folder} has no labels" if shape is None else f'`output="{output}"` has no labels'
-            raise UsageError(f"has no effect: {why}", option=name, value=True)
-        if shape and name == "one_hot":
+        if shape is None:
+            why = f"has no effect: {folder} has no labels"
+        elif output in ("image", "raw_record"):
+            why = f'has no effect: `output="{output}"` has no labels'
+        elif shape and name == "one_hot":
             why = f"the examples of {folder} have any number of labels each: give `multi_hot=True` instead"
-            raise UsageError(why, option=name, value=True)
-        if not shape and name == "multi_hot":
-            raise UsageError(f"the examples of {folder} have one label each: leave it out", option=name, value=True)
+        elif not shape and name == "multi_hot":
+            why = f"the examples of {folder} have one label each: leave it out"
+        else:
+            continue
+        raise UsageError(why, option=name, value=True)
 
 
 def shuffle_seed(shuffle: Any, seed: Any) -> int | None:
@@ -101,18 +104,13 @@ def num_epochs(repeat: Any) -> int | None:
     """
     if isinstance(repeat, bool):
         return None if repeat else 1
-    try:
-        return integer("repeat", repeat, 1)
-    except UsageError as error:
-        raise UsageError(f"{error}; or True, forever, or False") from None
+    return integer("repeat", repeat, 1)
 
 
 def folder(path: Any) -> str:
     """The path of a dataset's folder, as a string.
 
     Raises:
-        UsageError: it is not a path.
+        UsageError: it is malformed.
     """
-    if not isinstance(path, (str, os.PathLike)) or not isinstance(name := os.fspath(path), str):
-        raise UsageError("must be a folder that convert wrote", option="path", value=repr(path))
-    return storage.check_path(name, option="path")
+    return storage.check_path(os.fspath(path), option="path")

@@ -50,21 +50,18 @@ def select(dataset: Manifest, text: str) -> Selection:
         UsageError: a split does not exist, or a slice is malformed, empty or overlaps another.
     """
     names = sorted(dataset.splits.keys() - {NO_SPLIT})
-    terms = text.split("+") if isinstance(text, str) else []
     ranges: dict[str, list[tuple[int, int]]] = {}
     parts: list[Part] = []
-    for term in terms or [text]:
-        match = _TERM.fullmatch(term.strip()) if isinstance(term, str) else None
-        name = match["name"].strip() if match else term
-        if name not in names:
+    for term in str(text).split("+"):
+        match = _TERM.fullmatch(term.strip())
+        if match is None or (name := match["name"].strip()) not in names:
             hint = "" if match else f"; {_HELP}"
             raise UsageError(
                 f"is not in {dataset.folder}; there are: {', '.join(names)}{hint}", option="split", value=text
             )
         split = dataset.splits[name]
         total = split.num_examples
-        begin = _bound(text, match["begin"], total, 0) if match else 0
-        end = _bound(text, match["end"], total, total) if match else total
+        begin, end = _bound(text, match["begin"], total, 0), _bound(text, match["end"], total, total)
         if begin >= end:
             raise UsageError(f"{term.strip()} holds no example; {name} has {total}", option="split", value=text)
         for other in ranges.setdefault(name, []):

@@ -123,15 +123,10 @@ def check_service(address: Any, **options: Any) -> None:
         ("on_error", ("raise",), "its workers share no count: fix the dataset, or read without a service"),
         ("num_hosts", (1,), "it does not deal examples equally to hosts"),
         ("cache", (False,), "leave it out"),
+        ("repeat", (False,), "give a number of epochs, or load each epoch with its number"),
     ):
         if options[name] not in allowed:
             raise UsageError(f"cannot be combined with `service=`: {cure}", option=name, value=options[name])
-    if options["repeat"] is True:
-        raise UsageError(
-            "cannot be combined with `service=`: give a number of epochs, or load each epoch with its number",
-            option="repeat",
-            value=True,
-        )
 
 
 def serve(
@@ -145,8 +140,7 @@ def serve(
     batch_size = streams.order.batch_size
     if decoder.ragged:
         raise UsageError(
-            "`service=` cannot batch features that are lists of any length"
-            + (": give `multi_hot=True`" if decoder.several_labels and decoder.output == "pair" else "")
+            "`service=` cannot batch features that are lists of any length; give `multi_hot=True` for several labels"
         )
     total = streams.order.total
     count = max(min(streams.order.streams, total), total // STREAM_EXAMPLES)

@@ -64,17 +64,14 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) ->
 
 
 def _check_decoded(decoder: Decoder) -> None:
-    if decoder.ragged:
-        why = "the examples hold lists of any length"
-    elif decoder.variable:
-        why = "the images have different sizes"
-    elif decoder.output in ("encoded", "raw_record"):
-        why = f'`output="{decoder.output}"` decodes nothing'
-    elif decoder.image.crop == "random":
-        why = 'every epoch would have the same parts of `crop="random"`'
-    else:
-        return
-    raise UsageError(f"{why}. Leave it out: the records are cached then", option="cache_decoded", value=True)
+    for refused, why in (
+        (decoder.ragged, "the examples hold lists of any length"),
+        (decoder.variable, "the images have different sizes"),
+        (decoder.output in ("encoded", "raw_record"), f'`output="{decoder.output}"` decodes nothing'),
+        (decoder.image.crop == "random", 'every epoch would have the same parts of `crop="random"`'),
+    ):
+        if refused:
+            raise UsageError(f"{why}. Leave it out: the records are cached then", option="cache_decoded", value=True)
 
 
 def _in_files(windows: Any, path: str) -> Any:

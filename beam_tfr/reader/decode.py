@@ -81,10 +81,6 @@ class Decoder:
         return {name: feature for name, feature in spec.items() if name in names}
 
     @property
-    def several_labels(self) -> bool:
-        return self.labelled and bool(self.dataset.features[self._label]["shape"])
-
-    @property
     def ragged(self) -> bool:
         """Whether an element holds lists of any length."""
         names = {name for name, feature in self._spec.items() if isinstance(feature, tf.io.RaggedFeature)}
@@ -112,7 +108,10 @@ class Decoder:
         if form == "raw":
             values[RAW] = tf.io.serialize_tensor(black).numpy()
         elif self.holds_images:
-            values[ENCODED] = _encode(black, form)
+            buffer = io.BytesIO()
+            pixels = PIL.Image.fromarray(black[..., 0] if channels == 1 else black)
+            pixels.save(buffer, form, lossless=True)  # WebP is lossy unless asked
+            values[ENCODED] = buffer.getvalue()
         example = tf.train.Example()
         for feature, about in self.dataset.features.items():
             size = max(0, math.prod(about["shape"]))  # lists of any length, [-1], are empty
@@ -149,7 +148,9 @@ class Decoder:
             with tf.control_dependencies([known]):
                 features[self._label] = tf.nest.map_structure(tf.identity, label, expand_composites=True)
             if self.multi_hot:
-                features[self._label] = _multi_hot(features[self._label], len(self.dataset.class_names))
+                label, classes = features[self._label], len(self.dataset.class_names)
+                counts = tf.reduce_sum(tf.one_hot(label, classes), axis=label.shape.rank - 1)
+                features[self._label] = tf.ensure_shape(tf.minimum(counts, 1), [*label.shape[:-1], classes])
         if not self.holds_images:
             return dict(features)
         data = features.pop(RAW if self.image.options.encoding == "raw" else ENCODED)
@@ -239,25 +240,14 @@ class Decoder:
         weight = tf.cast(real, tf.float32)
         if self.labelled and self.one_hot:
             features[self._label] = tf.one_hot(features[self._label], len(self.dataset.class_names))
-        if self.holds_images and self.output != "encoded":
-            features[IMAGE] = scaled(features[IMAGE], self.dtype)
+        if self.dtype != tf.uint8:
+            features[IMAGE] = tf.cast(tf.cast(features[IMAGE], tf.float32) / 255, self.dtype)
         if self.output == "dict":
             return {**features, **({WEIGHT: weight} if self.weighted else {})}
         image = features[IMAGE]
         if self.output == "image" or not self.labelled:
             return image
         return (image, features[self._label], weight) if self.weighted else (image, features[self._label])
-
-
-def scaled(image: Any, dtype: Any) -> Any:
-    """Pixels as `dtype`: uint8 unchanged, other types in [0, 1]."""
-    return image if dtype == tf.uint8 else tf.cast(tf.cast(image, tf.float32) / 255, dtype)
-
-
-def _multi_hot(labels: Any, classes: int) -> Any:
-    """Labels as float32 [n, classes] from ragged [n, labels], or [classes] from [labels]."""
-    counts = tf.reduce_sum(tf.one_hot(labels, classes), axis=labels.shape.rank - 1)
-    return tf.ensure_shape(tf.minimum(counts, 1), [*labels.shape[:-1], classes])
 
 
 def _first_that_works(way: Callable[[], Any], other: Callable[[], Any]) -> Any:
@@ -267,10 +257,3 @@ def _first_that_works(way: Callable[[], Any], other: Callable[[], Any]) -> Any:
     """
     first, second = (tf.data.Dataset.from_tensors(0).map(lambda _, way=way: way()) for way in (way, other))
     return first.ignore_errors().concatenate(second).take(1).get_single_element()
-
-
-def _encode(image: np.ndarray, encoding: str) -> bytes:
-    buffer = io.BytesIO()
-    pixels = PIL.Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-    pixels.save(buffer, encoding, lossless=True)  # WebP is lossy unless asked
-    return buffer.getvalue()

@@ -129,13 +129,13 @@ def load(
     choice("crop", crop, (None, "random", "center"))
     choice("sizes", sizes, (None, "padded", "ragged"))
     max_skipped = skippable(on_error, max_skipped)
-    dtype = _dtype(dtype)
+    dtype = tf.as_dtype(choice("dtype", getattr(dtype, "name", dtype), DTYPES))
     image_size = _image_size(image_size, crop)
     if service is not None:
         check_service(
             service,
             deterministic=deterministic,
-            repeat=repeat,
+            repeat=epochs is None,
             remainder=remainder,
             sizes=sizes,
             on_error=on_error,
@@ -215,20 +215,13 @@ def host_of(input_context: Any, host_index: int, num_hosts: int) -> tuple[int, i
     """The index of this host and the number of hosts, from `input_context` if it is given.
 
     Raises:
-        UsageError: it is not an InputContext, or the host is given twice.
+        UsageError: the host is given twice.
     """
     if input_context is None:
         return host_index, num_hosts
-    if not isinstance(input_context, tf.distribute.InputContext):
-        raise UsageError("must be a tf.distribute.InputContext", option="input_context", value=repr(input_context))
     if (host_index, num_hosts) != (0, 1):
         raise UsageError("`input_context=` names the host: leave `host_index=` and `num_hosts=` out")
     return input_context.input_pipeline_id, input_context.num_input_pipelines
-
-
-def _dtype(dtype: Any) -> Any:
-    name = dtype.name if isinstance(dtype, tf.DType) else dtype
-    return tf.as_dtype(choice("dtype", name, DTYPES))
 
 
 def _image_size(image_size: Any, crop: str | None) -> tuple[int, int] | None:

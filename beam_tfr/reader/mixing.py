@@ -27,6 +27,7 @@ from beam_tfr.reader_arguments import integer
 from beam_tfr.schema import UsageError
 from beam_tfr.splits import select
 
+_UNDECODED = ("encoded", "raw_record")
 PERIOD = 10_000  # rounds in which each dataset has its share exactly
 
 
@@ -97,10 +98,14 @@ def mix(
                 option="streams",
                 value=streams,
             )
+        resize = dataset.image_options.resize
+        if resize in VARIABLE_SIZES and not options.get("image_size") and options.get("output") not in _UNDECODED:
+            raise UsageError(
+                f"mix: the images of {dataset.folder} have different sizes (`resize={resize}`), and rounds take "
+                "equal ones. Give `image_size=(height, width)`, or convert with `resize=stretch`, crop or pad"
+            )
     if options.get("output", "pair") != "image":
         _check_classes(datasets)
-    if not options.get("image_size") and options.get("output") not in ("encoded", "raw_record"):
-        _check_sizes(datasets)
 
     shares = _shares(folders)
     first, begun = divmod(start_step * order.step_size, streams)
@@ -123,7 +128,13 @@ def mix(
             )
             for folder, before in zip(folders, turns.before(first), strict=True)
         ]
-        _check_elements(list(folders), [one.element_spec for one in rounds])
+        first_folder, first_spec = next(iter(folders)), rounds[0].element_spec
+        for folder, one in zip(folders, rounds, strict=True):
+            if one.element_spec != first_spec:
+                raise UsageError(
+                    f"mix: elements are {first_spec} in {first_folder}, {one.element_spec} in {folder}; "
+                    "`image_size=(height, width)` makes sizes equal, and `output=` chooses what is read"
+                )
         mixed = tf.data.Dataset.choose_from_datasets(rounds, turns.dataset(first))
         if begun or batch_size is None:
             mixed = mixed.unbatch().skip(begun // order.num_hosts)
@@ -224,21 +235,3 @@ def _check_classes(datasets: Sequence[Manifest]) -> None:
                     f"mix: class {label} is {name!r} in {first.folder}, {its!r} in {other.folder}; "
                     "convert them with the same `classes=FILE`"
                 )
-
-
-def _check_sizes(datasets: Sequence[Manifest]) -> None:
-    for dataset in datasets:
-        if (resize := dataset.image_options.resize) in VARIABLE_SIZES:
-            raise UsageError(
-                f"mix: the images of {dataset.folder} have different sizes (`resize={resize}`), and rounds take "
-                "equal ones. Give `image_size=(height, width)`, or convert with `resize=stretch`, crop or pad"
-            )
-
-
-def _check_elements(folders: Sequence[str], specs: Sequence[Any]) -> None:
-    for folder, spec in zip(folders, specs, strict=True):
-        if spec != specs[0]:
-            raise UsageError(
-                f"mix: elements are {specs[0]} in {folders[0]}, {spec} in {folder}; "
-                "`image_size=(height, width)` makes sizes equal, and `output=` chooses what is read"
-            )

@@ -57,7 +57,11 @@ def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_ep
     problems = []
     for path in there:
         try:
-            _load(model, path)
+            with tempfile.TemporaryDirectory(prefix="beam_tfr-") as scratch:  # Keras goes by the end of the name
+                copy = os.path.join(scratch, WEIGHTS_FILE)
+                with storage.open_binary(path) as source, open(copy, "wb") as target:
+                    shutil.copyfileobj(source, target)
+                model.load_weights(copy)
         except (OSError, KeyError, ValueError) as error:  # what h5py and Keras raise for a file or model that is wrong
             problems.append(f"{path}: {str(error).strip().splitlines()[0]}")
             continue
@@ -66,11 +70,3 @@ def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_ep
         f"cannot load a backup: {'; '.join(problems)}. If it was cut off, BackupAndRestore(double_checkpoint=True) "
         "keeps one more; if it is from another model, give another `backup_dir=`"
     )
-
-
-def _load(model: Any, path: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as folder:  # Keras goes by the end of the name
-        copy = os.path.join(folder, WEIGHTS_FILE)
-        with storage.open_binary(path) as source, open(copy, "wb") as target:
-            shutil.copyfileobj(source, target)
-        model.load_weights(copy)

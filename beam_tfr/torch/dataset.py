@@ -148,7 +148,6 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             remainder=remainder,
         )
         self._threads = integer("threads", threads, 0, bits=10)
-        self._batched = batch_size is not None
         self._max_skipped = skippable(on_error, max_skipped)
         self._pads = remainder == "pad"
         self._weighted = self._pads or self._max_skipped is not None
@@ -226,12 +225,13 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             examples += [self._decoder.filler() for _ in range(missing)]
             weights += [0.0] * missing
         images = [image if self._transform is None else self._transform(image) for image, _ in examples]
-        element = {"image": stack_images(images) if self._batched else images[0]}
+        batched = self._order.batch_size is not None
+        element = {"image": stack_images(images) if batched else images[0]}
         for name, column in self._decoder.columns.items():
             values = [features[name] for _, features in examples]
-            element[name] = column.stack(values) if self._batched else values[0]
+            element[name] = column.stack(values) if batched else values[0]
         if self._weighted:
-            element["weight"] = np.array(weights, np.float32) if self._batched else weights[0]
+            element["weight"] = np.array(weights, np.float32) if batched else weights[0]
         if self._output == "dict":
             return element
         if self._output == "image":

@@ -7,7 +7,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,33 +65,29 @@ class Share:
         records = itertools.chain.from_iterable(map(self._read, runs))
         for window in range(first, -(-(high - low) // WINDOW)):
             places = self.epoch.window(number, window, min(WINDOW, high - low - window * WINDOW))
-            indices = window * WINDOW + np.arange(len(places))
-            mine = places[self._holds(indices * self.order.streams + number)].tolist()
-            wanted = {*mine}
-            held = {place: one for place, one in zip(range(len(places)), records, strict=False) if place in wanted}
+            positions = (window * WINDOW + np.arange(len(places))) * self.order.streams + number
+            steps = positions // self.order.step_size
+            wanted = (steps >= self.first_step) & ((steps - self.first_step) % self.num_workers == 0)
+            wanted &= (positions % self.order.num_hosts == self.order.host_index) & (positions < self.order.end)
+            mine = dict.fromkeys(places[wanted].tolist())
+            held = {place: one for place, one in zip(range(len(places)), records, strict=False) if place in mine}
             yield from map(held.pop, mine)
-
-    def _holds(self, positions: Any) -> Any:
-        """Which positions are of this share: bool [n]."""
-        steps = positions // self.order.step_size
-        mine = (steps >= self.first_step) & ((steps - self.first_step) % self.num_workers == 0)
-        return mine & (positions % self.order.num_hosts == self.order.host_index) & (positions < self.order.end)
 
     def _read(self, run: Run) -> Iterator[Stored]:
         """As many records as the run has; from where the file is damaged or ends, with a problem instead of data."""
         part = self.parts[run.part]
         first = part.begin + run.skip
         file = RecordFile(part.file, compression=self.compression, skip=first)
-        found, problem = 0, ""
-        try:
-            for data in itertools.islice(file, run.take):
-                yield Stored(data, part.file, first + found)
-                found += 1
-        except RecordError as error:
-            problem = str(error)
-        for number in range(first + found, first + run.take):
-            ends = f"{part.file} ends after {file.record} of its {part.records} records"
-            yield Stored(b"", part.file, number, problem or ends)
+        records, problem = iter(file), ""
+        for number in range(first, first + run.take):
+            data = None
+            try:
+                data = next(records, None)  # nothing comes after an error, or after the end
+            except RecordError as error:
+                problem = str(error)
+            if data is None and not problem:
+                problem = f"{part.file} ends after {file.record} of its {part.records} records"
+            yield Stored(data or b"", part.file, number, problem)
 
 
 def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -107,12 +103,7 @@ def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
         if distributed and distributed.is_available() and distributed.is_initialized():
             rank, world_size = distributed.get_rank(), distributed.get_world_size()
         elif {"RANK", "WORLD_SIZE"} <= os.environ.keys():
-            found = os.environ["RANK"], os.environ["WORLD_SIZE"]
-            if not all(text.isdecimal() for text in found):
-                raise UsageError(
-                    f"the environment variables RANK and WORLD_SIZE are {found}: give `rank=` and `world_size=`"
-                )
-            rank, world_size = map(int, found)
+            rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         else:
             rank, world_size = 0, 1
     world_size = integer("world_size", world_size, 1)
