@@ -27,7 +27,6 @@ from beam_tfr.reader_arguments import integer
 from beam_tfr.schema import UsageError
 from beam_tfr.splits import select
 
-_UNDECODED = ("encoded", "raw_record")
 PERIOD = 10_000  # rounds in which each dataset has its share exactly
 
 
@@ -98,8 +97,8 @@ def mix(
                 option="streams",
                 value=streams,
             )
-        resize = dataset.image_options.resize
-        if resize in VARIABLE_SIZES and not options.get("image_size") and options.get("output") not in _UNDECODED:
+        variable = (resize := dataset.image_options.resize) in VARIABLE_SIZES and not options.get("image_size")
+        if variable and options.get("output") not in ("encoded", "raw_record"):
             raise UsageError(
                 f"mix: the images of {dataset.folder} have different sizes (`resize={resize}`), and rounds take "
                 "equal ones. Give `image_size=(height, width)`, or convert with `resize=stretch`, crop or pad"

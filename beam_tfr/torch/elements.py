@@ -151,10 +151,9 @@ def stack_images(images: list[Any]) -> Any:
     Raises:
         ValueError: arrays have different shapes.
     """
-    first = images[0]
-    if isinstance(first, bytes):
+    if isinstance(images[0], bytes):
         return images
-    if isinstance(first, np.ndarray):
+    if isinstance(images[0], np.ndarray):
         return np.stack(images)
     return importlib.import_module("torch.utils.data").default_collate(images)
 
