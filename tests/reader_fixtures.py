@@ -111,7 +111,7 @@ def write_dataset(
         },
         codecs={},
     )
-    fields = publish.manifest_fields(plan, ledger, rejects_sha256="")
+    fields = publish.manifest_fields(plan, ledger, rejects_sha256="0" * 64)
     (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes(fields))
     return folder
 
