@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -132,6 +133,15 @@ def _say_what_next(dataset: Manifest) -> None:
     program = f'from beam_tfr.reader import load; print(load({json.dumps(folder)}, split="train", batch_size=32))'
     _say(f"\nThe dataset (shards, labels.txt, manifest.json) is in {folder}. A hundred photos teach a model little.")
     _say("Next steps; the first needs a folder of your own with a folder of photos for each class:\n")
-    _say("  beam-tfr convert --input 'photos/**/*.jpg' --output photos_dataset")
-    _say(f"  beam-tfr verify {shlex.quote(folder)}")
-    _say(f"  python -c {shlex.quote(program)}")
+    beam_tfr, python = _command("beam-tfr"), _command("python")
+    _say(f"  {beam_tfr} convert --input 'photos/**/*.jpg' --output photos_dataset")
+    _say(f"  {beam_tfr} verify {shlex.quote(folder)}")
+    _say(f"  {python} -c {shlex.quote(program)}")
+
+
+def _command(name: str) -> str:
+    """A program of this environment as typed here: with its folder, unless the shell finds it anyway."""
+    path = os.path.join(os.path.dirname(sys.executable), name)
+    if not os.path.exists(path) or shutil.which(name) == path:
+        return name
+    return shlex.quote(os.path.relpath(path))
