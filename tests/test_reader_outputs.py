@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import simplejpeg
 import tensorflow as tf
 
+from beam_tfr import manifest
 from beam_tfr.reader import load
+from beam_tfr.reader.decode import _multi_hot, scaled
+from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records import read_records
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from tests.converted import converted
-from tests.reader_fixtures import add_lists, encode, photo, write_dataset
+from tests.law import promised
+from tests.reader_fixtures import add_lists, encode, photo, pixels_of, records_of, write_dataset
 
 
 @pytest.fixture(scope="module")
@@ -29,37 +34,54 @@ def elements_of(folder: Path, **options: Any) -> list[Any]:
     return list(load(folder, **{"split": "train", "batch_size": 16, **options}).as_numpy_iterator())
 
 
+def decoder_of(folder: Path, **options: Any) -> ImageDecoder:
+    return ImageDecoder(options=manifest.read(str(folder)).image_options, **options)
+
+
 def test_outputs(dataset: Path) -> None:
-    pairs = elements_of(dataset)
-    images = elements_of(dataset, output="image")
-    encoded = elements_of(dataset, output="encoded")
-    dicts = elements_of(dataset, output="dict")
     records = elements_of(dataset, output="raw_record")
     assert {bytes(record) for batch in records for record in batch} == {
         record for shard in dataset.glob("*.tfrecord.gz") for record in read_records(str(shard))
     }
-    for (image, label), alone, (data, same), features in zip(pairs, images, encoded, dicts, strict=True):
-        np.testing.assert_array_equal(image, alone)
-        np.testing.assert_array_equal(image, features["image"])
-        np.testing.assert_array_equal(label, same)
-        np.testing.assert_array_equal(label, features["image/class/label"])
-        assert features["image/filename"].tolist() == [f"{number}.jpg".encode() for number in label]
-        assert data.tolist() == [encode(photo(int(number), 30, 40), "png") for number in label]
     names = {"image", "image/format", "image/height", "image/width", "image/channels", "image/colorspace"}
     names |= {"image/filename", "image/key/sha256", "image/source/height", "image/source/width", "image/source/format"}
-    assert dicts[0].keys() == names | {"image/class/label", "image/class/text"}
+    numbers = promised(dataset, batch_size=16)
+    for number, images, (data, labels), features in zip(
+        numbers,
+        elements_of(dataset, output="image"),
+        elements_of(dataset, output="encoded"),
+        elements_of(dataset, output="dict"),
+        strict=True,
+    ):
+        assert labels.tolist() == number
+        np.testing.assert_array_equal(images, [photo(one, 30, 40) for one in number])
+        assert data.tolist() == [encode(photo(one, 30, 40), "png") for one in number]
+        assert features.keys() == names | {"image/class/label", "image/class/text"}
+        np.testing.assert_array_equal(features["image"], images)
+        assert features["image/class/label"].tolist() == number
+        assert features["image/filename"].tolist() == [b"%d.jpg" % one for one in number]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", tf.float32])
-def test_dtypes(dataset: Path, dtype: Any) -> None:
-    for (image, _), (scaled, _) in zip(elements_of(dataset), elements_of(dataset, dtype=dtype), strict=True):
-        assert scaled.dtype == tf.as_dtype(dtype).as_numpy_dtype
-        np.testing.assert_array_equal(scaled, (image.astype(np.float32) / np.float32(255)).astype(scaled.dtype))
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_dtypes(dtype: Any) -> None:
+    pixels = np.arange(256, dtype=np.uint8).reshape(4, 8, 8)
+    expected = (pixels.astype(np.float32) / np.float32(255)).astype(dtype.as_numpy_dtype)
+    found = scaled(tf.constant(pixels), dtype).numpy()
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
 
 
-def test_one_hot(dataset: Path) -> None:
-    for (_, label), (_, hot) in zip(elements_of(dataset), elements_of(dataset, one_hot=True), strict=True):
-        np.testing.assert_array_equal(hot, np.eye(32, dtype=np.float32)[label])
+def test_size_dtype_and_one_hot_of_a_batch(dataset: Path) -> None:
+    options: dict[str, Any] = {"image_size": (15, 15), "crop": "center", "one_hot": True}
+    decode = decoder_of(dataset, image_size=(15, 15), crop="center")
+    for number, (images, hot) in zip(
+        promised(dataset, batch_size=16), elements_of(dataset, dtype=tf.float32, **options), strict=True
+    ):
+        expected = [decode(encode(photo(one, 30, 40), "png"), None, (0, one)) for one in number]
+        np.testing.assert_array_equal(images, np.stack(expected).astype(np.float32) / np.float32(255))
+        np.testing.assert_array_equal(hot, np.eye(32, dtype=np.float32)[number])
+    spec, _ = load(dataset, split="train", batch_size=16, dtype="bfloat16", **options).element_spec
+    assert spec == tf.TensorSpec([16, 15, 15, 3], tf.bfloat16)
 
 
 LISTS = {
@@ -84,7 +106,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"batch_size": None, "remainder": None}, {"on_error": "skip"}, {"start_step": 1}, {"cache": "memory"}],
+    [{}, {"batch_size": None, "remainder": None}, {"on_error": "skip"}],
     ids=str,
 )
 def test_lists_are_ragged(listed: Path, options: dict[str, Any]) -> None:
@@ -98,28 +120,26 @@ def test_lists_are_ragged(listed: Path, options: dict[str, Any]) -> None:
             expected = {key: [] if name == b"" else of(number) for key, of in {**LISTS, LABEL: classes_of}.items()}
             assert {key: values.numpy().tolist() for key, values in one.items()} == expected
             seen.add(number)
-    assert len(seen - {None}) == (12 if options.get("start_step") else 20)
+    assert len(seen - {None}) == 20
 
 
 def test_several_labels(listed: Path) -> None:
     pairs = load(listed, split="train", batch_size=8)
     assert pairs.element_spec[1] == tf.RaggedTensorSpec([None, None], tf.int64, row_splits_dtype=tf.int64)
     rows = [row.tolist() for _, labels in pairs for row in labels.numpy()]
-    assert sorted(rows) == sorted(classes_of(number) for number in range(20))
+    numbers = [number for (number,) in promised(listed, batch_size=1)]
+    assert rows == [classes_of(number) for number in numbers]
     hot = load(listed, split="train", batch_size=10, multi_hot=True)
     assert hot.element_spec[1] == tf.TensorSpec([10, 20], tf.float32)
-    singles = load(listed, split="train", multi_hot=True)
-    assert singles.element_spec[1] == tf.TensorSpec([20], tf.float32)
-    names = [int(name.numpy().split(b".")[0]) for name in load_names(listed)]
-    for found in (np.concatenate([labels for _, labels in hot]), np.stack([labels for _, labels in singles])):
-        expected = np.zeros((20, 20), np.float32)
-        for row, number in enumerate(names):
-            expected[row, classes_of(number)] = 1
-        np.testing.assert_array_equal(found, expected)
+    expected = np.zeros((20, 20), np.float32)
+    for row, number in enumerate(numbers):
+        expected[row, classes_of(number)] = 1
+    np.testing.assert_array_equal(np.concatenate([labels for _, labels in hot]), expected)
 
 
-def load_names(folder: Path) -> list[Any]:
-    return [one["image/filename"] for one in load(folder, split="train", output="dict")]
+def test_multi_hot_of_a_single_example() -> None:
+    assert _multi_hot(tf.constant([3, 1, 3], tf.int64), 5).numpy().tolist() == [0, 1, 0, 1, 0]
+    assert _multi_hot(tf.constant([], tf.int64), 5).numpy().tolist() == [0] * 5
 
 
 def test_label_outside_the_list_among_several(listed: Path, tmp_path: Path) -> None:
@@ -145,50 +165,59 @@ def test_wrong_calls_of_lists(listed: Path, options: dict[str, Any], message: st
 
 
 def test_image_size(dataset: Path) -> None:
-    for (image, _), (small, _) in zip(elements_of(dataset), elements_of(dataset, image_size=(15, 20)), strict=True):
-        assert small.shape == (16, 15, 20, 3)
-        expected = tf.image.resize(image, (15, 20), antialias=True)
-        np.testing.assert_array_equal(small, np.round(expected).astype(np.uint8))
+    decode = decoder_of(dataset, image_size=(15, 20))
+    pixels = photo(3, 30, 40)
+    expected = np.round(tf.image.resize(pixels, (15, 20), antialias=True)).astype(np.uint8)
+    np.testing.assert_array_equal(decode(encode(pixels, "png"), None, (0, 3)), expected)
 
 
 def test_center_crop(dataset: Path) -> None:
-    for (image, _), (middle, _) in zip(
-        elements_of(dataset), elements_of(dataset, image_size=(30, 30), crop="center"), strict=True
-    ):
-        np.testing.assert_array_equal(middle, image[:, :, 5:35])
+    decode = decoder_of(dataset, image_size=(30, 30), crop="center")
+    pixels = photo(3, 30, 40)
+    np.testing.assert_array_equal(decode(encode(pixels, "png"), None, (0, 3)), pixels[:, 5:35])
 
 
 def test_center_crop_of_jpeg_is_fused_and_the_same(tmp_path: Path) -> None:
-    folder = write_dataset(tmp_path / "d", {"train": [16]}, image_size=(32, 64))
-    elements = load(folder, split="train", image_size=(32, 32), crop="center", batch_size=16)
-    for (image, _), (middle, _) in zip(elements_of(folder), elements.as_numpy_iterator(), strict=True):
+    folder = write_dataset(tmp_path / "d", {"train": [1]}, image_size=(32, 64))
+    middle = tf.function(lambda data: decoder_of(folder, image_size=(32, 32), crop="center")(data, None, (0, 0)))
+    for number in range(4):
+        data = encode(photo(number, 32, 64), "jpeg")
         # Colors are kept at half the resolution: at the cut they are not mixed with those of the neighbors.
-        np.testing.assert_array_equal(middle[:, :, 2:-2], image[:, :, 18:46])
-    assert b"DecodeAndCropJpeg" in elements._as_serialized_graph().numpy()
+        np.testing.assert_array_equal(middle(data)[:, 2:-2], simplejpeg.decode_jpeg(data)[:, 18:46])
+    operations = {operation.type for operation in middle.get_concrete_function(data).graph.get_operations()}
+    assert "DecodeAndCropJpeg" in operations
+    assert "DecodeJpeg" not in operations
 
 
 def test_random_crop_is_that_of_seed_epoch_and_example(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [32]}, image_size=(32, 48))
+    options: dict[str, Any] = {"image_size": (16, 16), "crop": "random"}
 
-    def crops(**options: Any) -> dict[int, bytes]:
-        elements = load(
-            folder, **{"split": "train", "image_size": (16, 16), "crop": "random", "batch_size": 16, **options}
-        )
+    def crops(*, seed: int, epoch: int) -> dict[int, bytes]:
+        decode = tf.function(decoder_of(folder, seed=seed, **options))
         return {
-            int(number): image.numpy().tobytes() for batch in elements for image, number in zip(*batch, strict=True)
+            number: decode(encode(photo(number, 32, 48), "jpeg"), None, tf.constant([epoch, number], tf.int64))
+            .numpy()
+            .tobytes()
+            for number in range(32)
         }
 
-    first = crops(seed=1)
-    assert first == crops(seed=1, shuffle=True, batch_size=32) == crops(seed=1, streams=4)
-    later = crops(seed=1, start_step=1)
-    assert later.items() <= first.items()
-    for other in (crops(seed=2), crops(seed=1, epoch=1)):
+    first = crops(seed=1, epoch=3)
+    elements = load(
+        folder, split="train", batch_size=16, shuffle=True, seed=1, epoch=3, start_step=1, streams=3, **options
+    )
+    ((images, labels),) = elements.as_numpy_iterator()
+    assert {
+        label: image.tobytes() for label, image in zip(labels.tolist(), images, strict=True)
+    }.items() <= first.items()
+    for other in (crops(seed=2, epoch=3), crops(seed=1, epoch=4)):
         assert sum(other[number] == first[number] for number in first) <= 1
 
 
 def test_images_of_different_sizes() -> None:
     folder = converted("--encoding keep --resize none")
-    single = {int(label): image for image, label in load(folder, split="train").as_numpy_iterator()}
+    records = records_of(folder)
+    names = manifest.read(str(folder)).class_names
     padded = load(folder, split="train", batch_size=7, sizes="padded")
     assert padded.element_spec[0].shape.as_list() == [7, None, None, 3]
     ragged = load(folder, split="train", batch_size=7, sizes="ragged")
@@ -196,16 +225,17 @@ def test_images_of_different_sizes() -> None:
     for (images, labels), (uneven, same) in zip(padded, ragged, strict=True):
         assert labels.numpy().tolist() == same.numpy().tolist()
         for image, row, label in zip(images.numpy(), uneven, labels.numpy(), strict=True):
-            expected = single[int(label)]
+            expected = pixels_of(records[names[label]], 3)
             height, width, _ = expected.shape
             np.testing.assert_array_equal(image[:height, :width], expected)
             assert not image[height:].any()
             assert not image[:, width:].any()
             np.testing.assert_array_equal(row.to_tensor(), expected)
-            seen.append(int(label))
-    assert sorted(seen) == sorted(single)
-    ((fixed, _), _) = load(folder, split="train", batch_size=7, image_size=(8, 9), crop="random")
-    assert fixed.shape == (7, 8, 9, 3)
+            seen.append(names[label])
+    assert sorted(seen) == sorted(records)
+    decode = decoder_of(folder, image_size=(8, 9), crop="random")
+    for number, record in enumerate(records.values()):
+        assert decode(record["image/encoded"], record["image/format"], (0, number)).shape == (8, 9, 3)
 
 
 def test_deterministic_false_lets_batches_overtake(dataset: Path) -> None:
