@@ -30,17 +30,6 @@ def labels(elements: Any) -> list[int]:
     return [int(label) for _, batch in elements for label in np.ravel(batch)]
 
 
-def test_elements(dataset: Path) -> None:
-    seen = 0
-    for images, batch in load(dataset, split="train", batch_size=16, shuffle=True):
-        assert (images.dtype, batch.dtype) == (tf.uint8, tf.int64)
-        for image, label in zip(images.numpy(), batch.numpy(), strict=True):
-            expected = simplejpeg.decode_jpeg(encode(photo(int(label)), "jpeg"), colorspace="RGB")
-            np.testing.assert_array_equal(image, expected)
-            seen += 1
-    assert seen == 37
-
-
 def test_single_examples_have_no_batch_dimension(dataset: Path) -> None:
     elements = load(str(dataset), split="test")
     assert elements.element_spec == (tf.TensorSpec([8, 12, 3], tf.uint8), tf.TensorSpec([], tf.int64))
@@ -58,47 +47,46 @@ def test_jpegs_are_decoded_accurately() -> None:
     np.testing.assert_array_equal(DECODERS["jpeg"](data, 3), expected)
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "remainder", "batch_dim", "batches"),
-    [(8, "keep", None, 5), (10, "drop", 10, 3), (10, "pad", 10, 4), (37, "keep", 37, 1)],
-)
-def test_remainder(dataset: Path, batch_size: int, remainder: str, batch_dim: int | None, batches: int) -> None:
-    elements = load(dataset, split="train", batch_size=batch_size, remainder=remainder)
-    assert elements.element_spec[0].shape.as_list() == [batch_dim, 8, 12, 3]
-    assert elements.element_spec[1].shape.as_list() == [batch_dim]
-    sizes = [len(element[1]) for element in elements]
-    assert elements.cardinality() == len(sizes) == batches
-    assert sum(sizes) == (37 if remainder == "keep" else batches * batch_size)
+def test_remainder(dataset: Path) -> None:
+    for batch_size, remainder, batch_dim, batches in (
+        (8, "keep", None, 5),
+        (10, "drop", 10, 3),
+        (10, "pad", 10, 4),
+        (37, "keep", 37, 1),
+    ):
+        elements = load(dataset, split="train", batch_size=batch_size, remainder=remainder, output="encoded")
+        assert [part.shape.as_list() for part in elements.element_spec[:2]] == [[batch_dim]] * 2
+        assert elements.cardinality() == batches
 
 
-def test_padding_is_black_and_weighs_nothing(dataset: Path) -> None:
+def test_pixels_labels_and_fillers(dataset: Path) -> None:
     elements = load(dataset, split="train", batch_size=16, remainder="pad", shuffle=True)
+    assert elements.element_spec[0] == tf.TensorSpec([16, 8, 12, 3], tf.uint8)
     seen = []
-    for images, labels, weights in elements:
-        assert images.shape[0] == labels.shape[0] == weights.shape[0] == 16
-        seen += labels[weights == 1].numpy().tolist()
-        assert not images[weights == 0].numpy().any()
-        assert not labels[weights == 0].numpy().any()
-    assert sorted(seen) == list(range(37))
-    dicts = load(dataset, split="train", batch_size=16, remainder="pad", output="dict")
-    assert sum(float(tf.reduce_sum(batch["weight"])) for batch in dicts) == 37
-
-
-def test_a_repeated_dataset_has_no_end(dataset: Path) -> None:
-    elements = load(dataset, split="train", repeat=True, batch_size=16)
-    assert elements.cardinality() == tf.data.INFINITE_CARDINALITY
+    for images, batch, weights in elements:
+        assert (images.dtype, batch.dtype, weights.dtype) == (tf.uint8, tf.int64, tf.float32)
+        for image, label, weight in zip(images.numpy(), batch.numpy(), weights.numpy(), strict=True):
+            if weight:
+                expected = simplejpeg.decode_jpeg(encode(photo(int(label)), "jpeg"), colorspace="RGB")
+                np.testing.assert_array_equal(image, expected)
+                seen.append(int(label))
+            else:
+                assert not image.any()
+                assert (label, weight) == (0, 0)
+    assert (len(elements), sorted(seen)) == (3, list(range(37)))
 
 
 def test_each_iteration_takes_the_next_epoch_whatever_the_global_seed(dataset: Path) -> None:
     elements = load(dataset, split="train", shuffle=True, seed=1, epoch=4, output="encoded")
-    for epoch in (4, 5, 6):
+    for epoch in (4, 5):
         tf.random.set_seed(epoch)
         assert labels(elements) == list(itertools.chain(*promised(dataset, shuffle=True, seed=1, epoch=epoch)))
 
 
 def test_each_iteration_of_repeated_epochs_is_the_same(dataset: Path) -> None:
     expected = promised(dataset, batch_size=16, shuffle=True, seed=1, epoch=2, epochs=3)
-    elements = load(dataset, split="train", batch_size=16, shuffle=True, seed=1, epoch=2, repeat=True)
+    elements = load(dataset, split="train", batch_size=16, shuffle=True, seed=1, epoch=2, repeat=True, output="encoded")
+    assert elements.cardinality() == tf.data.INFINITE_CARDINALITY
     for _ in range(2):
         assert [batch.tolist() for _, batch in elements.take(9).as_numpy_iterator()] == expected
 
@@ -110,13 +98,6 @@ def test_unlabelled(tmp_path: Path) -> None:
     (images,) = elements
     found = {image.tobytes() for image in images.numpy()}
     assert found == {simplejpeg.decode_jpeg(encode(photo(number), "jpeg")).tobytes() for number in range(5)}
-
-
-def test_png_is_read_exactly(tmp_path: Path) -> None:
-    folder = write_dataset(tmp_path / "d", {"train": [5, 4]}, encoding="png", compression="none")
-    for images, batch in load(folder, split="train", batch_size=4):
-        for image, label in zip(images.numpy(), batch.numpy(), strict=True):
-            np.testing.assert_array_equal(image, photo(int(label)))
 
 
 @pytest.mark.parametrize("flags", CONVERSIONS)
@@ -137,16 +118,12 @@ def test_pixels_of_every_encoding_are_those_of_other_decoders(flags: str) -> Non
             np.testing.assert_array_equal(image, pixels_of(record, channels), err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("flags", "size"), [("--encoding keep --resize none", (None, None)), ("--encoding webp --resize crop", (32, 40))]
-)
-def test_pixels_of_whole_conversions(flags: str, size: tuple[int | None, int | None]) -> None:
-    folder = converted(flags)
+def test_pixels_of_a_whole_conversion_of_different_sizes() -> None:
+    folder = converted("--encoding keep --resize none")
     names = manifest.read(str(folder)).class_names
-    elements = load(folder, split="train", batch_size=9 if size[0] else None)
-    assert elements.element_spec[0].shape.as_list()[-3:] == [*size, 3]
-    pairs = elements.unbatch() if size[0] else elements
-    images = {names[label]: image for image, label in pairs.as_numpy_iterator()}
+    elements = load(folder, split="train")
+    assert elements.element_spec[0] == tf.TensorSpec([None, None, 3], tf.uint8)
+    images = {names[label]: image for image, label in elements.as_numpy_iterator()}
     for name, record in records_of(folder).items():
         np.testing.assert_array_equal(images.pop(name), pixels_of(record, 3), err_msg=name)
     assert not images
@@ -170,10 +147,6 @@ def test_no_batches_of_images_of_different_sizes(tmp_path: Path) -> None:
         'Give `image_size=(height, width)`, or `sizes="padded"` or "ragged"; leave `batch_size=` out; or convert with '
         "`resize=stretch`, crop or pad"
     )
-    elements = load(folder, split="train")
-    assert elements.element_spec[0] == tf.TensorSpec([None, None, 3], tf.uint8)
-    batches = elements.map(lambda image, label: (tf.image.resize_with_pad(image, 16, 16), label)).batch(2)
-    assert [images.shape for images, _ in batches] == [(2, 16, 16, 3)] * 2
 
 
 def edit_manifest(folder: Path, **options: Any) -> None:
@@ -204,9 +177,9 @@ def test_keras_fit(dataset: Path) -> None:
     model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(41)])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     elements = load(dataset, split="train", batch_size=16, shuffle=True)
-    history = model.fit(elements, epochs=3, validation_data=load(dataset, split="test", batch_size=3), verbose=0)
-    assert len(history.history["loss"]) == len(history.history["val_loss"]) == 3
-    assert int(model.optimizer.iterations) == 9
+    history = model.fit(elements, epochs=2, validation_data=load(dataset, split="test", batch_size=3), verbose=0)
+    assert len(history.history["loss"]) == len(history.history["val_loss"]) == 2
+    assert int(model.optimizer.iterations) == 6
 
 
 def test_distributed(dataset: Path) -> None:
@@ -214,8 +187,7 @@ def test_distributed(dataset: Path) -> None:
     with strategy.scope():
         elements = load(dataset, split="train", batch_size=16, shuffle=True)
     distributed = strategy.experimental_distribute_dataset(elements)
-    for _ in range(2):
-        assert sorted(labels(distributed)) == list(range(37))
+    assert sorted(labels(distributed)) == list(range(37))
 
 
 def test_built_of_graph_ops_alone(dataset: Path) -> None:
