@@ -59,11 +59,8 @@ def by_torch(folder: Path, **options: Any) -> list[list[int]]:
 
 
 CASES: list[dict[str, Any]] = [
-    {"batch_size": 1, "shuffle": True, "start_step": 977},
-    {"batch_size": 4, "shuffle": True, "num_hosts": 2, "host_index": 1},
-    {"batch_size": 10, "start_step": 7},
+    {"batch_size": 1, "shuffle": True, "start_step": 977, "seed": 1 << 62, "epoch": 5},
     {"batch_size": 50, "shuffle": True, "num_hosts": 2, "host_index": 0, "streams": 3, "remainder": "pad"},
-    {"batch_size": 64, "shuffle": True, "seed": 1 << 62, "epoch": 5},
     {"batch_size": 64, "shuffle": True, "num_hosts": 4, "host_index": 3, "remainder": "pad", "start_step": 14},
     {"batch_size": 100, "split": "train[:80%]", "shuffle": True, "remainder": "drop"},
     {"batch_size": 300, "split": "train[95%:]+test", "shuffle": True, "num_hosts": 3, "host_index": 2,
@@ -85,7 +82,7 @@ def test_equal_arguments_give_equal_examples(folder: Path, options: dict[str, An
 
 
 @pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
-@pytest.mark.parametrize("batch_size", [1, 4, 10, 50, 64, 100])
+@pytest.mark.parametrize("batch_size", [1, 50, 64])
 def test_torch_follows_the_law(folder: Path, batch_size: int, remainder: str) -> None:
     for num_hosts in (1, 2, 3, 4):
         options: dict[str, Any] = {"shuffle": num_hosts != 2, "epoch": 3, "num_hosts": num_hosts}
@@ -103,19 +100,18 @@ def test_torch_follows_the_law(folder: Path, batch_size: int, remainder: str) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "starts"),
+    ("options", "start"),
     [
-        ({"batch_size": 48, "remainder": "keep"}, (1, 41)),
-        ({"batch_size": 200, "split": "train[:900]"}, (0,)),  # batches that are decoded in several parts
-        ({"batch_size": 10, "split": "train[:99]", "remainder": "pad"}, (19,)),
+        ({"batch_size": 48, "remainder": "keep"}, 1),
+        ({"batch_size": 200, "split": "train[:900]"}, 0),  # batches that are decoded in several parts
+        ({"batch_size": 10, "split": "train[:99]", "remainder": "pad"}, 19),
     ],
     ids=str,
 )
-def test_epochs_in_a_row(folder: Path, options: dict[str, Any], starts: tuple[int, ...]) -> None:
+def test_epochs_in_a_row(folder: Path, options: dict[str, Any], start: int) -> None:
     options = {"shuffle": True, "seed": 5, "epoch": 1, **options}
-    for start in starts:
-        expected = promised(folder, epochs=2, start_step=start, **options)
-        assert by_tensorflow(folder, repeat=2, start_step=start, **options) == expected
+    expected = promised(folder, epochs=2, start_step=start, **options)
+    assert by_tensorflow(folder, repeat=2, start_step=start, **options) == expected
 
 
 def test_fewer_examples_than_streams(tmp_path: Path) -> None:
@@ -158,16 +154,6 @@ def test_what_is_skipped_is_not_opened(tmp_path: Path) -> None:
         if index not in needed:
             shard.unlink()
     assert numbers(elements.as_numpy_iterator()) == numbers(dataset) == expected
-
-
-def test_caches_keep_the_records_of_a_stream(folder: Path) -> None:
-    options: dict[str, Any] = {"batch_size": 50, "split": "train[:500]", "shuffle": True, "streams": 2}
-    found = by_tensorflow(folder, cache="memory", repeat=2, **options)
-    epochs = [flat(found[:10]), flat(found[10:])]
-    for epoch in epochs:
-        assert set(epoch[::2]) == set(range(250))
-        assert set(epoch[1::2]) == set(range(250, 500))
-    assert epochs[0] != epochs[1]
 
 
 @settings(max_examples=25, deadline=None)
