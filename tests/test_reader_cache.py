@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,17 +10,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import simplejpeg
 
 from beam_tfr.reader import load
 from beam_tfr.schema import UsageError
-from tests.reader_fixtures import write_dataset
+from tests.reader_fixtures import encode, photo, write_dataset
 
 COUNT = 600
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("data") / "d", {"train": [40] * 15}, image_size=(4, 4))
+
+
 @pytest.fixture
-def dataset(tmp_path: Path) -> Path:
-    return write_dataset(tmp_path / "d", {"train": [40] * 15}, image_size=(4, 4))
+def dataset(written: Path, tmp_path: Path) -> Path:
+    """Photos 0 to 599, to take away."""
+    return Path(shutil.copytree(written, tmp_path / "d"))
 
 
 def without_shards(folder: Path) -> None:
@@ -27,44 +35,48 @@ def without_shards(folder: Path) -> None:
         shard.unlink()
 
 
-@pytest.mark.parametrize("decoded", [False, True], ids=["records", "images"])
-@pytest.mark.parametrize("where", ["memory", "folder"])
+@pytest.mark.parametrize(("where", "decoded"), [("memory", True), ("folder", False)])
 def test_second_epoch_reads_nothing(dataset: Path, tmp_path: Path, where: str, decoded: bool) -> None:
     cache = "memory" if where == "memory" else tmp_path / "cache"
-    options = {"split": "train", "batch_size": 32, "shuffle": True, "seed": 3, "remainder": "pad", "streams": 2}
-    plain = load(dataset, split="train", batch_size=40)
-    fresh = {number: image for images, labels in plain for number, image in by(labels, images)}
+    options = {"split": "train", "batch_size": 64, "shuffle": True, "seed": 3, "remainder": "pad", "streams": 2}
+    expected = [simplejpeg.decode_jpeg(encode(photo(number, 4, 4), "jpeg")) for number in range(COUNT)]
     elements = load(dataset, cache=cache, cache_decoded=decoded, **options)
     orders = []
-    for _ in range(3):
+    for _ in range(2):
         order = []
-        for images, labels, weights in elements:
-            for (number, image), weight in zip(by(labels, images), weights.numpy(), strict=True):
-                if weight:
-                    np.testing.assert_array_equal(image, fresh[number])
-                    order.append(number)
+        for images, labels, weights in elements.as_numpy_iterator():
+            real = labels[weights == 1].tolist()
+            np.testing.assert_array_equal(images[weights == 1], [expected[number] for number in real])
+            order += real
         assert sorted(order) == list(range(COUNT))
         orders.append(order)
         without_shards(dataset)
-    assert len({tuple(order) for order in orders}) == 3
-
-
-def by(labels: Any, images: Any) -> Any:
-    return zip(labels.numpy().tolist(), images.numpy(), strict=True)
+    assert orders[0] != orders[1]
 
 
 def test_repeated_epochs_read_nothing(dataset: Path) -> None:
-    elements = iter(load(dataset, split="train", batch_size=24, shuffle=True, cache="memory", repeat=True, streams=2))
-    for _ in range(4):
+    elements = iter(
+        load(
+            dataset,
+            split="train",
+            batch_size=24,
+            shuffle=True,
+            cache="memory",
+            repeat=True,
+            streams=2,
+            output="encoded",
+        )
+    )
+    for _ in range(3):
         epoch = [number for _ in range(25) for number in next(elements)[1].numpy().tolist()]
         assert sorted(epoch) == list(range(COUNT))
         without_shards(dataset)
 
 
-@pytest.mark.parametrize("start_step", [0, 11])
-def test_resumed_epoch_fills_it_and_goes_on_in_the_same_order(dataset: Path, start_step: int) -> None:
+def test_resumed_epoch_fills_it_and_goes_on_in_the_same_order(dataset: Path) -> None:
+    start_step = 11
     options = {"split": "train", "batch_size": 32, "remainder": "drop", "shuffle": True, "seed": 4}
-    options |= {"cache": "memory", "streams": 2}
+    options |= {"cache": "memory", "streams": 2, "output": "encoded"}
     whole = [labels.numpy().tolist() for _, labels in load(dataset, repeat=2, **options)]
     assert len(whole) == 36
     elements = iter(load(dataset, repeat=2, start_step=start_step, **options))
@@ -76,10 +88,10 @@ def test_resumed_epoch_fills_it_and_goes_on_in_the_same_order(dataset: Path, sta
 
 def test_hosts_remember_their_own(dataset: Path) -> None:
     options = {"split": "train", "batch_size": 24, "shuffle": True, "cache": "memory", "repeat": 2, "streams": 2}
-    for host, share in ((0, range(300)), (1, range(300, COUNT))):
-        elements = load(dataset, num_hosts=2, host_index=host, **options)
-        seen = [number for _, labels in elements for number in labels.numpy()]
-        assert sorted(seen[:300]) == sorted(seen[300:]) == list(share)
+    elements = load(dataset, num_hosts=2, host_index=1, output="encoded", **options)
+    seen = [number for _, labels in elements for number in labels.numpy().tolist()]
+    assert sorted(seen[:300]) == sorted(seen[300:]) == list(range(300, COUNT))
+    assert seen[:300] != seen[300:]
 
 
 def test_another_dataset_never_takes_its_files(tmp_path: Path) -> None:
