@@ -14,6 +14,7 @@ from beam_tfr.reader.streams import COMPRESSIONS, read_part
 from beam_tfr.records import RecordFile
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import ENCODED, LABEL
+from tests.law import promised
 from tests.reader_fixtures import edit_records, write_dataset
 
 COUNT = 5
@@ -56,7 +57,7 @@ def test_no_truncation_reads_short(tmp_path: Path, compression: str) -> None:
         for number, (length, count) in enumerate(zip(range(len(data)), whole, strict=True)):
             expected = [record if index < count else b"" for index, record in enumerate(records)][skip:]
             assert found[number * (COUNT - skip) : (number + 1) * (COUNT - skip)] == expected, length
-    for copy in [copy for copy, count in zip(copies, whole, strict=True) if count < COUNT][:: len(copies) // 8]:
+    for copy in [copy for copy, count in zip(copies, whole, strict=True) if count < COUNT][:: len(copies) // 3]:
         shard.write_bytes(copy.read_bytes())
         message = rf"damaged shard {shard}: it cannot be read from record {count_of(copy)} on"
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
@@ -75,7 +76,7 @@ def count_of(shard: Path) -> int:
     return found
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 8}, {}, {"batch_size": 8, "image_size": (4, 4)}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"batch_size": 8, "image_size": (4, 4)}], ids=str)
 def test_what_does_not_decode_is_named(damaged: Path, options: dict[str, Any]) -> None:
     shard = damaged / "d-train-00001-of-00002.tfrecord.gz"
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
@@ -86,23 +87,28 @@ def test_what_does_not_decode_is_named(damaged: Path, options: dict[str, Any]) -
     assert f"{shard}: record 11 (counted from 0) has label 40, outside the class list (0 to 39)" in str(error.value)
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_skip_keeps_places_and_lengths(damaged: Path, shuffle: bool, capfd: pytest.CaptureFixture[str]) -> None:
-    def read(folder: Path, **options: Any) -> list[tuple[list[int], list[float]]]:
-        elements = load(folder, split="train", batch_size=8, shuffle=shuffle, remainder="pad", **options)
+def test_skip_keeps_places_and_lengths(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def read(max_skipped: int) -> list[tuple[list[int], list[float]]]:
+        elements = load(
+            damaged,
+            split="train",
+            batch_size=8,
+            shuffle=True,
+            remainder="pad",
+            on_error="skip",
+            max_skipped=max_skipped,
+        )
         return [(labels.numpy().tolist(), weights.numpy().tolist()) for _, labels, weights in elements]
 
-    sound = write_dataset(damaged / "sound", {"train": [20, 20]})
-    expected = [
+    assert read(2) == [
         ([0 if label in (24, 31) else label for label in labels], [float(label not in (24, 31)) for label in labels])
-        for labels, _ in read(sound)
+        for labels in promised(damaged, shuffle=True, batch_size=8)
     ]
-    assert read(damaged, on_error="skip", max_skipped=2) == expected
     said = capfd.readouterr().err
     assert "record 4 (counted from 0) holds an image that does not decode" in said
     assert "skipped, 2 of at most 2" in said
     with pytest.raises(tf.errors.InvalidArgumentError, match="`max_skipped=1` allows no more"):
-        read(damaged, on_error="skip", max_skipped=1)
+        read(1)
 
 
 def test_shard_that_has_gone_is_an_error_in_any_case(tmp_path: Path) -> None:
