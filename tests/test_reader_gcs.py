@@ -34,6 +34,7 @@ def read(folder: str, environment: dict[str, str]) -> str:
     return run.stdout
 
 
+@pytest.mark.slow
 def test_converted_checked_and_read_on_gs(
     gcs: str, gcs_emulator: str, tmp_path: Path, beam_tfr: Callable[..., Run]
 ) -> None:

@@ -110,6 +110,7 @@ def test_several_labels(several: Path) -> None:
     assert parsed[TEXT].to_list()[3] == [b"class00002", b"class00003", b"class00000"]
 
 
+@pytest.mark.slow
 def test_the_manifest_is_asked_without_tensorflow(folder: Path) -> None:
     program = (
         "import sys\n"
