@@ -181,9 +181,9 @@ def test_center_crop_of_jpeg_is_fused_and_the_same(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [1]}, image_size=(32, 64))
     middle = tf.function(lambda data: decoder_of(folder, image_size=(32, 32), crop="center")(data, None, (0, 0)))
     for number in range(4):
-        data = encode(photo(number, 32, 64), "jpeg")
+        data = tf.constant(encode(photo(number, 32, 64), "jpeg"))
         # Colors are kept at half the resolution: at the cut they are not mixed with those of the neighbors.
-        np.testing.assert_array_equal(middle(data)[:, 2:-2], simplejpeg.decode_jpeg(data)[:, 18:46])
+        np.testing.assert_array_equal(middle(data)[:, 2:-2], simplejpeg.decode_jpeg(data.numpy())[:, 18:46])
     operations = {operation.type for operation in middle.get_concrete_function(data).graph.get_operations()}
     assert "DecodeAndCropJpeg" in operations
     assert "DecodeJpeg" not in operations
@@ -195,11 +195,11 @@ def test_random_crop_is_that_of_seed_epoch_and_example(tmp_path: Path) -> None:
 
     def crops(*, seed: int, epoch: int) -> dict[int, bytes]:
         decode = tf.function(decoder_of(folder, seed=seed, **options))
+        photos = [tf.constant(encode(photo(number, 32, 48), "jpeg")) for number in range(32)]  # else each is traced
+        places = [tf.constant([epoch, number], tf.int64) for number in range(32)]
         return {
-            number: decode(encode(photo(number, 32, 48), "jpeg"), None, tf.constant([epoch, number], tf.int64))
-            .numpy()
-            .tobytes()
-            for number in range(32)
+            number: decode(data, None, place).numpy().tobytes()
+            for number, (data, place) in enumerate(zip(photos, places, strict=True))
         }
 
     first = crops(seed=1, epoch=3)
