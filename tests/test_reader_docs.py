@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import pytest
 import tensorflow as tf
 
 from beam_tfr.reader import load
@@ -17,6 +18,7 @@ from tests.conftest import Run
 DOCS = Path(__file__).parents[1] / "docs" / "reader.md"
 
 
+@pytest.mark.slow
 def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> None:
     folder = tmp_path / "clothing"
     command = ["--input", f"{sample}/**/*.jpg", "--output", folder, "--layout", "{split}/{label}/*"]

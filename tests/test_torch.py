@@ -34,7 +34,7 @@ from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, Ima
 from beam_tfr.schema.features import LABEL, TEXT
 from beam_tfr.torch import ImageDataset
 from beam_tfr.torch.elements import ExampleDecoder, decode_image
-from tests.converted import CONVERSIONS, converted
+from tests.converted import CONVERSIONS, converted, converted_sample
 from tests.fixtures import save, smooth
 from tests.reader_fixtures import encode, photo, records_of, write_dataset
 from tests.torch_fixtures import LISTS, batches, classes_of, labels, write_damaged, write_few, write_lists, write_many
@@ -178,16 +178,14 @@ def test_kept_files_that_are_turned_or_of_rare_kinds(tmp_path: Path) -> None:
         np.testing.assert_array_equal(decode_image(data, form, 3), expected, err_msg=name)
 
 
-def test_photos(tmp_path: Path, sample: Path) -> None:
-    output = tmp_path / "out"
-    command = ["convert", "--input", f"{sample}/**/*.jpg", "--output", str(output), "--layout", "{split}/{label}/*"]
-    assert cli.main([*command, "--name", "d"]) == 0
-    ours = ImageDataset(output, split="train", batch_size=16, shuffle=True)
-    theirs = {image.tobytes(): int(label) for image, label in reader.load(output, split="train").as_numpy_iterator()}
+def test_photos() -> None:
+    folder = converted_sample()
+    ours = ImageDataset(folder, split="train", batch_size=16, shuffle=True)
+    theirs = {image.tobytes(): int(label) for image, label in reader.load(folder, split="train").as_numpy_iterator()}
     found = {image.tobytes(): int(label) for images, batch in ours for image, label in zip(images, batch, strict=True)}
     assert found == theirs
-    assert len(found) == manifest.read(str(output)).splits["train"].num_examples
-    assert ours.class_names == manifest.read(str(output)).class_names
+    assert len(found) == manifest.read(str(folder)).splits["train"].num_examples
+    assert ours.class_names == manifest.read(str(folder)).class_names
 
 
 def test_from_cloud_storage(photos: Path, tmp_path: Path, gcs: str) -> None:
