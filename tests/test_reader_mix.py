@@ -101,10 +101,11 @@ def test_a_resume_decodes_nothing_before_it(tmp_path: Path) -> None:
 
 
 def test_the_seed_makes_the_schedule(whole: list[Any]) -> None:
-    owners = _Turns([7500, 2500], SEED).period(0).numpy()
+    first = tf.constant(0, tf.int64)
+    owners = _Turns([7500, 2500], SEED).period(first).numpy()
     found = [dataset for dataset, _ in itertools.chain(*whole)]
     assert found == np.repeat(owners, 8)[: len(found)].tolist()
-    assert not np.array_equal(owners, _Turns([7500, 2500], SEED + 1).period(0))
+    assert not np.array_equal(owners, _Turns([7500, 2500], SEED + 1).period(first))
 
 
 def test_elements(folders: list[Path]) -> None:
