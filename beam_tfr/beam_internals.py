@@ -13,7 +13,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError
 from typing import Any, NoReturn
 
 from apache_beam.internal import cloudpickle_pickler
@@ -121,14 +120,11 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         self._swap(options)
         try:
             return super().run_pipeline(pipeline, options, pipeline_proto)
-        except (RuntimeError, PackageNotFoundError) as error:
+        except RuntimeError as error:
             pip = error.__cause__
-            if isinstance(pip, subprocess.CalledProcessError):
-                said = pip.output.decode(errors="replace").strip().splitlines()[-1:]
-            elif isinstance(error, PackageNotFoundError):
-                said = [str(error)]
-            else:
+            if not isinstance(pip, subprocess.CalledProcessError):
                 raise
+            said = pip.output.decode(errors="replace").strip().splitlines()[-1:]
             raise UsageError(
                 f"the packages that workers need cannot be downloaded with pip ({' '.join(said)}); see that pip is "
                 "installed and has an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"

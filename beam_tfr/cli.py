@@ -19,7 +19,7 @@ from beam_tfr import __version__, storage
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.schema.features import things
-from beam_tfr.terminal import OutputError, discard_stdout, open_standard_streams, own_stderr, printing, say
+from beam_tfr.terminal import discard_stdout, open_standard_streams, own_stderr, say
 
 CONVERT_EXAMPLES = """examples:
   beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos
@@ -119,15 +119,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         if others and parsed.command != "convert":
             raise UsageError(f"unknown: {' '.join(others)}; see {program} --help")
         if parsed.command == "convert":
-            return run_convert(parsed, others)
-        if parsed.command == "template":
-            return run_template(parsed.image, parsed.output)
-        if parsed.command == "verify":
-            return run_verify(parsed.folder)
-        from beam_tfr.demo import demo
+            code = run_convert(parsed, others)
+        elif parsed.command == "template":
+            code = run_template(parsed.image, parsed.output)
+        elif parsed.command == "verify":
+            code = run_verify(parsed.folder)
+        else:
+            from beam_tfr.demo import demo
 
-        demo(parsed.output)
-        return 0
+            demo(parsed.output)
+            code = 0
+        sys.stdout.flush()
+        return code
     except BeamTfrError as error:
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)
@@ -136,12 +139,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"{program}: interrupted")
         return 130
-    except OutputError as error:
+    except OSError as error:  # standard output takes no more: its reader is gone, or the disk is full
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exception(error)
         discard_stdout()
-        say(f"{program}: standard output cannot be written to: {error.__cause__}")
-        return 1
-    except BrokenPipeError:  # of the demo
-        discard_stdout()
+        say(f"{program}: {error}")
         return 1
 
 
@@ -156,20 +158,19 @@ def run_convert(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             launch.parse_beam_flags(others)
         raise
     from beam_tfr import launch  # imports Beam: not before the options are known to be valid
-    from beam_tfr.summary import ProgressLines, print_saved, print_submission, print_summary, summary
+    from beam_tfr.summary import ProgressLines, print_job, print_saved, print_summary, summary
 
     with own_stderr() as stream:
         lines = ProgressLines(stream, things(options.encoding))
         done = launch.start(options, others, progress=lines.tell, say=lines.say)
-    with printing():
-        if isinstance(done, launch.Saved):
-            print_saved(done, as_json=options.json)
-        elif isinstance(done, launch.Submission):
-            print_submission(done, as_json=options.json)
-        elif options.json:
-            print(json.dumps(summary(done), sort_keys=True))
-        else:
-            print_summary(done, to=sys.stdout)
+    if isinstance(done, launch.Saved):
+        print_saved(done, as_json=options.json)
+    elif isinstance(done, launch.Job):
+        print_job(done, as_json=options.json)
+    elif options.json:
+        print(json.dumps(summary(done), sort_keys=True))
+    else:
+        print_summary(done, to=sys.stdout)
     if options.json and isinstance(done, launch.Result):
         with contextlib.suppress(OSError):
             print_summary(done, to=sys.stderr)
@@ -193,12 +194,11 @@ def run_verify(folder: str) -> int:
     if report.num_problems > len(report.problems):
         say(f"and at least {report.num_problems - len(report.problems):,} more")
     rate = report.examples / max(report.seconds, 1e-3)
-    with printing():
-        print(
-            f"{report.folder}: {report.examples:,} records in {report.shards} shards, {report.num_bytes:,} bytes, "
-            f"{report.seconds:.1f} s, {rate:,.0f} records/s"
-        )
-        print("sound: everything is as the manifest promises" if report.ok else f"{report.num_problems:,} problems")
+    print(
+        f"{report.folder}: {report.examples:,} records in {report.shards} shards, {report.num_bytes:,} bytes, "
+        f"{report.seconds:.1f} s, {rate:,.0f} records/s"
+    )
+    print("sound: everything is as the manifest promises" if report.ok else f"{report.num_problems:,} problems")
     return 0 if report.ok else 1
 
 
@@ -207,6 +207,5 @@ def run_template(image: str, output: str | None) -> int:
     from beam_tfr.template import write_spec
 
     text = write_spec(image, output)
-    with printing():
-        print(text if output is None else f"wrote {output}", end="" if output is None else "\n")
+    print(text if output is None else f"wrote {output}", end="" if output is None else "\n")
     return 0

@@ -6,7 +6,7 @@ import argparse
 
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
-from beam_tfr import beam_internals, storage
+from beam_tfr import storage
 
 
 class CloudOptions(PipelineOptions):
@@ -17,8 +17,10 @@ class CloudOptions(PipelineOptions):
         parser.add_argument("--gcs_project", default="", help="project that pays for requests to gs://")
 
 
-def use(options: PipelineOptions) -> None:
-    """Makes this process use the account and the projects that the options name."""
+def use(options: PipelineOptions | None) -> None:
+    """Makes this process use the account and the projects that the options, if any, name."""
+    if options is None:
+        return
     google = options.view_as(GoogleCloudOptions)
     storage.use_access(
         storage.Access(
@@ -27,10 +29,3 @@ def use(options: PipelineOptions) -> None:
             impersonate=tuple(filter(None, (google.impersonate_service_account or "").split(","))),
         )
     )
-
-
-def use_given() -> None:
-    """Does the same with the options of this worker process, if it is one."""
-    options = beam_internals.worker_options()
-    if options is not None:
-        use(options)

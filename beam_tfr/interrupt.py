@@ -6,17 +6,7 @@ import threading
 
 from beam_tfr.schema import InterruptedRunError
 
-_requested = threading.Event()
-
-
-def request() -> None:
-    """Asks the stages in this process to stop."""
-    _requested.set()
-
-
-def clear() -> None:
-    """Takes the request back, for the next run."""
-    _requested.clear()
+requested = threading.Event()
 
 
 def check() -> None:
@@ -25,5 +15,5 @@ def check() -> None:
     Raises:
         InterruptedRunError: the user did.
     """
-    if _requested.is_set():
+    if requested.is_set():
         raise InterruptedRunError("interrupted")

@@ -8,6 +8,7 @@ globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [Ima
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -17,7 +18,7 @@ from beam_tfr import images, shards
 from beam_tfr.inputs.reading import ReadAhead
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning import drafts
-from beam_tfr.schema import Plan, ShardWork
+from beam_tfr.schema import ImageRef, Plan, RejectError, RunError, ShardWork
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.sources import Source
 from beam_tfr.tables.rows import Tables
@@ -35,6 +36,7 @@ from beam_tfr.transforms import (
     SavePlan,
     WriteManifest,
     WriteShards,
+    read_refs,
 )
 
 
@@ -46,7 +48,7 @@ class Convert(beam.PTransform):
         source: of `open_source(options)`.
         run_id: unique to this run; the lock on the folder is held under it.
 
-    Output: the dataset digest, once the dataset is complete; with `save_plan=` the plan's, once it is saved.
+    Output: the dataset digest, once the dataset is complete; with `save_plan=` None, once the plan is saved.
     """
 
     def __init__(self, options: ConvertOptions, source: Source, *, run_id: str) -> None:
@@ -70,13 +72,8 @@ class Convert(beam.PTransform):
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         options, source = self.options, self.source
         if options.plan:
-            return begin | ReadPlan(  # type: ignore[no-any-return]
-                options.plan,
-                output=options.output,
-                run_id=self.run_id,
-                overwrite=options.overwrite,
-                codecs=images.codec_versions(),
-            )
+            saved = ReadPlan(options.plan, output=options.output, run_id=self.run_id, overwrite=options.overwrite)
+            return begin | saved  # type: ignore[no-any-return]
         distinct = None
         if isinstance(source.origin, Tables):
             refs, distinct = begin | ReadTable(source.origin)  # ImageRef
@@ -93,12 +90,13 @@ class Convert(beam.PTransform):
     def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
         """The step that plans the shards; `after` must exist before anything is written."""
         options, source = self.options, self.source
-        read, steps = self.read.contents.read_once, [step.fn for step in self.make]
+        measure = functools.partial(
+            _mean_record_bytes, root=self.read.root, ahead=self.read.ahead, steps=[step.fn for step in self.make]
+        )
         named: dict[str, Any] = {**source.plan, "labelled": source.labelled, "codecs": images.codec_versions()}
         return PlanShards(
             None if options.save_plan else options.output,
-            draft=functools.partial(drafts.draft_plan, **named),
-            measure=functools.partial(drafts.mean_record_bytes, read=read, steps=steps),
+            draft=lambda survey: drafts.draft_plan(survey, measure(survey.sample_refs()), **named),
             seed=options.seed,
             run_id=self.run_id,
             overwrite=options.overwrite,
@@ -106,7 +104,7 @@ class Convert(beam.PTransform):
         )
 
 
-def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages | ReadRows, list[MapImages]]:
+def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[MapImages]]:
     """The step that reads, and those that turn what it reads into records."""
     if options.encoding == "row":  # all in the references
         return ReadRows(root), [BuildExamples("row")]
@@ -117,3 +115,32 @@ def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages | ReadR
     elif options.encoding in IMAGE_ENCODINGS:
         steps.insert(0, ResizeImages(options.image_options()))
     return ReadImages(root, ahead=ahead), steps
+
+
+def _mean_record_bytes(
+    refs: Sequence[ImageRef],
+    *,
+    root: str,
+    ahead: ReadAhead | None,
+    steps: Sequence[Callable[[Any, ImageRef], Any]],
+) -> float:
+    """Mean size of a sample's serialized records, in bytes, without rejects.
+
+    Raises:
+        RunError: a file cannot be read now, but perhaps later: the plan must not depend on luck.
+    """
+    sizes = []
+    for ref, content in read_refs(root, refs, ahead):
+        record: Any = content
+        try:
+            if isinstance(content, RejectError):
+                raise content
+            for step in steps:
+                record = step(record, ref)
+            sizes.append(len(record.serialized))
+        except RejectError as error:
+            if error.may_pass:
+                raise RunError(f"{ref.key} cannot be read now ({error.detail}); run the command again") from error
+    if ahead is not None:
+        ahead.close()
+    return sum(sizes) / len(sizes) if sizes else 0.0

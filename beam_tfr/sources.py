@@ -12,7 +12,7 @@ from beam_tfr.inputs.patterns import WILDCARD, common_root, exclusion, read_inpu
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import MANIFEST_FILE, REJECTS_FILE, UsageError
+from beam_tfr.schema import MANIFEST_FILE, UsageError
 from beam_tfr.schema.features import DICT_NAMES, features_of
 from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.rows import Roles, Tables
@@ -100,7 +100,7 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
     features = options.feature_columns
     if features is None:
         features = {} if options.uri_column else {ALL: ""}
-    opened = open_tables(
+    return open_tables(
         options.table,
         Roles(
             uri=options.uri_column,
@@ -116,10 +116,6 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
         features=features,
         reserved=(*features_of({"encoding": options.encoding}, labelled=True), *DICT_NAMES),
     )
-    written = [storage.join(options.output, name) for name in (MANIFEST_FILE, REJECTS_FILE)]
-    if found := [path for path in opened.files if path in written]:
-        raise UsageError("the conversion writes this file; choose another `output=`", option="table", value=found[0])
-    return opened
 
 
 def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
@@ -128,21 +124,18 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
     Raises:
         UsageError: one does.
     """
-    written = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
-    paths = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in written)]
-    paths = [path for path in paths if exclude is None or not exclude.fullmatch(path)]
+    names = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
+    written = {
+        "output": [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in names)],
+        "save_plan": [options.save_plan] if options.save_plan else [],
+    }
     for pattern in filter(WILDCARD.search, patterns):
         matches = to_regex(pattern).fullmatch
-        if options.save_plan and matches(options.save_plan):
-            raise UsageError(
-                f"`input={pattern}` matches it; choose a file that it does not match",
-                option="save_plan",
-                value=options.save_plan,
-            )
-        if any(map(matches, paths)):
-            raise UsageError(
-                f"`input={pattern}` matches the files in it; choose a folder outside, use a narrower pattern, such as "
-                "**/*.jpg, or leave them out with `exclude=`",
-                option="output",
-                value=options.output,
-            )
+        for option, paths in written.items():
+            if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in paths):
+                raise UsageError(
+                    f"`input={pattern}` matches what is written there; choose a place outside, use a narrower pattern, "
+                    "such as **/*.jpg, or leave it out with `exclude=`",
+                    option=option,
+                    value=getattr(options, option),
+                )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr.claim import Progress
-from beam_tfr.launch import Result, Saved, Submission
+from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT
 from beam_tfr.schema.features import things
 
@@ -83,16 +83,15 @@ def summary(result: Result) -> dict[str, Any]:
     }
 
 
-def print_submission(submission: Submission, *, as_json: bool) -> None:
+def print_job(job: Job, *, as_json: bool) -> None:
     """Prints what was submitted, for a run that does not wait for the dataset."""
-    job = submission.job
     if as_json:
-        about = {"job_id": job.id, "console": job.link} if job else {"job_id": None, "template": submission.place}
+        about = {"job_id": job.id or None, "console" if job.id else "template": job.place}
         print(json.dumps(about, sort_keys=True))
-    elif job:
-        print(f"job {job.id} was created and runs on its own: {job.link}")
+    elif job.id:
+        print(f"job {job.id} was created and runs on its own: {job.place}")
     else:
-        print(f"no job was created; its description: {submission.place or 'not kept, this was a dry run'}")
+        print(f"no job was created; its description: {job.place or 'not kept, this was a dry run'}")
 
 
 def print_saved(saved: Saved, *, as_json: bool) -> None:

@@ -10,10 +10,6 @@ from collections.abc import Iterator
 from typing import IO
 
 
-class OutputError(Exception):
-    """Standard output takes no more: its reader is gone, or the disk is full."""
-
-
 def open_standard_streams() -> None:
     """Opens file descriptors 0, 1 and 2 if they are closed, and lets any text be printed.
 
@@ -30,20 +26,6 @@ def open_standard_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path or class that the terminal cannot show
-
-
-@contextlib.contextmanager
-def printing() -> Iterator[None]:
-    """Flushes the results that the block prints.
-
-    Raises:
-        OutputError: they could not be written.
-    """
-    try:
-        yield
-        sys.stdout.flush()
-    except OSError as error:
-        raise OutputError from error
 
 
 def discard_stdout() -> None:

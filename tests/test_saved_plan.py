@@ -217,7 +217,10 @@ PLACES = {
     "a folder": ("folder", "is a folder; give a file, such as "),
     "a folder that is not there": ("no/folder/p", "cannot be written: No such file or directory"),
     "in the output": ("out/p", "lies in --output; choose a file outside of it"),
-    "among the photos": ("photos/train/hat/p.jpg", "/photos/**/* matches it; choose a file that "),
+    "among the photos": (
+        "photos/train/hat/p.jpg",
+        "/photos/**/* matches what is written there; choose a place outside",
+    ),
     "a bucket": ("gs://b", "is a bucket; give a file, such as gs://b/plan.zip"),
     "a folder on gs": ("gs://b/folder/", "is a folder; give a file, such as gs://b/folder/plan.zip"),
     "no bucket": ("gs://nowhere/p", "cannot be written: no such bucket or object"),
@@ -263,9 +266,11 @@ def test_replacing_the_plan_of_a_run_ends_it(tmp_path: Path) -> None:
     work = dict(assignment.every_shard(make_plan()))
     name = "train-00000-of-00002"
     read_refs = plans._ReadRefs(path, {"pillow": "1"}, str(tmp_path / "out"))
+    read_refs.setup()
     assert [one.refs for one in read_refs.process((name, work[name]))] == [REFS[name]]
     read_refs.teardown()
     save(tmp_path / "p", make_plan(input_digest="cd" * 32))
+    read_refs.setup()
     with pytest.raises(RunError, match=r"`plan=.*/p`: was replaced meanwhile; run the same command again"):
         next(iter(read_refs.process((name, work[name]))))
     read_refs.teardown()

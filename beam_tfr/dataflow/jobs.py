@@ -20,22 +20,22 @@ _CONSOLE = "https://console.cloud.google.com/dataflow/jobs"
 
 
 class Job(NamedTuple):
-    """A job that the service accepted.
+    """A job that continues without this process.
 
     Attributes:
-        id: that the service gave it.
-        link: to its page in the console.
+        id: that the service gave it; empty if none was created: for a template or a dry run.
+        place: its page in the console; without an id, the file that got its description, if any.
     """
 
     id: str
-    link: str
+    place: str
 
 
-def job_of(result: Any, options: PipelineOptions) -> Job | None:
-    """The job that a run created; None for a template or a dry run."""
-    if options.view_as(TestOptions).dry_run or not result.has_job:
-        return None
+def job_of(result: Any, options: PipelineOptions) -> Job:
+    """The job that a run created or described."""
     google = options.view_as(GoogleCloudOptions)
+    if options.view_as(TestOptions).dry_run or not result.has_job:
+        return Job("", google.template_location or "")
     return Job(result.job_id(), f"{_CONSOLE}/{google.region}/{result.job_id()}?project={google.project}")
 
 
@@ -76,41 +76,30 @@ def stop(result: Any, job: Job, on_interrupt: str) -> bool:
         try:
             result.cancel()
         except Exception as error:
-            raise RunError(f"job {job.id} could not be cancelled and continues ({job.link}): {error}") from error
+            raise RunError(f"job {job.id} could not be cancelled and continues ({job.place}): {error}") from error
     return cancel
-
-
-class _Messages(logging.Handler):
-    """Says what Beam's log tells of a job, each line once."""
-
-    def __init__(self, say: Callable[[str], object]) -> None:
-        super().__init__(logging.INFO)
-        self._say, self._said = say, {""}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = read_job_log(record)
-        if text not in self._said:
-            self._said.add(text)
-            self._say(text)
 
 
 @contextlib.contextmanager
 def messages(say: Callable[[str], object]) -> Iterator[None]:
-    """Says a job's state and the service's complaints; silences Beam's other messages."""
+    """Says a job's state and the service's complaints, each once; silences Beam's other messages."""
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return
-    handler = _Messages(say)
-    beams, runners = logging.getLogger("apache_beam"), logging.getLogger(DATAFLOW_LOGGER)
-    before = beams.level, runners.level, runners.propagate
-    beams.setLevel(logging.CRITICAL + 1)
+    said = {""}
+
+    def tell(record: logging.LogRecord) -> bool:
+        if (text := read_job_log(record)) not in said:
+            said.add(text)
+            say(text)
+        return False
+
+    runners = logging.getLogger(DATAFLOW_LOGGER)
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
     runners.setLevel(logging.INFO)
-    runners.propagate = False
-    runners.addHandler(handler)
+    runners.addFilter(tell)
     try:
         yield
     finally:
-        runners.removeHandler(handler)
-        beams.setLevel(before[0])
-        runners.setLevel(before[1])
-        runners.propagate = before[2]
+        runners.setLevel(logging.NOTSET)
+        runners.removeFilter(tell)

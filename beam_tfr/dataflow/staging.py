@@ -24,7 +24,6 @@ from beam_tfr.beam_internals import DataflowRunner, no_folders_in_pickles
 
 PACKAGE = Path(beam_tfr.__file__).parent
 NAME = "beam_tfr"
-_NOT_CODECS = ("zlib",)  # of `images.codec_versions`: part of Python
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of all files in a wheel: the same files give the same bytes
 
 
@@ -48,9 +47,9 @@ def staged(options: PipelineOptions) -> Iterator[DataflowRunner]:
 
 
 def codec_pins() -> str:
-    """The codecs, and what else Beam's image lacks, as lines of a requirements file."""
+    """The codecs, and what else Beam's image lacks, as lines of a requirements file; zlib is part of Python."""
     versions = {**images.codec_versions(), "fastjsonschema": importlib.metadata.version("fastjsonschema")}
-    return "".join(f"{name}=={versions[name]}\n" for name in versions if name not in _NOT_CODECS)
+    return "".join(f"{name}=={version}\n" for name, version in versions.items() if name != "zlib")
 
 
 def own_wheel(folder: Path) -> Path:

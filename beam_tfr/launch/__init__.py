@@ -3,9 +3,10 @@
 `start(options, beam_flags)` is what `beam-tfr convert` does after parsing, `convert` the same for Python.
 """
 
-from beam_tfr.launch.errors import translate
+from beam_tfr.dataflow.jobs import Job
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-from beam_tfr.launch.results import Result, Saved, Submission
+from beam_tfr.launch.results import Result, Saved
+from beam_tfr.launch.running import translate
 from beam_tfr.launch.starting import convert, start
 
-__all__ = ["Result", "Saved", "Submission", "choose_runner", "convert", "parse_beam_flags", "start", "translate"]
+__all__ = ["Job", "Result", "Saved", "choose_runner", "convert", "parse_beam_flags", "start", "translate"]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_tfr import dataflow
 from beam_tfr.claim import Progress
-from beam_tfr.launch.results import Beginning, Result, Saved, Submission
+from beam_tfr.dataflow import checks, jobs
+from beam_tfr.dataflow.staging import staged
+from beam_tfr.launch.results import Beginning, Result, Saved
 from beam_tfr.launch.running import RESUME, Reporter, build, held, on_interrupt, wait
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import InterruptedRunError
 
 
 def run(
@@ -22,42 +21,35 @@ def run(
     *,
     progress: Callable[[Progress], object] | None,
     say: Callable[[str], object],
-) -> Result | Saved | Submission:
+) -> Result | Saved | jobs.Job:
     """Submits the job and follows it unless `no_wait=` is given; errors as of `start`."""
     options = step.options
-    only_form = dataflow.is_only_form(beam_options)
+    only_form = checks.is_only_form(beam_options)
     beginning = Beginning(options, look=not only_form)
     with contextlib.ExitStack() as stack:
-        interrupted = stack.enter_context(on_interrupt())
+        stack.enter_context(on_interrupt())
         leave = stack.enter_context(contextlib.nullcontext(lambda _: None) if only_form else held(step))
-        stack.enter_context(dataflow.messages(say))
-        submitted: list[Any] = []
-        with dataflow.staged(beam_options) as runner:
+        stack.enter_context(jobs.messages(say))
+        with staged(beam_options) as runner:
             pipeline = build(step, runner, beam_options)
-            try:
-                wait(
-                    lambda: submitted.append(pipeline.run()),
-                    interrupted=interrupted,
-                    stop=lambda: "the job was being submitted; if it was created after all, the console lists it",
-                )
-            except InterruptedRunError:
-                if not submitted:  # else the job was created in that moment: what becomes of it is asked below
-                    raise
-        (result,) = submitted
-        job = dataflow.job_of(result, beam_options)
-        if job is None:
-            return Submission(job=None, place=dataflow.template_location(beam_options))
-        say(f"job {job.id}: {job.link}")
+            result = wait(
+                pipeline.run,
+                stop=lambda: "the job was being submitted; if it was created after all, the console lists it",
+            )
+        job = jobs.job_of(result, beam_options)
+        if not job.id:
+            return job
+        say(f"job {job.id}: {job.place}")
         if options.no_wait:
             leave(job.id)
-            return Submission(job=job, place="")
+            return job
 
         def stop() -> str:
-            if dataflow.stop(result, job, options.on_interrupt):
+            if jobs.stop(result, job, options.on_interrupt):
                 return f"job {job.id} is cancelled; {RESUME}"
             leave(job.id)
-            return f"job {job.id} continues ({job.link})"
+            return f"job {job.id} continues ({job.place})"
 
         reporter = Reporter(options, progress)
-        wait(lambda: dataflow.wait(result, job), interrupted=interrupted, tick=reporter.tick, stop=stop)
+        wait(lambda: jobs.wait(result, job), tick=reporter.tick, stop=stop)
     return beginning.result()

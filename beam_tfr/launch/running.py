@@ -1,31 +1,38 @@
-"""Builds pipelines, waits for them, reports their progress, handles Ctrl-C."""
+"""Builds pipelines, waits for them, reports their progress and errors, handles Ctrl-C."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import logging
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.runner import PipelineRunner
+from apache_beam.runners.runner import PipelineRunner, PipelineState
 
-from beam_tfr import claim, interrupt, lock
+from beam_tfr import claim, interrupt, lock, schema
 from beam_tfr.claim import Progress
-from beam_tfr.launch.errors import translate
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import TRACEBACK_VARIABLE, InterruptedRunError, UsageError
+from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, RunError, UsageError
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
 PROGRESS_S = 10.0
-MAX_REPORT_SHARE = 0.05  # of the time; listing 100,000 files on gs:// takes seconds
 _NOTHING = Progress(0, 0, 0, 0)
 RESUME = "nothing is published; run the same command again to resume from the finished shards"
+_WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
+_CLASS = r"beam_tfr\.schema\.(?:errors\.)?"
+_OURS = re.compile(
+    _CLASS + rf"(UsageError|DataError|RunError|InterruptedRunError): ((?:(?!Traceback |{_CLASS}).)*?)" + _WHILE,
+    re.DOTALL,
+)
 
 
 def build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) -> beam.Pipeline:
@@ -63,14 +70,13 @@ def quiet() -> Iterator[None]:
         yield
         return
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
-    with contextlib.ExitStack() as stack:
-        null = stack.enter_context(open(os.devnull, "w"))
-        stack.enter_context(contextlib.redirect_stderr(null))
-        inherited = os.dup(2)
-        stack.callback(os.close, inherited)
-        stack.callback(os.dup2, inherited, 2)
+    inherited = os.dup(2)
+    with open(os.devnull, "w") as null, contextlib.redirect_stderr(null), os.fdopen(inherited):
         os.dup2(null.fileno(), 2)
-        yield
+        try:
+            yield
+        finally:
+            os.dup2(inherited, 2)
 
 
 class Reporter:
@@ -81,9 +87,9 @@ class Reporter:
 
     def __init__(self, options: ConvertOptions, progress: Callable[[Progress], object] | None) -> None:
         self._output, self._progress = options.output, None if options.save_plan else progress
-        self._next = time.monotonic() + PROGRESS_S
         if self._progress is not None and options.overwrite:
             self._progress(_NOTHING)
+            self._next = time.monotonic() + PROGRESS_S
         else:
             self._report()
 
@@ -93,37 +99,37 @@ class Reporter:
             self._report()
 
     def _report(self) -> None:
-        started = time.monotonic()
         if self._progress is not None:
             with contextlib.suppress(OSError):
                 self._progress(claim.read_progress(self._output) or _NOTHING)
-        took = time.monotonic() - started
-        self._next = started + max(PROGRESS_S, took / MAX_REPORT_SHARE)
+        self._next = time.monotonic() + PROGRESS_S
 
 
 def wait(
-    call: Callable[[], object],
+    call: Callable[[], Any],
     *,
-    interrupted: threading.Event,
     tick: Callable[[], object] = lambda: None,
     stop: Callable[[], str] = lambda: RESUME,
-) -> None:
+) -> Any:
     """Waits for a pipeline in another thread, so that Ctrl-C reaches this one at once.
 
     Args:
         call: returns when the pipeline ends.
-        interrupted: set when it is to stop.
         tick: called often while it runs.
         stop: stops it, or does not; returns what to tell the user.
+
+    Returns:
+        What `call` returned.
 
     Raises:
         BeamTfrError: of the kind that the failing step raised; `RunError` for anything else.
     """
+    returned: list[Any] = []
     failure: list[BaseException] = []
 
     def run() -> None:
         try:
-            call()
+            returned.append(call())
         except BaseException as error:  # noqa: BLE001 - handed to the main thread
             failure.append(error)
 
@@ -132,14 +138,17 @@ def wait(
     while thread.is_alive():
         thread.join(0.2)
         tick()
-        if interrupted.is_set():
+        if interrupt.requested.is_set():
             _ignore_threads()
             said = stop()
             thread.join(INTERRUPT_WAIT_S)
-            raise InterruptedRunError(f"interrupted: {said}")
+            if returned in ([], [PipelineState.CANCELLED]):
+                raise InterruptedRunError(f"interrupted: {said}")
+            break  # too late: it ended well in that moment
     if failure:
         _ignore_threads()
         raise translate(failure[0]) from failure[0]
+    return returned[0]
 
 
 def _ignore_threads() -> None:
@@ -150,21 +159,37 @@ def _ignore_threads() -> None:
 
 
 @contextlib.contextmanager
-def on_interrupt() -> Iterator[threading.Event]:
-    """Lets Ctrl-C and SIGTERM set the event and stop the stages, in the main thread."""
-    interrupted = threading.Event()
-    interrupt.clear()
-
-    def handle(*_: object) -> None:
-        interrupted.set()
-        interrupt.request()
-
+def on_interrupt() -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM stop the stages and `wait`, in the main thread."""
+    interrupt.requested.clear()
     if threading.current_thread() is not threading.main_thread():
-        yield interrupted
+        yield
         return
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = [signal.signal(number, lambda *_: interrupt.requested.set()) for number in numbers]
     try:
-        yield interrupted
+        yield
     finally:
-        for number, handler in previous.items():
+        for number, handler in zip(numbers, previous, strict=True):
             signal.signal(number, handler)
+
+
+def translate(error: BaseException) -> BeamTfrError:
+    """The error of a step, from the worker's traceback, which every runner passes on."""
+    if isinstance(error, BeamTfrError):
+        return type(error)(re.sub(_WHILE, "", str(error)))
+    text = str(error)
+    if "\\n" in text and "\n" not in text:  # quoted by a job service
+        with contextlib.suppress(ValueError, SyntaxError):
+            text = ast.literal_eval(f'"""{text}"""')
+    if match := _OURS.search(text):
+        kind: type[BeamTfrError] = getattr(schema, match[1])
+        return kind(match[2])
+    lines = [line for line in text.strip().splitlines() if line.strip()] or [type(error).__name__]
+    cause = next(
+        (line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)), lines[-1]
+    )
+    return RunError(
+        f"the run failed: {re.sub(_WHILE, '', cause)[:500]}. Nothing is published; run the same command again to "
+        f"resume from the finished shards. {TRACEBACK_VARIABLE}=1 shows where it failed"
+    )

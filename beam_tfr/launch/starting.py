@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Sequence
 
-from beam_tfr import cloud, dataflow
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.runner import PipelineRunner
+
+from beam_tfr import cloud
 from beam_tfr.claim import Progress
-from beam_tfr.launch import elsewhere, here
+from beam_tfr.dataflow import checks
+from beam_tfr.dataflow.jobs import Job
+from beam_tfr.launch import elsewhere
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-from beam_tfr.launch.results import Result, Saved, Submission
+from beam_tfr.launch.results import Beginning, Result, Saved
+from beam_tfr.launch.running import RESUME, Reporter, build, held, on_interrupt, quiet, translate, wait
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import UsageError
@@ -35,7 +43,7 @@ def start(
     *,
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
-) -> Result | Saved | Submission:
+) -> Result | Saved | Job:
     """Converts, and returns when the dataset is complete or the options say so.
 
     Args:
@@ -57,27 +65,43 @@ def start(
     if options.gcs_project:
         beam_flags = [*beam_flags, f"--gcs_project={options.gcs_project}"]
     beam_options = parse_beam_flags(beam_flags)
-    on_dataflow = dataflow.is_wanted(beam_options)
+    on_dataflow = checks.is_wanted(beam_options)
     if on_dataflow:
-        dataflow.check(options, beam_options, beam_flags)
-    else:
-        _check_waits(options)
+        checks.check(options, beam_options)
+    elif options.no_wait or options.on_interrupt != "ask":
+        name = "no_wait" if options.no_wait else "on_interrupt"
+        raise UsageError(f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its command")
     cloud.use(beam_options)
     source = open_source(options)
-    if not (on_dataflow and dataflow.is_only_form(beam_options)):
+    if not (on_dataflow and checks.is_only_form(beam_options)):
         check_reach(options, source)
     step = Convert(options, source, run_id=uuid.uuid4().hex)
     if on_dataflow:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
-    return here.run(step, choose_runner(beam_options, beam_flags), beam_options, progress=progress)
+    return _run_here(step, choose_runner(beam_options, beam_flags), beam_options, progress)
 
 
-def _check_waits(options: ConvertOptions) -> None:
-    """Refuses options for jobs elsewhere.
+def _run_here(
+    step: Convert, runner: PipelineRunner, beam_options: PipelineOptions, progress: Callable[[Progress], object] | None
+) -> Result | Saved:
+    beginning = Beginning(step.options)
+    # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
+    with on_interrupt(), held(step):
+        pipeline = build(step, runner, beam_options)
+        reporter = Reporter(step.options, progress)
+        with quiet():
+            if isinstance(runner, fn_runner.FnApiRunner):  # `run` returns when all is done
+                wait(lambda: pipeline.run().wait_until_finish(), tick=reporter.tick)
+            else:
+                try:
+                    result = pipeline.run()  # some want the main thread for it
+                except Exception as error:
+                    raise translate(error) from error
 
-    Raises:
-        UsageError: one is given.
-    """
-    for name, given in (("no_wait", options.no_wait), ("on_interrupt", options.on_interrupt != "ask")):
-        if given:
-            raise UsageError(f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its command")
+                def cancel() -> str:
+                    with contextlib.suppress(Exception):
+                        result.cancel()
+                    return RESUME
+
+                wait(result.wait_until_finish, tick=reporter.tick, stop=cancel)
+    return beginning.result()

@@ -7,12 +7,11 @@ import dataclasses
 import itertools
 import math
 import re
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key
-from beam_tfr.schema import NO_SPLIT, ImageRef, Plan, RejectError, RunError, SplitPlan, UsageError
+from beam_tfr.schema import NO_SPLIT, ImageRef, Plan, SplitPlan, UsageError
 from beam_tfr.schema.features import things
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
@@ -136,37 +135,6 @@ def _in_order(labels: Iterable[str], *, numbers: bool) -> list[str]:
     if numbers and all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in found):
         found.sort(key=int)
     return found
-
-
-def mean_record_bytes(
-    refs: Sequence[ImageRef],
-    *,
-    read: Callable[[Sequence[ImageRef]], Iterator[tuple[ImageRef, bytes | RejectError | None]]],
-    steps: Sequence[Callable[[Any, ImageRef], Any]],
-) -> float:
-    """Mean size of a sample's serialized records, in bytes, without rejects.
-
-    Args:
-        refs: the sample.
-        read: gives each reference with the content of its file, or the reason why it cannot be read.
-        steps: functions that make a `Record` of the content, one after the other.
-
-    Raises:
-        RunError: a file cannot be read now, but perhaps later: the plan must not depend on luck.
-    """
-    sizes = []
-    for ref, content in read(refs):
-        record: Any = content
-        try:
-            if isinstance(content, RejectError):
-                raise content
-            for step in steps:
-                record = step(record, ref)
-            sizes.append(len(record.serialized))
-        except RejectError as error:
-            if error.may_pass:
-                raise RunError(f"{ref.key} cannot be read now ({error.detail}); run the command again") from error
-    return statistics.fmean(sizes) if sizes else 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

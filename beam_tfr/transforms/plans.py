@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -11,11 +12,11 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import claim, saved_plan, sidecars
+from beam_tfr import claim, images, saved_plan, sidecars
 from beam_tfr.planning import assignment
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import ImageRef, Plan, RunError, ShardWork
+from beam_tfr.schema import Plan, RunError, ShardWork
 
 _Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets in which they lie
 
@@ -28,8 +29,7 @@ class PlanShards(beam.PTransform):
 
     Args:
         output: folder of the dataset; None to plan without writing anything.
-        draft: (survey, mean record bytes) -> `Plan` without cuts.
-        measure: references of a sample -> mean bytes of their records.
+        draft: survey -> `Plan` without cuts.
         seed: of the order.
         run_id: holds the folder's lock.
         overwrite: whether another dataset in the folder is replaced.
@@ -42,8 +42,7 @@ class PlanShards(beam.PTransform):
         self,
         output: str | None,
         *,
-        draft: Callable[[Survey, float], Plan],
-        measure: Callable[[Sequence[ImageRef]], float],
+        draft: Callable[[Survey], Plan],
         seed: int,
         run_id: str,
         overwrite: bool,
@@ -51,14 +50,14 @@ class PlanShards(beam.PTransform):
     ) -> None:
         super().__init__()
         self._output, self._seed, self._run_id, self._overwrite = output, seed, run_id, overwrite
-        self._draft, self._measure, self._after = draft, measure, after
+        self._draft, self._after = draft, after
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         after = [] if self._after is None else [AsSingleton(self._after)]
         drafted = (
             refs
             | "Survey" >> beam.CombineGlobally(_Survey(self._seed))
-            | "Draft" >> beam.Map(_draft, *after, draft=self._draft, measure=self._measure)
+            | "Draft" >> beam.Map(_draft, self._draft, *after)
         )
         cuts = (
             refs
@@ -100,14 +99,8 @@ class _Survey(beam.CombineFn):
         return survey
 
 
-def _draft(
-    survey: Survey,
-    _: None = None,
-    *,
-    draft: Callable[[Survey, float], Plan],
-    measure: Callable[[Sequence[ImageRef]], float],
-) -> _Draft:
-    plan = draft(survey, measure(survey.sample_refs()))
+def _draft(survey: Survey, draft: Callable[[Survey], Plan], _: None = None) -> _Draft:
+    plan = draft(survey)
     return plan, find_cut_buckets(survey, plan)
 
 
@@ -153,23 +146,17 @@ class SavePlan(beam.PTransform):
         call: of `saved_plan.SavedPlan`.
         replace: whether another plan there is replaced.
 
-    Output: the plan's digest, once the file is written.
+    Output: a PCollection of one None, once the file is written.
     """
 
     def __init__(self, path: str, *, plan: PCollection[Plan], call: Mapping[str, Any], replace: bool) -> None:
         super().__init__()
-        self._path, self._plan, self._call, self._replace = path, plan, call, replace
+        self._plan = plan
+        self._write = functools.partial(saved_plan.write, path, call=call, replace=replace)
 
-    def expand(self, work: PCollection[ShardWork]) -> PCollection[str]:
+    def expand(self, work: PCollection[ShardWork]) -> PCollection[None]:
         packed = work | "Pack" >> beam.Map(lambda one: (one.shard.name, saved_plan.pack(one.refs)))
-        return self._plan | "Save" >> beam.Map(
-            _save, AsIter(packed), path=self._path, call=self._call, replace=self._replace
-        )
-
-
-def _save(plan: Plan, packed: Iterable[tuple[str, bytes]], *, path: str, call: Mapping[str, Any], replace: bool) -> str:
-    saved_plan.write(path, plan, packed, call=call, replace=replace)
-    return plan.digest
+        return self._plan | "Save" >> beam.Map(self._write, AsIter(packed))
 
 
 class ReadPlan(beam.PTransform):
@@ -178,28 +165,27 @@ class ReadPlan(beam.PTransform):
     Args:
         path: of the file, local or gs://.
         output, run_id, overwrite: as for `PlanShards`.
-        codecs: `images.codec_versions`.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
 
-    def __init__(self, path: str, *, output: str, run_id: str, overwrite: bool, codecs: Mapping[str, str]) -> None:
+    def __init__(self, path: str, *, output: str, run_id: str, overwrite: bool) -> None:
         super().__init__()
         self._path, self._output, self._run_id, self._overwrite = path, output, run_id, overwrite
-        self._codecs = dict(codecs)
 
     def expand(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
+        codecs = images.codec_versions()
         plan = (
             begin
             | beam.Create([None])
-            | "Open" >> beam.Map(_open, self._path, codecs=self._codecs)  # Beam's coder for text fails for some paths
+            | "Open" >> beam.Map(_open, self._path, codecs=codecs)  # Beam's coder for text fails for some paths
             | "Claim" >> _claim(self._output, self._run_id, self._overwrite)
         )
         work = (
             plan
             | "EveryShard" >> _every_shard()
             | "SpreadShards" >> beam.Reshuffle()
-            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._codecs, self._output))
+            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, codecs, self._output))
         )
         return plan, work
 
@@ -212,12 +198,12 @@ def _open(_: None, path: str, codecs: dict[str, str]) -> Plan:
 class _ReadRefs(beam.DoFn):
     def __init__(self, path: str, codecs: dict[str, str], output: str) -> None:
         self._path, self._codecs, self._output = path, codecs, output
-        self._saved: saved_plan.SavedPlan | None = None
+
+    def setup(self) -> None:
+        self._saved = saved_plan.SavedPlan(self._path)
+        self._digest = dataclasses.replace(self._saved.plan, codecs=self._codecs).digest
 
     def process(self, planned: tuple[str, bytes]) -> Iterator[ShardWork]:
-        if self._saved is None:
-            self._saved = saved_plan.SavedPlan(self._path)
-            self._digest = dataclasses.replace(self._saved.plan, codecs=self._codecs).digest
         shard = assignment.planned_shard(planned[1])
         if shard.plan_digest != self._digest:
             raise RunError(
@@ -227,6 +213,4 @@ class _ReadRefs(beam.DoFn):
         yield ShardWork(shard, [] if finished else self._saved.refs(shard), finished)
 
     def teardown(self) -> None:
-        if self._saved is not None:
-            self._saved.close()
-            self._saved = None
+        self._saved.close()

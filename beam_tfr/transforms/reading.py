@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
@@ -16,35 +15,19 @@ from beam_tfr.schema import ImageRef, Item, RejectError, Shard, ShardWork
 from beam_tfr.storage import Entry
 
 
-@dataclasses.dataclass(frozen=True)
-class Contents:
-    """Reads the files that references name.
+def read_refs(root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None) -> Iterator[tuple[ImageRef, Content]]:
+    """Each reference with the content of its file, in order; None for known rejects.
 
-    Attributes:
+    Args:
         root: folder that the keys are below, with a slash at its end.
+        refs: to be read.
         ahead: how the files are read; None where there are none: a row of a table is all in its reference.
     """
-
-    root: str
-    ahead: ReadAhead | None
-
-    def read(self, refs: Iterable[ImageRef]) -> Iterator[tuple[ImageRef, Content]]:
-        """Each reference with its content, in order; None for rows and known rejects."""
-        if self.ahead is None:
-            return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
-        refs = list(refs)
-        files = [None if r.reason else Entry(self.root + r.key, r.size_bytes, r.generation) for r in refs]
-        return zip(refs, self.ahead.read(files), strict=True)
-
-    def read_once(self, refs: Iterable[ImageRef]) -> Iterator[tuple[ImageRef, Content]]:
-        """As `read`, then closes."""
-        yield from self.read(refs)
-        self.close()
-
-    def close(self) -> None:
-        """Ends the threads that read ahead."""
-        if self.ahead is not None:
-            self.ahead.close()
+    if ahead is None:
+        return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
+    refs = list(refs)
+    files = [None if r.reason else Entry(root + r.key, r.size_bytes, r.generation) for r in refs]
+    return zip(refs, ahead.read(files), strict=True)
 
 
 class ReadImages(beam.PTransform):
@@ -59,13 +42,14 @@ class ReadImages(beam.PTransform):
 
     def __init__(self, root: str, *, ahead: ReadAhead | None = None) -> None:
         super().__init__()
-        self.contents = Contents(root, ahead or ReadAhead())
+        self.root = root
+        self.ahead: ReadAhead | None = ahead or ReadAhead()
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
-        return work | "Read" >> beam.ParDo(_Read(self.contents))
+        return work | "Read" >> beam.ParDo(_Read(self.root, self.ahead))
 
 
-class ReadRows(beam.PTransform):
+class ReadRows(ReadImages):
     """Shards to items: rows of a table, in the shard's order.
 
     Args:
@@ -75,16 +59,13 @@ class ReadRows(beam.PTransform):
     """
 
     def __init__(self, root: str) -> None:
-        super().__init__()
-        self.contents = Contents(root, None)
-
-    def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
-        return work | "Read" >> beam.ParDo(_Read(self.contents))
+        super().__init__(root)
+        self.ahead = None
 
 
 class _Read(beam.DoFn):
-    def __init__(self, contents: Contents) -> None:
-        self._contents = contents
+    def __init__(self, root: str, ahead: ReadAhead | None) -> None:
+        self._root, self._ahead = root, ahead
 
     def start_bundle(self) -> None:
         self._items: Iterator[Item] = iter(())
@@ -94,18 +75,17 @@ class _Read(beam.DoFn):
         yield from items
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        items, self._items = self._items, iter(())
-        yield from map(GlobalWindows.windowed_value, items)
+        yield from map(GlobalWindows.windowed_value, self._items)
 
     def _begin(self, work: ShardWork) -> Iterator[Item]:
         if item := work.done():
             return iter([item])
-        return self._read(work.shard, self._contents.read(map(ImageRef.decode, work.refs)))
+        return self._read(work.shard, read_refs(self._root, map(ImageRef.decode, work.refs), self._ahead))
 
     def _read(self, shard: Shard, contents: Iterator[tuple[ImageRef, Content]]) -> Iterator[Item]:
         for position, (ref, content) in enumerate(contents):
             interrupt.check()
-            item = Item(shard, position, self._contents.root + ref.key, ref, None)
+            item = Item(shard, position, self._root + ref.key, ref, None)
             if ref.reason:
                 error = RejectError(ref.reason, ref.detail)
                 yield item.reject("MatchImages" if ref.columns is None else "ReadTable", error)
@@ -115,4 +95,5 @@ class _Read(beam.DoFn):
                 yield item._replace(value=content)
 
     def teardown(self) -> None:
-        self._contents.close()
+        if self._ahead is not None:
+            self._ahead.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from beam_tfr import interrupt, storage
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
 from beam_tfr.labels import Labeler
-from beam_tfr.schema import DataError, RunError
+from beam_tfr.schema import DataError
 from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Tables
 
@@ -61,23 +61,17 @@ class MatchImages(beam.PTransform):
 
     def _reference(self, entry: storage.Entry) -> bytes:
         interrupt.check()
-        if not entry.path.startswith(self._root):
-            raise RunError(
-                f"{entry.path} is not below {self._root}: `input_list=` changed meanwhile; run the command again"
-            )
-        return self._labeler.label(entry, entry.path[len(self._root) :]).encode()
+        return self._labeler.label(entry, entry.path.removeprefix(self._root)).encode()
 
 
-def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterator[list[list[bytes]]]:
+def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterator[str]:
     ordered = order_patterns([*patterns, *read_input_list(input_list)])
     for i in range(min(BATCHES, len(ordered))):
-        # As bytes: Beam's coder for text fails for names that are not UTF-8.
-        yield [[*map(os.fsencode, [pattern, *before])] for pattern, before in ordered[i::BATCHES]]
+        yield json.dumps(ordered[i::BATCHES])  # Beam's coder for text fails for names that are not UTF-8
 
 
-def _list(batch: list[list[bytes]], exclude: re.Pattern[str] | None) -> Iterator[storage.Entry]:
-    decoded = ([*map(os.fsdecode, patterns)] for patterns in batch)
-    return list_all([(pattern, before) for pattern, *before in decoded], exclude=exclude)
+def _list(batch: str, exclude: re.Pattern[str] | None) -> Iterator[storage.Entry]:
+    return list_all(json.loads(batch), exclude=exclude)
 
 
 class ReadTable(beam.PTransform):
@@ -99,7 +93,7 @@ class ReadTable(beam.PTransform):
             | "Tables" >> beam.Create([*enumerate(self._opened.files)])
             | "SpreadTables" >> beam.Reshuffle()
             | "ReadRows"
-            >> beam.ParDo(_ReadRows(self._opened)).with_output_types(bytes).with_outputs("seen", main="refs")
+            >> beam.FlatMap(_read_rows, self._opened).with_output_types(bytes).with_outputs("seen", main="refs")
         )
         distinct = (
             read.seen
@@ -111,21 +105,17 @@ class ReadTable(beam.PTransform):
         return read.refs, distinct
 
 
-class _ReadRows(beam.DoFn):
-    def __init__(self, opened: Tables) -> None:
-        self._opened = opened
-
-    def process(self, table: tuple[int, str]) -> Iterator[Any]:
-        number, path = table
-        seen, roles = Seen(number), self._opened.roles
-        for row, ref in self._opened.read(path):
-            interrupt.check()
-            yield ref.encode()
-            if roles.uri or roles.key:  # others are numbers, which cannot repeat
-                for part in seen.add(ref.key, row):
-                    yield beam.pvalue.TaggedOutput("seen", part)
-        for part in seen.flush():
-            yield beam.pvalue.TaggedOutput("seen", part)
+def _read_rows(table: tuple[int, str], opened: Tables) -> Iterator[Any]:
+    number, path = table
+    seen = Seen(number)
+    for row, ref in opened.read(path):
+        interrupt.check()
+        yield ref.encode()
+        if opened.roles.uri or opened.roles.key:  # others are numbers, which cannot repeat
+            for part in seen.add(ref.key, row):
+                yield beam.pvalue.TaggedOutput("seen", part)
+    for part in seen.flush():
+        yield beam.pvalue.TaggedOutput("seen", part)
 
 
 def _refuse_repeats(found: Sequence[Repeats | None], opened: Tables) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -46,12 +47,10 @@ class WriteShards(beam.io.WriteToTFRecord):
         super().__init__(
             storage.join(output, name), file_name_suffix=suffix, compression_type=CompressionTypes.UNCOMPRESSED
         )
-        self._output, self._name, self._suffix, self._level = output, name, suffix, level
-        self._run_id = run_id
+        self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level, run_id)
 
     def expand(self, items: PCollection[Item]) -> PCollection[ShardInfo]:
-        write = _Write(beam_internals.sink_of(self), self._output, self._name, self._suffix, self._level, self._run_id)
-        return items | "Write" >> beam.ParDo(write)
+        return items | "Write" >> beam.ParDo(self._write)
 
 
 class _Write(beam.DoFn):
@@ -132,12 +131,11 @@ class WriteManifest(beam.PTransform):
 
     def __init__(self, output: str, *, plan: PCollection[Plan], run_id: str, max_rejects: int | float) -> None:
         super().__init__()
-        self._output, self._plan, self._run_id, self._max_rejects = output, plan, run_id, max_rejects
+        self._plan = plan
+        self._publish = functools.partial(_publish, output=output, run_id=run_id, max_rejects=max_rejects)
 
     def expand(self, infos: PCollection[ShardInfo]) -> PCollection[str]:
-        return self._plan | "Publish" >> beam.Map(
-            _publish, AsIter(infos), output=self._output, run_id=self._run_id, max_rejects=self._max_rejects
-        )
+        return self._plan | "Publish" >> beam.Map(self._publish, AsIter(infos))
 
 
 def _publish(plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str, max_rejects: int | float) -> str:
