@@ -26,7 +26,8 @@ ROLES = ["--key_column", "id", "--label_column", "class"]
 READ = """
 import sys
 from beam_tfr.tables.opening import open_tables
-tables = open_tables(sys.argv[1:], key="id", label="class", features={"*": ""})
+from beam_tfr.tables.rows import Roles
+tables = open_tables(sys.argv[1:], Roles(key="id", label="class"), features={"*": ""})
 for path in tables.files:
     for number, ref in tables.read(path):
         ref.encode()

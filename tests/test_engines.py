@@ -94,7 +94,8 @@ def test_a_slow_bundle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_prism_writes_the_same_bytes(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path
 ) -> None:
-    flags = ["--runner=PrismRunner", f"--prism_location={prism}"]
+    # Without the singleton: another test of this process may have started one from elsewhere.
+    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
     assert convert(beam_tfr, photos, tmp_path / "there", *flags).code == 0
     assert files_of(tmp_path / "there") == expected
 

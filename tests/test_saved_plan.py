@@ -66,6 +66,7 @@ def test_a_saved_plan_gives_the_same_dataset_and_lists_nothing(
     flags = ENGINES[engine]
     if engine == "prism":
         flags = [*flags, f"--prism_location={request.getfixturevalue('prism')}"]
+        flags += ["--experiments=disable_prism_server_singleton"]
     spoil(photos)
     (photos / "astray.jpg").write_bytes(b"")  # of no split
     assert convert(beam_tfr, photos, tmp_path / "whole").code == 0
