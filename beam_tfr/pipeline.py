@@ -140,7 +140,7 @@ def _mean_record_bytes(
             sizes.append(len(record.serialized))
         except RejectError as error:
             if error.may_pass:
-                raise RunError(f"{ref.key} cannot be read now ({error.detail}); run the command again") from error
+                raise RunError(f"{root}{ref.key} cannot be read now ({error.detail}); run the command again") from error
     if ahead is not None:
         ahead.close()
     return sum(sizes) / len(sizes) if sizes else 0.0
