@@ -78,7 +78,7 @@ def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
 class LocalRunner(fn_runner.FnApiRunner):
     """Beam's FnApiRunner without lost elements, and with workers that end in time.
 
-    Why: Beam also flushes its data buffers by the clock, in another thread, and loses what is written meanwhile: up to
+    Why: Beam also flushes its data buffers by the clock, in another thread, and loses what is written then: up to
     2,500 of 100,000 references in bundles longer than a second. With a time limit of 0, size alone decides. Worker
     processes get the pipeline options only through the provision info. Their command is replaced because Beam's breaks
     if the path of Python has a space, and outlives this process when it is killed.

@@ -132,7 +132,7 @@ def _acquire(output: str, run_id: str) -> None:
     number = max(locks, default=-1) + 1
     try:
         _write_lock(output, number, lock, replace=False)
-    except FileNotFoundError:  # a run that ended meanwhile removed the folder
+    except FileNotFoundError:  # a run that has just ended removed the folder
         raise storage.AlreadyExistsError from None
     others = {other: held for other, held in _read_locks(output).items() if other != number}
     if any(map(_holder_lives, others.values())):  # it came after the first look

@@ -218,7 +218,7 @@ def find_published(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -
         return None
     fields = manifest_fields(plan, totals, rejects_sha256=found.fields["rejects"]["sha256"])
     if found.fields["manifest_digest"] != fields["manifest_digest"]:
-        raise RunError(f"another run has published a different dataset into {folder} meanwhile")
+        raise RunError(f"another run published a different dataset into {folder} while this one ran")
     return found
 
 
@@ -241,7 +241,7 @@ def write(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifes
     try:
         storage.write_bytes(storage.join(folder, MANIFEST_FILE), data, scratch=scratch, replace=False)
     except storage.AlreadyExistsError:
-        raise RunError(f"another run has published a different dataset into {folder} meanwhile") from None
+        raise RunError(f"another run published a different dataset into {folder} while this one ran") from None
     return parse(data, folder)
 
 

@@ -70,7 +70,9 @@ def write(
                 shutil.copyfileobj(made, file, 1 << 20)
                 file.commit()
     except storage.AlreadyExistsError:
-        raise RunError("another run wrote it meanwhile; call again", option="save_plan", value=path) from None
+        raise RunError(
+            "another run wrote it at the same time; run the command again", option="save_plan", value=path
+        ) from None
     except OSError as error:
         raise RunError(f"cannot be written: {error.strerror or error}", option="save_plan", value=path) from error
 

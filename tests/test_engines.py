@@ -172,7 +172,7 @@ def test_worker_processes_end_with_the_run(photos: Path, tmp_path: Path) -> None
     finally:
         run.kill()
     assert run.wait() == -signal.SIGKILL
-    wait_for(lambda: not workers(), timeout_s=10)
+    wait_for(lambda: not workers(), timeout_s=60)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import random
-import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -21,6 +20,7 @@ from beam_tfr.images.formats.jpeg_header import MAX_SCANS, count_scans, join_pro
 from beam_tfr.images.orientation import TAG, orientation_of, upright
 from beam_tfr.images.source import Decoded
 from beam_tfr.schema import RejectError
+from tests.bounded import bounded_cpu
 from tests.fixtures import HEIGHT, WIDTH, mean_error, noise, save, smooth
 from tests.fixtures import exif as exif_files
 from tests.fixtures import jpeg as jpeg_files
@@ -236,9 +236,8 @@ def test_scans_are_counted_from_the_markers_of_the_image_alone() -> None:
     "name", [name for name, fixture in jpeg_files.FILES.items() if fixture.reason == "too-many-scans"]
 )
 def test_too_many_scans_are_found_at_once(name: str) -> None:
-    data, started = jpeg_files.FILES[name].data, time.process_time()
-    assert reason_of(convert_image, data) == "too-many-scans"
-    assert time.process_time() - started < 0.5
+    with bounded_cpu():
+        assert reason_of(convert_image, jpeg_files.FILES[name].data) == "too-many-scans"
 
 
 def test_a_flood_of_scans_is_not_walked_to_its_end() -> None:
@@ -246,10 +245,8 @@ def test_a_flood_of_scans_is_not_walked_to_its_end() -> None:
     header = read_header(data)
     end = data.index(b"\xff\xda", header.first_scan + 2)
     flood = data[:end] + data[end : end + 10] * 3_000_000
-    started = time.process_time()
-    with pytest.raises(RejectError, match=f"more than {MAX_SCANS} scans"):
+    with bounded_cpu(), pytest.raises(RejectError, match=f"more than {MAX_SCANS} scans"):
         count_scans(flood, read_header(flood))
-    assert time.process_time() - started < 0.5
 
 
 @pytest.mark.parametrize(
@@ -258,22 +255,22 @@ def test_a_flood_of_scans_is_not_walked_to_its_end() -> None:
     ids=["empty", "EXIF", "ICC"],
 )
 def test_a_flood_of_segments_is_not_walked_to_its_end(segment: bytes) -> None:
-    flood, started = segment * 2_000_000, time.process_time()
+    flood = segment * 2_000_000
     scans = flat(THREE, HEIGHT, WIDTH, interleaved=False)
     end = scans.rindex(b"\xff\xda")
     for data in (behind_soi(BASELINE, flood), scans[:end] + flood + scans[end:]):
-        assert reason_of(decode, data) == "damaged-image"
-    assert time.process_time() - started < 1
+        with bounded_cpu():
+            assert reason_of(decode, data) == "damaged-image"
 
 
 @pytest.mark.parametrize("end", [b"", b"\0"])
 def test_a_flood_of_fill_bytes_takes_no_time(end: bytes) -> None:
-    flood, started = b"\xff" * 5_000_000 + end, time.process_time()
+    flood = b"\xff" * 5_000_000 + end
     scans = flat(THREE, HEIGHT, WIDTH, interleaved=False)
     at = scans.rindex(b"\xff\xda")
-    assert reason_of(decode, behind_soi(BASELINE, flood)) == ("damaged-image" if end else "")
-    assert reason_of(decode, scans[:at] + flood + scans[at:]) == ""  # in the data of a scan it is one byte 0xFF
-    assert time.process_time() - started < 1
+    with bounded_cpu():
+        assert reason_of(decode, behind_soi(BASELINE, flood)) == ("damaged-image" if end else "")
+        assert reason_of(decode, scans[:at] + flood + scans[at:]) == ""  # in the data of a scan it is one byte 0xFF
 
 
 # Sizes
@@ -379,9 +376,8 @@ def test_exif_without_a_valid_orientation_says_upright(block: bytes) -> None:
 
 
 def test_a_directory_of_many_entries_takes_no_time() -> None:
-    started = time.process_time()
-    assert orientation_of(exif(*[entry(1, 3, 1, 1)] * 65535)) == 1
-    assert time.process_time() - started < 0.3
+    with bounded_cpu():
+        assert orientation_of(exif(*[entry(1, 3, 1, 1)] * 65535)) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in exif_files.FILES if "turned by" in name])
@@ -419,6 +415,5 @@ def test_no_xmp_packet_is_an_error(packet: bytes) -> None:
 
 @pytest.mark.parametrize("part", [b"tiff:Orientation=", b"tiff:Orientation" + b" " * 9, b" ", b"<!ENTITY a '&b;&b;'>"])
 def test_a_packet_of_many_megabytes_takes_no_time(part: bytes) -> None:
-    started = time.process_time()
-    assert orientation_of(b"", part * ((16 << 20) // len(part))) == 1
-    assert time.process_time() - started < 1
+    with bounded_cpu():
+        assert orientation_of(b"", part * ((16 << 20) // len(part))) == 1

@@ -327,7 +327,7 @@ def test_a_different_dataset_is_not_replaced(tmp_path: Path) -> None:
     infos = make_infos(plan)
     change("train-00001-of-00002", sha256="0" * 64)(infos)
     for attempt in (write, lambda *_: publish.find_published(str(tmp_path), plan, totals_of(plan, infos))):
-        with pytest.raises(RunError, match="another run has published a different dataset into"):
+        with pytest.raises(RunError, match="another run published a different dataset into"):
             attempt(tmp_path, plan, infos)
     assert (tmp_path / "manifest.json").read_bytes() == before
 

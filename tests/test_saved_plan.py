@@ -272,7 +272,7 @@ def test_replacing_the_plan_of_a_run_ends_it(tmp_path: Path) -> None:
     read_refs.teardown()
     save(tmp_path / "p", make_plan(input_digest="cd" * 32))
     read_refs.setup()
-    with pytest.raises(RunError, match=r"`plan=.*/p`: was replaced meanwhile; run the same command again"):
+    with pytest.raises(RunError, match=r"`plan=.*/p`: was replaced after this run began; run the same command again"):
         next(iter(read_refs.process((name, work[name]))))
     read_refs.teardown()
 

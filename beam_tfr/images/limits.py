@@ -84,7 +84,7 @@ class PixelBudget:
                 self._changed.notify_all()
 
     def _fits(self, ticket: object, limit: int) -> bool:
-        """Whether a ticket is the first, or fits beside all before it."""
+        """Whether an image may be decoded now: it is the first, or fits in beside all that asked before it."""
         earlier = itertools.takewhile(lambda asked: asked is not ticket, self._asked)
         before = sum(self._asked[asked] for asked in earlier)
         return not before or before + self._asked[ticket] <= limit

@@ -1,4 +1,4 @@
-"""Runs a conversion as a Dataflow job, and follows it if asked to."""
+"""Runs a conversion as a Dataflow job, and follows it to its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(
     progress: Callable[[Progress], object] | None,
     say: Callable[[str], object],
 ) -> Result | Saved | jobs.Job:
-    """Submits the job and follows it unless `no_wait=` is given; errors as of `start`."""
+    """Submits the job and follows it unless `no_wait=` is given. Raises what `start` raises."""
     options = step.options
     only_form = checks.is_only_form(beam_options)
     beginning = Beginning(options, look=not only_form)

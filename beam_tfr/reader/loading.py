@@ -94,7 +94,7 @@ def load(
         multi_hot: the same where an image has several labels; otherwise those are a tf.RaggedTensor, int64.
         cache: "memory", or a folder on a local disk: keeps the records from one epoch to the next. This changes the
             order: a stream has the same records in every epoch. Only an epoch that is read to its end fills the cache;
-            other iterations meanwhile read the shards.
+            until then, other iterations read the shards.
         cache_decoded: keeps the decoded images instead.
         deterministic: False lets batches overtake each other.
         on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of weight 0

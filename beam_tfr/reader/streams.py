@@ -129,7 +129,7 @@ class Streams:
         return tf.gather(np.array([self.order.low(v) for v in range(self.order.streams + 1)], np.int64), stream)
 
     def _windows(self, stream: Any, begin: Any, records: tuple[Any, ...]) -> Any:
-        """The windows of a stream, unshuffled, from the one with its example `begin`: (records [n], numbers [n])."""
+        """The unshuffled windows of a stream from the one with example `begin`: (records [n], numbers [n])."""
         files, begins, starts, ends, numbers = records
         low, high = self._low(stream) + begin // WINDOW * WINDOW, self._low(stream + 1)
         skip = tf.maximum(starts, low) - starts
@@ -163,7 +163,7 @@ class Streams:
         )
 
     def _pieces(self, windows: Any, stream: Any, epoch: Any, begin: Any, rounds: int, *, fill: bool = True) -> Any:
-        """What a stream gives from its example `begin` on, `rounds` at a time, with fillers up to the last round."""
+        """A shuffled stream from its example `begin` on, in batches of `rounds`, padded with fillers to the last."""
         first_window = begin // WINDOW
         all_rounds = -(-self.order.end // self.order.streams)
 

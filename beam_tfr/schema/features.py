@@ -72,7 +72,7 @@ def names_of(encoding: str) -> Names:
 
 
 def things(encoding: str) -> str:
-    """What becomes an example each, in words: "images", "files" or "rows"."""
+    """The plural noun for what is converted: "images", "files" or "rows"."""
     return "images" if encoding in IMAGE_ENCODINGS else "rows" if encoding == "row" else "files"
 
 

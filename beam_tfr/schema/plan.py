@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def things(self) -> str:
-        """What becomes an example each, in words: "images", "files" or "rows"."""
+        """The plural noun for what is converted: "images", "files" or "rows"."""
         return things(self.options["encoding"])
 
     @property

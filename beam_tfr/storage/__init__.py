@@ -149,7 +149,7 @@ def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
     Args:
         path: local or gs://.
         scratch: local folder on the same disk for the unfinished file; ignored for gs://.
-        replace: whether to replace a file that exists now. An object that another writer creates meanwhile is never
+        replace: whether to replace a file that exists now. An object that another writer has created is never
             replaced.
     """
     return gcs.GcsPendingFile(path, replace) if is_gcs(path) else disk.DiskPendingFile(path, scratch, replace)

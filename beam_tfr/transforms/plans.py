@@ -207,7 +207,9 @@ class _ReadRefs(beam.DoFn):
         shard = assignment.planned_shard(planned[1])
         if shard.plan_digest != self._digest:
             raise RunError(
-                "was replaced meanwhile; run the same command again to use the new one", option="plan", value=self._path
+                "was replaced after this run began; run the same command again to use the new one",
+                option="plan",
+                value=self._path,
             )
         finished = sidecars.read_finished(self._output, shard)
         yield ShardWork(shard, [] if finished else self._saved.refs(shard), finished)

@@ -99,7 +99,7 @@ class _Write(beam.DoFn):
                 self._pending.commit()
             except storage.AlreadyExistsError:
                 path = storage.join(self._output, self._file_name)
-                raise RunError(f"{path} was written by another run meanwhile; run the command again") from None
+                raise RunError(f"{path} was written by another run at the same time; run the command again") from None
             self._pending = None
         info = self._counter.close(self._file_name, self._file if self._file_name else None)
         sidecars.write(self._output, info, self._counter.reject_lines)

@@ -52,7 +52,7 @@ class ShardCheck:
         self._damaged = False
 
     def run(self, stop: threading.Event) -> None:
-        """Reads the shard, unless `stop` is set meanwhile."""
+        """Reads the shard, and gives up when `stop` is set."""
         try:
             self._read(storage.join(self._folder, self.entry.file), stop)
         except RecordError as error:
