@@ -18,15 +18,15 @@ from tests.tls_proxy import tls_proxy
 pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'beam_tfr[reader]'")
 
 READ = """
-import hashlib, sys
+import hashlib
 from beam_tfr import reader
-for batch in reader.load(sys.argv[1], split="train", batch_size=16, shuffle=True, seed=3, repeat=2):
+for batch in reader.load(folder, split="train", batch_size=16, shuffle=True, seed=3, repeat=2):
     print(hashlib.sha256(batch[0].numpy().tobytes()).hexdigest(), batch[1].numpy().tolist())
 """
 
 
-def read(folder: str, environment: dict[str, str]) -> str:
-    command = [sys.executable, "-c", READ, folder]
+def read_in_a_process(folder: str, environment: dict[str, str]) -> str:
+    command = [sys.executable, "-c", f"folder = {folder!r}\n{READ}"]
     run = subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False
     )
@@ -36,7 +36,7 @@ def read(folder: str, environment: dict[str, str]) -> str:
 
 @pytest.mark.slow
 def test_converted_checked_and_read_on_gs(
-    gcs: str, gcs_emulator: str, tmp_path: Path, beam_tfr: Callable[..., Run]
+    gcs: str, gcs_emulator: str, tmp_path: Path, beam_tfr: Callable[..., Run], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for path in sorted([*SAMPLE.glob("*/hat/*.jpg"), *SAMPLE.glob("*/shoes/*.jpg")]):
         target = f"{gcs}/photos/{path.relative_to(SAMPLE)}"
@@ -50,4 +50,7 @@ def test_converted_checked_and_read_on_gs(
     assert manifest.read(f"{gcs}/out").dataset_digest == manifest.read(f"{tmp_path}/out").dataset_digest
     assert verify(f"{gcs}/out").ok
     with tls_proxy(gcs_emulator, tmp_path) as environment:
-        assert read(f"{gcs}/out", environment) == read(f"{tmp_path}/out", {})
+        there = read_in_a_process(f"{gcs}/out", environment)
+    capsys.readouterr()
+    exec(READ, {"folder": f"{tmp_path}/out"})
+    assert there == capsys.readouterr().out

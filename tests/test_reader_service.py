@@ -1,4 +1,4 @@
-"""Reading through a tf.data service: a dispatcher and two workers, each a process of its own."""
+"""Reading through a tf.data service: a dispatcher and two workers, in a process of their own."""
 
 from __future__ import annotations
 
@@ -20,42 +20,29 @@ from tests.reader_fixtures import add_lists, write_dataset
 pytestmark = pytest.mark.slow
 
 COUNTS = {"one shard": [1003], "97 shards": [8 + number % 7 for number in range(97)]}  # 1064
-DISPATCHER = """
+SERVERS = """
 from tensorflow.data.experimental import service
-server = service.DispatchServer(service.DispatcherConfig(port=0))
-print(server.target, flush=True)
-server.join()
-"""
-WORKER = """
-import sys
-from tensorflow.data.experimental import service
-server = service.WorkerServer(service.WorkerConfig(dispatcher_address=sys.argv[1], heartbeat_interval_ms=100))
-print(server._address, flush=True)
-server.join()
+dispatcher = service.DispatchServer(service.DispatcherConfig(port=0))
+there = dispatcher.target.removeprefix("grpc://")
+workers = [service.WorkerServer(service.WorkerConfig(there, heartbeat_interval_ms=100)) for _ in range(2)]
+print(dispatcher.target, len({worker._address for worker in workers}), flush=True)
+dispatcher.join()
 """
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Of the dispatcher: grpc://localhost:PORT."""
-    processes = []
-
-    def start(code: str, *arguments: str) -> str:
-        command = [sys.executable, "-c", code, *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        processes.append(process)
-        return process.stdout.readline().strip()
-
+    command = [sys.executable, "-c", SERVERS]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        target = start(DISPATCHER)
-        workers = {start(WORKER, target.removeprefix("grpc://")) for _ in range(2)}
+        target, workers = process.stdout.readline().split()
         assert target.startswith("grpc://")
-        assert len(workers) == 2
+        assert workers == "2"
         yield target
     finally:
-        for process in processes:
-            process.kill()
-            process.wait(10)
+        process.kill()
+        process.wait(10)
 
 
 @pytest.fixture(scope="module", params=COUNTS)

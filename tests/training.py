@@ -1,6 +1,7 @@
 """A training with Keras that can be killed and goes on: the recipe of docs/reader.md, as a program.
 
-Arguments: dataset, folder of backups, seed, batch after which the process kills itself (0: never), file of losses.
+Arguments: dataset, seed, batch after which the process kills itself (0: never), and folders in each of which it trains:
+for backups, the losses `l` and, at the end, the weights `l.npz`.
 """
 
 from __future__ import annotations
@@ -83,5 +84,7 @@ def train(folder: str, backups: str, seed: int, kill_after: int, losses: str) ->
 
 
 if __name__ == "__main__":
-    trained = train(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
-    np.savez(f"{sys.argv[5]}.npz", *trained.get_weights(), *[v.numpy() for v in trained.optimizer.variables])
+    dataset, seed, kill_after, *folders = sys.argv[1:]
+    for folder in folders:
+        trained = train(dataset, f"{folder}/backup", int(seed), int(kill_after), f"{folder}/l")
+        np.savez(f"{folder}/l.npz", *trained.get_weights(), *[v.numpy() for v in trained.optimizer.variables])
