@@ -158,7 +158,6 @@ CONVERSIONS = (
     "--encoding jpeg --color keep --resize pad",
     "--encoding png --resize fit",
     "--encoding png --color gray --resize pad --compression none",
-    "--encoding webp --resize crop",
     "--encoding webp --resize none",
     "--encoding raw --resize stretch",
     "--encoding raw --color gray --resize fit --upscale",

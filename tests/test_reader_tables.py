@@ -78,31 +78,26 @@ def test_files_and_arrays(beam_tfr: Command, tmp_path: Path) -> None:
         np.testing.assert_array_equal(read[name], array)
 
     folder = convert(beam_tfr, tmp_path / "files", "--input", f"{tmp_path}/in/*/*.npy", "--encoding", "bytes")
-    batches = load(folder, split="train", output="dict", batch_size=12, streams=1)
-    (batch,) = batches
+    options: dict[str, Any] = {"cache": "memory", "cache_decoded": True}
+    (batch,) = load(folder, split="train", output="dict", batch_size=12, streams=1, **options)
     files = dict(zip(batch["file/name"].numpy(), batch["file/bytes"].numpy(), strict=True))
     assert files == {name.encode(): (tmp_path / "in" / name).read_bytes() for name in contents}
     assert set(feature_spec(folder)) == set(manifest.read(str(folder)).features)
-    load(folder, split="train", output="dict", cache="memory", cache_decoded=True)
     with pytest.raises(UsageError, match=r"^`multi_hot=True`: the examples of .* have one label each"):
         load(folder, split="train", output="dict", multi_hot=True)
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_labels_of_a_table(beam_tfr: Command, photos: Path, tmp_path: Path, several: bool) -> None:
+def test_labels_of_a_table(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     paths = sorted(photos.rglob("*.jpg"))[:8]
-    texts = ["a|b" if several else "a", "b", "", "a"] * 2
+    texts = ["a", "b", "", "a"] * 2
     lines = [f"{path},{text}" for path, text in zip(paths, texts, strict=True)]
     (tmp_path / "t.csv").write_text("file,kind\n" + "\n".join(lines) + "\n")
     options = ["--table", str(tmp_path / "t.csv"), "--uri_column", "file", "--label_column", "kind"]
-    folder = convert(beam_tfr, tmp_path / "out", *options, *(["--label_separator", "|"] if several else []))
+    folder = convert(beam_tfr, tmp_path / "out", *options)
     found = {}
-    for element in load(folder, split="train", output="dict", multi_hot=several):
+    for element in load(folder, split="train", output="dict"):
         label = element["image/class/label"].numpy()
         found[element["image/filename"].numpy().decode().rsplit("/", 1)[-1]] = label.tolist()
-    hot = {"a|b": [1.0, 1.0], "b": [0.0, 1.0], "": [0.0, 0.0], "a": [1.0, 0.0]}
-    single = {"a": 0, "b": 1, "": -1}
-    expected: dict[str, Any] = hot if several else single
+    expected = {"a": 0, "b": 1, "": -1}
     assert found == {path.name: expected[text] for path, text in zip(paths, texts, strict=True)}
-    weights = class_weights(folder, "train")
-    assert weights == ({0: 1.0, 1: 1.0} if several else {0: 0.75, 1: 1.5})
+    assert class_weights(folder, "train") == {0: 0.75, 1: 1.5}

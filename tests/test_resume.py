@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,16 +66,22 @@ def model(units: int = 3) -> keras.Model:
     return made
 
 
-@pytest.fixture
-def backups(tmp_path: Path) -> Path:
-    """Of step 8, and before it of step 6."""
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("backups") / "b"
     callback = keras.callbacks.BackupAndRestore(
-        str(tmp_path / "b"), save_freq=2, double_checkpoint=True, delete_checkpoint=False
+        str(folder), save_freq=2, double_checkpoint=True, delete_checkpoint=False
     )
     keras.utils.set_random_seed(0)
     made = model()
     made.fit(np.ones((8, 2)), np.ones((8, 3)), batch_size=1, callbacks=[callback], verbose=0)
-    return tmp_path / "b"
+    return folder
+
+
+@pytest.fixture
+def backups(made_once: Path, tmp_path: Path) -> Path:
+    """Of step 8, and before it of step 6."""
+    return Path(shutil.copytree(made_once, tmp_path / "b"))
 
 
 def test_position_and_weights(backups: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ import PIL.Image
 import pytest
 import simplejpeg
 
-from beam_tfr import cli, manifest, reader
+from beam_tfr import manifest, reader, storage
 from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.manifest import manifest_digest, to_bytes
 from beam_tfr.reader.images import ImageDecoder
@@ -34,7 +34,8 @@ from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, Ima
 from beam_tfr.schema.features import LABEL, TEXT
 from beam_tfr.torch import ImageDataset
 from beam_tfr.torch.elements import ExampleDecoder, decode_image
-from tests.converted import CONVERSIONS, converted, converted_sample
+from tests.conftest import files_of
+from tests.converted import CONVERSIONS, converted, converted_photos
 from tests.fixtures import save, smooth
 from tests.reader_fixtures import encode, photo, records_of, write_dataset
 from tests.torch_fixtures import LISTS, batches, classes_of, labels, write_damaged, write_few, write_lists, write_many
@@ -85,7 +86,7 @@ def by_workers(dataset: ImageDataset, workers: int) -> list[Any]:
 
 
 def test_the_order_is_the_same_for_every_number_of_workers(many: Path) -> None:
-    dataset = ImageDataset(many, split="train", batch_size=12, shuffle=True, seed=3, start_step=5)
+    dataset = ImageDataset(many, split="train", batch_size=12, shuffle=True, seed=3, start_step=5, output="encoded")
     alone = batches(dataset)
     assert len(alone) == len(dataset) == 104
     for workers in (1, 2, 3, 5, 8, 12, 16, 150):
@@ -179,21 +180,22 @@ def test_kept_files_that_are_turned_or_of_rare_kinds(tmp_path: Path) -> None:
 
 
 def test_photos() -> None:
-    folder = converted_sample()
+    folder = converted_photos("--num_shards 2")
     ours = ImageDataset(folder, split="train", batch_size=16, shuffle=True)
     theirs = {image.tobytes(): int(label) for image, label in reader.load(folder, split="train").as_numpy_iterator()}
     found = {image.tobytes(): int(label) for images, batch in ours for image, label in zip(images, batch, strict=True)}
     assert found == theirs
-    assert len(found) == manifest.read(str(folder)).splits["train"].num_examples
+    assert len(found) == 12
     assert ours.class_names == manifest.read(str(folder)).class_names
 
 
-def test_from_cloud_storage(photos: Path, tmp_path: Path, gcs: str) -> None:
-    found = []
-    for output in (str(tmp_path / "out"), f"{gcs}/out"):
-        command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--layout", "{split}/{label}/*"]
-        assert cli.main([*command, "--name", "d", "--num_shards", "2"]) == 0
-        found.append(list(ImageDataset(output, split="train", batch_size=5, shuffle=True)))
+def test_from_cloud_storage(gcs: str) -> None:
+    folder = converted_photos("--num_shards 2")
+    for name, data in files_of(folder).items():
+        storage.write_bytes(f"{gcs}/out/{name}", data, scratch="")
+    options: dict[str, Any] = {"split": "train", "batch_size": 5, "shuffle": True}
+    found = [list(ImageDataset(path, **options)) for path in (folder, f"{gcs}/out")]
+    assert len(found[0]) == len(found[1]) == 3
     for (images, numbers), (other_images, other_numbers) in zip(*found, strict=True):
         np.testing.assert_array_equal(images, other_images)
         np.testing.assert_array_equal(numbers, other_numbers)
@@ -401,28 +403,14 @@ def test_what_is_damaged_can_be_skipped(damaged: Path, capsys: pytest.CaptureFix
         assert len(ours) == 3
 
 
-def test_datasets_that_are_not_whole(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"s3://bucket/d.*: only local paths and gs:// are supported"):
-        ImageDataset("s3://bucket/d", split="train")
-    folder = write_dataset(tmp_path / "d", {"train": [3, 3], "test": [1]})
-    shard = folder / "d-train-00001-of-00002.tfrecord.gz"
-    data = shard.read_bytes()
-    shard.write_bytes(data[:-1])
-    with pytest.raises(DataError, match=rf"{shard} has {len(data) - 1} bytes instead of {len(data)}: copy the dataset"):
-        ImageDataset(folder, split="train")
-    shard.unlink()
-    with pytest.raises(DataError, match=rf"{shard} is missing: copy the dataset"):
-        ImageDataset(folder, split="train")
-    assert labels(ImageDataset(folder, split="test")) == [6]  # its own shards are all there
+def test_datasets_of_a_later_version(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "d", {"test": [1]})
     fields = json.loads((folder / MANIFEST_FILE).read_text())
     fields["format_version"] = FORMAT_VERSION + 1
     (folder / MANIFEST_FILE).write_bytes(to_bytes(fields | {"manifest_digest": manifest_digest(fields)}))
     with pytest.raises(
         DataError, match=rf"has format version {FORMAT_VERSION + 1}; .* reads up to {FORMAT_VERSION}: upd"
     ):
-        ImageDataset(folder, split="test")
-    (folder / MANIFEST_FILE).unlink()
-    with pytest.raises(DataError, match=r"is not a complete dataset: .*manifest\.json is missing"):
         ImageDataset(folder, split="test")
 
 
@@ -516,7 +504,7 @@ def test_memory_is_flat(many: Path) -> None:
     try:
         peak()
         peak_of_first = peak()
-        later = [(dataset.set_epoch(epoch), peak())[1] for epoch in range(1, 5)]
+        later = [(dataset.set_epoch(epoch), peak())[1] for epoch in range(1, 4)]
     finally:
         tracemalloc.stop()
     assert max(later) < 1.3 * peak_of_first < 12 << 20
