@@ -68,15 +68,15 @@ class Speed:
     cpu_s: float
 
 
-def convert(corpus: pathlib.Path, folder: pathlib.Path) -> dict[str, str]:
+def convert(corpus: pathlib.Path, folder: pathlib.Path, variants: dict[str, list[str]]) -> dict[str, str]:
     """Variant -> its dataset."""
-    for name, flags in VARIANTS.items():
+    for name, flags in variants.items():
         command = [sys.executable, "-m", "beam_tfr", "convert", "--input", f"{corpus}/{SUFFIX}", "--name", "photos"]
         command += ["--output", str(folder / name), *flags]
         run = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
         if run.returncode:
             raise SystemExit(f"exit code {run.returncode}: {' '.join(command)}\n{run.stderr}")
-    return {name: str(folder / name) for name in VARIANTS}
+    return {name: str(folder / name) for name in variants}
 
 
 def tutorial(folder: str, batch_size: int) -> tf.data.Dataset:
@@ -121,10 +121,10 @@ def contestants(folders: dict[str, str]) -> dict[str, tuple[int, tf.data.Dataset
     return found
 
 
-def measure(batch_size: int, batches: tf.data.Dataset, images: int) -> Speed:
+def measure(batch_size: int, batches: tf.data.Dataset, images: int, *, warm_up: int) -> Speed:
     """Reads `images` images, after those that do not count."""
     endless = iter(batches.repeat())
-    for _ in range(WARM_UP // batch_size):
+    for _ in range(warm_up // batch_size):
         next(endless)
     steps = max(1, images // batch_size)
     wall, cpu = time.perf_counter(), time.process_time()
@@ -177,22 +177,26 @@ def main() -> None:
     parser.add_argument("photos", type=pathlib.Path, help="folder of JPEGs, in any folders below it")
     parser.add_argument("--times", type=int, default=1, help="take it so many times, through links (default: 1)")
     parser.add_argument("--turns", type=int, default=5, help="turns of each reader (default: 5)")
+    parser.add_argument("--quick", action="store_true", help="97 shards alone, no warm-up, two epochs for memory")
     arguments = parser.parse_args()
+    warm_up, epochs, variants = WARM_UP, EPOCHS, VARIANTS
+    if arguments.quick:
+        warm_up, epochs, variants = 0, 2, {"97 shards": VARIANTS["97 shards"]}
     with tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary:
         corpus = pathlib.Path(temporary) / "corpus"
         corpus.mkdir()
         images = make_corpus(arguments.photos, corpus, arguments.times)
         if not images:
             raise SystemExit(f"{arguments.photos}: there is no {SUFFIX} in it")
-        folders = convert(corpus, pathlib.Path(temporary))
+        folders = convert(corpus, pathlib.Path(temporary), variants)
         readers = contestants(folders)
         turns: dict[str, list[Speed]] = {name: [] for name in readers}
         starts = []
         for _ in range(arguments.turns):
             for name, (batch_size, batches) in readers.items():
-                turns[name].append(measure(batch_size, batches, images))
+                turns[name].append(measure(batch_size, batches, images, warm_up=warm_up))
             starts.append(run_alone(FIRST_BATCH, folders["97 shards"]))
-        memory_kb = run_alone(MEMORY, folders["97 shards"], str(EPOCHS))
+        memory_kb = run_alone(MEMORY, folders["97 shards"], str(epochs))
         print(report(images, turns, starts, memory_kb))
 
 

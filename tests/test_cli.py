@@ -334,12 +334,12 @@ def test_names_that_the_terminal_cannot_show_are_escaped(photos: Path, tmp_path:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample, 20 times over, as links: enough for a run of some seconds."""
+    """The sample, 10 times over, as links: enough for a run of some seconds."""
     folder = tmp_path_factory.mktemp("many")
     for path in sorted(SAMPLE.glob("*/*/*.jpg")):
         target = folder / path.parent.relative_to(SAMPLE)
         target.mkdir(parents=True, exist_ok=True)
-        for copy in range(20):
+        for copy in range(10):
             (target / f"{copy:02d}-{path.name}").symlink_to(path)
     return folder
 
