@@ -17,6 +17,7 @@ import pytest
 
 from beam_tfr import __version__, claim, cli
 from tests.conftest import SAMPLE, Run, as_nobody, files_of, wait_for
+from tests.converted import once
 
 Command = Callable[..., Run]
 REPOSITORY = Path(cli.__file__).parent.parent
@@ -333,15 +334,17 @@ def test_names_that_the_terminal_cannot_show_are_escaped(photos: Path, tmp_path:
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def many() -> Path:
     """The sample, 10 times over, as links: enough for a run of some seconds."""
-    folder = tmp_path_factory.mktemp("many")
-    for path in sorted(SAMPLE.glob("*/*/*.jpg")):
-        target = folder / path.parent.relative_to(SAMPLE)
-        target.mkdir(parents=True, exist_ok=True)
-        for copy in range(10):
-            (target / f"{copy:02d}-{path.name}").symlink_to(path)
-    return folder
+
+    def link(folder: Path) -> None:
+        for path in sorted(SAMPLE.glob("*/*/*.jpg")):
+            target = folder / path.parent.relative_to(SAMPLE)
+            target.mkdir(parents=True, exist_ok=True)
+            for copy in range(10):
+                (target / f"{copy:02d}-{path.name}").symlink_to(path)
+
+    return once("many", link)
 
 
 def arguments(many: Path, output: Path) -> list[str]:
@@ -350,10 +353,11 @@ def arguments(many: Path, output: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(many: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    output = tmp_path_factory.mktemp("undisturbed") / "out"
-    assert finish(start(*arguments(many, output))).code == 0
-    return files_of(output)
+def undisturbed(many: Path) -> dict[str, bytes]:
+    def convert(output: Path) -> None:
+        assert cli.main(arguments(many, output)) == 0
+
+    return files_of(once("undisturbed", convert))
 
 
 @pytest.fixture
@@ -484,7 +488,10 @@ def test_ctrl_c_with_several_processes_at_work(many: Path, undisturbed: dict[str
     run = finish(process)
     assert (run.code, run.out) == (130, "")
     assert "Traceback" not in run.err
-    complete(many, output, undisturbed)
+    finished = {name: data for name, data in files_of(output).items() if name.startswith("d-")}
+    assert finished
+    assert finished.items() < undisturbed.items()
+    assert not (output / "manifest.json").exists()
 
 
 def test_a_resumed_run_says_what_is_finished(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import shutil
@@ -40,11 +41,14 @@ def _plain(requirement: Requirement) -> str:
 
 def make_worker_env(folder: Path) -> Path:
     """A fresh environment with Beam and pip, of the files that are installed here; returns its Python."""
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (target,) = folder.glob("lib/python*/site-packages")
-    for name in closure(BEAM):
+    for name in closure(BEAM) | {"pip"}:
         link_distribution(name, target)
-    return folder / "bin" / "python"
+    python, pip = folder / "bin" / "python", folder / "bin" / "pip"
+    pip.write_text(f"#!/bin/sh\nexec '{python}' -m pip \"$@\"\n")
+    pip.chmod(0o755)
+    return python
 
 
 def link_distribution(name: str, target: Path) -> None:
@@ -52,11 +56,13 @@ def link_distribution(name: str, target: Path) -> None:
     for path in importlib.metadata.files(name) or []:
         source = Path(str(path.locate()))
         if ".." not in path.parts and path.name != "direct_url.json" and source.exists():
-            (target / path).parent.mkdir(parents=True, exist_ok=True)
             _link(source, target / path)
+            if path.suffix == ".py" and (compiled := Path(importlib.util.cache_from_source(source))).exists():
+                _link(compiled, target / path.parent / "__pycache__" / compiled.name)
 
 
 def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists():
         try:
             os.link(source, target)  # pip replaces files, it never writes into one
