@@ -6,6 +6,7 @@ import base64
 import bz2
 import contextlib
 import importlib.metadata
+import io
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 
 from beam_tfr import interrupt, lock, storage
-from beam_tfr.dataflow import staging
+from beam_tfr.dataflow import jobs, staging
 from tests.conftest import SAMPLE, Run, wait_for
 from tests.fake_dataflow import JOB_ID, FakeDataflow
 
@@ -76,15 +77,11 @@ def options_of(job: dict[str, Any]) -> dict[str, Any]:
 # What is submitted
 
 
-def test_a_job_that_nobody_waits_for(service: FakeDataflow, beam_tfr: Command) -> None:
+def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDataflow, beam_tfr: Command) -> None:
     run = submit(beam_tfr, service, "--no_wait")
     assert (run.code, run.out) == (0, f"job {JOB_ID} was created and runs on its own: {LINK}\n")
     assert f"convert: job {JOB_ID}: {LINK}\n" in run.err
     assert len(service.jobs()) == 1
-
-
-def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDataflow, beam_tfr: Command) -> None:
-    assert submit(beam_tfr, service, "--no_wait").code == 0
     components = service.pipeline().components
     grouping = ("beam:transform:group_by_key:v1", "beam:transform:reshuffle:v1", "beam:transform:combine_per_key:v1")
     shuffled = {t.unique_name for t in components.transforms.values() if t.spec.urn in grouping}
@@ -108,13 +105,14 @@ def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDa
         assert sum(made in step.inputs.values() for step in leaves.values()) == 1
 
 
-def test_options_reach_the_job(service: FakeDataflow, beam_tfr: Command) -> None:
+def test_options_reach_the_job(service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUDSDK_COMPUTE_REGION", "us-central1")  # as gcloud's configuration has it
     flags = ["--job_name=my-job", "--labels=team=vision", '--labels={"cost": "low"}', "--num_workers=3"]
     flags += ["--max_num_workers=7", "--machine_type=n2-standard-4", "--disk_size_gb=50", "--disk_type=pd-ssd"]
     flags += ["--service_account_email=w@p.iam.gserviceaccount.com", "--no_use_public_ips", "--gcs_project=payer"]
     flags += ["--subnetwork=regions/europe-west4/subnetworks/s", "--number_of_worker_harness_threads=2"]
     flags += ["--autoscaling_algorithm=THROUGHPUT_BASED", "--dataflow_service_options=enable_prime"]
-    assert submit(beam_tfr, service, "--no_wait", *flags).code == 0
+    assert submit(beam_tfr, service, "--no_wait", "--region=", *flags).code == 0
     (job,) = service.jobs()
     assert (job["name"], job["labels"]) == ("my-job", {"team": "vision", "cost": "low"})
     assert job["environment"]["serviceAccountEmail"] == "w@p.iam.gserviceaccount.com"
@@ -131,7 +129,7 @@ def test_options_reach_the_job(service: FakeDataflow, beam_tfr: Command) -> None
     assert pool["autoscalingSettings"]["maxNumWorkers"] == 7
     assert pool["numThreadsPerWorker"] == 2
     assert pool["workerHarnessContainerImage"] == IMAGE
-    assert options_of(job)["gcs_project"] == "payer"
+    assert (options_of(job)["gcs_project"], options_of(job)["region"]) == ("payer", "us-central1")
 
 
 def pickles_of(pipeline: beam_runner_api_pb2.Pipeline) -> Iterator[bytes]:
@@ -271,13 +269,14 @@ def test_options_that_need_dataflow(beam_tfr: Command, photos: Path, tmp_path: P
         assert f"{flag.partition('=')[0]} has no effect without --runner DataflowRunner" in run.err
 
 
-def test_the_region_of_gcloud(service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLOUDSDK_COMPUTE_REGION", "us-central1")
-    assert submit(beam_tfr, service, "--no_wait", "--region=").code == 0
-    assert options_of(service.jobs()[-1])["region"] == "us-central1"
-
-
 # What becomes of the job
+
+
+def terminal(typed: str) -> io.StringIO:
+    """What is typed at a terminal."""
+    lines = io.StringIO(typed)
+    lines.isatty = lambda: True  # type: ignore[method-assign]
+    return lines
 
 
 def failed(text: str) -> dict[str, Any]:
@@ -329,23 +328,31 @@ def test_a_job_that_is_done_without_a_dataset(service: FakeDataflow, beam_tfr: C
     assert "the runner reports success, but it lost elements on the way" in run.err
 
 
-@pytest.mark.parametrize(("answer", "cancelled"), [("cancel", True), ("leave", False), ("y", True), ("", False)])
+@pytest.mark.parametrize(
+    ("on_interrupt", "answer", "cancelled"),
+    [("cancel", "n", True), ("leave", "y", False), ("ask", "y", True), ("ask", "YES ", True), ("ask", "", False)],
+)
+def test_who_says_that_a_job_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, on_interrupt: str, answer: str, cancelled: bool
+) -> None:
+    calls: list[str] = []
+
+    class Result:
+        def cancel(self) -> None:
+            calls.append("cancel")
+
+    monkeypatch.setattr("sys.stdin", terminal(f"{answer}\n"))
+    assert jobs.stop(Result(), jobs.Job(JOB_ID, LINK), on_interrupt) is cancelled
+    assert calls == ["cancel"] * cancelled
+
+
+@pytest.mark.parametrize(("answer", "cancelled"), [("leave", False), ("y", True)])
 def test_ctrl_c(
     service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, answer: str, cancelled: bool
 ) -> None:
     flags = [f"--on_interrupt={answer}"] if len(answer) > 1 else []
-    asked = []
-
-    class Terminal:
-        def isatty(self) -> bool:
-            return True
-
-        def readline(self) -> str:
-            asked.append(True)
-            return f"{answer}\n"
-
-    monkeypatch.setattr("sys.stdin", Terminal())
-
+    asked = terminal(f"{answer}\n")
+    monkeypatch.setattr("sys.stdin", asked)
     threading.Thread(target=lambda: wait_for(service.jobs) and interrupt.requested.set(), daemon=True).start()
     run = submit(beam_tfr, service, *flags)
     assert run.code == 130
@@ -353,7 +360,7 @@ def test_ctrl_c(
     assert len(puts) == cancelled
     assert (f"job {JOB_ID} is cancelled" in run.err) is cancelled
     assert (f"job {JOB_ID} continues ({LINK})" in run.err) is not cancelled
-    assert bool(asked) is (not flags)
+    assert bool(asked.tell()) is (not flags)
     service.set_service(state="JOB_STATE_DONE")  # for the thread that still polls
 
 

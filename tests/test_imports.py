@@ -60,10 +60,9 @@ HELP = [["--help"], ["convert", "--help"], ["verify", "--help"], ["template", "-
             "import beam_tfr.reader, beam_tfr.torch",
             HEAVY,
         ),
-        ("import beam_tfr.pipeline, beam_tfr.launch", ("tensorflow", "keras")),
         ("from beam_tfr.reader import load, load_records, mix, resume_position", ("apache_beam",)),
     ],
-    ids=["package", "help", "no Beam, no TensorFlow", "no TensorFlow", "no Beam"],
+    ids=["package", "help", "no Beam, no TensorFlow", "no Beam"],
 )
 def test_imports_are_light(program: str, never: tuple[str, ...]) -> None:
     assert not imported_after(program) & set(never)

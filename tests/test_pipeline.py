@@ -89,11 +89,13 @@ def test_every_photo_is_a_record_with_its_own_content(beam_tfr: Command, photos:
     assert verify(str(output)).ok
 
 
-def test_moved_photos_give_the_same_bytes(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    moved = tmp_path / "elsewhere" / "deep" / "photos"
+def test_photos_moved_to_a_folder_that_is_not_utf8_give_the_same_bytes(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "elsewhere" / os.fsdecode(b"caf\xe9\xff") / "photos"
     shutil.copytree(photos, moved)
     for path in moved.rglob("*.jpg"):
-        os.utime(path, (1, random.Random(str(path)).randrange(10**9)))
+        os.utime(path, (1, random.Random(path.name).randrange(10**9)))
     patterns = [f"{moved}/train/**/*.jpg", f"{moved}/test/*/*.jpg", f"{moved}/test/**/*.jpg"]
     command = [*arguments(photos, tmp_path / "moved", "--num_shards", "3")]
     command[2:3] = patterns
@@ -148,8 +150,6 @@ def test_other_options_are_refused_and_named_unless_overwritten(
         assert difference in refused.err
     assert "--overwrite" in refused.err
     assert files_of(finished) == before
-    assert beam_tfr(*arguments(photos, finished, "--num_shards", "3", "--overwrite")).code == 0
-    assert files_of(finished) == files_of(converted_photos("--num_shards 3"))
 
 
 def test_options_of_the_image_show_in_the_records() -> None:
@@ -175,14 +175,9 @@ def test_shard_sizes() -> None:
     assert all(size < 60 << 10 for size in sizes)
 
 
-def test_splits_by_hash_and_by_group(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    base = ["convert", "--input", f"{photos}/**/*.jpg", "--json", "--max_rejects", "0"]
-    run = beam_tfr(*base, "--output", tmp_path / "a", "--layout", "{label}/*", "--splits", "train=0.6,test=0.4")
-    counts = {name: split["num_examples"] for name, split in run.json["splits"].items()}
-    assert sum(counts.values()) == 18
-    assert counts.keys() == {"train", "test"}
-    grouped = beam_tfr(*base, "--output", tmp_path / "c", "--layout", "{group}/*", "--splits", "a=0.5,b=0.5")
-    assert grouped.code == 0
+def test_splits_by_hash_of_the_group(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "c", "--layout", "{group}/*"]
+    assert beam_tfr(*command, "--splits", "a=0.5,b=0.5").code == 0
     dataset = manifest.read(str(tmp_path / "c"))
     assert dataset.class_names == ()
     groups = {
@@ -191,15 +186,6 @@ def test_splits_by_hash_and_by_group(beam_tfr: Command, photos: Path, tmp_path: 
     }
     assert not set.intersection(*groups.values())
     assert set.union(*groups.values()) == {b"hat", b"shoes", b"t-shirt"}
-
-
-def test_without_labels(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--layout", "*", "--json")
-    assert run.code == 0
-    assert not (tmp_path / "o" / "labels.txt").exists()
-    assert "image/class/label" not in records_of(tmp_path / "o", "train")[0]
-    assert manifest.read(str(tmp_path / "o")).name == "o"
-    assert verify(str(tmp_path / "o")).ok
 
 
 def test_bad_files_are_listed_with_a_reason(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
@@ -241,18 +227,10 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept(
     named = Path(run.err.strip().rpartition("Each reject with its reason: ")[2])
     assert named == output / ".beam_tfr" / "rejects.jsonl"
     assert len(named.read_text().splitlines()) == 7
-    assert beam_tfr(*arguments(photos, output, "--max_rejects", "0.2")).code == 1  # 5 of 25
     times = {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")}
     assert beam_tfr(*arguments(photos, output, "--max_rejects", "0.28")).code == 0
     assert {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")} == times
     assert not (output / ".beam_tfr").exists()
-
-
-def test_a_folder_name_that_is_not_utf8(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    odd = Path(os.fsdecode(b"%s/caf\xe9\xff" % os.fsencode(tmp_path)))
-    photos.rename(odd)
-    run = beam_tfr("convert", "--input", f"{odd}/**/*.jpg", f"{odd}/train/*/*", "--output", tmp_path / "out", "--json")
-    assert (run.code, run.json["written"]) == (0, 18)
 
 
 def test_a_class_file_freezes_order_and_rejects_others(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
@@ -272,15 +250,12 @@ def test_a_class_file_freezes_order_and_rejects_others(beam_tfr: Command, photos
     assert "options.classes: unused,t-shirt,hat there, t-shirt,unused,hat now" in run.err
 
 
-@pytest.mark.parametrize("what", ["class", "split"])
-def test_a_lost_class_or_split_fails(beam_tfr: Command, photos: Path, tmp_path: Path, what: str) -> None:
-    for path in (photos / "test").rglob("*.jpg"):
-        if what == "split" or path.parent.name == "shoes":
-            path.write_bytes(b"broken")
+def test_a_lost_class_fails(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+    for path in (photos / "test" / "shoes").iterdir():
+        path.write_bytes(b"broken")
     run = beam_tfr(*arguments(photos, tmp_path / "o", "--max_rejects", "1.0"))
     assert run.code == 1
-    expected = "class shoes would be lost from split test" if what == "class" else "split test would be empty"
-    assert expected in run.err
+    assert "class shoes would be lost from split test" in run.err
     assert not (tmp_path / "o" / "manifest.json").exists()
 
 
@@ -310,18 +285,23 @@ def test_a_finished_dataset_with_a_cut_or_missing_shard_is_not_called_complete(
     assert shard.read_bytes() == whole
 
 
-def test_overwrite_leaves_nothing_of_the_old_dataset(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
+def test_overwrite_without_labels_leaves_nothing_of_the_old_dataset(
+    beam_tfr: Command, photos: Path, tmp_path: Path
+) -> None:
     output = Path(shutil.copytree(converted_photos("--num_shards 20"), tmp_path / "out"))
     (output / "notes.txt").write_text("mine")
-    flags = ["--num_shards", "2", "--overwrite=true", "--name", "new", "--layout", "*"]
+    flags = ["--num_shards", "2", "--overwrite=true", "--layout", "*"]
     assert beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, *flags).code == 0
     assert sorted(path.name for path in output.iterdir()) == [
         "manifest.json",
-        "new-train-00000-of-00002.tfrecord.gz",
-        "new-train-00001-of-00002.tfrecord.gz",
         "notes.txt",
+        "out-train-00000-of-00002.tfrecord.gz",
+        "out-train-00001-of-00002.tfrecord.gz",
         "rejects.jsonl",
     ]
+    assert "image/class/label" not in records_of(output, "train")[0]
+    assert manifest.read(str(output)).name == "out"
+    assert verify(str(output)).ok
 
 
 def test_shards_of_an_unknown_dataset_are_not_mixed(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
@@ -376,8 +356,8 @@ def run_steps(
         raise translate(error) from error
 
 
-def test_steps_composed_by_hand_give_the_same_dataset(photos: Path, tmp_path: Path) -> None:
-    run_steps(photos, tmp_path / "a")
+def test_steps_composed_by_hand_give_the_same_dataset_though_shards_come_twice(photos: Path, tmp_path: Path) -> None:
+    run_steps(photos, tmp_path / "a", infos=beam.FlatMap(lambda info: [info, info]))
     assert files_of(tmp_path / "a") == files_of(converted_photos("--num_shards 3"))
 
 
@@ -400,10 +380,6 @@ class Shuffled(beam.PTransform):
         return keyed | beam.GroupByKey() | beam.FlatMap(lambda group: list(group[1]))
 
 
-def _drop_one(item: Item) -> bool:
-    return item.position != 1
-
-
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
@@ -413,7 +389,6 @@ def _drop_one(item: Item) -> bool:
         ),
         ({"infos": beam.FlatMap(_edited_twin)}, "was written twice, with different content"),
         ({"infos": beam.Map(_one_less)}, r"images were matched, but \d+ written and 0 rejected: the runner lost"),
-        ({"items": beam.Filter(_drop_one)}, "did not keep the images of a shard together"),
         ({"items": Shuffled()}, "did not keep the images of a shard together"),
     ],
 )
@@ -423,11 +398,6 @@ def test_a_runner_that_loses_or_reorders_items_fails(
     with pytest.raises(RunError, match=expected):
         run_steps(photos, tmp_path / "o", **steps)
     assert not (tmp_path / "o" / "manifest.json").exists()
-
-
-def test_a_shard_that_comes_twice_counts_once(photos: Path, tmp_path: Path) -> None:
-    run_steps(photos, tmp_path / "o", infos=beam.FlatMap(lambda info: [info, info]))
-    assert verify(str(tmp_path / "o")).ok
 
 
 def test_a_custom_step_may_reject(photos: Path, tmp_path: Path) -> None:
@@ -456,4 +426,3 @@ def test_photos_that_changed_between_runs_are_refused(beam_tfr: Command, photos:
     refused = beam_tfr(*command, "--max_rejects", "1")
     assert refused.code == 2
     assert "generations: " in refused.err
-    assert beam_tfr(*command, "--max_rejects", "1", "--overwrite").code == 0
