@@ -72,7 +72,9 @@ def test_read_ahead(photos: FakeGcs, beam_tfr: Command) -> None:
     photos.counts()
     assert convert(beam_tfr, "--read_ahead", "1", "--direct_num_workers", "1").code == 0
     assert photos.counts()["most"]["downloads"] <= CALLS
-    photos.set(together={"downloads": (len(NAMES) + 2, 4)})  # the first are for the lock and for the sample
+    photos.set(
+        together={"downloads": (len(NAMES) + 7, 4)}
+    )  # the first are for the sample, and small files of the output
     assert convert(beam_tfr, "--overwrite", "--direct_num_workers", "1", "--num_shards", "1").code == 0
     assert photos.counts()["most"]["downloads"] >= 4
 
