@@ -1,11 +1,10 @@
-"""What a submission stages does not depend on how the package was installed: from a wheel, or editable."""
+"""What a submission stages does not depend on how the package was installed: from a wheel, or as these sources."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from beam_tfr.dataflow import staging
 from tests.fake_dataflow import JOB_ID, FakeDataflow
 from tests.test_dataflow import dataflow_server, service
-from tests.worker_env import link_distribution, make_shelf, offline
+from tests.worker_env import make_shelf, offline
 
 __all__ = ["dataflow_server", "service"]
 
@@ -32,19 +31,12 @@ def from_a_wheel(sources: Path, python: Path) -> Path:
     return python.parents[1]
 
 
-def editable(sources: Path, python: Path) -> Path:
-    """Installs the sources in place; returns the folder that the package must then be imported from."""
-    link_distribution("setuptools", site_packages(python))  # builds it, within that environment
-    subprocess.run([*PIP, "--python", python, "install", *ALONE, "--no-build-isolation", "-e", sources], check=True)
-    return sources
-
-
 def site_packages(python: Path) -> Path:
     (folder,) = python.parents[1].glob("lib/python*/site-packages")
     return folder
 
 
-def staged_by(install: Callable[[Path, Path], Path], service: FakeDataflow, folder: Path) -> dict[str, bytes]:
+def staged_by_a_wheel(service: FakeDataflow, folder: Path) -> dict[str, bytes]:
     """What a fresh environment stages, by name, where only the package itself is its own."""
     sources, elsewhere = folder / "sources", folder / "elsewhere"
     sources.mkdir(parents=True)
@@ -54,7 +46,7 @@ def staged_by(install: Callable[[Path, Path], Path], service: FakeDataflow, fold
     shutil.copytree(ROOT / "beam_tfr", sources / "beam_tfr", ignore=shutil.ignore_patterns("__pycache__"))
     python = folder / "fresh" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "fresh"], check=True)
-    home = install(sources, python)
+    home = from_a_wheel(sources, python)
     # Beam and the codecs are those of this environment. Its own .pth files have no effect there.
     here = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     (site_packages(python) / "of-this-environment.pth").write_text("\n".join(here))
@@ -73,18 +65,15 @@ def staged_by(install: Callable[[Path, Path], Path], service: FakeDataflow, fold
 
 
 @pytest.mark.slow
-def test_every_install_stages_the_same(service: FakeDataflow, tmp_path: Path) -> None:
-    first = staged_by(from_a_wheel, service, tmp_path / "wheel")
-    second = staged_by(editable, service, tmp_path / "edited")
-    assert first.pop("pipeline.pb")
-    assert second.pop("pipeline.pb")
-    assert first.keys() == second.keys()
-    assert [name for name in first if first[name] != second[name]] == []
-    (own,) = first.pop("extra_packages.txt").decode().split()
-    pins = first.pop("requirements.txt").decode().split()
-    assert len(pins) == len(first) - 1
-    assert {line.replace("-", "_").replace("==", "-") for line in pins} == {
-        "-".join(name.split("-")[:2]) for name in first if name != own
-    }
+def test_a_wheel_stages_the_same_as_these_sources(service: FakeDataflow, tmp_path: Path) -> None:
+    staged = staged_by_a_wheel(service, tmp_path / "wheel")
+    assert staged.pop("pipeline.pb")
+    (own,) = staged.pop("extra_packages.txt").decode().split()
     here = staging.own_wheel(tmp_path)
-    assert (own, first[own]) == (here.name, here.read_bytes())
+    assert (own, staged.pop(own)) == (here.name, here.read_bytes())
+    pins = staged.pop("requirements.txt").decode()
+    assert pins == staging.codec_pins()
+    assert len(pins.split()) == len(staged)
+    assert {line.replace("-", "_").replace("==", "-") for line in pins.split()} == {
+        "-".join(name.split("-")[:2]) for name in staged
+    }

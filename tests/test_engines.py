@@ -100,7 +100,7 @@ def test_prism_writes_the_same_bytes(
     assert files_of(tmp_path / "there") == expected
 
 
-@pytest.mark.parametrize("engine", [*LOCAL, "prism"])
+@pytest.mark.parametrize("engine", ["three threads", "not fused, four attempts", "processes", "prism"])
 @pytest.mark.slow
 def test_a_failing_run_is_one_sentence_on_every_engine(photos: Path, tmp_path: Path, prism: Path, engine: str) -> None:
     flags = {**LOCAL, "prism": ["--runner=PrismRunner", f"--prism_location={prism}"]}[engine]
