@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 from beam_tfr import __version__, claim, cli
 from tests.conftest import SAMPLE, Run, as_nobody, files_of, wait_for
-from tests.converted import once
+from tests.converted import converted_photos, once
 
 Command = Callable[..., Run]
 REPOSITORY = Path(cli.__file__).parent.parent
@@ -188,13 +189,11 @@ def test_an_unreadable_photo_is_a_reject_and_an_unreadable_folder_an_error(
     assert f"cannot be listed: {source}/closed: Permission denied" in run.err
 
 
-def test_verify_names_file_and_record(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    options = ["--output", output, "--name", "d", "--compression", "none"]
-    assert beam_tfr("convert", "--input", f"{photos}/**/*.jpg", *options).code == 0
+def test_verify_names_file_and_record(beam_tfr: Command, tmp_path: Path) -> None:
+    output = Path(shutil.copytree(converted_photos("--compression none"), tmp_path / "out"))
     sound = beam_tfr("verify", output)
     assert (sound.code, sound.err) == (0, "")
-    assert sound.out.startswith(f"{output}: 18 records in 1 shards, ")
+    assert sound.out.startswith(f"{output}: 18 records in 2 shards, ")
     assert sound.out.endswith("sound: everything is as the manifest promises\n")
     shard = output / "d-train-00000-of-00001.tfrecord"
     data = bytearray(shard.read_bytes())

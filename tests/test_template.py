@@ -154,20 +154,6 @@ def launch(
     )
 
 
-def test_the_launcher_gets_a_job_and_does_not_wait(tmp_path: Path) -> None:
-    flags = ["--overwrite=true", "--upscale=false", "--quality=80", "--resize=stretch", "--classes="]
-    run = launch(FOLDER / "main.py", tmp_path, *flags)
-    assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout == f"no job was created; its description: {tmp_path}/job_object.json\n"
-    job = json.loads((tmp_path / "job_object.json").read_text())
-    assert (job["name"], job["type"]) == ("from-template", "JOB_TYPE_BATCH")
-    assert job["labels"] == {"goog-dataflow-provided-template-type": "flex"}
-    (pool,) = job["environment"]["workerPools"]
-    assert pool["workerHarnessContainerImage"] == IMAGE
-    assert not pool.get("packages")
-    assert (tmp_path / "pipeline.pb").stat().st_size > 10_000
-
-
 def test_a_wrong_parameter_is_one_line_in_the_launchers_log(tmp_path: Path) -> None:
     run = launch(FOLDER / "main.py", tmp_path, "--quality=900")
     assert (run.returncode, run.stdout) == (2, "")
@@ -186,7 +172,7 @@ if sys.argv[1:4] == ["storage", "cp", "-"]:
 """
 
 
-def test_the_commands_of_the_readme(tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_and_the_job_that_the_launcher_gets(tmp_path: Path) -> None:
     (shell,) = re.findall(r"^```sh\n(.*?)^```", (FOLDER / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     # A Python with nothing installed.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
@@ -208,9 +194,17 @@ def test_the_commands_of_the_readme(tmp_path: Path) -> None:
     assert len(list((ROOT / copied).glob("*/*.jpg"))) > 10
     (given,) = [flag.partition("=")[2] for flag in commands[-1] if flag.startswith("--parameters=")]
     assert given.startswith("^~^")
-    job = launch(FOLDER / "main.py", tmp_path, *(f"--{parameter}" for parameter in given[3:].split("~")))
-    assert (job.returncode, job.stderr) == (0, "")
-    assert (tmp_path / "job_object.json").exists()
+    flags = ["--overwrite=true", "--upscale=false", "--quality=80", "--resize=stretch", "--classes="]
+    launched = launch(FOLDER / "main.py", tmp_path, *(f"--{parameter}" for parameter in given[3:].split("~")), *flags)
+    assert (launched.returncode, launched.stderr) == (0, "")
+    assert launched.stdout == f"no job was created; its description: {tmp_path}/job_object.json\n"
+    job = json.loads((tmp_path / "job_object.json").read_text())
+    assert (job["name"], job["type"]) == ("from-template", "JOB_TYPE_BATCH")
+    assert job["labels"] == {"goog-dataflow-provided-template-type": "flex"}
+    (pool,) = job["environment"]["workerPools"]
+    assert pool["workerHarnessContainerImage"] == IMAGE
+    assert not pool.get("packages")
+    assert (tmp_path / "pipeline.pb").stat().st_size > 10_000
 
 
 # The image
