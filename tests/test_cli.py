@@ -491,12 +491,3 @@ def test_ctrl_c_with_several_processes_at_work(many: Path, undisturbed: dict[str
     assert finished
     assert finished.items() < undisturbed.items()
     assert not (output / "manifest.json").exists()
-
-
-def test_a_resumed_run_says_what_is_finished(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    (photos / "train" / "hat" / "text.jpg").write_text("no image")
-    command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--layout", "{split}/{label}/*"]
-    assert beam_tfr(*command, "--max_rejects", "0").code == 1
-    again = beam_tfr(*command, "--max_rejects", "1")
-    assert again.code == 0
-    assert "convert: an earlier run has finished 2 of 2 shards" in again.err
