@@ -1,4 +1,4 @@
-"""The same program under the settings that make OpenCV and libjpeg-turbo behave as on other processors."""
+"""The same program under the settings that make the codecs behave as on other processors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+# What OpenCV and libjpeg-turbo read; RESIZER is for `_PRELUDE`, since cykooz-resizer has a setting but no variable.
 PROCESSORS = {
     "all": {},
     "IPP disabled": {"OPENCV_IPP": "disabled"},
@@ -14,13 +15,27 @@ PROCESSORS = {
     "IPP avx2": {"OPENCV_IPP": "avx2"},
     "IPP avx512": {"OPENCV_IPP": "avx512"},
     "no AVX512": {"OPENCV_CPU_DISABLE": "AVX512-SKX"},
-    "no AVX2": {"OPENCV_CPU_DISABLE": "AVX2,FMA3,AVX512-SKX"},
+    "no AVX2": {"OPENCV_CPU_DISABLE": "AVX2,FMA3,AVX512-SKX", "RESIZER": "sse4_1"},
     "baseline": {
         "OPENCV_CPU_DISABLE": "SSE4.1,SSE4.2,AVX,FP16,FMA3,AVX2,AVX512-SKX",
         "OPENCV_IPP": "disabled",
         "JSIMD_FORCENONE": "1",
+        "RESIZER": "none",
     },
 }
+_PRELUDE = """
+import os
+import cykooz_resizer
+from beam_tfr.images import resample
+
+class OtherResizer(cykooz_resizer.Resizer):
+    def __init__(self):
+        super().__init__()
+        self.cpu_extensions = cykooz_resizer.CpuExtensions[os.environ["RESIZER"]]
+
+if "RESIZER" in os.environ:
+    resample.Resizer = OtherResizer
+"""
 
 
 def check_on_every_processor(program: str, *arguments: str) -> None:
@@ -29,7 +44,7 @@ def check_on_every_processor(program: str, *arguments: str) -> None:
     Raises:
         AssertionError: one fails, two hashes differ, or the settings have no effect.
     """
-    program += "\nimport cv2\nprint(cv2.getCPUFeaturesLine())\nprint(digest.hexdigest())\n"
+    program = _PRELUDE + program + "\nimport cv2\nprint(cv2.getCPUFeaturesLine())\nprint(digest.hexdigest())\n"
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("OPENCV_", "JSIMD_"))}
     children = {
         name: subprocess.Popen(

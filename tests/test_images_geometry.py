@@ -214,8 +214,8 @@ def test_a_decoder_that_scales_gives_the_same_picture(source: tuple[int, int], m
         result = resample(decoded.pixels, placed, eighths=decoded.eighths)
         used = full[placed.top : placed.top + placed.rows, placed.left : placed.left + placed.columns]
         ideal = pillow(np.ascontiguousarray(used), (placed.height, placed.width), K.LANCZOS)
-        assert psnr(result, ideal) > 37
-        assert psnr(resample(full, placed), ideal) > 38
+        assert psnr(result, ideal) > 38
+        assert psnr(resample(full, placed), ideal) > 45
     assert min(eighths) < 8
 
 
@@ -239,8 +239,8 @@ def test_photos_are_near_to_lanczos() -> None:
     assert len(photos) > 100
     for size in ((80, 96), (224, 224), (30, 41)):
         figures = [near(photo, size) for photo in photos]
-        assert np.mean(figures) >= 42
-        assert min(figures) >= 36
+        assert np.mean(figures) >= 54
+        assert min(figures) >= 50
 
 
 FACTORS = [
@@ -266,16 +266,14 @@ UNEQUAL = ["1.79x2.38", "1.05x4", "2x1.2", "4x5.3", "1.3x16", "16x3", "1x2", "0.
 
 
 @pytest.mark.parametrize("factor", [*FACTORS, "16", *UNEQUAL])
-def test_zone_plates_are_nearer_to_lanczos_than_bilinear_is(factor: str) -> None:
+def test_zone_plates_are_near_to_lanczos(factor: str) -> None:
     down, _, right = factor.partition("x")
     size = (96, 112)
     for corner in (False, True):
         plate = zone_plate(round(size[0] * float(down)), round(size[1] * float(right or down)), corner=corner)
-        bilinear = psnr(pillow(plate, size, K.BILINEAR), pillow(plate, size, K.LANCZOS))
-        assert near(plate, size) >= bilinear + 0.3
+        assert near(plate, size) >= 43
         gray = np.ascontiguousarray(plate[..., 0])
-        found = psnr(stretch(gray[..., None], size)[..., 0], pillow(gray, size, K.LANCZOS))
-        assert found >= bilinear + 0.3
+        assert psnr(stretch(gray[..., None], size)[..., 0], pillow(gray, size, K.LANCZOS)) >= 43
 
 
 @pytest.mark.parametrize("factor", [1.2, 1.5, 1.6, 1.8, 2.0, 2.5, 3.3, 4.0, 4.5, 7.7])

@@ -34,7 +34,7 @@ _SQUARES = (np.arange(256) ** 2).astype(np.uint16)
 @functools.cache
 def codec_versions() -> dict[str, str]:
     """Versions of the libraries that can change a byte of a record."""
-    libraries = ("simplejpeg", "opencv-python-headless", "pillow", "numpy")
+    libraries = ("simplejpeg", "cykooz-resizer", "opencv-python-headless", "pillow", "numpy")
     versions = {name: importlib.metadata.version(name) for name in libraries}
     return versions | formats.extras.versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
 
@@ -101,8 +101,8 @@ def _rendered(
         notes |= {"alpha-composited", *made}
     turned = orientation >= 5
     stored = placement.turned() if turned else placement
+    pixels = geometry.resample(pixels, stored, eighths=decoded.eighths)
     pixels = orientations.upright(pixels, orientation)
-    pixels = geometry.resample(pixels, placement, eighths=decoded.eighths, mirrored=orientations.mirrored(orientation))
     if decoded.alpha is None:
         pixels, made = color.to_srgb(pixels, decoded.profile, convert=convert)
         notes.update(made)

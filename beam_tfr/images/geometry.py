@@ -70,23 +70,16 @@ def _like(side: float, whole: int) -> int:
     return max(whole - 2 * round((whole - side) / 2), 2 - whole % 2)
 
 
-def resample(
-    pixels: Pixels, placement: Placement, *, eighths: int = 8, mirrored: tuple[bool, bool] = (False, False)
-) -> Pixels:
+def resample(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixels:
     """Resizes the part of uint8 [h, w, c] that a placement uses; see `resample.stretch`.
 
     Args:
-        pixels: of a source.
+        pixels: of a source, as stored.
         placement: of that source.
         eighths: as in `Decoded`. Where a side is no multiple of the factor, the last row or column covers less of the
             source than the others, and the part may start within a pixel.
-        mirrored: whether that row and column are the first, because the source was turned after decoding.
     """
     top, left, rows, columns = (pixel * eighths / 8 for pixel in placement[:4])
-    if mirrored[0]:
-        top += pixels.shape[0] - (rows + 2 * top)
-    if mirrored[1]:
-        left += pixels.shape[1] - (columns + 2 * left)
     return stretch(pixels, (placement.height, placement.width), rows=(top, rows), columns=(left, columns))
 
 

@@ -38,14 +38,10 @@ def _in_exif(exif: bytes) -> int:
     return 0
 
 
-def mirrored(orientation: int) -> tuple[bool, bool]:
-    """Whether to reverse the rows, and whether to reverse the columns, to undo an orientation."""
-    return orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)
-
-
 def upright(pixels: Pixels, orientation: int) -> Pixels:
     """Undoes an orientation (EXIF 2.32, tag 0x0112) of [h, w, c]."""
     if orientation >= 5:
         pixels = pixels.transpose(1, 0, 2)
-    down, right = (-1 if flipped else 1 for flipped in mirrored(orientation))
+    down = -1 if orientation in (3, 4, 7, 8) else 1
+    right = -1 if orientation in (2, 3, 6, 7) else 1
     return np.ascontiguousarray(pixels[::down, ::right])

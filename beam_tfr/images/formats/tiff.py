@@ -114,6 +114,7 @@ def open_tiff(data: bytes) -> Source:
     else:
         try:
             image = general.open_image(page.upright, "TIFF")
+            image.info.pop("xmp", None)  # Pillow would turn the picture by it
         except RejectError:
             raise RejectError("unsupported-image", f"TIFF: {page}") from None
         source = Source(format="tiff", height=height, width=width, decode=lambda _: general.load(image, page.bits))
