@@ -42,7 +42,9 @@ def _read_plan(output: str) -> dict[str, Any] | None:
 
 
 def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
-    """Claims the folder for a plan; with `overwrite`, removes another dataset first.
+    """Claims the folder for a plan, and resumes what an earlier run of the same plan has not published.
+
+    With `overwrite`, first removes a published dataset, or the beginning of another one.
 
     Returns:
         The plan; `complete` if the folder already holds its dataset.
@@ -62,18 +64,20 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
     claimed = json.loads(data)
     if begun == claimed:  # a retry of this step: must keep what the run has written since
         return plan
-    if begun is not None and not overwrite:
-        if different := diff.describe(begun["plan"], claimed["plan"]):
-            message = f"holds the beginning of a dataset of other input or options:{different}\n{_CURE}"
-            raise UsageError(message, option="output", value=output)
-        _clear_work_folder(output, unfinished_only=True)
-        return plan
-    if overwrite:
-        _remove_dataset(output)
-    elif strays := _dataset_files(output):
-        message = f"holds {len(strays)} files of an unknown dataset (such as {strays[0]}). {_CURE}"
+    different = "" if begun is None else diff.describe(begun["plan"], claimed["plan"])
+    if different and not overwrite:
+        message = f"holds the beginning of a dataset of other input or options:{different}\n{_CURE}"
         raise UsageError(message, option="output", value=output)
-    _clear_work_folder(output)
+    published = storage.find(storage.join(output, MANIFEST_FILE)) is not None
+    if begun is not None and not different and not published:
+        _clear_work_folder(output, unfinished_only=True)
+    else:
+        if overwrite:
+            _remove_dataset(output)
+        elif strays := _dataset_files(output):
+            message = f"holds {len(strays)} files of an unknown dataset (such as {strays[0]}). {_CURE}"
+            raise UsageError(message, option="output", value=output)
+        _clear_work_folder(output)
     storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
     return plan
 
@@ -107,7 +111,12 @@ def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
 
 
 def _remove_dataset(output: str) -> None:
-    """Removes the manifest first, so that the folder never passes for a dataset while it is a mixture of two."""
+    """Removes a dataset in an order that is safe if this run is killed meanwhile.
+
+    The plan goes first, so that no run resumes from the old shards; then the manifest, so that the folder never passes
+    for a dataset while it is a mixture of two.
+    """
+    storage.delete(work_path(output, PLAN_FILE))
     for name in (MANIFEST_FILE, *_dataset_files(output)):
         storage.delete(storage.join(output, name))
 

@@ -37,6 +37,7 @@ class ProgressLines:
             return
         if not of:  # still listing
             return
+        self._before = min(self._before, images)  # less if what the earlier run finished was replaced
         rate = (images - self._before) / max(seconds, 1e-3)
         left = f", {(of - images) / rate:,.0f} s left" if rate else ""
         self.say(f"{images:,} of {of:,} {self._what}, {done}, {rate:,.0f} {self._what}/s{left}")

@@ -141,8 +141,21 @@ def test_a_retried_step_claims_once(tmp_path: Path) -> None:
     assert begin(tmp_path, overwrite=True) == plan  # a runner's retry, of the same run
     assert sidecars.read_finished(str(tmp_path), info.shard) == info
     die(tmp_path)
-    assert begin(tmp_path, overwrite=True, run_id="second") == plan  # the user's new call begins anew
+    assert begin(tmp_path, overwrite=True, run_id="second") == plan  # the same call again, as nothing is published
+    assert sidecars.read_finished(str(tmp_path), info.shard) == info
+
+
+def test_a_published_dataset_is_overwritten_also_by_its_own_plan(tmp_path: Path) -> None:
+    plan = begin(tmp_path)
+    info = finish_shard(tmp_path, plan)
+    (tmp_path / "manifest.json").write_text("published by a run that was killed before it removed its work folder")
+    die(tmp_path)
+    assert begin(tmp_path, overwrite=True, run_id="second") == plan
     assert sidecars.read_finished(str(tmp_path), info.shard) is None
+    info = finish_shard(tmp_path, plan)
+    (tmp_path / "manifest.json").write_text("published by the second run")
+    assert begin(tmp_path, overwrite=True, run_id="second") == plan  # its own retry
+    assert sidecars.read_finished(str(tmp_path), info.shard) == info
 
 
 def test_progress_counts_committed_shards(tmp_path: Path) -> None:
@@ -162,10 +175,10 @@ class Killed(BaseException):
     pass
 
 
-def old_dataset(output: Path) -> None:
-    """A dataset with all its files, a half-made one of another plan over it, and a file of the user's."""
+def old_dataset(output: Path, plan: Plan) -> None:
+    """A dataset with all its files, of a run killed before it removed its work folder, and a file of the user's."""
     output.mkdir()
-    plan = begin(output)
+    begin(output, plan)
     for number in (0, 1):
         finish_shard(output, plan, number)
     finish_shard(output, plan, split="none")
@@ -175,12 +188,15 @@ def old_dataset(output: Path) -> None:
     die(output)
 
 
-def test_overwriting_that_is_killed_never_leaves_a_mixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("old", [make_plan(seed=0), make_plan(seed=1)], ids=["another plan", "the same plan"])
+def test_overwriting_that_is_killed_never_leaves_a_mixture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: Plan
+) -> None:
     new = make_plan(seed=1)
     really_delete = storage.delete
     for step in range(100):
         output = tmp_path / str(step)
-        old_dataset(output)
+        old_dataset(output, old)
         left = [step]
 
         def delete(path: str, left: list[int] = left) -> None:
@@ -197,10 +213,10 @@ def test_overwriting_that_is_killed_never_leaves_a_mixture(tmp_path: Path, monke
         except Killed:
             killed = True
         monkeypatch.setattr(storage, "delete", really_delete)
-        assert not (output / "manifest.json").exists()
+        assert (output / "manifest.json").exists() == (step == 0)  # the first to go is plan.json
         assert (output / "notes.txt").read_text() == "old"
         die(output)
-        # Whatever comes next, no shard of the old plan is taken for one of the new.
+        # Whatever comes next, no shard of the old dataset is taken for one of the new.
         for overwrite in (False, True):
             try:
                 begin(output, new, overwrite=overwrite, run_id=f"third {overwrite}")

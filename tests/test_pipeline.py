@@ -232,7 +232,7 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept_unless_a_photo
     refused = beam_tfr(*arguments(photos, output, "--max_rejects", "0.28"))
     assert (refused.code, "generations: " in refused.err) == (2, True)
     os.utime(changed, ns=(before, before))
-    again = beam_tfr(*arguments(photos, output, "--max_rejects", "0.28"))
+    again = beam_tfr(*arguments(photos, output, "--max_rejects", "0.28", "--overwrite"))  # nothing is published yet
     assert again.code == 0
     assert "convert: an earlier run has finished 3 of 3 shards" in again.err
     assert {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")} == times

@@ -24,9 +24,13 @@ def test_progress_shows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> N
     account.tell(Progress(2, 10, 2_000, 10_000))
     now[0] = 110.0
     account.tell(Progress(7, 10, 7_000, 10_000))
+    account.tell(Progress(1, 10, 1_000, 10_000))  # with --overwrite, of another plan
+    account.tell(Progress(2, 10, 2_000, 10_000))
     assert stream.getvalue().splitlines() == [
         "convert: an earlier run has finished 2 of 10 shards",
         "convert: 7,000 of 10,000 images, 7 of 10 shards, 500 images/s, 6 s left",
+        "convert: 1,000 of 10,000 images, 1 of 10 shards, 0 images/s",
+        "convert: 2,000 of 10,000 images, 2 of 10 shards, 100 images/s, 80 s left",
     ]
 
 

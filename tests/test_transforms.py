@@ -342,8 +342,10 @@ def test_every_bundle_run_twice_gives_the_same_bytes(
     assert len(expected) == 8
     with every_bundle_twice(monkeypatch, None) as attempts:
         assert beam_tfr(*arguments(photos, tmp_path / "twice", *shards)).code == 0
+        times = {path: path.stat().st_mtime_ns for path in (tmp_path / "twice").iterdir()}
         assert beam_tfr(*arguments(photos, tmp_path / "twice", *shards, "--overwrite")).code == 0
     assert attempts.done > 10
+    assert all(path.stat().st_mtime_ns > time for path, time in times.items())
     assert files_of(tmp_path / "twice") == expected
 
 

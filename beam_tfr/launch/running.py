@@ -83,16 +83,12 @@ def quiet() -> Iterator[None]:
 class Reporter:
     """Reports how far a run is, from what it committed, whatever the runner.
 
-    It begins with what an earlier run finished, unless that is overwritten. A plan to be saved has no progress.
+    It begins with what an earlier run finished. A plan to be saved has no progress.
     """
 
     def __init__(self, options: ConvertOptions, progress: Callable[[Progress], object] | None) -> None:
         self._output, self._progress = options.output, None if options.save_plan else progress
-        if self._progress is not None and options.overwrite:
-            self._progress(_NOTHING)
-            self._next = time.monotonic() + PROGRESS_S
-        else:
-            self._report()
+        self._report()
 
     def tick(self) -> None:
         """Reports if it is time to."""
