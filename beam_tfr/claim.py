@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from beam_tfr import diff, lock, manifest, naming, sidecars, storage
@@ -64,7 +65,10 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
     claimed = json.loads(data)
     if begun == claimed:  # a retry of this step: must keep what the run has written since
         return plan
-    different = "" if begun is None else diff.describe(begun["plan"], claimed["plan"])
+    different = ""
+    if begun is not None:
+        there = begun["plan"]
+        different = _differences(there, claimed["plan"], Plan.from_fields(there).matched, plan)
     if different and not overwrite:
         message = f"holds the beginning of a dataset of other input or options:{different}\n{_CURE}"
         raise UsageError(message, option="output", value=output)
@@ -90,11 +94,30 @@ def _is_complete(output: str, plan: Plan) -> bool:
     if found is None:
         return False
     now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest}
-    if different := diff.describe({key: found.fields[key] for key in now}, now):
+    if different := _differences({key: found.fields[key] for key in now}, now, found.counts["matched"], plan):
         message = f"holds a dataset of other input or options:{different}\n{_CURE}"
         raise UsageError(message, option="output", value=output)
     manifest.check_shards(found, found.splits.values())
     return True
+
+
+def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int, plan: Plan) -> str:
+    """What differs between the fields of two plans, an indented line each; digests of the input in words.
+
+    Args:
+        there: fields of the dataset in the folder.
+        now: the same fields of `plan`.
+        matched: number of images there.
+        plan: the present one.
+    """
+    digests = ("input_digest", "generations")
+    line = ""
+    if matched != plan.matched:
+        line = f"\n  the input: {matched:,} {plan.things} there, {plan.matched:,} now"
+    elif any(there.get(name) != now.get(name) for name in digests):
+        line = f"\n  the input: other {plan.things}, or changed ones"
+    others = ({name: value for name, value in of.items() if name not in digests} for of in (there, now))
+    return line + diff.describe(*others)
 
 
 def _dataset_files(output: str) -> list[str]:

@@ -22,12 +22,14 @@ def _lines(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> 
         if isinstance(before, dict) and isinstance(after, dict):
             yield from _lines(before, after, f"{prefix}{name}.")
         elif before != after:
-            yield "{}{}: {} there, {} now".format(prefix, name, *_short(_text(before), _text(after)))
+            separator = "x" if name == "image_size" else ","  # as on the command line
+            texts = _short(_text(before, separator), _text(after, separator))
+            yield "{}{}: {} there, {} now".format(prefix, name, *texts)
 
 
-def _text(value: Any) -> str:
-    text = ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
-    return text or "nothing"
+def _text(value: Any, separator: str) -> str:
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    return (separator.join(map(str, value)) if several else str(value)) or "nothing"
 
 
 def _short(*texts: str) -> Iterator[str]:

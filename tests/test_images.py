@@ -125,6 +125,7 @@ def test_what_is_not_known_is_an_error_of_the_caller() -> None:
     assert (
         convert_image(PHOTO, image_size=[32, 32])
         == convert_image(PHOTO, image_size="32")
+        == convert_image(PHOTO, image_size=32)
         == convert_image(PHOTO, image_size=(np.int64(32), 32))
     )
     with pytest.raises(TypeError, match="unexpected keyword argument 'qualty'"):

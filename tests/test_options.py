@@ -8,6 +8,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,7 +143,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("target_shard_bytes", "64 k", 64 << 10),
     ("target_shard_bytes", "2Gi", 2 << 30),
     ("examples_per_shard", "1024", 1024),
-    ("seed", "-5", -5),
+    ("seed", "5", 5),
     ("max_rejects", "25", 25),
     ("max_rejects", "0", 0),
     ("max_rejects", "1.", 1.0),
@@ -219,7 +220,7 @@ def test_repeated_input_flags_add_up_and_empty_ones_are_ignored() -> None:
 
 
 SIDES = "must be height x width, each from 1 to 8192 pixels, such as 224x224"
-SHARES = "must be NAME=VALUE pairs separated by commas, such as train=0.8,validation=0.1,test=0.1"
+SHARES = "must be NAME=SHARE pairs separated by commas, such as train=0.8,validation=0.1,test=0.1"
 WRONG: list[tuple[str, str, str]] = [
     ("input_list", "s3://b/a.txt", "only local paths and gs:// are supported"),
     ("read_ahead", "0", "the value must be a whole number from 1 to 1024"),
@@ -249,6 +250,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("image_size", "224x", "must be HEIGHTxWIDTH in pixels, such as 224x224, or one number for both"),
     ("image_size", "-1x5", "must be HEIGHTxWIDTH in pixels, such as 224x224"),
     ("image_size", "9" * 5000 + "x1", "must be HEIGHTxWIDTH in pixels, such as 224x224"),
+    ("image_size", "0", SIDES),
     ("image_size", "0x5", SIDES),
     ("image_size", "5x8193", SIDES),
     ("resize", "strech", "must be one of: stretch, fit, crop, pad, shortest, none. Did you mean stretch?"),
@@ -283,14 +285,16 @@ WRONG: list[tuple[str, str, str]] = [
     ("num_shards", "0", "the value must be a whole number from 1 to 99999"),
     ("num_shards", "train=0", "the value of train must be a whole number from 1 to 99999"),
     ("num_shards", "train=x", "the number for train must be a whole number"),
-    ("num_shards", "x", "must be a whole number"),
+    ("num_shards", "x", "must be a whole number, or NAME=N pairs, such as train=16,test=2"),
+    ("num_shards", "a=1,b", "must be NAME=N pairs separated by commas, such as train=16,test=2"),
     ("num_shards", "train=1,train=2", "names train twice"),
     ("target_shard_bytes", "1023", "the value must be a whole number from 1024 to 1099511627776"),
     ("target_shard_bytes", "1.5GiB", "must be a number of bytes, such as 104857600 or 100MiB"),
     ("target_shard_bytes", "5TB", "must be a number of bytes, such as 104857600 or 100MiB"),
     ("examples_per_shard", "0", "the value must be a whole number from 1 to 1099511627776"),
     ("seed", "x", "must be a whole number"),
-    ("seed", "99999999999999999999", "the value must be a whole number from -9223372036854775808 to 922"),
+    ("seed", "-1", "the value must be a whole number from 0 to 9223372036854775807"),
+    ("seed", "99999999999999999999", "the value must be a whole number from 0 to 9223372036854775807"),
     ("max_rejects", "1.01", "must be a share from 0.0 to 1.0, or a whole number without a decimal point"),
     ("max_rejects", "-1", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
     ("max_rejects", "1%", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
@@ -343,6 +347,7 @@ EXCLUSIVE = [
     ),
     (["--chroma=444", "--encoding=webp"], "`chroma=` has no effect with `encoding=webp`: it applies to jpeg and keep"),
     (["--chroma=444", "--color=gray"], "`chroma=` has no effect with `color=gray`: gray images have no chroma"),
+    (["--image_size=30", "--resize=none"], "`image_size=` has no effect with `resize=none`: it keeps all pixels"),
     (["--keep_all", "--encoding=keep"], "`keep_all=` has no effect with `resize=stretch`: use `resize=none`"),
     (["--classes=c.txt", "--layout=*"], "`classes=c.txt`: has no effect with `layout=*`, which has no {label}"),
 ]
@@ -373,7 +378,18 @@ def test_unsupported_path(path: str, message: str) -> None:
 IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"input": ()}, "`input=`: give at least one pattern"),
     ({"input": ("",)}, "`input=`: give at least one pattern"),
-    ({"input": "/photos/*.jpg"}, "`input=/photos/*.jpg`: must be a tuple of patterns"),
+    ({"input": "/photos/*.jpg"}, "`input=/photos/*.jpg`: must be a tuple of paths or patterns"),
+    ({"input": Path("/photos/a.jpg")}, "`input=/photos/a.jpg`: must be a tuple of paths or patterns"),
+    ({"input": ("/a/*", 5)}, "`input=('/a/*', 5)`: must be a tuple of paths or patterns"),
+    ({"exclude": b"a"}, "`exclude=b'a'`: must be a tuple of paths or patterns"),
+    ({"table": 5}, "`table=5`: must be a tuple of paths or patterns"),
+    ({"output": 5}, "`output=5`: must be the path of a folder"),
+    ({"output": None}, "`output=`: must be the path of a folder"),
+    ({"input_list": b"/a"}, "`input_list=b'/a'`: must be the path of a file"),
+    ({"classes": ["hat", "shoes"]}, "`classes=['hat', 'shoes']`: must be the path of a file"),
+    ({"name": 5}, "`name=5`: must be text"),
+    ({"layout": ("{label}", "*")}, "`layout=('{label}', '*')`: must be text"),
+    ({"resize": ["fit"]}, "`resize=['fit']`: must be one of: stretch"),
     ({"output": ""}, "`output=`: give the folder of the dataset"),
     ({"quality": "90"}, "`quality=90`: the value must be a whole number from 1 to 100"),
     ({"quality": 90.0}, "`quality=90.0`: the value must be a whole number from 1 to 100"),
@@ -381,7 +397,8 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"image_size": (224,)}, "`image_size=224`: must be height x width"),
     ({"image_size": (224, 224, 3)}, "`image_size=224x224x3`: must be height x width"),
     ({"image_size": (224, 22.4)}, "`image_size=224x22.4`: must be height x width"),
-    ({"image_size": 224}, "`image_size=224`: must be a tuple of whole numbers"),
+    ({"image_size": 0}, "`image_size=0`: must be height x width"),
+    ({"image_size": 22.4}, "`image_size=22.4`: must be a tuple of whole numbers"),
     ({"background": (1, 2)}, "`background=(1, 2)`: must be red, green and blue, each from 0 to 255"),
     ({"background": (1, 2, 256)}, "`background=(1, 2, 256)`: must be red, green and blue"),
     ({"background": "red"}, "`background=red`: must be #RRGGBB"),
@@ -399,6 +416,11 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"splits": {"a": "x"}}, "`splits={'a': 'x'}`: each share must be a number from 0 to 1"),
     ({"splits": {"a": float("nan")}}, "`splits={'a': nan}`: each share must be a number from 0 to 1"),
     ({"splits": {}}, "`splits=`: the shares must add up to 1"),
+    ({"splits": "train=0.5"}, "`splits=train=0.5`: must map names of splits to shares"),
+    ({"splits": ["train"]}, "`splits=['train']`: must map names of splits to shares"),
+    ({"splits": {5: 1}}, "`splits=5=1`: 5 cannot be a split"),
+    ({"feature_columns": "age", "table": ("/t.csv",)}, "`feature_columns=age`: must map names of columns to types"),
+    ({"num_shards": "a=1,b"}, "`num_shards=a=1,b`: the value must be a whole number from 1 to 99999, or a dict"),
     ({"num_shards": {"train": 0}}, "`num_shards=0`: the value of train must be a whole number from 1"),
 ]
 
@@ -407,6 +429,23 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
 def test_constructor_refuses_invalid_options(change: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match="^" + re.escape(message)):
         ConvertOptions(**{"input": ("/a/*",), "output": "/o", **change})
+
+
+def test_paths_may_be_path_objects(tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_text("hat\n")
+    paths: dict[str, Any] = {
+        "input": (tmp_path / "a.jpg",),
+        "input_list": tmp_path / "list",
+        "exclude": [tmp_path / "b.jpg"],
+        "output": tmp_path / "o",
+        "classes": tmp_path / "classes.txt",
+        "plan": tmp_path / "plan",
+    }
+    texts = {name: str(path) if isinstance(path, Path) else (str(path[0]),) for name, path in paths.items()}
+    assert ConvertOptions(**paths) == ConvertOptions(**texts)
+    table: dict[str, Any] = {"table": [tmp_path / "t.csv"], "uri_column": "path", "image_root": tmp_path}
+    options = ConvertOptions(output=str(tmp_path / "o"), **table)
+    assert (options.table, options.image_root) == ((f"{tmp_path}/t.csv",), str(tmp_path))
 
 
 @pytest.mark.parametrize(

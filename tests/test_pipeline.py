@@ -141,7 +141,7 @@ def test_other_options_are_refused_and_named_unless_overwritten(
     assert refused.code == 2
     for difference in (
         "options.quality: 90 there, 50 now",
-        "options.image_size: 224,224 there, 32,48 now",
+        "options.image_size: 224x224 there, 32x48 now",
         "options.seed: 0 there, 1 now",
         "options.examples_per_shard: None there, 5 now",
     ):
@@ -230,7 +230,7 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept_unless_a_photo
     before = changed.stat().st_mtime_ns
     os.utime(changed, ns=(1, 1))
     refused = beam_tfr(*arguments(photos, output, "--max_rejects", "0.28"))
-    assert (refused.code, "generations: " in refused.err) == (2, True)
+    assert (refused.code, "\n  the input: other images, or changed ones\n" in refused.err) == (2, True)
     os.utime(changed, ns=(before, before))
     again = beam_tfr(*arguments(photos, output, "--max_rejects", "0.28", "--overwrite"))  # nothing is published yet
     assert again.code == 0
@@ -271,10 +271,19 @@ def test_the_same_command_again_rewrites_nothing(beam_tfr: Command, photos: Path
     assert again.code == 0
     assert "already holds this complete dataset" in again.out
     assert {path: path.stat().st_mtime_ns for path in finished.iterdir()} == before
-    (photos / "train" / "hat" / "new.jpg").write_bytes((photos / "train" / "hat").glob("*").__next__().read_bytes())
-    changed = beam_tfr(*arguments(photos, finished))
-    assert changed.code == 2
-    assert "input_digest" in changed.err
+    photo = next((photos / "train" / "hat").iterdir())
+    data = photo.read_bytes()
+    for path, content, said in (
+        (photo, data + b"x", "the input: other images, or changed ones"),
+        (photo.with_name("new.jpg"), data, "the input: 18 images there, 19 now"),
+    ):
+        path.write_bytes(content)
+        changed = beam_tfr(*arguments(photos, finished))
+        assert changed.code == 2
+        assert changed.err.endswith(
+            f"holds a dataset of other input or options:\n  {said}\n"
+            "Choose another --output, or give --overwrite to replace it\n"
+        )
 
 
 def test_a_finished_dataset_with_a_cut_or_missing_shard_is_not_called_complete(

@@ -16,7 +16,7 @@ from beam_tfr.labels import SPLIT_RULE, is_split_name, parse_layout
 from beam_tfr.naming import NAME, SUFFIXES
 from beam_tfr.options import table
 from beam_tfr.options.image import OF_ALL_FILES, ImageOptions
-from beam_tfr.options.table import FILES, RUN, WHAT, check_range, is_int, is_number, option
+from beam_tfr.options.table import FILES, RUN, WHAT, check_range, check_texts, is_int, is_number, option
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import OTHER_ENCODINGS
@@ -143,12 +143,15 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
 
     def __post_init__(self) -> None:
+        check_texts(self)
         self._normalize("encoding", self._check_tables(self.encoding))
         super().__post_init__()
+        if self.resize == "none" and self.image_size != (224, 224):  # but a manifest may hold both
+            self._no_effect("image_size", "resize", "it keeps all pixels")
         self._check_places()
         self._check_labels()
         self._check_shards()
-        check_range("seed", self.seed, -(1 << 63), (1 << 63) - 1)
+        check_range("seed", self.seed, 0, (1 << 63) - 1)
         check_range("read_ahead", self.read_ahead, 1, MAX_READ_AHEAD)
         if not is_number(self.read_deadline_s) or not 0 < self.read_deadline_s <= MAX_DEADLINE_S:
             allowed = f"must be above 0 and at most {MAX_DEADLINE_S} seconds"
@@ -159,9 +162,6 @@ class ConvertOptions(TableOptions, ImageOptions):
             raise UsageError(allowed, option="max_rejects", value=rejects)
 
     def _check_places(self) -> None:
-        for name in ("input", "exclude"):
-            if isinstance(given := getattr(self, name), str):
-                raise UsageError(f"must be a tuple of patterns, such as ({given!r},)", option=name, value=given)
         self._normalize("input", tuple(storage.check_path(pattern, option="input") for pattern in self.input))
         given = [name for name in ("input", "input_list", "exclude") if getattr(self, name)]
         if self.table and given:
@@ -202,13 +202,16 @@ class ConvertOptions(TableOptions, ImageOptions):
             raise UsageError("has no effect without `splits=`", option="group_column", value=self.group_column)
 
     def _check_splits(self, given: Mapping[str, Any]) -> None:
+        if not isinstance(given, Mapping):
+            allowed = 'must map names of splits to shares, such as {"train": 0.9, "test": 0.1}'
+            raise UsageError(allowed, option="splits", value=given)
         try:
             splits = {name: Fraction(str(share)) for name, share in given.items()}
         except (ValueError, ZeroDivisionError):
             raise UsageError("each share must be a number from 0 to 1", option="splits", value=given) from None
         text = ",".join(f"{name}={float(share):g}" for name, share in splits.items())
         for name, share in splits.items():
-            if not is_split_name(name):
+            if not isinstance(name, str) or not is_split_name(name):
                 allowed = f"{name!r} cannot be a split: {SPLIT_RULE}"
                 raise UsageError(allowed, option="splits", value=text)
             if share <= 0:
@@ -235,7 +238,8 @@ class ConvertOptions(TableOptions, ImageOptions):
         if self.num_shards is not None:
             counts = self.num_shards if isinstance(self.num_shards, dict) else {"": self.num_shards}
             for split, count in counts.items():
-                check_range("num_shards", count, 1, 99_999, of=f" of {split}" if split else "")
+                of, other = (f" of {split}", "") if split else ("", ', or a dict such as {"train": 16, "test": 2}')
+                check_range("num_shards", count, 1, 99_999, of=of, other=other)
         if self.target_shard_bytes is not None:
             check_range("target_shard_bytes", self.target_shard_bytes, 1 << 10, 1 << 40)
         if self.examples_per_shard is not None:

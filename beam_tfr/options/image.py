@@ -117,7 +117,9 @@ class ImageOptions:
     def __post_init__(self) -> None:
         self._normalize("encoding", self.encoding or "jpeg")
         check_kinds(self)
-        self._normalize("image_size", _tuple("image_size", self.image_size, table.image_size))
+        size: Any = self.image_size
+        size = (size, size) if isinstance(size, Integral) else size
+        self._normalize("image_size", _tuple("image_size", size, table.image_size))
         self._normalize("background", _tuple("background", self.background, table.color))
         if len(self.image_size) != 2 or not all(is_int(side) and 1 <= side <= MAX_SIDE for side in self.image_size):
             allowed = f"must be height x width, each from 1 to {MAX_SIDE} pixels, such as 224x224"
@@ -168,7 +170,9 @@ class ImageOptions:
             self._no_effect("keep_all", "resize", "use `resize=none`")
 
     def _size(self) -> str:
-        return "x".join(map(str, self.image_size))
+        """The size as on the command line, where one number stands for two equal ones."""
+        first = self.image_size[:1]
+        return "x".join(map(str, first if self.image_size == first * 2 else self.image_size))
 
     def _no_effect(self, name: str, beside: str, cure: str) -> NoReturn:
         raise UsageError(f"`{name}=` has no effect with `{beside}={getattr(self, beside)}`: {cure}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import os
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -73,14 +74,45 @@ def check_kinds(options: Any) -> None:
             raise UsageError("must be true or false", option=field.name, value=value)
 
 
-def check_range(option: str, value: object, low: int, high: int, of: str = "") -> None:
+def check_texts(options: Any) -> None:
+    """Makes text of paths and a tuple of several values, and checks the options that are text.
+
+    Raises:
+        UsageError: a value is of another type.
+    """
+    for field in dataclasses.fields(options):
+        about: Option = field.metadata["option"]
+        value = getattr(options, field.name)
+        if about.many:
+            given, allowed = value, "a tuple of paths or patterns, such as ('photos/**/*.jpg',)"
+            value = tuple(map(_as_text, given)) if isinstance(given, (tuple, list)) else (None,)
+            wrong = None in value
+        elif about.parse is str and not about.choices and value != field.default:
+            given, value = value, _as_text(value)
+            allowed = {"FILE": "the path of a file", "DIR": "the path of a folder"}.get(about.metavar, "text")
+            wrong = value is None
+        else:
+            continue
+        if wrong:
+            raise UsageError(f"must be {allowed}", option=field.name, value=given)
+        object.__setattr__(options, field.name, value)
+
+
+def _as_text(value: object) -> str | None:
+    """Text, or the text of a path; None for anything else."""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return text if isinstance(text, str) else None
+
+
+def check_range(option: str, value: object, low: int, high: int, of: str = "", other: str = "") -> None:
     """Checks that a value is a whole number in a range.
 
     Raises:
         UsageError: it is not.
     """
     if not is_int(value) or not low <= value <= high:  # type: ignore[operator]
-        raise UsageError(f"the value{of} must be a whole number from {low} to {high}", option=option, value=value)
+        allowed = f"the value{of} must be a whole number from {low} to {high}{other}"
+        raise UsageError(allowed, option=option, value=value)
 
 
 def is_int(value: object) -> bool:
@@ -155,12 +187,12 @@ def color(text: str) -> tuple[int, int, int]:
 _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
 
 
-def _pairs(text: str, example: str) -> dict[str, str]:
+def _pairs(text: str, pattern: str, example: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for part in text.split(","):
         name, separator, value = (piece.strip() for piece in part.partition("="))
         if not (name and separator and value):
-            raise ValueError(f"must be NAME=VALUE pairs separated by commas, such as {example}")
+            raise ValueError(f"must be {pattern} pairs separated by commas, such as {example}")
         if name in pairs:
             raise ValueError(f"names {name} twice")
         pairs[name] = value
@@ -169,7 +201,7 @@ def _pairs(text: str, example: str) -> dict[str, str]:
 
 def shares(text: str) -> dict[str, Fraction]:
     example = "train=0.8,validation=0.1,test=0.1"
-    pairs = _pairs(text, example)
+    pairs = _pairs(text, "NAME=SHARE", example)
     for name, share in pairs.items():
         if not re.fullmatch(r"[0-9]{0,20}\.?[0-9]{1,20}|[0-9]{1,20}\.", share):
             raise ValueError(f"the share of {name} must be a number from 0 to 1, such as {example}")
@@ -177,9 +209,11 @@ def shares(text: str) -> dict[str, Fraction]:
 
 
 def num_shards(text: str) -> int | dict[str, int]:
+    if re.fullmatch(r"[0-9]{1,20}", text):
+        return int(text)
     if "=" not in text:
-        return integer(text)
-    counts = _pairs(text, "train=16,test=2")
+        raise ValueError("must be a whole number, or NAME=N pairs, such as train=16,test=2")
+    counts = _pairs(text, "NAME=N", "train=16,test=2")
     for name, count in counts.items():
         if not re.fullmatch(r"[0-9]{1,20}", count):
             raise ValueError(f"the number for {name} must be a whole number")

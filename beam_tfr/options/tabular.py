@@ -83,13 +83,14 @@ class TableOptions:
         Raises:
             UsageError: a value is not allowed, or an option has no effect.
         """
-        if isinstance(self.table, str):
-            raise UsageError(f"must be a tuple of paths, such as ({self.table!r},)", option="table", value=self.table)
         object.__setattr__(self, "table", tuple(storage.check_path(path, option="table") for path in self.table))
         given = self._given()
         if given and not self.table:
             raise UsageError(f"`{next(iter(given))}=` has no effect without `table=`")
         if self.feature_columns is not None:
+            if not isinstance(self.feature_columns, Mapping):
+                allowed = 'must map names of columns to types, such as {"age": "int64"}'
+                raise UsageError(allowed, option="feature_columns", value=self.feature_columns)
             columns = dict(self.feature_columns)
             for name, kind in columns.items():
                 try:
