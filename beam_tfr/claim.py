@@ -79,7 +79,7 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         if overwrite:
             _remove_dataset(output)
         elif strays := _dataset_files(output):
-            message = f"holds {len(strays)} files of an unknown dataset (such as {strays[0]}). {_CURE}"
+            message = f"holds files of an unknown dataset, such as {strays[0]}. {_CURE}"
             raise UsageError(message, option="output", value=output)
         _clear_work_folder(output)
     storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))

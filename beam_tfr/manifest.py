@@ -33,7 +33,7 @@ from beam_tfr.schema.features import Names, features_of, names_of
 
 KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images stored with --encoding keep
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB, enough for 100,000 shards; parsing takes up to 7 times that
-_CURE = "copy the dataset again, or convert it again with `overwrite=`"
+CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged dataset
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
         size = found.get(path)
         if size != shard.num_bytes:
             wrong = "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
-            raise DataError(f"{path} {wrong}: {_CURE}")
+            raise DataError(f"{path} {wrong}: {CURE}")
 
 
 def _what_is_there(folder: str) -> str:
@@ -153,7 +153,9 @@ def _what_is_there(folder: str) -> str:
     if any(map(parse_file_name, names)):
         return f"it holds TFRecord files, but {MANIFEST_FILE} is missing, which convert writes last"
     if names:
-        return f"it holds {len(names)} files (such as {names[0]}), but no {MANIFEST_FILE}"
+        return f"it holds other files, such as {names[0]}, but no {MANIFEST_FILE}"
+    if not storage.is_gcs(folder) and not pathlib.Path(folder).exists():
+        return "the folder does not exist"
     return f"there is no {MANIFEST_FILE}, and no other file"
 
 
@@ -178,12 +180,12 @@ def parse(data: bytes, folder: str) -> Manifest:
             )
         if fields.get("manifest_digest") != manifest_digest(fields):
             raise DataError(
-                f"{path} was changed after it was written: its manifest_digest does not match its content; {_CURE}"
+                f"{path} was changed after it was written: its manifest_digest does not match its content; {CURE}"
             )
         _schema_check()(fields, name_prefix="manifest")
         return _from_fields(fields, folder)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not a manifest: {_printable(error)}; {_CURE}") from None
+        raise DataError(f"{path} is not a manifest: {_printable(error)}; {CURE}") from None
     except UsageError as error:
         raise DataError(f"{path}: this beam_tfr {__version__} does not know {_printable(error)}; update it") from None
 

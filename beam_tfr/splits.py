@@ -49,10 +49,12 @@ def select(dataset: Manifest, text: str) -> Selection:
     Raises:
         UsageError: a split does not exist, or a slice is malformed, empty or overlaps another.
     """
+    if not isinstance(text, str):
+        raise UsageError(f"must be text: {_HELP}", option="split", value=repr(text))
     names = sorted(dataset.splits.keys() - {NO_SPLIT})
     ranges: dict[str, list[tuple[int, int]]] = {}
     parts: list[Part] = []
-    for term in str(text).split("+"):
+    for term in text.split("+"):
         match = _TERM.fullmatch(term.strip())
         if match is None or (name := match["name"].strip()) not in names:
             hint = "" if match else f"; {_HELP}"

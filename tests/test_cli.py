@@ -204,7 +204,7 @@ def test_verify_names_file_and_record(beam_tfr: Command, tmp_path: Path) -> None
     assert re.search(rf"{shard.name}, record \d+", damaged.err)
     assert re.search(r"\d+ problems\n$", damaged.out)
     (output / "manifest.json").unlink()
-    for folder, said in ((output, "manifest.json is missing"), (tmp_path / "none", "there is no manifest.json")):
+    for folder, said in ((output, "manifest.json is missing"), (tmp_path / "none", "the folder does not exist\n")):
         run = beam_tfr("verify", folder)
         assert (run.code, run.out) == (1, "")
         assert run.err.startswith(f"beam-tfr verify: {folder} is not a complete dataset: ")

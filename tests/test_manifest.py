@@ -175,7 +175,7 @@ def test_any_field_value_gives_a_manifest_or_a_data_error(fields: dict[str, Any]
 
 
 NO_OBJECT = "it is not a JSON object with a format_version"
-CURE = "; copy the dataset again, or convert it again with `overwrite=`"
+CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_the_file_is_ascii_sorted_and_ends_with_a_line_end(tmp_path: Path) -> No
 def test_error_without_manifest_says_what_is_there(tmp_path: Path) -> None:
     for make, message in (
         (lambda: None, r"there is no manifest\.json, and no other file"),
-        (lambda: (tmp_path / "a.txt").write_text(""), r"it holds 1 files \(such as a\.txt\), but no manifest\.json"),
+        (lambda: (tmp_path / "a.txt").write_text(""), r"it holds other files, such as a\.txt, but no manifest\.json"),
         (lambda: (tmp_path / "d-train-00000-of-00001.tfrecord").write_text(""), "it holds TFRecord files, but"),
         (
             lambda: (tmp_path / ".beam_tfr").mkdir() or (tmp_path / ".beam_tfr" / "plan.json").write_text(""),

@@ -24,6 +24,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("options", "message"),
     [
         ({"split": "trian"}, r"`split=trian`: is not in .*; there are: test, train$"),
+        ({"split": None}, r'`split=None`: must be text: write a name, several \("train\+validation"\), or a slice'),
+        ({"split": ["train"]}, r"`split=\['train'\]`: must be text: write a name"),
         ({"batch_size": 0}, "`batch_size=0`: must be a whole number from 1 to 2147483647"),
         ({"batch_size": 40, "remainder": "drop"}, "`remainder=drop`: leaves nothing of 37 examples"),
         ({"batch_size": 8, "remainder": "fill"}, '''`remainder='fill'`: must be None, "keep", "drop" or "pad"'''),
@@ -76,7 +78,9 @@ def test_steps_per_epoch_is_the_number_of_steps_of_both(folder: Path) -> None:
         assert steps_per_epoch(folder, num_hosts=num_hosts, **options) == steps
         dataset = ImageDataset(folder, rank=num_hosts - 1, world_size=num_hosts, **options)
         assert len(dataset) == dataset.steps_per_epoch == steps
-    elements = load(folder, split="train", batch_size=np.int64(10), num_hosts=2, seed=np.uint8(3), repeat=3)
+    elements = load(
+        folder, split="train", batch_size=np.int64(10), num_hosts=2, host_index=0, seed=np.uint8(3), repeat=3
+    )
     assert elements.cardinality() == 9
     for options, message in (({"batch_size": 0}, "`batch_size=0`"), ({"remainder": "fill"}, "`remainder='fill'`")):
         with pytest.raises(UsageError, match=message):

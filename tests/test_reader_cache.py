@@ -68,7 +68,15 @@ def test_repeated_epochs_read_nothing(dataset: Path) -> None:
 
 def test_hosts_remember_their_own_and_a_resumed_epoch_goes_on_in_the_same_order(dataset: Path) -> None:
     start_step = 11
-    options = {"split": "train", "batch_size": 24, "shuffle": True, "seed": 4, "repeat": 2, "num_hosts": 2}
+    options = {
+        "split": "train",
+        "batch_size": 24,
+        "shuffle": True,
+        "seed": 4,
+        "repeat": 2,
+        "num_hosts": 2,
+        "host_index": 0,
+    }
     options |= {"host_index": 1, "cache": "memory", "streams": 2, "output": "encoded"}
     whole = [labels.numpy().tolist() for _, labels in load(dataset, **options)]
     epochs = [[number for batch in half for number in batch] for half in (whole[:25], whole[25:])]

@@ -104,8 +104,16 @@ def test_skip_keeps_places_and_lengths(damaged: Path, capfd: pytest.CaptureFixtu
         for labels in promised(damaged, shuffle=True, batch_size=8)
     ]
     said = capfd.readouterr().err
-    assert "record 4 (counted from 0) holds an image that does not decode" in said
-    assert "skipped, 2 of at most 3" in said
+    shard = damaged / "d-train-00001-of-00002.tfrecord.gz"
+    lines = [line for line in said.splitlines() if line.startswith("beam_tfr: ")]
+    assert sorted(line.rpartition(" - ")[0] for line in lines) == [
+        f"beam_tfr: {shard}: record 11 (counted from 0) has label 40, outside the class list (0 to 39)",
+        f"beam_tfr: {shard}: record 4 (counted from 0) holds an image that does not decode",
+    ]
+    assert sorted(line.rpartition(" - ")[2] for line in lines) == [
+        "skipped, 1 of at most 3",
+        "skipped, 2 of at most 3",
+    ]
     with pytest.raises(tf.errors.InvalidArgumentError, match="`max_skipped=3` allows no more"):
         list(elements)  # skips two more
 

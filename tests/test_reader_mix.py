@@ -117,8 +117,11 @@ def test_elements(folders: list[Path]) -> None:
         ({}, r"elements are .*\(8, 2, 2, 3\).* in .*narrow, .*\(8, 4, 2, 3\).* in .*wide; `image_size="),
         ({"repeat": True}, "mix does not take `repeat=`: its stream has no end"),
         ({"remainder": "pad"}, "mix does not take `remainder=`: its stream has no end"),
-        ({"num_hosts": 3, "batch_size": 15}, "`streams=8`: is not a multiple of the 3 hosts, .*: give 9"),
-        ({"num_hosts": 3}, "`batch_size=16`: is not a multiple of the 3 hosts"),
+        (
+            {"num_hosts": 3, "host_index": 0, "batch_size": 15},
+            "`streams=8`: is not a multiple of the 3 hosts, .*: give 9",
+        ),
+        ({"num_hosts": 3, "host_index": 0}, "`batch_size=16`: is not a multiple of the 3 hosts"),
         ({"split": "test"}, "`split=test`: is not in .*; there are: train"),
         ({"split": "train[:7]"}, "`streams=8`: the 7 examples of .* do not fill a round: give fewer"),
         ({"start_step": -1}, "`start_step=-1`: must be a whole number from 0"),

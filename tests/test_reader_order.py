@@ -128,6 +128,8 @@ def test_start_step_in_a_later_epoch_of_the_host_of_an_input_context(folder: Pat
     assert by_torch(folder, start_step=42, num_hosts=2, host_index=1, **options) == expected
     with pytest.raises(UsageError, match="leave `host_index=` and `num_hosts=` out"):
         load(folder, split="train", input_context=context, num_hosts=2)
+    with pytest.raises(UsageError, match=r"`num_hosts=2`: needs `host_index=`, the number of this host, 0 to 1"):
+        load(folder, split="train", num_hosts=2)
     elements = load(folder, split="train", batch_size=64, repeat=3, start_step=48, output="raw_record")
     assert (elements.cardinality(), list(elements)) == (0, [])
     with pytest.raises(UsageError, match="`start_step=49`: is beyond the 48 steps of 3 epochs"):

@@ -136,7 +136,7 @@ def test_damage_is_named(tmp_path: Path, address: str) -> None:
         ({"repeat": True}, "`repeat=True`: cannot be combined with `service=`: give a number of epochs"),
         ({"remainder": "pad", "batch_size": 8}, "`remainder=pad`: cannot be combined with `service=`"),
         ({"on_error": "skip"}, "`on_error=skip`: cannot be combined with `service=`"),
-        ({"num_hosts": 2}, "`num_hosts=.*`: cannot be combined with `service=`"),
+        ({"num_hosts": 2, "host_index": 0}, "`num_hosts=.*`: cannot be combined with `service=`"),
         ({"cache": "memory"}, "`cache=.*`: cannot be combined with `service=`"),
         ({"sizes": "ragged"}, "`sizes=ragged`: cannot be combined with `service=`"),
     ],

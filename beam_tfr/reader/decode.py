@@ -204,7 +204,9 @@ class Decoder:
             condition=count <= self.max_skipped,
             data=[tf.strings.join([message, f"; `max_skipped={self.max_skipped}` allows no more"])],
         )
-        say = tf.print("beam_tfr:", message, "- skipped,", count, f"of at most {self.max_skipped}")
+        number = tf.strings.as_string(count)
+        said = ["beam_tfr: ", message, " - skipped, ", number, f" of at most {self.max_skipped}"]
+        say = tf.print(tf.strings.join(said))  # one string: of several, each is quoted and escaped
         with tf.control_dependencies([allowed, say]):
             return self._features(tf.constant(self.padding), place), False
 

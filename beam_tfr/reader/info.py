@@ -64,7 +64,9 @@ def steps_per_epoch(
     remainder: str | None = None,
     num_hosts: int = 1,
 ) -> int:
-    """The number of elements that `load` gives on every host in an epoch, with the same arguments.
+    """The number of elements that `load` gives on every host in an epoch.
+
+    The arguments are those of `load` that matter for it; `shuffle`, `start_step`, `repeat` and others do not.
 
     Raises:
         UsageError, DataError: as `load` does.

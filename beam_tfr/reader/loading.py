@@ -5,6 +5,7 @@ epochs ──flat_map──▶ chunks of records (streams.py) ──map──▶
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import Any
 
@@ -38,7 +39,7 @@ def load(
     repeat: bool | int = False,
     start_step: int = 0,
     streams: int = 8,
-    host_index: int = 0,
+    host_index: int | None = None,
     num_hosts: int = 1,
     input_context: tf.distribute.InputContext | None = None,
     output: str = "pair",
@@ -211,15 +212,18 @@ def load(
         )
 
 
-def host_of(input_context: Any, host_index: int, num_hosts: int) -> tuple[int, int]:
+def host_of(input_context: Any, host_index: int | None, num_hosts: int) -> tuple[int, int]:
     """The index of this host and the number of hosts, from `input_context` if it is given.
 
     Raises:
-        UsageError: the host is given twice.
+        UsageError: the host is given twice, or one of several hosts is not.
     """
     if input_context is None:
-        return host_index, num_hosts
-    if (host_index, num_hosts) != (0, 1):
+        if host_index is None and integer("num_hosts", num_hosts, 1) > 1:
+            which = f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}"
+            raise UsageError(which, option="num_hosts", value=num_hosts)
+        return host_index or 0, num_hosts
+    if (host_index or 0, num_hosts) != (0, 1):
         raise UsageError("`input_context=` names the host: leave `host_index=` and `num_hosts=` out")
     return input_context.input_pipeline_id, input_context.num_input_pipelines
 
@@ -229,11 +233,13 @@ def _image_size(image_size: Any, crop: str | None) -> tuple[int, int] | None:
         if crop:
             raise UsageError("needs `image_size=(height, width)` to resize the part to", option="crop", value=crop)
         return None
-    if not isinstance(image_size, (tuple, list)) or len(image_size) != 2:
-        raise UsageError("must be (height, width) in pixels", option="image_size", value=image_size)
-    height, width = (integer("image_size", side, 1) for side in image_size)
-    if max(height, width) > MAX_SIDE:
-        raise UsageError(f"no side may exceed {MAX_SIDE} pixels", option="image_size", value=(height, width))
+    try:
+        height, width = map(operator.index, image_size)  # NumPy's integers too
+    except (TypeError, ValueError):
+        height = width = 0
+    if not 1 <= min(height, width) <= max(height, width) <= MAX_SIDE:
+        allowed = f"must be (height, width), each from 1 to {MAX_SIDE} pixels"
+        raise UsageError(allowed, option="image_size", value=image_size)
     return height, width
 
 

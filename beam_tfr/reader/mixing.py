@@ -39,7 +39,7 @@ def mix(
     seed: int = 0,
     start_step: int = 0,
     streams: int = 8,
-    host_index: int = 0,
+    host_index: int | None = None,
     num_hosts: int = 1,
     input_context: tf.distribute.InputContext | None = None,
     **options: Any,

@@ -29,7 +29,6 @@ except ModuleNotFoundError as error:  # then no DataLoader asks for the type
     if error.name != "torch":
         raise
 
-_CURE = "copy the dataset again, or convert it again with `overwrite=True`; beam-tfr verify names all damage"
 OUTPUTS = ("pair", "dict", "image", "encoded")
 
 
@@ -245,7 +244,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         Raises:
             DataError: no more may be skipped.
         """
-        problem += f"; {_CURE}"
+        problem += f"; {manifest.CURE}; `beam-tfr verify` names all damage"
         if self._max_skipped is None:
             raise DataError(problem)
         with self._numbers.get_lock():
