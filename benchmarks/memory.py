@@ -1,9 +1,6 @@
-"""How much memory it takes to decode large images.
+"""How much memory it takes to decode large images: of each format a square one, in several threads at once.
 
-    python benchmarks/memory.py [--side 10000] [--threads 4]
-
-Makes a square image of each kind and converts it to 224x224 in several threads at once, in a process of its own, whose
-largest resident size is printed. Needs tifffile.
+Needs tifffile.
 """
 
 from __future__ import annotations
@@ -13,13 +10,13 @@ import io
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from convert import measure
 from PIL import Image
 
 from beam_tfr.images import convert_image
+from benchmarks.measuring import Table, measure, python
 
 
 def gradient(side: int) -> Image.Image:
@@ -63,37 +60,34 @@ KINDS: dict[str, Callable[[int], bytes]] = {
 }
 
 
-def convert(path: str, threads: int) -> None:
-    data = pathlib.Path(path).read_bytes()
-    with ThreadPoolExecutor(threads) as pool:
-        for image in pool.map(lambda _: convert_image(data), range(threads)):
-            assert (image.height, image.width) == (224, 224)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="What decoding large images takes.", allow_abbrev=False)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--side", type=int, default=10_000, help="pixels (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=4, help="that convert at once (default: %(default)s)")
-    parser.add_argument("--make", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--convert", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.make:
-        kind, path = arguments.make
-        pathlib.Path(path).write_bytes(KINDS[kind](arguments.side))
-        return
-    if arguments.convert:
-        convert(arguments.convert, arguments.threads)
-        return
-    program = [sys.executable, __file__, "--side", str(arguments.side), "--threads", str(arguments.threads)]
-    print(f"{arguments.side} x {arguments.side} pixels, {arguments.threads} threads\n\n| image | MB |\n| --- | ---: |")
+
+
+def run(arguments: argparse.Namespace) -> Iterator[Table]:
+    side, threads = (300, 2) if arguments.quick else (arguments.side, arguments.threads)
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         for kind in KINDS:
             # In another process: the peak of a child of this one is never less than that of this one.
-            measure([*program, "--make", kind, f"{folder}/image"])
-            print(
-                f"| {kind} | {measure([*program, '--convert', f'{folder}/image']).peak_bytes / 1e6:,.0f} |", flush=True
-            )
+            program = python("-m", "benchmarks.memory", f"{folder}/image")
+            measure([*program, kind, str(side)])
+            rows.append([kind, measure([*program, "", str(threads)]).peak_bytes / 1e6])
+    yield Table(f"memory: {side} x {side} pixels, {threads} threads", {"image": "", "peak MB": ",.0f"}, rows)
+
+
+def main(file: str, kind: str, number: int) -> None:
+    """Makes an image of a kind with a side of `number` pixels; or, without a kind, converts it in so many threads."""
+    path = pathlib.Path(file)
+    if kind:
+        path.write_bytes(KINDS[kind](number))
+        return
+    data = path.read_bytes()
+    with ThreadPoolExecutor(number) as pool:
+        for image in pool.map(lambda _: convert_image(data), range(number)):
+            assert (image.height, image.width) == (224, 224)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

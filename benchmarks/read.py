@@ -1,52 +1,51 @@
 """How fast `beam_tfr.reader` reads, beside the reader of the tutorials and beside decoding alone.
 
-    python benchmarks/read.py PHOTOS [--times 1] [--turns 5]
-
 Photos are converted several times with the same options, to one shard and to 97, stored, compressed and plain. All
-readers take turns in one process, each for an epoch, from a fresh iterator whose first batches do not count; ratios are
-taken within a turn, and the medians of those are what to compare.
+readers take turns in one process, each for an epoch, from a fresh iterator whose first batches do not count.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import glob
-import os
-import pathlib
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-from convert import ROOT, SUFFIX, make_corpus  # beside this program
+from benchmarks import measuring
+from benchmarks.contest import add_photos, pattern_of, photos
+from benchmarks.measuring import Cost, Table, measure, median_of, python, ratio
 
-from beam_tfr.reader import load
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 WARM_UP = 512  # images at the beginning of a turn that do not count
 EPOCHS = 6  # for memory
 VARIANTS = {
-    "1 shard": ["--num_shards", "1"],
     "97 shards": ["--num_shards", "97"],
+    "1 shard": ["--num_shards", "1"],
     "zlib 6": ["--num_shards", "97", "--gzip_level", "6"],
     "none": ["--num_shards", "97", "--compression", "none"],
 }
-SPEC = {
-    "image/encoded": tf.io.FixedLenFeature([], tf.string),
-    "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+COLUMNS = {
+    "": "",
+    "images/s": ",.0f",
+    "CPU ms an image": ".3f",
+    "rate, tutorial = 1": ".2f",
+    "rate, decoding alone = 1": ".2f",
+    "by CPU, tutorial = 1": ".2f",
+    "by CPU, decoding alone = 1": ".2f",
 }
 FIRST_BATCH = """
-import os, sys, time
+import sys, time
 began = time.perf_counter()
 import tensorflow
 imported = time.perf_counter()
 from beam_tfr.reader import load
 next(iter(load(sys.argv[1], split="train", batch_size=64, shuffle=True)))
-print(imported - began, time.perf_counter() - began)
+print(imported - began, time.perf_counter() - imported)
 """
 MEMORY = """
 import sys
@@ -60,30 +59,21 @@ for number, _ in enumerate(batches.take(steps * int(sys.argv[2])), 1):
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Speed:
-    """Of one turn: seconds of wall clock, and of the CPU of all threads, for an image."""
+def features() -> dict[str, Any]:
+    import tensorflow as tf
 
-    wall_s: float
-    cpu_s: float
-
-
-def convert(corpus: pathlib.Path, folder: pathlib.Path, variants: dict[str, list[str]]) -> dict[str, str]:
-    """Variant -> its dataset."""
-    for name, flags in variants.items():
-        command = [sys.executable, "-m", "beam_tfr", "convert", "--input", f"{corpus}/{SUFFIX}", "--name", "photos"]
-        command += ["--output", str(folder / name), *flags]
-        run = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-        if run.returncode:
-            raise SystemExit(f"exit code {run.returncode}: {' '.join(command)}\n{run.stderr}")
-    return {name: str(folder / name) for name in variants}
+    return {
+        "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+    }
 
 
 def tutorial(folder: str, batch_size: int) -> tf.data.Dataset:
     """The reader that tutorials teach: example by example, to float32."""
+    import tensorflow as tf
 
     def parse(record: Any) -> Any:
-        example = tf.io.parse_single_example(record, SPEC)
+        example = tf.io.parse_single_example(record, features())
         image = tf.cast(tf.io.decode_jpeg(example["image/encoded"], channels=3), tf.float32) / 255.0
         return tf.ensure_shape(image, [224, 224, 3]), example["image/class/label"]
 
@@ -94,8 +84,10 @@ def tutorial(folder: str, batch_size: int) -> tf.data.Dataset:
 
 def decoding_alone(folder: str, batch_size: int) -> tf.data.Dataset:
     """The same JPEGs from memory, decoded by all cores and batched: nothing is read, parsed or shuffled."""
+    import tensorflow as tf
+
     records = list(tf.data.TFRecordDataset(sorted(glob.glob(f"{folder}/*.tfrecord.gz")), "GZIP"))
-    encoded = tf.io.parse_example(records, SPEC)["image/encoded"]
+    encoded = tf.io.parse_example(records, features())["image/encoded"]
 
     def decode(data: Any) -> Any:
         image = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
@@ -107,12 +99,11 @@ def decoding_alone(folder: str, batch_size: int) -> tf.data.Dataset:
 
 def contestants(folders: dict[str, str]) -> dict[str, tuple[int, tf.data.Dataset]]:
     """Name -> images of a batch, and the batches of an epoch."""
+    from beam_tfr.reader import load
+
     ours = {"split": "train", "shuffle": True}
     many = folders["97 shards"]
-    found = {
-        "tutorial": (64, tutorial(many, 64)),
-        "decoding alone": (64, decoding_alone(many, 64)),
-    }
+    found = {"tutorial": (64, tutorial(many, 64)), "decoding alone": (64, decoding_alone(many, 64))}
     for name, folder in folders.items():
         found[f"beam_tfr, {name}"] = (64, load(folder, batch_size=64, **ours))
     found["beam_tfr, float32"] = (64, load(many, batch_size=64, dtype="float32", **ours))
@@ -121,8 +112,8 @@ def contestants(folders: dict[str, str]) -> dict[str, tuple[int, tf.data.Dataset
     return found
 
 
-def measure(batch_size: int, batches: tf.data.Dataset, images: int, *, warm_up: int) -> Speed:
-    """Reads `images` images, after those that do not count."""
+def read_once(batch_size: int, batches: tf.data.Dataset, images: int, *, warm_up: int) -> Cost:
+    """What reading an image costs, over `images` images after those that do not count."""
     endless = iter(batches.repeat())
     for _ in range(warm_up // batch_size):
         next(endless)
@@ -131,74 +122,47 @@ def measure(batch_size: int, batches: tf.data.Dataset, images: int, *, warm_up: 
     for _ in range(steps):
         next(endless)
     count = steps * batch_size
-    return Speed((time.perf_counter() - wall) / count, (time.process_time() - cpu) / count)
+    return Cost((time.perf_counter() - wall) / count, (time.process_time() - cpu) / count)
 
 
-def run_alone(code: str, *arguments: str) -> list[float]:
-    """The numbers that a program prints, in a process of its own."""
-    command = [sys.executable, "-c", code, *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return [float(number) for number in run.stdout.split()]
+def numbers(code: str, *arguments: object) -> list[float]:
+    """The numbers that a program prints."""
+    return [*map(float, measure(python("-c", code, *arguments)).output.split())]
 
 
-def report(images: int, turns: dict[str, list[Speed]], starts: list[list[float]], memory_kb: list[float]) -> str:
-    """In Markdown: medians, and medians of the ratios to another reader in the same turn."""
-
-    def ratio(of: Callable[[Speed], float], name: str, other: str) -> float:
-        return statistics.median(of(b) / of(a) for a, b in zip(turns[name], turns[other], strict=True))
-
-    lines = [
-        f"{images:,} photos, {len(starts)} turns, {os.cpu_count()} cores, TensorFlow {tf.__version__}",
-        "",
-        "| | images/s | CPU ms each | tutorial = 1 | decoding alone = 1 | by CPU, tutorial = 1 | decoding alone = 1 |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for name, speeds in turns.items():
-        peers = ("tutorial, batch 1" if name.endswith("batch 1") else "tutorial", "decoding alone")
-        rate = statistics.median(1 / speed.wall_s for speed in speeds)
-        cpu = statistics.median(speed.cpu_s * 1e3 for speed in speeds)
-        ratios = [ratio(of, name, peer) for of in (lambda one: one.wall_s, lambda one: one.cpu_s) for peer in peers]
-        lines.append(f"| {name} | {rate:,.0f} | {cpu:.3f} | " + " | ".join(f"{one:.2f}" for one in ratios) + " |")
-    imported, first = (statistics.median(column) for column in zip(*starts, strict=True))
-    memory = ", ".join(f"{number / 1e3:,.0f}" for number in memory_kb)
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"import tensorflow: {imported:.2f} s; first batch, with that: {first:.2f} s",
-            f"memory after each epoch, MB: {memory}",
-        ]
-    )
+def row(name: str, turns: dict[str, list[Cost]]) -> list[Any]:
+    costs = turns[name]
+    peers = [turns["tutorial, batch 1" if name.endswith("batch 1") else "tutorial"], turns["decoding alone"]]
+    rate = median_of(costs, lambda cost: 1 / cost.wall_s)
+    gains = [ratio(peer, costs, value) for value in (lambda c: c.wall_s, lambda c: c.cpu_s) for peer in peers]
+    return [name, rate, median_of(costs, lambda cost: cost.cpu_s * 1e3), *gains]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="How fast beam_tfr.reader reads.", allow_abbrev=False)
-    parser.add_argument("photos", type=pathlib.Path, help="folder of JPEGs, in any folders below it")
-    parser.add_argument("--times", type=int, default=1, help="take it so many times, through links (default: 1)")
-    parser.add_argument("--turns", type=int, default=5, help="turns of each reader (default: 5)")
-    parser.add_argument("--quick", action="store_true", help="97 shards alone, no warm-up, two epochs for memory")
-    arguments = parser.parse_args()
-    warm_up, epochs, variants = WARM_UP, EPOCHS, VARIANTS
-    if arguments.quick:
-        warm_up, epochs, variants = 0, 2, {"97 shards": VARIANTS["97 shards"]}
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary:
-        corpus = pathlib.Path(temporary) / "corpus"
-        corpus.mkdir()
-        images = make_corpus(arguments.photos, corpus, arguments.times)
-        if not images:
-            raise SystemExit(f"{arguments.photos}: there is no {SUFFIX} in it")
-        folders = convert(corpus, pathlib.Path(temporary), variants)
+add_arguments = add_photos
+
+
+def run(arguments: argparse.Namespace) -> Iterator[Table]:
+    with photos(arguments) as paths, tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary:
+        warm_up, epochs, variants = (0, 2, ["97 shards"]) if arguments.quick else (WARM_UP, EPOCHS, [*VARIANTS])
+        folders = {name: f"{temporary}/{name}" for name in variants}
+        for name, folder in folders.items():
+            measure(measuring.convert(pattern_of(paths), folder, "--name", "photos", *VARIANTS[name]))
         readers = contestants(folders)
-        turns: dict[str, list[Speed]] = {name: [] for name in readers}
+        turns: dict[str, list[Cost]] = {name: [] for name in readers}
         starts = []
-        for _ in range(arguments.turns):
+        for _ in range(arguments.pairs):
             for name, (batch_size, batches) in readers.items():
-                turns[name].append(measure(batch_size, batches, images, warm_up=warm_up))
-            starts.append(run_alone(FIRST_BATCH, folders["97 shards"]))
-        memory_kb = run_alone(MEMORY, folders["97 shards"], str(epochs))
-        print(report(images, turns, starts, memory_kb))
-
-
-if __name__ == "__main__":
-    main()
+                turns[name].append(read_once(batch_size, batches, len(paths), warm_up=warm_up))
+            starts.append(numbers(FIRST_BATCH, folders["97 shards"]))
+        memory = ", ".join(f"{kb / 1e3:,.0f}" for kb in numbers(MEMORY, folders["97 shards"], epochs))
+    imported, first = map(statistics.median, zip(*starts, strict=True))
+    title = f"read: {len(paths):,} photos, {arguments.pairs} turns"
+    yield Table(
+        title,
+        COLUMNS,
+        [row(name, turns) for name in turns],
+        [
+            f"import tensorflow: {imported:.2f} s; import of the reader to first batch: {first:.2f} s",
+            f"memory after each epoch, MB: {memory}",
+        ],
+    )

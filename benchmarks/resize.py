@@ -1,10 +1,8 @@
-"""How near `images.resample` comes to LANCZOS, and what it costs, beside OpenCV's AREA and Pillow.
+"""How near resizing comes to LANCZOS, and what it costs, beside OpenCV's AREA and Pillow.
 
-    python benchmarks/resize.py PHOTOS [--size 224x224] [--factors 1.05 1.5 2 4 8 16 1.79x2.38] [--every 1]
-
-Two tables in Markdown. Photos are decoded in full and brought to the size by each kernel, in turns, in one thread.
-Zone plates hold every frequency in every direction, in the middle and in a corner; each is reduced to the size by a
-factor, or by one for height and another for width.
+Photos are decoded in full and brought to the size by each kernel, in turns, in one thread. Zone plates hold every
+frequency in every direction, in the middle and in a corner; each is reduced to the size by a factor, or by one for
+height and another for width.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import cv2
 import numpy as np
@@ -20,11 +18,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from beam_tfr.images import resample
+from benchmarks.contest import add_photos, parse_size, photos
+from benchmarks.measuring import Table
 
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
-SUFFIX = "**/*.jpg"
-FACTORS = (
+FACTORS = [
     "1.05",
     "1.2",
     "1.5",
@@ -41,7 +40,7 @@ FACTORS = (
     "1.79x2.38",
     "1.2x6",
     "16x3",
-)
+]
 
 
 def pillow(pixels: Pixels, size: Size, kernel: Image.Resampling) -> Pixels:
@@ -60,12 +59,6 @@ KERNELS: dict[str, Callable[[Pixels, Size], Pixels]] = {
     "Pillow BILINEAR": lambda pixels, size: pillow(pixels, size, Image.Resampling.BILINEAR),
     "Pillow BICUBIC": lambda pixels, size: pillow(pixels, size, Image.Resampling.BICUBIC),
 }
-
-
-def parse_size(text: str) -> Size:
-    """HEIGHTxWIDTH, or one number for both."""
-    height, _, width = text.partition("x")
-    return int(height), int(width or height)
 
 
 def psnr(one: Pixels, other: Pixels) -> float:
@@ -99,31 +92,20 @@ def measure_photos(paths: list[pathlib.Path], size: Size) -> dict[str, list[tupl
     return found
 
 
-def report_photos(paths: list[pathlib.Path], size: Size) -> str:
+def rate_photos(paths: list[pathlib.Path], size: Size) -> Table:
     found = measure_photos(paths, size)
     cost = {name: float(np.median([ms for _, ms, _ in rows])) for name, rows in found.items()}
-    lines = [
-        f"{len(paths):,} photos to {size[0]}x{size[1]}, in dB against LANCZOS",
-        "",
-        "| | mean dB | worst dB | of | median ms | time, beam_tfr = 1 |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for name, rows in found.items():
-        worst, _, photo = min(rows)
-        mean = float(np.mean([near for near, _, _ in rows]))
-        lines.append(
-            f"| {name} | {mean:.1f} | {worst:.1f} | {photo} | {cost[name]:.2f} | {cost[name] / cost['beam_tfr']:.2f} |"
-        )
-    return "\n".join(lines)
+    columns = {"": "", "mean dB": ".1f", "worst dB": ".1f", "of": "", "median ms": ".2f", "time, beam_tfr = 1": ".2f"}
+    rows = []
+    for name, each in found.items():
+        worst, _, photo = min(each)
+        mean = float(np.mean([near for near, _, _ in each]))
+        rows.append([name, mean, worst, photo, cost[name], cost[name] / cost["beam_tfr"]])
+    return Table(f"resize: {len(paths):,} photos to {size[0]}x{size[1]}, against LANCZOS", columns, rows)
 
 
-def report_plates(factors: list[str], size: Size) -> str:
-    lines = [
-        f"Zone plates to {size[0]}x{size[1]}: the lower dB of middle and corner",
-        "",
-        f"| factor | {' | '.join(KERNELS)} | |",
-        "| --- |" + " --- |" * (len(KERNELS) + 1),
-    ]
+def rate_plates(factors: list[str], size: Size) -> Table:
+    rows = []
     for factor in factors:
         down, _, right = factor.partition("x")
         height, width = round(size[0] * float(down)), round(size[1] * float(right or down))
@@ -133,25 +115,21 @@ def report_plates(factors: list[str], size: Size) -> str:
             name: min(psnr(kernel(plate, size), best) for plate, best in zip(plates, ideal, strict=True))
             for name, kernel in KERNELS.items()
         }
-        below = "" if near["beam_tfr"] >= near["Pillow BILINEAR"] else "below BILINEAR"
-        lines.append(f"| {factor} | {' | '.join(f'{value:.1f}' for value in near.values())} | {below} |")
-    return "\n".join(lines)
+        rows.append([factor, *near.values(), "" if near["beam_tfr"] >= near["Pillow BILINEAR"] else "below BILINEAR"])
+    columns = {"factor": "", **dict.fromkeys(KERNELS, ".1f"), "": ""}
+    return Table(f"zone plates to {size[0]}x{size[1]}: the lower dB of middle and corner", columns, rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="How near to LANCZOS images are resized.", allow_abbrev=False)
-    parser.add_argument("photos", type=pathlib.Path, help="folder of JPEGs, in any folders below it")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_photos(parser)
     parser.add_argument("--size", type=parse_size, default=(224, 224), help="HxW, or one number (default: 224x224)")
     parser.add_argument("--every", type=int, default=1, help="take every so many-th photo (default: 1)")
     parser.add_argument(
         "--factors", nargs="+", default=FACTORS, metavar="F", help="F or FxF, of the zone plates' height and width"
     )
-    arguments = parser.parse_args()
-    paths = sorted(arguments.photos.glob(SUFFIX))[:: arguments.every]
-    if not paths:
-        raise SystemExit(f"{arguments.photos}: there is no {SUFFIX} in it")
-    print(report_photos(paths, arguments.size), report_plates(arguments.factors, arguments.size), sep="\n\n")
 
 
-if __name__ == "__main__":
-    main()
+def run(arguments: argparse.Namespace) -> Iterator[Table]:
+    with photos(arguments) as paths:
+        yield rate_photos(paths[:: arguments.every], arguments.size)
+    yield rate_plates(arguments.factors[-2:] if arguments.quick else arguments.factors, arguments.size)

@@ -1,10 +1,6 @@
-"""How fast the rows of a table become records, and in how much memory.
+"""How fast the rows of a table become records, and in how much memory: read and typed alone, and converted.
 
-    python benchmarks/tables.py [--rows 1000000] [--kinds csv jsonl parquet]
-
-Makes tables of five columns (a key, a class, a whole number, a number, a text) and measures, each in a process of its
-own: the rows read and typed, but not converted; and the whole conversion of the rows into records, up to the published
-dataset.
+The tables have five columns: a key, a class, a whole number, a number, a text.
 """
 
 from __future__ import annotations
@@ -12,15 +8,14 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import pathlib
-import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from convert import Cost, measure
+from benchmarks.measuring import Table, measure, python
 
+HEADINGS = {"": "", "table MB": ",.0f", "rows/s": ",.0f", "CPU µs per row": ".1f", "peak MB": ",.0f"}
 COLUMNS = ("id", "class", "age", "score", "name")
 ROLES = ["--key_column", "id", "--label_column", "class"]
 READ = """
@@ -56,32 +51,21 @@ def write_table(path: pathlib.Path, number: int) -> None:
             writer.writerows(rows(number))
 
 
-def line(name: str, number: int, table: pathlib.Path, cost: Cost) -> str:
-    rate, cpu = number / cost.wall_s, cost.cpu_s / number * 1e6
-    return f"| {name} | {table.stat().st_size / 1e6:,.0f} | {rate:,.0f} | {cpu:.1f} | {cost.peak_bytes / 1e6:,.0f} |"
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, default=1_000_000, help="(default: %(default)s)")
+    parser.add_argument("--kinds", nargs="+", default=["csv", "jsonl", "parquet"], help="(default: all three)")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--kinds", nargs="+", default=["csv", "jsonl", "parquet"])
-    arguments = parser.parse_args()
-    print(f"{arguments.rows:,} rows, {os.cpu_count()} cores")
-    print()
-    print("| | table MB | rows/s | CPU µs per row | peak memory MB |")
-    print("| --- | --- | --- | --- | --- |")
-    for kind in arguments.kinds:
+def run(arguments: argparse.Namespace) -> Iterator[Table]:
+    number = 300 if arguments.quick else arguments.rows
+    found: list[list[Any]] = []
+    for kind in arguments.kinds[-1:] if arguments.quick else arguments.kinds:
         with tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as folder:
             table = pathlib.Path(folder) / f"t.{kind}"
-            write_table(table, arguments.rows)
-            print(
-                line(f"{kind}, read", arguments.rows, table, measure([sys.executable, "-c", READ, str(table)])),
-                flush=True,
-            )
-            command = [sys.executable, "-m", "beam_tfr", "convert", "--table", str(table), *ROLES]
-            cost = measure([*command, "--output", f"{folder}/out"])
-            print(line(f"{kind}, converted", arguments.rows, table, cost), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            write_table(table, number)
+            convert = python("-m", "beam_tfr", "convert", "--table", table, *ROLES, "--output", f"{folder}/out")
+            for what, command in (("read", python("-c", READ, table)), ("converted", convert)):
+                cost, size = measure(command), table.stat().st_size
+                cpu_us = cost.cpu_s / number * 1e6
+                found.append([f"{kind}, {what}", size / 1e6, number / cost.wall_s, cpu_us, cost.peak_bytes / 1e6])
+    yield Table(f"tables: {number:,} rows", HEADINGS, found)

@@ -1,6 +1,4 @@
-"""What a conversion costs before and after its images: listing, planning, and publishing many references.
-
-    python benchmarks/scale.py [--images 100000 1000000] [--shards 1000]
+"""What references cost before and after their images: listing, planning, and publishing many.
 
 A server in another process lists so many objects, in pages, and has one photo for all of them. `list` lists them and
 counts; `plan` runs the real MatchImages, PlanShards and WriteManifest on Beam's FnApiRunner, with one thread, and
@@ -11,12 +9,9 @@ from __future__ import annotations
 
 import argparse
 import base64
-import contextlib
 import functools
 import http.server
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import urllib.parse
@@ -24,10 +19,19 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from convert import Cost, measure
+from benchmarks.measuring import Cost, Table, measure, python, served
 
 PATTERN = "gs://scale/**/*.jpg"
 PAGE = 5000
+COLUMNS = {
+    "": "",
+    "images": ",",
+    "seconds": ".1f",
+    "images/s": ",.0f",
+    "CPU µs an image": ".1f",
+    "peak MB": ",.0f",
+    "bytes an image": ",.0f",
+}
 
 
 def name(number: int) -> str:
@@ -137,48 +141,33 @@ def pretend(work: Any) -> Any:
     return info
 
 
-@contextlib.contextmanager
-def served(images: int) -> Iterator[str]:
-    command = [sys.executable, __file__, "--serve", str(images)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.kill()
-
-
 def cost(what: str, images: int, shards: int) -> Cost:
-    with served(images) as address:
-        os.environ["STORAGE_EMULATOR_HOST"] = address
-        return measure([sys.executable, __file__, "--do", what, "--shards", str(shards)])
+    program = python("-m", "benchmarks.references", what, shards)
+    with served("-m", "benchmarks.references", "serve", images) as (address, _):
+        return measure(["env", f"STORAGE_EMULATOR_HOST={address}", *program])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="What references cost.", allow_abbrev=False)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", type=int, nargs="+", default=[100_000, 1_000_000], help="(default: %(default)s)")
     parser.add_argument("--shards", type=int, default=1000, help="files (default: 1000)")
-    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--do", choices=("list", "plan"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.serve:
-        serve(arguments.serve)
-    elif arguments.do:
-        list_names() if arguments.do == "list" else plan(arguments.shards)
-    else:
-        print("| images | | seconds | images/s | CPU µs an image | peak memory MB | bytes an image |")
-        print("| --- | --- | --- | --- | --- | --- | --- |")
-        empty = {what: cost(what, 2 * PAGE, arguments.shards).peak_bytes for what in ("list", "plan")}
-        for images in arguments.images:
-            for what in ("list", "plan"):
-                done = cost(what, images, arguments.shards)
-                print(
-                    f"| {images:,} | {what} | {done.wall_s:.1f} | {images / done.wall_s:,.0f} | "
-                    f"{done.cpu_s / images * 1e6:.1f} | {done.peak_bytes / 1e6:,.0f} | "
-                    f"{max(0, done.peak_bytes - empty[what]) / images:,.0f} |",
-                    flush=True,
-                )
+
+
+def run(arguments: argparse.Namespace) -> Iterator[Table]:
+    sizes, shards = ([12_000], 20) if arguments.quick else (arguments.images, arguments.shards)
+    empty = {what: cost(what, 2 * PAGE, shards).peak_bytes for what in ("list", "plan")}
+    rows = []
+    for images in sizes:
+        for what in empty:
+            done = cost(what, images, shards)
+            each = max(0, done.peak_bytes - empty[what]) / images
+            cpu_us = done.cpu_s / images * 1e6
+            rows.append([what, images, done.wall_s, images / done.wall_s, cpu_us, done.peak_bytes / 1e6, each])
+    yield Table(f"references: {shards} shards", COLUMNS, rows)
 
 
 if __name__ == "__main__":
-    main()
+    what, number = sys.argv[1], int(sys.argv[2])
+    if what == "list":
+        list_names()
+    else:
+        (serve if what == "serve" else plan)(number)
