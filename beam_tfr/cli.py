@@ -20,7 +20,7 @@ from beam_tfr import __version__, storage
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.schema.features import things
-from beam_tfr.terminal import discard_stdout, open_standard_streams, own_stderr, say
+from beam_tfr.terminal import counted, discard_stdout, open_standard_streams, own_stderr, say
 
 CONVERT_EXAMPLES = """examples:
   beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos
@@ -140,7 +140,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"{program}: interrupted")
         return 130
-    except OSError as error:  # standard output takes no more: its reader is gone, or the disk is full
+    except BrokenPipeError:  # the reader of standard output has seen enough
+        discard_stdout()
+        return 1
+    except OSError as error:  # standard output takes no more: the disk is full
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)
         discard_stdout()
@@ -211,10 +214,10 @@ def run_verify(folder: str) -> int:
         say(f"and at least {report.num_problems - len(report.problems):,} more")
     rate = report.examples / max(report.seconds, 1e-3)
     print(
-        f"{report.folder}: {report.examples:,} records in {report.shards} shards, {report.num_bytes:,} bytes, "
-        f"{report.seconds:.1f} s, {rate:,.0f} records/s"
+        f"{report.folder}: {counted(report.examples, 'record')} in {counted(report.shards, 'shard')}, "
+        f"{report.num_bytes:,} bytes, {report.seconds:.1f} s, {rate:,.0f} records/s"
     )
-    print("sound: everything is as the manifest promises" if report.ok else f"{report.num_problems:,} problems")
+    print("OK: the dataset matches its manifest" if report.ok else counted(report.num_problems, "problem"))
     return 0 if report.ok else 1
 
 

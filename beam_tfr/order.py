@@ -1,4 +1,4 @@
-"""The order of examples: which example stands at which step, for any number of hosts. Pure arithmetic.
+"""The order of examples: which example comes at which step, for any number of hosts. Pure arithmetic.
 
 Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow this law:
 
@@ -123,7 +123,7 @@ class Order:
         total: examples of an epoch, at least one.
         streams: V, runs of records that are read side by side.
         num_hosts, host_index: H and h.
-        batch_size: B, of all hosts together; None for single examples, where a step is one example of each host.
+        batch_size: B, in total over all hosts; None for single examples, where a step is one example of each host.
         remainder: of the examples that do not fill the last step: "keep", "drop" or "pad". None: "keep" on one host,
             "drop" on several.
 

@@ -124,14 +124,14 @@ def check_rejects(plan: Plan, totals: Mapping[str, SplitTotals], max_rejects: in
         planned = plan.splits[split]
         if not of.counts.num_examples:
             raise DataError(
-                f"split {split} would be empty: all its {planned.matched} {plan.things} were rejected. Fix one, or "
-                f"leave them out of {plan.input_option}"
+                f"split {split} would be empty: all of its {plan.things} were rejected ({planned.matched:,}). Fix one, "
+                f"or leave them out of {plan.input_option}"
             )
         for label_id, label in enumerate(plan.labels or ()):
             if planned.class_counts.get(label) and not of.counts.class_counts.get(label_id):
                 raise DataError(
-                    f"class {label} would be lost from split {split}: all its {planned.class_counts[label]} "
-                    f"{plan.things} there were rejected. Fix one, or leave the class out of {plan.input_option} or "
+                    f"class {label} would be lost from split {split}: all of its {plan.things} there were rejected "
+                    f"({planned.class_counts[label]:,}). Fix one, or leave the class out of {plan.input_option} or "
                     "`classes=`"
                 )
 

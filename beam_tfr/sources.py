@@ -125,17 +125,18 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
         UsageError: one does.
     """
     names = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
-    written = {
-        "output": [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in names)],
-        "save_plan": [options.save_plan] if options.save_plan else [],
-    }
+    inside = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in names)]
+    written = (
+        ("output", "the output folder", inside),
+        ("save_plan", "this file", [options.save_plan] if options.save_plan else []),
+    )
     for pattern in filter(WILDCARD.search, patterns):
         matches = to_regex(pattern).fullmatch
-        for option, paths in written.items():
+        for option, place, paths in written:
             if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in paths):
                 raise UsageError(
-                    f"`input={pattern}` matches what is written there; choose a place outside, use a narrower pattern, "
-                    "such as **/*.jpg, or leave it out with `exclude=`",
+                    f"`input={pattern}` also matches {place}; choose one elsewhere, use a narrower pattern, such as "
+                    "**/*.jpg, or leave it out with `exclude=`",
                     option=option,
                     value=getattr(options, option),
                 )

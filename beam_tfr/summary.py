@@ -52,8 +52,8 @@ def hints(counts: Mapping[str, Any]) -> list[str]:
     found, adjusted, written = [], counts["adjusted"], counts["written"]
     if (n := adjusted.get("aspect-changed", 0)) > MUCH * written:
         found.append(
-            f"{n / written:.0%} of the images are stretched by more than 1.2; --resize crop or --resize shortest keep "
-            "their shape"
+            f"{n / written:.0%} of the images are stretched by more than 1.2; --resize crop, pad and shortest preserve "
+            "the aspect ratio"
         )
     if n := adjusted.get("kept-unusual", 0):
         found.append(f"{n:,} JPEGs were kept that trainers show rotated or in wrong colors (--keep_all)")
@@ -127,6 +127,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
 
     if not result.fresh:
         line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
+        line("Its files were compared by name and size; beam-tfr verify reads them whole.")
     names = _in_order(dataset.splits)
     splits = [dataset.splits[name] for name in names]
     rows = [

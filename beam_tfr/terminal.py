@@ -46,6 +46,11 @@ def own_stderr() -> Iterator[IO[str]]:
         yield stream
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 record", "2,000 records"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def say(text: str) -> None:
     """Prints a message to standard error, if anybody still reads it."""
     with contextlib.suppress(OSError):

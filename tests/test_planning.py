@@ -111,7 +111,7 @@ def test_a_plan_is_a_partition_in_order_whatever_the_references_are(
 ) -> None:
     splits = {ref.split for ref in refs} - {NO_SPLIT}
     if not splits:
-        with pytest.raises(UsageError, match=r"^`layout=.*`: none of the "):
+        with pytest.raises(UsageError, match=r"^`layout=.*`: no file fits: below the common folder the first one is "):
             make_plan(refs)
         return
     if isinstance(num_shards, dict):
@@ -293,7 +293,9 @@ def test_draft_errors() -> None:
     loose = [ref._replace(split=NO_SPLIT, labels=(), reason="layout-mismatch") for ref in refs]
     with pytest.raises(UsageError, match="`num_shards=`: there is no split none"):
         draft(survey(refs + loose[:1]), num_shards={NO_SPLIT: 2})
-    with pytest.raises(UsageError, match=r"none of the 3 files .* the first is 'train/0/0.jpg';"):
+    with pytest.raises(
+        UsageError, match=r"no file fits: .* 'train/0/0.jpg', which has 3 parts; use `layout='{label}/\*'`"
+    ):
         draft(survey(loose))
 
 

@@ -118,9 +118,7 @@ def test_damage_is_named(tmp_path: Path, address: str) -> None:
     elements = load(folder, split="train", batch_size=8, service=address, deterministic=False)
     (shard,) = folder.glob("*.tfrecord")
     shard.write_bytes(shard.read_bytes()[:-1])
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=rf"damaged shard {shard}: it cannot be read from record 9"
-    ):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{shard} is damaged from record 9"):
         list(elements)
 
 

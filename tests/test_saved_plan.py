@@ -212,7 +212,7 @@ PLACES = {
     "in the output": ("out/p", "lies in --output; choose a file outside of it"),
     "among the photos": (
         "photos/train/hat/p.jpg",
-        "/photos/**/* matches what is written there; choose a place outside",
+        "/photos/**/* also matches this file; choose one elsewhere",
     ),
     "a bucket": ("gs://b", "is a bucket; give a file, such as gs://b/plan.zip"),
     "a folder on gs": ("gs://b/folder/", "is a folder; give a file, such as gs://b/folder/plan.zip"),

@@ -120,10 +120,10 @@ def _refuse_misfits(number: int, first: str, options: Mapping[str, Any]) -> NoRe
             f"none of the {number} rows has a usable path, label and split ({columns}), the first is {first}",
             option="table",
         )
-    example = "/".join(["{label}"] * min(1, first.count("/")) + ["*"])
+    folders = first.count("/")
     raise UsageError(
-        f"none of the {number} files has such a path below the folder that all patterns share, the first is {first!r}; "
-        f"use a layout with as many parts, such as {example}",
+        f"no file fits: below the common folder the first one is {first!r}, which has {folders + 1} "
+        f"part{'s' if folders else ''}; use `layout='{'{label}/*' if folders else '*'}'`",
         option="layout",
         value=options["layout"],
     )

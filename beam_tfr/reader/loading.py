@@ -60,25 +60,26 @@ def load(
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; or slices by examples in the order on disk, which is a
-            random one: "train[:80%]", "train[1000:]", "train[-50:]". Percentages are rounded down.
-        batch_size: examples per batch on all hosts together, a multiple of `num_hosts`; each host gets `batch_size /
+        split: name of a split; several, "train+validation"; or slices by examples in the order on disk, which is
+            random: "train[:80%]", "train[1000:]", "train[-50:]". Percentages are rounded down.
+        batch_size: examples per batch in total, over all hosts, a multiple of `num_hosts`; each host gets `batch_size /
             num_hosts`. None gives single examples.
         remainder: what to do with the examples that do not fill the last batch of an epoch. "keep" gives a smaller
             batch, "drop" leaves them out, "pad" fills the batch up with black images of label 0 and weight 0 (every
             element then has a weight). None: "keep" on one host, "drop" on several.
         shuffle: whether to shuffle by (`seed`, epoch), or to give every epoch in the same order.
-        seed: of the shuffle and of random crops.
+        seed: seed of the shuffle and of random crops.
         epoch: number of the first epoch. Without `repeat` and `start_step`, each further iteration over a shuffled
             dataset takes another order (Keras begins more epochs than it trains, so which one is not promised).
         repeat: how many epochs in a row: a number, True for endlessly many, False for one. The i-th of them is what
             `load(epoch=epoch + i)` gives, with a last batch of its own, and every iteration is the same.
         start_step: elements of this host to skip, as if they had been read; may exceed an epoch. None of them is
             decoded, and no shard is opened that lies wholly before them.
-        streams: read side by side; part of the order. Unshuffled, streams=1 gives the order on disk.
-        host_index: which of the hosts this is, from 0.
-        num_hosts: each host gets other examples and the same number of batches. All hosts' batches of a step hold
-            together the same examples for every number of hosts. A host reads `1 / gcd(num_hosts, streams)` of the
+        streams: how many runs of records are read side by side; changes the order. Unshuffled, streams=1 gives the
+            order on disk.
+        host_index: which of the hosts this is, from 0; needed if there are several.
+        num_hosts: number of hosts. Each gets other examples and the same number of batches. Taken over all hosts, a
+            step holds the same examples for any number of hosts. A host reads `1 / gcd(num_hosts, streams)` of the
             records: its own where the number of hosts divides that of the streams, else also some that it skips.
         input_context: gives both, for `tf.distribute`'s `distribute_datasets_from_function`.
         output: "pair": (image, label), or the image alone if the dataset has no labels; the label is -1 where a table

@@ -50,14 +50,14 @@ def mix(
     dataset has its weight's share, rounded to whole rounds and spread evenly: after any number of rounds it has had its
     share to within a round or two. The schedule is drawn from (`seed`, number of the 10,000 rounds). Each dataset gives
     its rounds in the order of `load(shuffle=, seed=, repeat=True)`, epoch after epoch; examples that do not fill a
-    round at the end of an epoch are left out of that epoch (others in each epoch, when shuffled).
+    round at the end of an epoch are left out of that epoch (different ones in each epoch, when shuffled).
 
     Args:
         weights: folder that `convert` wrote, local or gs:// -> its weight; only their proportions count.
         split: of every dataset, as for `load`.
-        batch_size: examples per batch on all hosts together, a multiple of `num_hosts`; None gives single examples.
+        batch_size: examples per batch in total, over all hosts, a multiple of `num_hosts`; None gives single examples.
         shuffle: whether to shuffle the examples of each dataset.
-        seed: of that shuffle, of random crops and of the schedule.
+        seed: seed of that shuffle, of random crops and of the schedule.
         start_step: elements of this host to skip, as if they had been read; all but those of a begun round undecoded.
         streams: as for `load`, and examples of a round; a multiple of `num_hosts`.
         host_index, num_hosts, input_context: as for `load`.

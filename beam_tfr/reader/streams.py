@@ -19,8 +19,8 @@ from beam_tfr.order import FILLER, GAMMA, LAST_SHIFT, MULTIPLIERS, PARTS, RECORD
 from beam_tfr.splits import Selection
 
 BUFFER_BYTES = 256 << 10  # 256 KiB for each open file
-_LOST = ": it cannot be read from record "
-_ON = " on (counted from 0): it is cut off, or its checksums do not fit; `beam-tfr verify` says which"
+_LOST = " is damaged from record "
+_ON = " on (counted from 0); run `beam-tfr verify` for the cause"
 COMPRESSIONS = {"gzip": "GZIP", "none": ""}
 
 
@@ -145,11 +145,7 @@ class Streams:
                 record = tf.gather(begins - starts, part[at]) + places[at]
                 tf.raw_ops.Assert(
                     condition=~tf.reduce_any(lost),
-                    data=[
-                        tf.strings.join(
-                            ["damaged shard ", tf.gather(files, part[at]), _LOST, tf.strings.as_string(record), _ON]
-                        )
-                    ],
+                    data=[tf.strings.join([tf.gather(files, part[at]), _LOST, tf.strings.as_string(record), _ON])],
                 )
             return records, tf.gather(numbers - starts, part) + places
 

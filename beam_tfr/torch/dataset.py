@@ -46,22 +46,23 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         path: the folder that `convert` wrote, local or gs://.
         split: name of a split; several, "train+validation"; or slices by examples in the order on disk:
             "train[:80%]", "train[1000:]", as for `beam_tfr.reader.load`.
-        batch_size: examples per batch on all ranks together, a multiple of `world_size`; each rank gets `batch_size /
-            world_size`. None gives single examples; DataLoader may then make the batches, but each worker makes its
-            own, so several may be smaller, and there may be more than len(loader).
+        batch_size: examples per batch in total, over all ranks, a multiple of `world_size`; each rank gets
+            `batch_size / world_size`. None gives single examples; DataLoader may then make the batches, but each worker
+            makes its own, so several may be smaller, and there may be more than len(loader).
         remainder: what to do with the examples that do not fill the last batch of an epoch. "keep" gives a smaller
-            batch, and is refused where ranks would have different numbers of batches; "drop" leaves them out (others in
-            each epoch, when shuffled); "pad" fills the batch up with black images of label 0 and weight 0. None: "keep"
-            on one rank, "drop" on several.
+            batch, and is refused where ranks would have different numbers of batches; "drop" leaves them out (different
+            ones in each epoch, when shuffled); "pad" fills the batch up with black images of label 0 and weight 0.
+            None: "keep" on one rank, "drop" on several.
         shuffle: whether to shuffle by (`seed`, `epoch`), or to give every epoch in the same order.
-        seed: of the shuffle.
+        seed: seed of the shuffle.
         epoch: number of the epoch, until `set_epoch` gives another.
         start_step: finished steps: resumes exactly there, without decoding what is skipped or opening shards that lie
             wholly before it. More steps than an epoch has lead into a later one. Applies to that epoch only; all others
             begin at their beginning.
         rank, world_size: which of how many processes this is. None: those of torch.distributed if it is initialized,
             else RANK and WORLD_SIZE of the environment (as torchrun sets them), else 0 of 1.
-        streams: read side by side; part of the order. Unshuffled, streams=1 gives the order on disk.
+        streams: how many runs of records are read side by side; changes the order. Unshuffled, streams=1 gives the
+            order on disk.
         threads: that decode ahead, one batch each; 0 decodes in the caller's thread. They avoid the cost of sending
             batches between processes: use them instead of workers, or in each of them.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
