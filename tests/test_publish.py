@@ -235,7 +235,9 @@ def test_rows_are_called_rows() -> None:
     ):
         totals_of(plan, infos, 0)
     change("test-00000-of-00002", num_examples=0, rejected={"bad-value": 4}, class_counts={})(infos)
-    with pytest.raises(DataError, match=r"all of its rows were rejected \(4\)\. Fix one, or leave them out of `table=`$"):
+    with pytest.raises(
+        DataError, match=r"all of its rows were rejected \(4\)\. Fix one, or leave them out of `table=`$"
+    ):
         totals_of(plan, infos, 1.0)
 
 
