@@ -8,17 +8,16 @@ globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [Ima
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr import images, shards
-from beam_tfr.inputs.reading import ReadAhead
+from beam_tfr.inputs.reading import ReadAhead, mean_record_bytes
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning import drafts
-from beam_tfr.schema import ImageRef, Plan, RejectError, RunError, ShardWork
+from beam_tfr.schema import Plan, ShardWork
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.sources import Source
 from beam_tfr.tables.rows import Tables
@@ -36,7 +35,6 @@ from beam_tfr.transforms import (
     SavePlan,
     WriteManifest,
     WriteShards,
-    read_refs,
 )
 
 
@@ -91,7 +89,7 @@ class Convert(beam.PTransform):
         """The step that plans the shards; `after` must exist before anything is written."""
         options, source = self.options, self.source
         measure = functools.partial(
-            _mean_record_bytes, root=self.read.root, ahead=self.read.ahead, steps=[step.fn for step in self.make]
+            mean_record_bytes, root=self.read.root, ahead=self.read.ahead, steps=[step.fn for step in self.make]
         )
         named: dict[str, Any] = {**source.plan, "labelled": source.labelled, "codecs": images.codec_versions()}
         return PlanShards(
@@ -115,32 +113,3 @@ def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[M
     elif options.encoding in IMAGE_ENCODINGS:
         steps.insert(0, ResizeImages(options.image_options()))
     return ReadImages(root, ahead=ahead), steps
-
-
-def _mean_record_bytes(
-    refs: Sequence[ImageRef],
-    *,
-    root: str,
-    ahead: ReadAhead | None,
-    steps: Sequence[Callable[[Any, ImageRef], Any]],
-) -> float:
-    """Mean size of a sample's serialized records, in bytes, without rejects.
-
-    Raises:
-        RunError: a file cannot be read now, but perhaps later: the plan must not depend on luck.
-    """
-    sizes = []
-    for ref, content in read_refs(root, refs, ahead):
-        record: Any = content
-        try:
-            if isinstance(content, RejectError):
-                raise content
-            for step in steps:
-                record = step(record, ref)
-            sizes.append(len(record.serialized))
-        except RejectError as error:
-            if error.may_pass:
-                raise RunError(f"{root}{ref.key} cannot be read now ({error.detail}); run the command again") from error
-    if ahead is not None:
-        ahead.close()
-    return sum(sizes) / len(sizes) if sizes else 0.0

@@ -1,4 +1,4 @@
-"""ReadImages: reads listed files ahead of their consumer."""
+"""ReadImages: reads listed files ahead of their consumer, and a sample of them for the plan."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import collections
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.schema import RejectError, RunError
+from beam_tfr.schema import ImageRef, RejectError, RunError
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
@@ -151,3 +152,47 @@ class ReadAhead:
             return read_image(source, max_bytes=self.max_bytes, deadline_s=self.deadline_s, cancelled=cancelled)
         except RejectError as error:
             return error
+
+
+def read_refs(root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None) -> Iterator[tuple[ImageRef, Content]]:
+    """Each reference with the content of its file, in order; None for known rejects.
+
+    Args:
+        root: folder that the keys are below, with a slash at its end.
+        refs: to be read.
+        ahead: how the files are read; None where there are none: a row of a table is all in its reference.
+    """
+    if ahead is None:
+        return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
+    refs = list(refs)
+    files = [None if r.reason else storage.Entry(root + r.key, r.size_bytes, r.generation) for r in refs]
+    return zip(refs, ahead.read(files), strict=True)
+
+
+def mean_record_bytes(
+    refs: Sequence[ImageRef],
+    *,
+    root: str,
+    ahead: ReadAhead | None,
+    steps: Sequence[Callable[[Any, ImageRef], Any]],
+) -> float:
+    """Mean size of a sample's serialized records, in bytes, without rejects.
+
+    Raises:
+        RunError: a file cannot be read now, but perhaps later: the plan must not depend on luck.
+    """
+    sizes = []
+    for ref, content in read_refs(root, refs, ahead):
+        record: Any = content
+        try:
+            if isinstance(content, RejectError):
+                raise content
+            for step in steps:
+                record = step(record, ref)
+            sizes.append(len(record.serialized))
+        except RejectError as error:
+            if error.may_pass:
+                raise RunError(f"{root}{ref.key} cannot be read now ({error.detail}); run the command again") from error
+    if ahead is not None:
+        ahead.close()
+    return sum(sizes) / len(sizes) if sizes else 0.0

@@ -116,10 +116,12 @@ def check_range(option: str, value: object, low: int, high: int, of: str = "", o
 
 
 def is_int(value: object) -> bool:
+    """Whether a value is an int, and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
+    """Whether a value is an int or a float, and not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -133,18 +135,21 @@ def _nearest(value: object, known: Sequence[str]) -> str:
 
 
 def integer(text: str) -> int:
+    """Parses a whole number."""
     if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
         raise ValueError("must be a whole number")
     return int(text)
 
 
 def number(text: str) -> float:
+    """Parses a decimal number from 0, without an exponent."""
     if not re.fullmatch(r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}", text):
         raise ValueError("must be a number, such as 2 or 2.5")
     return float(text)
 
 
 def share_or_number(text: str) -> int | float:
+    """Parses a share with a decimal point to a float, or a whole number to an int."""
     if re.fullmatch(r"[0-9]{1,20}", text):
         return int(text)
     if not re.fullmatch(r"[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\.", text):
@@ -153,6 +158,7 @@ def share_or_number(text: str) -> int | float:
 
 
 def number_of_bytes(text: str) -> int:
+    """Parses `100MiB`, `100MB` or `104857600` to a number of bytes."""
     match = re.fullmatch(r"([0-9]{1,20})\s*([KMG]i?B?)?", text, re.IGNORECASE)
     if not match:
         raise ValueError("must be a number of bytes, such as 104857600 or 100MiB")
@@ -162,12 +168,14 @@ def number_of_bytes(text: str) -> int:
 
 
 def boolean(text: str) -> bool:
+    """Parses `true` or `false`, in any case."""
     if text.lower() not in ("true", "false"):
         raise ValueError("must be true or false; the flag without a value means true")
     return text.lower() == "true"
 
 
 def image_size(text: str) -> tuple[int, int]:
+    """Parses `224x256` or `224` to (height, width)."""
     match = re.fullmatch(r"([0-9]{1,9})(?:x([0-9]{1,9}))?", text.lower())
     if not match:
         raise ValueError("must be HEIGHTxWIDTH in pixels, such as 224x224, or one number for both")
@@ -175,6 +183,7 @@ def image_size(text: str) -> tuple[int, int]:
 
 
 def color(text: str) -> tuple[int, int, int]:
+    """Parses `#7f7f7f` or a name to (red, green, blue)."""
     if text.lower() in _COLORS:
         return _COLORS[text.lower()]
     match = re.fullmatch(r"#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})", text.lower())
@@ -200,6 +209,7 @@ def _pairs(text: str, pattern: str, example: str) -> dict[str, str]:
 
 
 def shares(text: str) -> dict[str, Fraction]:
+    """Parses `train=0.8,test=0.2` to split -> share."""
     example = "train=0.8,validation=0.1,test=0.1"
     pairs = _pairs(text, "NAME=SHARE", example)
     for name, share in pairs.items():
@@ -209,6 +219,7 @@ def shares(text: str) -> dict[str, Fraction]:
 
 
 def num_shards(text: str) -> int | dict[str, int]:
+    """Parses `16`, or `train=16,test=2` to split -> number."""
     if re.fullmatch(r"[0-9]{1,20}", text):
         return int(text)
     if "=" not in text:

@@ -74,6 +74,7 @@ def is_class_name(text: object) -> bool:
 
 
 def sha256_hex(data: bytes) -> str:
+    """The SHA-256 of bytes as 64 hex digits."""
     return hashlib.sha256(data).hexdigest()
 
 

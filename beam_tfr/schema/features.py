@@ -66,6 +66,7 @@ class Names(NamedTuple):
 
 
 def names_of(encoding: str) -> Names:
+    """The names of the key and label features of an encoding."""
     if encoding in IMAGE_ENCODINGS:
         return Names(FILENAME, SHA256, LABEL, TEXT)
     return Names(*((ROW_KEY, "") if encoding == "row" else (FILE_NAME, FILE_SHA256)), CLASS_LABEL, CLASS_TEXT)

@@ -29,7 +29,7 @@ class Stored(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Share:
-    """What one of `num_workers` workers reads of an epoch: the steps first_step, first_step + num_workers, …
+    """One worker's share of an epoch: the steps first_step, first_step + num_workers, …
 
     Memory: the worker's own records of one window of each stream.
 

@@ -5,7 +5,7 @@
 
 from beam_tfr import beam_internals, cloud
 from beam_tfr.transforms.plans import PlanShards, ReadPlan, SavePlan
-from beam_tfr.transforms.reading import ReadImages, ReadRows, read_refs
+from beam_tfr.transforms.reading import ReadImages, ReadRows
 from beam_tfr.transforms.references import MatchImages, ReadTable
 from beam_tfr.transforms.values import BuildExamples, MapImages, ParseArrays, ResizeImages
 from beam_tfr.transforms.writing import WriteManifest, WriteShards
@@ -24,7 +24,6 @@ __all__ = [
     "SavePlan",
     "WriteManifest",
     "WriteShards",
-    "read_refs",
 ]
 
 # Every worker process imports this package, and has its pipeline options by then.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -10,24 +10,8 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import interrupt
-from beam_tfr.inputs.reading import Content, ReadAhead
+from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
 from beam_tfr.schema import ImageRef, Item, RejectError, Shard, ShardWork
-from beam_tfr.storage import Entry
-
-
-def read_refs(root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None) -> Iterator[tuple[ImageRef, Content]]:
-    """Each reference with the content of its file, in order; None for known rejects.
-
-    Args:
-        root: folder that the keys are below, with a slash at its end.
-        refs: to be read.
-        ahead: how the files are read; None where there are none: a row of a table is all in its reference.
-    """
-    if ahead is None:
-        return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
-    refs = list(refs)
-    files = [None if r.reason else Entry(root + r.key, r.size_bytes, r.generation) for r in refs]
-    return zip(refs, ahead.read(files), strict=True)
 
 
 class ReadImages(beam.PTransform):

@@ -33,8 +33,10 @@ def to_8_bit(samples: NDArray[Any], top: float) -> Pixels:
 
 
 def white_of(samples: NDArray[Any]) -> float:
-    """What white is: for integers the largest of their depth; for floats the first of 1, 255 and 65535 that is not
-    below the largest finite sample.
+    """The value of white.
+
+    For integers it is the largest of their depth; for floats the first of 1, 255 and 65535 that is not below the
+    largest finite sample.
     """
     if samples.dtype.kind != "f":
         return float(np.iinfo(samples.dtype).max)

@@ -1,0 +1,170 @@
+"""Element types of the pipeline: references, images, records, and the items that carry them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import NamedTuple
+
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.plan import Shard, ShardInfo
+
+
+class ImageRef(NamedTuple):
+    """A source image (or file, or row) as listed.
+
+    It crosses the only shuffle, so its encoding is small.
+
+    Attributes:
+        key: path below the folder that all inputs share; names the image in records, rejects and hashes.
+        size_bytes: as listed; 0 if unknown.
+        generation: of the object (gs://), or modification time in ns (disk); 0 if unknown.
+        split: of the dataset, or `NO_SPLIT`.
+        labels: class names: one, empty if a row of a table has none; any number in a dataset with several labels per
+            image; none in a dataset without labels.
+        label_ids: of the classes, -1 for an empty name; None in a dataset without labels, and until the plan knows all
+            classes.
+        reason: a member of `REJECT_REASONS` if the image is already known to be unusable, else empty.
+        detail: of the reason.
+        columns: of a row of a table, as a serialized tf.train.Example; None without a table.
+    """
+
+    key: str
+    size_bytes: int
+    generation: int
+    split: str
+    labels: tuple[str, ...] = ()
+    label_ids: tuple[int, ...] | None = None
+    reason: str = ""
+    detail: str = ""
+    columns: bytes | None = None
+
+    def encode(self) -> bytes:
+        """NUL-separated texts, then the columns; no path or class can contain a NUL."""
+        labels = "".join(f"\n{label}" for label in self.labels)
+        label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
+        parts = (self.key, self.size_bytes, self.generation, self.split, labels, label_ids, self.reason, self.detail)
+        text = "\0".join(map(str, parts)).encode("utf-8", "surrogateescape")
+        return text if self.columns is None else text + b"\0" + self.columns
+
+    @classmethod
+    def decode(cls, data: bytes) -> ImageRef:
+        parts = data.split(b"\0", 8)
+        texts = [part.decode("utf-8", "surrogateescape") for part in parts[:8]]
+        key, size_bytes, generation, split, labels, label_ids, reason, detail = texts
+        return cls(
+            key,
+            int(size_bytes),
+            int(generation),
+            split,
+            tuple(labels.split("\n")[1:]),
+            None if label_ids == "-" else tuple(map(int, label_ids.split(","))) if label_ids else (),
+            reason,
+            detail,
+            *parts[8:],
+        )
+
+
+class ShardWork(NamedTuple):
+    """A shard with its references in order; `finished` if an earlier run wrote it."""
+
+    shard: Shard
+    refs: list[bytes]
+    finished: ShardInfo | None = None
+
+    def done(self) -> Item | None:
+        """The item for a whole shard, if it is finished or empty; else None."""
+        return Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
+
+
+class Reject(NamedTuple):
+    """An image that is not in the dataset, and why: one line of rejects.jsonl."""
+
+    key: str
+    uri: str
+    stage: str
+    reason: str
+    detail: str
+
+    def to_json(self) -> str:
+        return json.dumps(self._asdict(), sort_keys=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Image:
+    """A converted image.
+
+    Attributes:
+        encoded: bytes in `format`.
+        format: "jpeg", "png", "webp", "bmp", "gif"; or "raw": a serialized TensorProto, uint8 [h, w, channels].
+        height, width, channels, colorspace: of the stored image.
+        source_height, source_width: in pixels, upright.
+        source_format: "jpeg", "png", "heic", …
+        source_sha256: hex digest of the source bytes.
+        channel_sums: sum over all stored pixels before encoding, per channel; with --color keep always three, and a
+            gray image counts for each.
+        channel_squares: sum of squares, likewise.
+        adjusted: members of `ADJUSTMENTS`, sorted.
+    """
+
+    encoded: bytes
+    format: str
+    height: int
+    width: int
+    channels: int
+    colorspace: str
+    source_height: int
+    source_width: int
+    source_format: str
+    source_sha256: str
+    channel_sums: tuple[int, ...]
+    channel_squares: tuple[int, ...]
+    adjusted: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Array:
+    """An array read from a file.
+
+    Attributes:
+        tensor: a serialized TensorProto.
+        shape: of the array.
+        dtype: "float32", "bool", "string", …
+        source_sha256: hex digest of the source bytes.
+    """
+
+    tensor: bytes
+    shape: tuple[int, ...]
+    dtype: str
+    source_sha256: str
+
+
+class Record(NamedTuple):
+    """A serialized tf.train.Example, and its image, if any, for the statistics."""
+
+    serialized: bytes
+    image: Image | None = None
+
+
+class Item(NamedTuple):
+    """One planned image on its way through the stages of its shard.
+
+    Attributes:
+        shard: that it belongs to.
+        position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written too.
+        uri: of the source.
+        ref: of the source; None if the item stands for a whole shard (empty, or already finished).
+        value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; None for an empty
+            shard, and for a row of a table, whose reference holds everything.
+    """
+
+    shard: Shard
+    position: int
+    uri: str
+    ref: ImageRef | None
+    value: bytes | Image | Array | Record | Reject | ShardInfo | None
+
+    def reject(self, stage: str, error: RejectError) -> Item:
+        """The item with a `Reject` in place of its value."""
+        key = self.ref.key if self.ref else ""
+        return self._replace(value=Reject(key, self.uri, stage, error.reason, error.detail))
