@@ -28,7 +28,6 @@ from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
 _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
-_SQUARES = (np.arange(256) ** 2).astype(np.uint16)
 
 
 @functools.cache
@@ -164,5 +163,5 @@ def _sums(pixels: Pixels, channels: str) -> tuple[tuple[int, ...], tuple[int, ..
     # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
     count = pixels.shape[2]
     sums = tuple(int(s) for s in cv2.sumElems(pixels)[:count])
-    squares = tuple(int(s) for s in cv2.sumElems(cv2.LUT(pixels, _SQUARES))[:count])
+    squares = tuple(int(s) for s in cv2.sumElems(np.square(pixels, dtype=np.uint16))[:count])
     return (sums, squares) if channels == "gray" or count == 3 else (sums * 3, squares * 3)
