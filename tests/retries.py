@@ -21,6 +21,7 @@ PLACES: list[tuple[Any, str]] = [
     (images, "convert_image"),
     (examples, "build_example"),
     (storage, "create"),
+    (storage.files, "create"),  # of `write_bytes`
     (storage.disk.DiskPendingFile, "commit"),
     (sidecars, "write"),
     (lock, "check_held"),

@@ -14,6 +14,7 @@ from beam_tfr.storage.base import AlreadyExistsError, ChangedError, Entry, Pendi
 
 
 def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
+    """`storage.walk` on a disk."""
     # Folders to list, each with the identities of its ancestors; no recursion, since trees may be deep.
     waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while waiting:
@@ -38,6 +39,7 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
 
 
 def list_folder(folder: str) -> list[str]:
+    """`storage.list_folder` on a disk."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if entry.is_file())
@@ -46,6 +48,7 @@ def list_folder(folder: str) -> list[str]:
 
 
 def find(path: str) -> Entry | None:
+    """`storage.find` on a disk."""
     try:
         info = os.stat(path)
     except OSError:
@@ -68,6 +71,7 @@ def open_descriptor(path: str) -> int:
 
 
 def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
+    """`storage.read_bytes` on a disk."""
     with os.fdopen(open_descriptor(path), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if generation not in (0, status.st_mtime_ns):
@@ -78,6 +82,8 @@ def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
 
 
 class DiskPendingFile(PendingFile):
+    """A file being written on a disk: unfinished in `scratch`, then renamed."""
+
     def __init__(self, path: str, scratch: str, replace: bool) -> None:
         self._path, self._replace = path, replace
         self._temporary = os.path.join(scratch, f".tmp-{uuid.uuid4().hex}")

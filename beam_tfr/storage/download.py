@@ -63,6 +63,7 @@ def _make_http(client: Client) -> Any:
 def read_bytes(
     path: str, *, generation: int, max_bytes: int | None, deadline_s: float, cancelled: Callable[[], bool]
 ) -> bytes:
+    """`storage.read_bytes` on gs://."""
     buffer = io.BytesIO()
     encoding = fetch(
         path, buffer, generation=generation, max_bytes=max_bytes, deadline_s=deadline_s, cancelled=cancelled

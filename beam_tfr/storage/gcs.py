@@ -30,6 +30,7 @@ def connect() -> None:
 
 
 def walk(folder: str, *, prefix: str = "", deep: bool = True) -> Iterator[Entry]:
+    """`storage.walk` on gs://."""
     name, start = _split_folder(folder)
     with named_errors(folder, "list"):
         for found in client().list_blobs(
@@ -55,12 +56,14 @@ def _entry(path: str, found: Any) -> Entry:
 
 
 def list_folder(folder: str) -> list[str]:
+    """`storage.list_folder` on gs://."""
     start = _split_folder(folder)[1]
     names = (split_gcs(entry.path)[1][len(start) :] for entry in walk(folder, deep=False))
     return sorted(name for name in names if name)
 
 
 def find(path: str) -> Entry | None:
+    """`storage.find` on gs://."""
     of, name = split_gcs(path)
     if not name:
         return None
@@ -70,6 +73,7 @@ def find(path: str) -> Entry | None:
 
 
 def open_seekable(path: str) -> IO[bytes]:
+    """`storage.open_seekable` on gs://."""
     from google.cloud.storage.fileio import BlobReader
 
     class Reader(BlobReader):
@@ -84,11 +88,13 @@ def open_seekable(path: str) -> IO[bytes]:
 
 
 def delete(path: str) -> None:
+    """`storage.delete` on gs://."""
     with contextlib.suppress(FileNotFoundError), named_errors(path, "delete"):
         blob(path).delete(retry=retrying())
 
 
 def delete_folder(folder: str) -> None:
+    """`storage.delete_folder` on gs://."""
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(delete, [entry.path for entry in walk(folder)]))
 

@@ -57,6 +57,7 @@ def client() -> Client:
 
 @functools.cache
 def make_client() -> Client:
+    """The client of this process."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 

@@ -1,0 +1,174 @@
+"""Chooses between disk and gs://, by the path of a file."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from beam_tfr.schema import WORK_FOLDER, UsageError
+from beam_tfr.storage import disk, download, gcs
+from beam_tfr.storage.base import GCS, Entry, PendingFile, split_gcs
+from beam_tfr.storage.gcs_client import DEADLINE_S
+
+READ_AHEAD = 64  # files read at a time
+
+
+def is_gcs(path: str) -> bool:
+    """Whether a path is on gs://."""
+    return path.startswith(GCS)
+
+
+def join(folder: str, name: str) -> str:
+    """The path of a file in a folder."""
+    return f"{folder.rstrip('/')}/{name}" if is_gcs(folder) else os.path.join(folder, name)
+
+
+def work_path(output: str, name: str) -> str:
+    """A file in the work folder of an output; the folder itself for an empty name."""
+    return join(join(output, WORK_FOLDER), name)
+
+
+def check_path(path: str, *, option: str = "") -> str:
+    """Checks the path that an option gives; returns it, absolute if local.
+
+    Raises:
+        UsageError: another scheme than gs://, no bucket, or a relative path while the current folder is gone.
+    """
+    if is_gcs(path):
+        if split_gcs(path)[0]:
+            return path
+        message = "names no bucket; write gs://BUCKET/FOLDER"
+    elif "://" in path:
+        message = "only local paths and gs:// are supported"
+    else:
+        try:
+            return os.path.abspath(path) if path else path
+        except FileNotFoundError:
+            message = "the current folder is gone; give a path that begins with /"
+    raise UsageError(message if option else f"{path}: {message}", option=option, value=path)
+
+
+def walk(folder: str, descend: Callable[[str], bool], *, prefix: str = "", deep: bool = True) -> Iterator[Entry]:
+    """Every file below a folder, in no particular order.
+
+    Links are followed, except into a folder that contains them. A dangling link is listed with size 0, so that reading
+    it fails with the reason. Folder objects of gs:// (a trailing slash, no bytes) are left out.
+
+    Args:
+        folder: local or gs://.
+        descend: whether to enter a local folder, given its path.
+        prefix: of the paths below the folder; other files may be left out (on gs:// they are).
+        deep: whether files in subfolders are needed; if not, they may be left out (on gs:// they are).
+
+    Raises:
+        OSError: the bucket does not exist, or a folder may not be listed.
+    """
+    return gcs.walk(folder, prefix=prefix, deep=deep) if is_gcs(folder) else disk.walk(folder, descend)
+
+
+def list_folder(folder: str) -> list[str]:
+    """Sorted names of the files directly in a folder; none if it does not exist."""
+    return gcs.list_folder(folder) if is_gcs(folder) else disk.list_folder(folder)
+
+
+def find(path: str) -> Entry | None:
+    """The file at a path, or None."""
+    return gcs.find(path) if is_gcs(path) else disk.find(path)
+
+
+def read_bytes(
+    path: str,
+    *,
+    max_bytes: int | None = None,
+    generation: int = 0,
+    deadline_s: float = DEADLINE_S,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> bytes:
+    """Reads a file; of one longer than `max_bytes`, the first max_bytes + 1 bytes.
+
+    Args:
+        path: local or gs://. An object with Content-Encoding: gzip is decompressed.
+        max_bytes: None for no limit.
+        generation: that the object must have, on disk the modification time in ns; 0 for any.
+        deadline_s: for an object with all retries, in seconds.
+        cancelled: whether the result is no longer wanted, so that nothing is retried.
+
+    Raises:
+        FileNotFoundError: no such file or object.
+        ChangedError: it is of another generation.
+        OSError: it cannot be read, or is not a regular file.
+    """
+    if not is_gcs(path):
+        return disk.read_bytes(path, max_bytes, generation)
+    return download.read_bytes(
+        path, generation=generation, max_bytes=max_bytes, deadline_s=deadline_s, cancelled=cancelled
+    )
+
+
+def may_pass(error: OSError) -> bool:
+    """Whether a later read might succeed: a failing mount, not a missing permission."""
+    return error.errno in (errno.EAGAIN, errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.ENOTCONN, errno.EMFILE)
+
+
+def open_binary(path: str) -> IO[bytes]:
+    """Opens a file to read it from its start; an object is first downloaded whole."""
+    if is_gcs(path):
+        file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - the caller closes it
+        download.fetch(path, file)
+        return file
+    return os.fdopen(disk.open_descriptor(path), "rb", buffering=1 << 18)
+
+
+def open_seekable(path: str) -> IO[bytes]:
+    """Opens a file to read parts of it; of an object only those are downloaded.
+
+    Raises:
+        OSError: it does not exist or cannot be read; later reads raise it too.
+    """
+    return gcs.open_seekable(path) if is_gcs(path) else os.fdopen(disk.open_descriptor(path), "rb")
+
+
+def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
+    """Opens a file that appears at `path` on `commit()`, never before.
+
+    Args:
+        path: local or gs://.
+        scratch: local folder on the same disk for the unfinished file; ignored for gs://.
+        replace: whether to replace a file that exists now. An object that another writer has created is never
+            replaced.
+    """
+    return gcs.GcsPendingFile(path, replace) if is_gcs(path) else disk.DiskPendingFile(path, scratch, replace)
+
+
+def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -> None:
+    """Writes a small file, whole or not at all; the arguments are those of `create`.
+
+    Raises:
+        AlreadyExistsError: not `replace`, and the file exists with other bytes (equal bytes are success).
+    """
+    with create(path, scratch=scratch, replace=replace) as file:
+        file.write(data)
+        file.commit()
+
+
+def delete(path: str) -> None:
+    """Removes a file, if it exists."""
+    if is_gcs(path):
+        gcs.delete(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+
+def delete_folder(folder: str) -> None:
+    """Removes a folder with everything in it, if it exists."""
+    if is_gcs(folder):
+        gcs.delete_folder(folder)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
