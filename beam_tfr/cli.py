@@ -13,11 +13,11 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from beam_tfr import __version__, storage
-from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
+from beam_tfr.options import ConvertOptions, ImageOptions, add_arguments, from_arguments
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.schema.features import things
 from beam_tfr.terminal import counted, discard_stdout, open_standard_streams, own_stderr, say
@@ -34,8 +34,15 @@ Without --runner it runs here, on every core.
 After an interruption, the same command resumes where it stopped.
 """
 
+BENCH_EXAMPLES = """examples:
+  beam-tfr bench /data/photos
+      how fast this dataset is read, cached or not, and what limits that
+  beam-tfr bench --input 'photos/**/*.jpg' --images 1000000 --cores 64
+      how fast these files are converted, what limits that, and how long a million would take on 64 cores
+"""
+
 PROGRESS_S = 10.0
-COMMANDS = ("convert", "verify", "demo", "template")
+COMMANDS = ("convert", "verify", "demo", "template", "bench")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -89,7 +96,36 @@ def make_parser() -> argparse.ArgumentParser:
         "it. Needs no network.",
     )
     demo.add_argument("--output", metavar="DIR", default="beam_tfr_demo", help="(default: %(default)s)")
+    add_bench(add)
     return parser
+
+
+def add_bench(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Adds the command `bench`."""
+    bench = add(
+        "bench",
+        help="measure how fast a dataset is read here, or files are converted",
+        description="Measures how fast this machine reads a dataset, or converts files, and what limits that. Takes "
+        "less than a minute.",
+        epilog=BENCH_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    bench.add_argument("folder", metavar="DIR", nargs="?", help="folder of a dataset, on disk or gs://")
+    bench.add_argument(
+        "--input", metavar="GLOB", nargs="+", help="files to convert a sample of; beside DIR: to read one by one"
+    )
+    bench.add_argument("--images", metavar="N", type=positive, help="images to predict the hours for (default: all)")
+    bench.add_argument("--cores", metavar="N", type=positive, help="cores to predict the hours for (default: all here)")
+    bench.add_argument("--tensorboard", metavar="LOGDIR", help="with DIR: write a trace for TensorBoard's profiler")
+    bench.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    add_arguments(bench, ImageOptions)
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number, 1 or more")
+    return int(text)
 
 
 def run() -> NoReturn:
@@ -125,6 +161,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = run_template(parsed.image, parsed.output)
         elif parsed.command == "verify":
             code = run_verify(parsed.folder)
+        elif parsed.command == "bench":
+            code = run_bench(parsed)
         else:
             from beam_tfr.demo import demo
 
@@ -227,4 +265,27 @@ def run_template(image: str, output: str | None) -> int:
 
     text = write_spec(image, output)
     print(text if output is None else f"wrote {output}", end="" if output is None else "\n")
+    return 0
+
+
+def run_bench(parsed: argparse.Namespace) -> int:
+    """Measures reading a dataset, or converting files."""
+    options = from_arguments(parsed, ImageOptions)
+    of_files = [name for name in ("images", "cores", *vars(options)) if getattr(parsed, name)]
+    if parsed.folder and of_files:
+        raise UsageError(f"`{of_files[0]}=` has no effect beside DIR: it is for converting files")
+    if not parsed.folder and parsed.tensorboard:
+        raise UsageError("`tensorboard=` has no effect without DIR: it traces how a dataset is read")
+    if not parsed.folder and not parsed.input:
+        raise UsageError("give the folder of a dataset, or files: `input=`")
+    from beam_tfr import bench
+
+    if parsed.folder:
+        folder, logs = storage.check_path(parsed.folder), parsed.tensorboard or ""
+        found = bench.bench_read(folder, parsed.input or (), tensorboard=logs)
+        text = bench.describe_read(found)
+    else:
+        found = bench.bench_convert(parsed.input, options, images=parsed.images, cores=parsed.cores)
+        text = bench.describe_convert(found)
+    print(json.dumps(found, sort_keys=True) if parsed.json else text)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
 import json
@@ -13,11 +12,11 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import DataError, UsageError
+from beam_tfr.terminal import silent_stderr
 
 if TYPE_CHECKING:
     from beam_tfr.manifest import Manifest
@@ -73,7 +72,8 @@ def _verify(dataset: Manifest) -> None:
 
 
 def _train(dataset: Manifest) -> None:
-    with _quiet():
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with silent_stderr():
         import keras
 
         from beam_tfr.reader import load
@@ -90,21 +90,6 @@ def _train(dataset: Manifest) -> None:
     for epoch in range(EPOCHS):
         loss, accuracy, validated = (history[name][epoch] for name in ("loss", "accuracy", "val_accuracy"))
         _say(f"trained     epoch {epoch + 1}: loss {loss:.2f}, accuracy {accuracy:.2f}, on validation {validated:.2f}")
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences TensorFlow's import, some of whose messages ignore both TF_CPP_MIN_LOG_LEVEL and sys.stderr."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    sys.stderr.flush()
-    saved = os.dup(2)
-    try:
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
 
 
 def _make_model(image_shape: Any, num_classes: int) -> Any:

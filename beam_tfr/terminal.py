@@ -51,6 +51,20 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+@contextlib.contextmanager
+def silent_stderr() -> Iterator[None]:
+    """Drops what is written to standard error, by C libraries too, such as TensorFlow during its import."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
 def say(text: str) -> None:
     """Prints a message to standard error, if anybody still reads it."""
     with contextlib.suppress(OSError):

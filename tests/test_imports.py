@@ -45,7 +45,15 @@ for command in {commands}:
     except SystemExit as end:
         assert end.code == 0
 """
-HELP = [["--help"], ["convert", "--help"], ["verify", "--help"], ["template", "--help"], ["--version"], []]
+HELP = [
+    ["--help"],
+    ["convert", "--help"],
+    ["verify", "--help"],
+    ["template", "--help"],
+    ["bench", "--help"],
+    ["--version"],
+    [],
+]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +123,7 @@ def test_only_some_modules_import_beam_or_tensorflow() -> None:
     users = {name.partition(".")[0] for name in found if "apache_beam" in found[name]}
     assert users == {"beam_internals", "transforms", "pipeline", "launch", "cloud", "dataflow"}
     users = {name.partition(".")[0] for name in found if found[name] & {"tensorflow", "keras"}}
-    assert users <= {"reader", "demo"}
+    assert users <= {"reader", "demo", "bench"}
 
 
 # module -> what of ours it may import; the drawing of docs/architecture.md
@@ -152,7 +160,7 @@ ALLOWED = {
     "reader": {"schema", "storage", "manifest", "options", "inputs", "records", "reader_arguments", "order", "splits"},
     "torch": {"schema", "storage", "manifest", "options", "examples", "records", "reader_arguments", "order", "splits"},
 }
-COMMANDS = {"cli", "demo", "verify", "template"}
+COMMANDS = {"cli", "demo", "verify", "template", "bench"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in ALLOWED])

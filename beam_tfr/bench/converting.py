@@ -1,0 +1,194 @@
+"""How fast files are converted here, what limits that, and how long many of them would take."""
+
+from __future__ import annotations
+
+import cProfile
+import itertools
+import os
+import pathlib
+import posixpath
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from beam_tfr import storage
+from beam_tfr.bench.sampling import MAX_LISTED, forget, sample_files
+from beam_tfr.images import convert_image
+from beam_tfr.options import ConvertOptions, ImageOptions, default_threads
+from beam_tfr.schema import DataError, RejectError
+
+SECONDS = 12.0  # that the measurement takes on an idle machine
+SAMPLE = 256  # files
+READ_THREADS = 32
+MAX_CONVERTED = 50_000
+MANY = 1_000_000  # images, if neither the user nor the listing says how many there are
+CURES = {
+    "reading": "the files arrive too slowly; convert nearer to them, or on more machines",
+    "decoding": "only more cores help",
+    "resizing": "more cores help",
+    "encoding": "more cores help; --encoding jpeg is the fastest",
+    "the rest of an image": "more cores help",
+    "Beam, reading, writing": "more cores help",
+}
+
+
+def bench_convert(
+    patterns: Sequence[str],
+    options: ImageOptions,
+    *,
+    images: int | None = None,
+    cores: int | None = None,
+) -> dict[str, Any]:
+    """Converts a sample of the files; returns JSON values for `describe_convert`.
+
+    Args:
+        patterns: of the files, local or gs://.
+        options: how they are converted.
+        images: to predict the hours for; None: as many as match, or a million if there are many.
+        cores: to predict the hours for; None: those of this machine.
+
+    Raises:
+        UsageError: a pattern or an option is wrong.
+        DataError: no file of the sample can be converted.
+    """
+    here = default_threads()
+    paths, listed = sample_files(patterns, SAMPLE)
+    contents, reading_s = _read(paths)
+    accepted, tried, stages = _measure_stages(contents, options, SECONDS / 4)
+    alone_s = sum(stages.values())
+    count = int(min(MAX_CONVERTED, max(8 * here, SECONDS / 2 * here / alone_s)))
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-bench-") as folder:
+        few = max(here, count // 10)
+        ends_s, ends_cpu_s = _convert(folder, accepted, few, options)
+        wall_s, cpu_s = _convert(folder, accepted, count, options)
+    # Not faster than without Beam; a short run is full of noise.
+    each_s = max((wall_s - ends_s) / (count - few), alone_s / here)
+    costs = {**stages, "Beam, reading, writing": max(0.0, (cpu_s - ends_cpu_s) / (count - few) - alone_s)}
+    shares = {name: cost / sum(costs.values()) for name, cost in costs.items()}
+    rate = 1 / max(each_s, reading_s)
+    images = images or (listed if listed < MAX_LISTED else MANY)
+    cores = cores or here
+    return {
+        "sample": len(paths),
+        "tried": tried,
+        "rejected": tried - len(accepted),
+        "sample_bytes": sum(map(len, contents.values())),
+        "files_read_per_s": 1 / reading_s,
+        "converted": count,
+        "images_per_s": rate,
+        "cores_here": here,
+        "busy_cores": (cpu_s - ends_cpu_s) / (each_s * (count - few)),
+        "ends_s": max(0.0, ends_s - few * each_s),
+        "cpu_ms_per_image": {name: cost * 1e3 for name, cost in costs.items()},
+        "cpu_shares": shares,
+        "limit": "reading" if reading_s > each_s else max(shares, key=lambda name: shares[name]),
+        "images": images,
+        "cores": cores,
+        "hours": images / (rate / here * cores) / 3600,
+    }
+
+
+def _read(paths: Sequence[str]) -> tuple[dict[str, bytes], float]:
+    """The contents of files, and the seconds for each, when as many are read at a time as a conversion does."""
+    for path in paths:
+        forget(path)
+    started = time.perf_counter()
+    with ThreadPoolExecutor(READ_THREADS) as pool:
+        contents = dict(zip(paths, pool.map(storage.read_bytes, paths), strict=True))
+    return contents, (time.perf_counter() - started) / len(paths)
+
+
+def _measure_stages(
+    contents: dict[str, bytes], options: ImageOptions, seconds: float
+) -> tuple[list[tuple[str, bytes]], int, dict[str, float]]:
+    """Converts files, until `seconds` have passed.
+
+    Returns:
+        [(extension, content)] of those that can be converted; how many were tried; and stage -> CPU seconds for each.
+
+    Raises:
+        DataError: none can be converted.
+    """
+    accepted: list[tuple[str, bytes]] = []
+    tried, spent_s, why = 0, 0.0, ""
+    until = time.monotonic() + seconds
+    profile = cProfile.Profile(time.thread_time)
+    for path, data in contents.items():
+        if accepted and time.monotonic() > until:
+            break
+        tried += 1
+        started = time.thread_time()
+        try:
+            convert_image(data, options, name=path)
+        except RejectError as error:
+            why = f"{path}: {error}"
+            continue
+        spent_s += time.thread_time() - started
+        accepted.append((posixpath.splitext(path)[1], data))
+        profile.runcall(convert_image, data, options, name=path)
+    if not accepted:
+        raise DataError(f"no file of the sample can be converted; {why}")
+    profiled = dict.fromkeys(("decoding", "resizing", "encoding"), 0.0)
+    total_s = 0.0
+    for code, seconds_of, called in _calls(profile):
+        if code.co_name == "convert_image":
+            total_s += seconds_of
+        for function, part_s in called:
+            if stage := _stage(function):
+                profiled[stage] += part_s
+    each_s = spent_s / len(accepted)
+    stages = {name: each_s * part_s / total_s for name, part_s in profiled.items()}
+    return accepted, tried, stages | {"the rest of an image": each_s - sum(stages.values())}
+
+
+def _calls(profile: cProfile.Profile) -> Iterator[tuple[Any, float, list[tuple[Any, float]]]]:
+    """The functions that call the stages: code, seconds, and [(code, seconds)] of what each calls itself."""
+    for entry in profile.getstats():
+        if getattr(entry.code, "co_name", "") in ("convert_image", "_rendered"):
+            calls = [(call.code, call.totaltime) for call in entry.calls or () if hasattr(call.code, "co_name")]
+            yield entry.code, entry.totaltime, calls
+
+
+def _stage(function: Any) -> str:
+    if pathlib.PurePath(function.co_filename).parent.name == "formats":
+        return "decoding"
+    return {"resample": "resizing", "encode": "encoding"}.get(function.co_name, "")
+
+
+def _convert(folder: str, files: Sequence[tuple[str, bytes]], count: int, options: ImageOptions) -> tuple[float, float]:
+    """Seconds and CPU seconds of a real conversion of `count` files, with links to those that there are."""
+    from beam_tfr import launch  # Beam
+
+    source = pathlib.Path(folder) / f"{count}"
+    source.mkdir()
+    for number, (extension, data) in zip(range(count), itertools.cycle(files), strict=False):
+        path = source / f"{number:06d}{extension}"
+        if number < len(files):
+            path.write_bytes(data)
+        else:
+            os.link(source / f"{number % len(files):06d}{extension}", path)
+    given = {name: getattr(options, name) for name in vars(options)}
+    convert = ConvertOptions(input=(f"{source}/*",), output=f"{folder}/out-{count}", layout="*", **given)
+    started = time.process_time()
+    seconds = launch.convert(convert).seconds
+    return seconds, time.process_time() - started
+
+
+def describe_convert(found: dict[str, Any]) -> str:
+    """The result of `bench_convert` as text."""
+    megabytes, costs = found["sample_bytes"] / 1e6, found["cpu_ms_per_image"]
+    lines = [
+        f"sample:     {found['sample']:,} files, {megabytes:,.1f} MB, read at {found['files_read_per_s']:,.0f} files/s",
+        f"rejected:   {found['rejected']:,} of {found['tried']:,} that were tried",
+        f"converted:  {found['converted']:,} images: {found['images_per_s']:,.0f} images/s with "
+        f"{found['busy_cores']:.1f} of {found['cores_here']} cores, and {found['ends_s']:.1f} s to start and end",
+        "",
+        f"{'':<24}{'CPU ms an image':>16}{'share':>8}",
+        *(f"{name:<24}{cost:>16.2f}{found['cpu_shares'][name]:>8.0%}" for name, cost in costs.items()),
+        "",
+        f"limit:      {found['limit']}: {CURES[found['limit']]}",
+        f"prediction: {found['images']:,} images on {found['cores']:,} cores like these: {found['hours']:,.2f} hours",
+    ]
+    return "\n".join(lines)
