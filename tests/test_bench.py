@@ -44,12 +44,11 @@ def test_bench_without_an_image(tmp_path: Path) -> None:
         converting.bench_convert([f"{tmp_path}/*"], ImageOptions())
 
 
-def test_bench_of_a_dataset(beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_of_a_dataset(beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorflow")
     monkeypatch.setattr("beam_tfr.bench.reading.SECONDS", 0.05)
     photos = once("photos", write_photos)
-    options = ("--input", f"{photos}/**/*.jpg", "--tensorboard", tmp_path)
-    run = beam_tfr("bench", converted_photos(), *options)
+    run = beam_tfr("bench", converted_photos(), "--input", f"{photos}/**/*.jpg")
     assert (run.code, run.err) == (0, "")
     first, _, _, *lines = run.out.splitlines()
     assert first == "split train: 12 examples, batches of 64"
@@ -57,6 +56,17 @@ def test_bench_of_a_dataset(beam_tfr: Command, tmp_path: Path, monkeypatch: pyte
     ways = ["load", "without decoding", 'cache="memory"', "cache=FOLDER", 'cache="memory", cache_decoded=True']
     assert names[:7] == [*ways, "the files one by one", "disk alone"]
     assert [line.partition(":")[0] for line in lines[8:]] == ["decoder", "disk", "suggestion"]
+
+
+@pytest.mark.slow
+def test_bench_writes_a_trace_for_tensorboard(
+    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorflow")
+    monkeypatch.setattr("beam_tfr.bench.reading.SECONDS", 0.05)
+    run = beam_tfr("bench", converted_photos(), "--tensorboard", tmp_path, "--json")
+    assert run.code == 0
+    assert run.json["images_per_s"]["load"] > 0
     assert [*tmp_path.glob("plugins/profile/*/*.xplane.pb")]
 
 
