@@ -20,8 +20,8 @@ from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, damage_in, detail
 from beam_tfr.schema import RejectError
 
-# JPEGs that shrink by more are decoded without interpolating chroma. That saves 15 % of the time; 3,781 photos of
-# 400x533 resized to 224x224 have 47.0 instead of 47.6 dB on average, against LANCZOS.
+# JPEGs that shrink by more are decoded without interpolating chroma. That saves a tenth of the decoder's time; against
+# LANCZOS of all that was decoded, 379 photos of 400x533 have 53.6 instead of 56.3 dB at 224x224, and 42.5 at worst.
 COARSE = 1.5
 # Bytes: fewer than any segment whose loss could go unnoticed (an Adobe marker has 16), more than cameras pad with.
 MAX_STRAY = 15
