@@ -44,6 +44,7 @@ def test_bench_without_an_image(tmp_path: Path) -> None:
         converting.bench_convert([f"{tmp_path}/*"], ImageOptions())
 
 
+@pytest.mark.slow
 def test_bench_of_a_dataset(beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorflow")
     monkeypatch.setattr("beam_tfr.bench.reading.SECONDS", 0.05)

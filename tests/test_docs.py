@@ -112,10 +112,10 @@ def test_the_conversion_of_the_readme(
 
     (block,) = re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {}
-    exec(block, names)
+    exec(re.sub("epochs=20", "epochs=2", block), names)
     images, labels = next(iter(names["train"]))
     assert (images.shape, labels.shape) == ((32, 224, 224, 3), (32,))
-    assert names["model"].history.history["val_accuracy"]
+    assert len(names["model"].history.history["val_accuracy"]) == 2
 
 
 def test_the_picture_can_be_drawn_again(tmp_path: Path) -> None:
