@@ -32,7 +32,10 @@ from beam_tfr.schema import (
 from beam_tfr.schema.features import Names, features_of, names_of
 
 KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images stored with --encoding keep
-MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB, enough for 100,000 shards; parsing takes up to 7 times that
+# Enough for 100,000 shards. Parsing takes up to 7 times the bytes; each object takes 250 bytes, each other value 60.
+MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB
+_MAX_CONTAINERS, _MAX_VALUES = 250_000, 2_000_000
+_LEAST_BYTES = 4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
 CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged dataset
 
 
@@ -44,7 +47,6 @@ class ShardEntry:
     num_examples: int
     num_bytes: int
     sha256: str
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
@@ -131,7 +133,7 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
     """Checks, with one listing, that the files of some splits exist and have the right sizes.
 
     Raises:
-        DataError: a file is missing or has another size.
+        DataError: a file is missing, has another size, or is too small for its records.
     """
     found = {entry.path: entry.size_bytes for entry in storage.walk(dataset.folder, lambda _: False)}
     for shard in (shard for split in splits for shard in split.shards):
@@ -140,6 +142,8 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
         if size != shard.num_bytes:
             wrong = "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
             raise DataError(f"{path} {wrong}: {CURE}")
+        if shard.num_examples * _LEAST_BYTES > shard.num_bytes:
+            raise DataError(f"{path} cannot hold {shard.num_examples} records in {size} bytes: {CURE}")
 
 
 def _what_is_there(folder: str) -> str:
@@ -169,6 +173,8 @@ def parse(data: bytes, folder: str) -> Manifest:
     try:
         if len(data) > MAX_MANIFEST_BYTES:
             raise ValueError(f"it has more than {MAX_MANIFEST_BYTES} bytes")
+        if data.count(b"{") + data.count(b"[") > _MAX_CONTAINERS or data.count(b",") > _MAX_VALUES:
+            raise ValueError(f"it has more than {_MAX_CONTAINERS} objects and lists, or {_MAX_VALUES} values")
         fields = json.loads(data)
         if not isinstance(fields, dict) or "format_version" not in fields:
             raise ValueError("it is not a JSON object with a format_version")

@@ -17,7 +17,8 @@ import google_crc32c
 from beam_tfr import storage
 from beam_tfr.schema import DataError
 
-MAX_RECORD_BYTES = 1 << 30  # 1 GiB
+MAX_RECORD_BYTES = 128 << 20  # 128 MiB, twice the default of --max_file_bytes
+_SHRINKS = 16  # the factor by which gzip may shrink a file of longer records
 _CHUNK_BYTES = 1 << 18  # 256 KiB read and inflated at a time, to stay in the processor's cache
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -164,6 +165,11 @@ def read_records(
 ) -> Iterator[bytes]:
     """Yields the records of a TFRecord file; see `RecordFile` for arguments and errors."""
     return iter(RecordFile(path, compression=compression, max_record_bytes=max_record_bytes))
+
+
+def longest_in(file_bytes: int) -> int:
+    """The longest record to accept from a file of this size, which must not fill the memory if it is small."""
+    return max(MAX_RECORD_BYTES, _SHRINKS * file_bytes)
 
 
 def masked_crc(data: bytes) -> int:

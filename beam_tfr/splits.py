@@ -17,12 +17,13 @@ _HELP = 'write a name, several ("train+validation"), or a slice ("train[:80%]", 
 
 
 class Part(NamedTuple):
-    """Records [begin, begin + take) of a file that must hold `records`."""
+    """Records [begin, begin + take) of a file that must hold `records`, in `num_bytes`."""
 
     file: str
     records: int
     begin: int
     take: int
+    num_bytes: int
 
 
 class Selection(NamedTuple):
@@ -96,6 +97,7 @@ def _parts(folder: str, split: Split, begin: int, end: int) -> list[Part]:
     for shard in split.shards:
         low, high = max(begin, first), min(end, first + shard.num_examples)
         if low < high:
-            parts.append(Part(storage.join(folder, shard.file), shard.num_examples, low - first, high - low))
+            path = storage.join(folder, shard.file)
+            parts.append(Part(path, shard.num_examples, low - first, high - low, shard.num_bytes))
         first += shard.num_examples
     return parts

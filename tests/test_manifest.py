@@ -192,6 +192,9 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
         (b'{"format_version": 1}', "was changed after it was written: its manifest_digest does not match its content"),
         (b'{"a": ' + b"1" * 5000 + b"}", "is not a manifest: Exceeds the limit (4300 digits)"),
         (b"\0" * (manifest.MAX_MANIFEST_BYTES + 1), f"is not a manifest: it has more than 33554432 bytes{CURE}"),
+        (b"[],", "is not a manifest: Extra data"),
+        (b"[]," * 300_000, f"is not a manifest: it has more than 250000 objects and lists, or 2000000 values{CURE}"),
+        (b"0," * 2_000_001, f"is not a manifest: it has more than 250000 objects and lists, or 2000000 values{CURE}"),
         (
             b'{"format_version": 1e999, "manifest_digest": ""}',
             f"has format version inf; this beam_tfr {__version__} reads up to 1: update it",

@@ -29,15 +29,16 @@ from beam_tfr import manifest, reader, storage
 from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.manifest import manifest_digest, to_bytes
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.records import read_records
+from beam_tfr.records import MAX_RECORD_BYTES, read_records
 from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, ImageRef, UsageError
-from beam_tfr.schema.features import LABEL, TEXT
+from beam_tfr.schema.features import ENCODED, LABEL, TEXT
 from beam_tfr.torch import ImageDataset
 from beam_tfr.torch.elements import ExampleDecoder, decode_image
+from beam_tfr.verify import verify
 from tests.conftest import files_of
 from tests.converted import CONVERSIONS, converted, converted_photos
 from tests.fixtures import save, smooth
-from tests.reader_fixtures import encode, photo, records_of, write_dataset
+from tests.reader_fixtures import edit_records, encode, photo, records_of, write_dataset
 from tests.torch_fixtures import LISTS, batches, classes_of, labels, write_damaged, write_few, write_lists, write_many
 
 
@@ -425,6 +426,32 @@ def test_every_truncation_of_a_shard_is_found_and_named(tmp_path: Path, compress
         shard.write_bytes(data[:length])
         with pytest.raises(DataError, match=rf"^{shard}.*; copy the dataset again, .*; `beam-tfr verify` names"):
             list(dataset)
+
+
+def test_a_small_shard_fills_no_memory(tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "d", {"train": [2]})
+    (shard,) = folder.glob("*.tfrecord*")
+
+    def inflate(number: int, example: Any) -> None:
+        if number == 1:
+            example.features.feature[ENCODED].bytes_list.value[0] = bytes(MAX_RECORD_BYTES)
+
+    edit_records(shard, inflate)
+    assert shard.stat().st_size < 1 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=rf"record 1 at byte .*: its length is .*, allowed are {MAX_RECORD_BYTES}; "):
+            list(ImageDataset(folder, split="train"))
+        assert any("allowed are" in problem.message for problem in verify(str(folder)).problems)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    fields = json.loads((folder / MANIFEST_FILE).read_text())
+    split = fields["splits"]["train"]
+    split["num_examples"] = split["shards"][0]["num_examples"] = 1_000_000
+    (folder / MANIFEST_FILE).write_bytes(to_bytes(fields | {"manifest_digest": manifest_digest(fields)}))
+    with pytest.raises(DataError, match=rf"{shard} cannot hold 1000000 records in \d+ bytes: copy"):
+        ImageDataset(folder, split="train", on_error="skip")
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:

@@ -17,13 +17,18 @@ import tensorflow as tf
 from beam_tfr import storage
 from beam_tfr.inputs.listing import list_images
 from beam_tfr.reader_arguments import integer
-from beam_tfr.records import RecordError, RecordFile
+from beam_tfr.records import MAX_RECORD_BYTES, RecordError, RecordFile
 from beam_tfr.schema import UsageError
 
 _CHUNK = 64  # records that Python hands to TensorFlow in one call
 
 
-def load_records(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, streams: int = 1) -> Any:
+def load_records(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    streams: int = 1,
+    max_record_bytes: int = MAX_RECORD_BYTES,
+) -> Any:
     """Reads TFRecord files of any origin, bare or gzip; the content of each file tells which.
 
     Args:
@@ -32,6 +37,7 @@ def load_records(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
             sorted, each once.
         streams: files to read side by side, 64 records of each in turn: faster where reading waits, as from gs://, but
             another order. With 1, file after file.
+        max_record_bytes: a longer record is damage. Each file that is read takes three times this in memory, at most.
 
     Returns:
         A `tf.data.Dataset` of scalar strings: the bytes of each record, nothing lost.
@@ -44,9 +50,10 @@ def load_records(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
     """
     files = _list(paths)
     streams = integer("streams", streams, 1, bits=10)
+    longest = integer("max_record_bytes", max_record_bytes, 0)
     with tf.device("CPU"):  # tensors that tf.data's functions can reach, on a machine with a GPU too
         chunks = tf.data.Dataset.from_tensor_slices(files).interleave(
-            _chunks, cycle_length=streams, num_parallel_calls=streams, deterministic=True
+            lambda file: _chunks(file, longest), cycle_length=streams, num_parallel_calls=streams, deterministic=True
         )
         return chunks.unbatch().prefetch(tf.data.AUTOTUNE)
 
@@ -65,15 +72,17 @@ def _list(paths: Any) -> list[str]:
     return [*found]
 
 
-def _chunks(file: Any) -> Any:
+def _chunks(file: Any, longest: int) -> Any:
     """The records of a file: string [n]."""
     there = tf.data.FixedLengthRecordDataset(file, 1).take(1).skip(1).batch(1)  # else NotFoundError
-    records = tf.data.Dataset.from_generator(_read, args=[file], output_signature=tf.TensorSpec([None], tf.string))
+    records = tf.data.Dataset.from_generator(
+        _read, args=[file, longest], output_signature=tf.TensorSpec([None], tf.string)
+    )
     return there.concatenate(records)
 
 
-def _read(file: bytes) -> Iterator[list[bytes]]:
-    records = iter(RecordFile(os.fsdecode(file)))
+def _read(file: bytes, longest: int) -> Iterator[list[bytes]]:
+    records = iter(RecordFile(os.fsdecode(file), max_record_bytes=int(longest)))
     try:
         while chunk := list(itertools.islice(records, _CHUNK)):
             yield chunk

@@ -13,7 +13,7 @@ import numpy as np
 
 from beam_tfr.order import WINDOW, Epoch, Order, Run
 from beam_tfr.reader_arguments import integer
-from beam_tfr.records import RecordError, RecordFile
+from beam_tfr.records import RecordError, RecordFile, longest_in
 from beam_tfr.schema import UsageError
 from beam_tfr.splits import Part
 
@@ -77,7 +77,9 @@ class Share:
         """As many records as the run has; from where the file is damaged or ends, with a problem instead of data."""
         part = self.parts[run.part]
         first = part.begin + run.skip
-        file = RecordFile(part.file, compression=self.compression, skip=first)
+        file = RecordFile(
+            part.file, compression=self.compression, skip=first, max_record_bytes=longest_in(part.num_bytes)
+        )
         records, problem = iter(file), ""
         for number in range(first, first + run.take):
             data = None

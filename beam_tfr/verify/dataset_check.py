@@ -23,7 +23,6 @@ from beam_tfr.verify.problems import Problem, Problems, shown
 from beam_tfr.verify.record_check import RecordCheck
 from beam_tfr.verify.shard_check import ShardCheck
 
-MAX_RECORD_BYTES = 64 << 20  # 64 MiB
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _PROGRESS_S = 0.5
 
@@ -62,7 +61,7 @@ def verify(
     *,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
-    max_record_bytes: int = MAX_RECORD_BYTES,
+    max_record_bytes: int | None = None,
     max_pixels: int = MAX_PIXELS,
 ) -> Report:
     """Reads a dataset and compares it with its manifest.
@@ -74,7 +73,7 @@ def verify(
         folder: local or gs://.
         threads: number of threads that read shards; None for one per core.
         progress: called from time to time, by the calling thread, with the number of records read and of all records.
-        max_record_bytes: a longer record is a problem, like damage.
+        max_record_bytes: a longer record is a problem, like damage. None: 128 MiB, or 16 times the shard's file.
         max_pixels: a larger image, or one larger than the dataset's option max_pixels, is not decoded, which is also a
             problem.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest, ShardEntry
-from beam_tfr.records import RecordError, RecordFile
+from beam_tfr.records import RecordError, RecordFile, longest_in
 from beam_tfr.schema import RecordsDigest
 from beam_tfr.verify.problems import Problem, shown, unreadable
 from beam_tfr.verify.record_check import RecordCheck
@@ -37,7 +37,7 @@ class ShardCheck:
         split: str,
         entry: ShardEntry,
         check: RecordCheck,
-        max_record_bytes: int,
+        max_record_bytes: int | None,
         tell: Callable[[Problem], object],
     ) -> None:
         self.split, self.entry = split, entry
@@ -47,7 +47,8 @@ class ShardCheck:
         self.source_sizes: collections.Counter[int] = collections.Counter()
         self.records_sha256 = ""
         self._folder = manifest.folder
-        self._check, self._max_record_bytes, self._tell = check, max_record_bytes, tell
+        self._check, self._tell = check, tell
+        self._max_record_bytes = longest_in(entry.num_bytes) if max_record_bytes is None else max_record_bytes
         self._problems = 0
         self._damaged = False
 
