@@ -48,6 +48,7 @@ class ShardEntry:
     num_bytes: int
     sha256: str
 
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
     """One split; `class_counts` maps class names to records and is empty without labels."""

@@ -440,7 +440,9 @@ def test_a_small_shard_fills_no_memory(tmp_path: Path) -> None:
     assert shard.stat().st_size < 1 << 20
     tracemalloc.start()
     try:
-        with pytest.raises(DataError, match=rf"record 1 at byte .*: its length is .*, allowed are {MAX_RECORD_BYTES}; "):
+        with pytest.raises(
+            DataError, match=rf"record 1 at byte .*: its length is .*, allowed are {MAX_RECORD_BYTES}; "
+        ):
             list(ImageDataset(folder, split="train"))
         assert any("allowed are" in problem.message for problem in verify(str(folder)).problems)
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
