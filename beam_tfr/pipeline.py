@@ -7,6 +7,7 @@ globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [Ima
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -14,9 +15,10 @@ import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr import images, shards
-from beam_tfr.inputs.reading import ReadAhead, mean_record_bytes
+from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning import drafts
+from beam_tfr.planning.survey import Survey
 from beam_tfr.schema import Plan, ShardWork
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.sources import Source
@@ -64,13 +66,25 @@ class Convert(beam.PTransform):
             items = items | step
         level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
         write = WriteShards(options.output, name=options.name, suffix=options.suffix, level=level, run_id=run_id)
-        publish = WriteManifest(options.output, plan=plan, run_id=run_id, max_rejects=options.max_rejects)
+        publish = WriteManifest(
+            options.output,
+            plan=plan,
+            run_id=run_id,
+            max_rejects=options.max_rejects,
+            accept_unreadable=options.accept_unreadable,
+        )
         return items | write | publish  # ShardInfo, the digest
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         options, source = self.options, self.source
         if options.plan:
-            saved = ReadPlan(options.plan, output=options.output, run_id=self.run_id, overwrite=options.overwrite)
+            saved = ReadPlan(
+                options.plan,
+                output=options.output,
+                accept_unreadable=options.accept_unreadable,
+                run_id=self.run_id,
+                overwrite=options.overwrite,
+            )
             return begin | saved  # type: ignore[no-any-return]
         distinct = None
         if isinstance(source.origin, Tables):
@@ -89,15 +103,22 @@ class Convert(beam.PTransform):
         """The step that plans the shards; `after` must exist before anything is written."""
         options, source = self.options, self.source
         measure = functools.partial(
-            mean_record_bytes, root=self.read.root, ahead=self.read.ahead, steps=[step.fn for step in self.make]
+            measure_sample, root=self.read.root, ahead=self.read.ahead, steps=[step.fn for step in self.make]
         )
         named: dict[str, Any] = {**source.plan, "labelled": source.labelled, "codecs": images.codec_versions()}
+
+        def draft(survey: Survey) -> Plan:
+            sample = measure(survey.sample_refs())
+            plan = drafts.draft_plan(survey, sample.record_bytes, **named)
+            return dataclasses.replace(plan, provisional=not sample.whole)
+
         return PlanShards(
             None if options.save_plan else options.output,
-            draft=lambda survey: drafts.draft_plan(survey, measure(survey.sample_refs()), **named),
+            draft=draft,
             seed=options.seed,
             run_id=self.run_id,
             overwrite=options.overwrite,
+            accept_unreadable=options.accept_unreadable,
             after=after,
         )
 
@@ -112,4 +133,4 @@ def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[M
         steps.insert(0, ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
         steps.insert(0, ResizeImages(options.image_options()))
-    return ReadImages(root, ahead=ahead), steps
+    return ReadImages(root, ahead=ahead, accept_unreadable=options.accept_unreadable), steps

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -23,11 +24,13 @@ from beam_tfr.schema import (
     Plan,
     RunError,
     ShardInfo,
+    Unfinished,
     canonical_json,
     sha256_hex,
 )
 from beam_tfr.schema.features import features_of
 
+MOST_CAUSES = 3  # told of images that cannot be read
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
 _UNPUBLISHED = "Nothing is published"
 
@@ -63,25 +66,35 @@ class SplitTotals:
             raise RunError(f"shard {info.shard.name} was written twice, with different content. {_UNPUBLISHED}")
 
 
-def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
+def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, SplitTotals]:
     """Adds up the shards of each split, and checks that nothing is missing.
+
+    Args:
+        plan: what was to be written.
+        infos: of its shards, in any order. One that was `Unfinished` first may be finished after all.
 
     Returns:
         split -> totals, with the shards in order, for every split of the plan.
 
     Raises:
-        RunError: the runner lost or repeated elements: a shard is missing or came twice with different content, or
-            matched is not written + rejected.
+        RunError: shards are unfinished, because images cannot be read now; or the runner lost or repeated elements: a
+            shard is missing or came twice with different content, or matched is not written + rejected.
     """
     totals = {split: SplitTotals() for split in sorted(plan.splits)}
     planned = dict.fromkeys(plan.shards())  # an ordered set
     plan_digest = plan.digest
+    given_up: dict[str, Unfinished] = {}
     for info in infos:  # not kept: with a thousand classes each has tens of kilobytes
         shard = info.shard
         if shard.plan_digest != plan_digest or shard.name not in planned:
             raise RunError(f"shard {shard.name} is not in the plan. {_UNPUBLISHED}")
-        totals[shard.split].add(info)
+        if isinstance(info, Unfinished):
+            given_up[shard.name] = info
+        else:
+            totals[shard.split].add(info)
     found = {name for of in totals.values() for name in of.shards}
+    if unfinished := [given_up[name] for name in planned if name in given_up.keys() - found]:
+        raise RunError(_tell_unfinished(unfinished, plan, len(planned)))
     if missing := [name for name in planned if name not in found]:
         raise RunError(
             f"{len(missing)} of {len(planned)} shards are missing at the end, the first is {missing[0]}: the runner "
@@ -95,6 +108,19 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo]) -> dict[str, SplitTotals]:
                 f"written and {of.counts.num_rejected} rejected: the runner lost or repeated some. {_UNPUBLISHED}"
             )
     return totals
+
+
+def _tell_unfinished(unfinished: Sequence[Unfinished], plan: Plan, num_shards: int) -> str:
+    causes: collections.Counter[str] = collections.Counter()
+    for one in unfinished:
+        causes.update(one.causes)
+    led = "; ".join(f"{n:,}: {cause}" for cause, n in causes.most_common(MOST_CAUSES))
+    return (
+        f"{sum(one.images for one in unfinished):,} of {plan.matched:,} {plan.things} cannot be read, such as "
+        f"{unfinished[0].example} ({led}): {len(unfinished):,} of {num_shards:,} shards are unfinished. "
+        f"{_UNPUBLISHED}. Run the same command again: it reads just those shards. `accept_unreadable=` "
+        "rejects what cannot be read"
+    )
 
 
 def check_rejects(plan: Plan, totals: Mapping[str, SplitTotals], max_rejects: int | float) -> None:

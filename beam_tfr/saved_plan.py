@@ -45,8 +45,13 @@ def write(
         replace: whether to replace another plan.
 
     Raises:
-        RunError: a shard is missing or came twice, another plan is there, or the file cannot be written.
+        RunError: a shard is missing or came twice, the plan is provisional, another one is there, or the file cannot be
+            written.
     """
+    if plan.provisional:
+        raise RunError(
+            "some of the files from which the number of shards is estimated cannot be read. Nothing is written"
+        )
     try:
         with (
             tempfile.TemporaryFile(prefix="beam_tfr-") as spool,

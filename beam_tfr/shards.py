@@ -152,6 +152,16 @@ class Sequencer:
         self.shard, self._next = None, 0
         return True
 
+    def give_up(self, shard: Shard) -> None:
+        """Closes a shard that is to have no more items, whether it is open or not.
+
+        Raises:
+            RunError: another one is open.
+        """
+        if self.shard == shard:
+            self.shard, self._next = None, 0
+        self.check_closed()
+
     def check_closed(self) -> None:
         """Checks that no shard is open.
 

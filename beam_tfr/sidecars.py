@@ -52,15 +52,22 @@ def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
     yield from sidecar[1]
 
 
-def read_finished(output: str, shard: Shard) -> ShardInfo | None:
+def read_finished(output: str, shard: Shard, *, accept_unreadable: bool = False) -> ShardInfo | None:
     """The `ShardInfo` of a shard that an earlier run of the same plan finished, or None.
 
     Reads the whole shard to compare its SHA-256.
+
+    Args:
+        output: folder of the dataset.
+        shard: its place in the plan.
+        accept_unreadable: whether a shard counts in which an earlier run accepted files that could not be read.
     """
     sidecar = read(output, shard.name)
     if sidecar is None or sidecar[0].shard != shard:
         return None
     info = sidecar[0]
+    if "unreadable" in info.rejected and not accept_unreadable:
+        return None
     if not info.file:
         return info
     digest = hashlib.sha256()

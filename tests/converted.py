@@ -68,7 +68,7 @@ def spoil(photos: Path) -> dict[str, str]:
     (hat / "truncated.jpg").write_bytes(sound[: len(sound) // 2])
     (hat / "empty.jpg").write_bytes(b"")
     (hat / "text.jpg").write_text("not an image at all, only its name says so")
-    (hat / "gone.jpg").symlink_to(photos / "nowhere.jpg")
+    (hat / "gone.jpg").symlink_to("../../nowhere.jpg")
     os.mkfifo(hat / "pipe.jpg")
     (photos / "loose.jpg").write_bytes(sound)
     odd = photos / "my split" / "hat"
@@ -79,7 +79,7 @@ def spoil(photos: Path) -> dict[str, str]:
         "train/hat/empty.jpg": "empty-file",
         "train/hat/text.jpg": "not-an-image",
         "train/hat/gone.jpg": "not-found",
-        "train/hat/pipe.jpg": "unreadable",
+        "train/hat/pipe.jpg": "unusable-file",
         "loose.jpg": "layout-mismatch",
         "my split/hat/a.jpg": "layout-mismatch",
     }

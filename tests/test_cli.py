@@ -166,7 +166,7 @@ def test_an_unwritable_output_is_an_error(beam_tfr: Command, photos: Path, publi
     assert (public_path / "file").read_text() == "mine"
 
 
-def test_an_unreadable_photo_is_a_reject_and_an_unreadable_folder_an_error(
+def test_an_unreadable_photo_is_a_reject_if_accepted_and_an_unreadable_folder_an_error(
     beam_tfr: Command, photos: Path, public_path: Path
 ) -> None:
     source, output = public_path / "photos", public_path / "out"
@@ -179,7 +179,8 @@ def test_an_unreadable_photo_is_a_reject_and_an_unreadable_folder_an_error(
     output.chmod(0o777)
     arguments = ["convert", "--input", f"{source}/**/*.jpg", "--output", output]
     with as_nobody():
-        run = beam_tfr(*arguments, "--max_rejects", "1")
+        assert beam_tfr(*arguments, "--max_rejects", "1").code == 1
+        run = beam_tfr(*arguments, "--max_rejects", "1", "--accept_unreadable")
     assert run.code == 0
     (reject,) = map(json.loads, (output / "rejects.jsonl").read_text().splitlines())
     assert (reject["key"], reject["reason"], reject["detail"]) == ("hat/secret.jpg", "unreadable", "Permission denied")

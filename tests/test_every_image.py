@@ -82,6 +82,7 @@ def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
         "not-found",
         "changed-while-reading",
         "unreadable",
+        "unusable-file",
         "file-too-large",
         "empty-file",
     }

@@ -62,7 +62,7 @@ def test_an_object_that_is_replaced_after_the_sample_is_a_reject(photos: FakeGcs
 
 def test_deadline_of_a_read(photos: FakeGcs, clock: Clock, beam_tfr: Command) -> None:
     photos.set(faults={NAMES[1]: ["", *["503"] * 10_000]})
-    run = convert(beam_tfr, "--read_deadline_s", "60", "--max_rejects", "1")
+    run = convert(beam_tfr, "--read_deadline_s", "60", "--max_rejects", "1", "--accept_unreadable")
     assert run.json["rejected"] == {"unreadable": 1}
     (reject,) = rejects(photos)
     assert reject["detail"] == "retried until the deadline; the last error: the service failed (HTTP 503): said 503"

@@ -80,6 +80,7 @@ def test_documented_defaults() -> None:
         "read_deadline_s": 120.0,
         "gcs_project": "",
         "max_rejects": 0.01,
+        "accept_unreadable": False,
         "overwrite": False,
         "json": False,
         "save_plan": None,
@@ -148,6 +149,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("max_rejects", "0", 0),
     ("max_rejects", "1.", 1.0),
     ("max_rejects", ".5", 0.5),
+    ("accept_unreadable", "true", True),
     ("overwrite", "TRUE", True),
     ("overwrite", "false", False),
     ("json", "true", True),
@@ -299,6 +301,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("max_rejects", "-1", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
     ("max_rejects", "1%", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
     ("max_rejects", "1e-3", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
+    ("accept_unreadable", "1", "must be true or false; the flag without a value means true"),
     ("overwrite", "yes", "must be true or false; the flag without a value means true"),
     ("json", "1", "must be true or false; the flag without a value means true"),
     ("save_plan", "s3://b/a.zip", "only local paths and gs:// are supported"),
@@ -505,7 +508,7 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
         "seed": 0,
     }
     places = {"input", "input_list", "exclude", "output", "name"}
-    run = {"read_ahead", "read_deadline_s", "gcs_project", "max_rejects", "overwrite", "json"}
+    run = {"read_ahead", "read_deadline_s", "gcs_project", "max_rejects", "accept_unreadable", "overwrite", "json"}
     assert FIELDS.keys() - data.keys() == places | run | {"no_wait", "on_interrupt", "save_plan", "plan"} | TABULAR
 
 

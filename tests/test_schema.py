@@ -136,6 +136,7 @@ def test_reasons_are_a_closed_list_in_kebab_case() -> None:
         "unknown-class",
         "unreadable",
         "unsupported-image",
+        "unusable-file",
     ]
     assert all(REJECT_REASONS.values())
     assert all(ADJUSTMENTS.values())

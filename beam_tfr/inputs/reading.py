@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.pool import Pool
@@ -39,8 +39,8 @@ def read_image(
         cancelled: returns True once nobody waits for the result, which ends the retries.
 
     Raises:
-        RejectError: `not-found`, `changed-while-reading`, `unreadable`, `empty-file` or `file-too-large`.
-        RunError: the account has no permission to read objects of this bucket, so no image can be read.
+        RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or `file-too-large`; or
+            `unreadable`, which alone may pass: no permission, a failing service or disk, no disk.
     """
     path, size_bytes, generation = (source, 0, 0) if isinstance(source, str) else source
     too_large = RejectError("file-too-large", f"more than {max_bytes} bytes")
@@ -50,14 +50,17 @@ def read_image(
         data = storage.read_bytes(
             path, max_bytes=max_bytes, generation=generation, deadline_s=deadline_s, cancelled=cancelled
         )
-    except FileNotFoundError as error:
-        raise RejectError("not-found", error.strerror or str(error)) from error
-    except storage.ChangedError as error:
-        raise RejectError("changed-while-reading", error.strerror or str(error)) from error
     except OSError as error:
-        if isinstance(error, PermissionError) and storage.is_gcs(path):
-            raise RunError(f"{path} cannot be read: {error.strerror}") from error
-        raise RejectError("unreadable", error.strerror or str(error), may_pass=storage.may_pass(error)) from error
+        told = error.strerror or str(error)
+        if isinstance(error, storage.ChangedError):
+            raise RejectError("changed-while-reading", told) from error
+        if isinstance(error, FileNotFoundError):
+            if storage.is_gone(path):
+                raise RejectError("not-found", told) from error
+            told += "; its folder is empty or cannot be listed"
+        elif not storage.may_pass(error):
+            raise RejectError("unusable-file", told) from error
+        raise RejectError("unreadable", told, may_pass=True) from error
     if not data:
         raise RejectError("empty-file", "0 bytes")
     if len(data) > max_bytes:
@@ -94,7 +97,6 @@ class ReadAhead:
         Reading begins with the call, not with the first `next`, so that the next call can start while one is consumed.
 
         Raises:
-            RunError: see `read_image`.
             CancelledError: `close` was called.
         """
         if self._pool is None:
@@ -169,19 +171,31 @@ def read_refs(root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None) -> I
     return zip(refs, ahead.read(files), strict=True)
 
 
-def mean_record_bytes(
+class Sample(NamedTuple):
+    """What the sample says of the records.
+
+    Attributes:
+        record_bytes: mean size of a serialized record, without rejects.
+        whole: False if a file could not be read now, but perhaps later.
+    """
+
+    record_bytes: float
+    whole: bool
+
+
+def measure_sample(
     refs: Sequence[ImageRef],
     *,
     root: str,
     ahead: ReadAhead | None,
     steps: Sequence[Callable[[Any, ImageRef], Any]],
-) -> float:
-    """Mean size of a sample's serialized records, in bytes, without rejects.
+) -> Sample:
+    """Makes the records of a sample.
 
     Raises:
-        RunError: a file cannot be read now, but perhaps later: the plan must not depend on luck.
+        RunError: none of its files can be read now.
     """
-    sizes = []
+    sizes, unread = [], []
     for ref, content in read_refs(root, refs, ahead):
         record: Any = content
         try:
@@ -192,7 +206,11 @@ def mean_record_bytes(
             sizes.append(len(record.serialized))
         except RejectError as error:
             if error.may_pass:
-                raise RunError(f"{root}{ref.key} cannot be read now ({error.detail}); run the command again") from error
+                unread.append(f"{root}{ref.key} cannot be read: {error.detail}")
     if ahead is not None:
         ahead.close()
-    return sum(sizes) / len(sizes) if sizes else 0.0
+    if unread and not sizes:
+        raise RunError(
+            f"{unread[0]}. So are the {len(refs)} files read first. Run the same command again when they can be read"
+        )
+    return Sample(sum(sizes) / len(sizes) if sizes else 0.0, not unread)

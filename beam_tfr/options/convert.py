@@ -112,7 +112,8 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     read_deadline_s: float = _run(
         storage.DEADLINE_S,
-        help="seconds for reading an image from gs://, retries included; after that it is rejected as unreadable",
+        help="seconds for reading an image from gs://, retries included; after that its shard stays unfinished (see "
+        "--accept_unreadable)",
         metavar="SECONDS",
         parse=table.number,
     )
@@ -123,6 +124,11 @@ class ConvertOptions(TableOptions, ImageOptions):
         "(25)",
         metavar="N",
         parse=table.share_or_number,
+    )
+    accept_unreadable: bool = _run(
+        False,
+        help="reject images that cannot be read now but perhaps later: no permission, a failing disk or service; "
+        "without it the run ends, and the next one reads them again",
     )
     overwrite: bool = _run(False, help="replace another dataset in the output (with --save_plan: another plan)")
     save_plan: str | None = _run(

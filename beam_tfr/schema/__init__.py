@@ -3,9 +3,9 @@
     MatchImages ──▶ ImageRef ──PlanShards──▶ ShardWork ──ReadImages──▶ Item(bytes) ──ResizeImages──▶ Item(Image)
         ──BuildExamples──▶ Item(Record) ──WriteShards──▶ ShardInfo ──WriteManifest──▶ Manifest
 
-Between ReadImages and WriteShards an `Item` may instead hold a `Reject` (an unusable image keeps its place) or a
-`ShardInfo` (an earlier run finished the shard); every stage passes those on. `schema.features` names the
-features of a record.
+Between ReadImages and WriteShards an `Item` may instead hold a `Reject` (an unusable image keeps its place), a
+`ShardInfo` (an earlier run finished the shard) or `Unfinished` (some of its images cannot be read now); every stage
+passes those on. `schema.features` names the features of a record.
 """
 
 from __future__ import annotations
@@ -42,4 +42,5 @@ from beam_tfr.schema.plan import Plan as Plan
 from beam_tfr.schema.plan import Shard as Shard
 from beam_tfr.schema.plan import ShardInfo as ShardInfo
 from beam_tfr.schema.plan import SplitPlan as SplitPlan
+from beam_tfr.schema.plan import Unfinished as Unfinished
 from beam_tfr.schema.plan import size_bucket as size_bucket

@@ -7,7 +7,7 @@ import json
 from typing import NamedTuple
 
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.plan import Shard, ShardInfo
+from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
 
 
 class ImageRef(NamedTuple):
@@ -153,16 +153,16 @@ class Item(NamedTuple):
         shard: that it belongs to.
         position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written too.
         uri: of the source.
-        ref: of the source; None if the item stands for a whole shard (empty, or already finished).
-        value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; None for an empty
-            shard, and for a row of a table, whose reference holds everything.
+        ref: of the source; None if the item stands for a whole shard (empty, already finished, or unfinished).
+        value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; or `Unfinished`; None
+            for an empty shard, and for a row of a table, whose reference holds everything.
     """
 
     shard: Shard
     position: int
     uri: str
     ref: ImageRef | None
-    value: bytes | Image | Array | Record | Reject | ShardInfo | None
+    value: bytes | Image | Array | Record | Reject | ShardInfo | Unfinished | None
 
     def reject(self, stage: str, error: RejectError) -> Item:
         """The item with a `Reject` in place of its value."""

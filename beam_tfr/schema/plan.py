@@ -15,13 +15,17 @@ from beam_tfr.schema.features import things
 
 
 class Shard(NamedTuple):
-    """Shard `number` (from 0) of `num_shards` of a split, for `total` planned images."""
+    """Shard `number` (from 0) of `num_shards` of a split, for `total` planned images.
+
+    `recipe` is that of the plan: with equal references, shards of equal recipe have equal bytes.
+    """
 
     split: str
     number: int
     num_shards: int
     total: int
     plan_digest: str
+    recipe: str = ""
 
     @property
     def name(self) -> str:
@@ -59,6 +63,8 @@ class Plan:
         codecs: library -> version, for every library that can change a byte of a record.
         generations: digest of keys, sizes and generations (or times), to notice input that changed between runs.
         complete: whether the output already holds the dataset of this plan; not part of the digest.
+        provisional: whether a part of the sample could not be read, so that the number of shards may be another next
+            time; not part of the digest.
     """
 
     name: str
@@ -70,15 +76,21 @@ class Plan:
     codecs: dict[str, str]
     generations: str = ""
     complete: bool = False
+    provisional: bool = False
 
     @property
     def digest(self) -> str:
         return sha256_hex(canonical_json(self.fields()))
 
+    @property
+    def recipe(self) -> str:
+        """The digest of what makes records of references: all but the input."""
+        return sha256_hex(canonical_json([self.name, self.suffix, self.options, self.codecs]))
+
     def fields(self) -> dict[str, Any]:
         """Everything that the digest covers, as JSON values."""
         fields = dataclasses.asdict(self)
-        del fields["complete"]
+        del fields["complete"], fields["provisional"]
         return fields
 
     @classmethod
@@ -184,3 +196,20 @@ class ShardInfo(Counts):
         for name in ("class_counts", "source_sizes"):  # JSON has only string keys
             fields[name] = {int(key): count for key, count in fields[name].items()}
         return cls(**fields)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """A shard that is not written, because some of its images cannot be read now.
+
+    Attributes:
+        shard: its place in the plan.
+        causes: why they cannot -> images; the leading ones.
+        images: how many.
+        example: URI of one.
+    """
+
+    shard: Shard
+    causes: dict[str, int]
+    images: int
+    example: str

@@ -18,6 +18,7 @@ from beam_tfr.storage.files import delete as delete
 from beam_tfr.storage.files import delete_folder as delete_folder
 from beam_tfr.storage.files import find as find
 from beam_tfr.storage.files import is_gcs as is_gcs
+from beam_tfr.storage.files import is_gone as is_gone
 from beam_tfr.storage.files import join as join
 from beam_tfr.storage.files import list_folder as list_folder
 from beam_tfr.storage.files import may_pass as may_pass

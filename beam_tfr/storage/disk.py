@@ -56,6 +56,16 @@ def find(path: str) -> Entry | None:
     return None if stat.S_ISDIR(info.st_mode) else Entry(path, info.st_size, info.st_mtime_ns)
 
 
+def is_gone(path: str) -> bool:
+    """`storage.is_gone` on a disk."""
+    path = os.path.realpath(path)  # the target of a link may be on another disk
+    try:
+        with os.scandir(os.path.dirname(path)) as entries:
+            return any(entries) and not os.path.lexists(path)
+    except OSError:
+        return False
+
+
 def open_descriptor(path: str) -> int:
     """Opens a file for reading.
 

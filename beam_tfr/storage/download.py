@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import functools
 import gzip
 import io
@@ -75,7 +76,7 @@ def read_bytes(
         with gzip.open(buffer) as file:
             return file.read(most)
     except (OSError, EOFError, zlib.error) as error:
-        raise OSError(0, f"its Content-Encoding is gzip, but its bytes are not: {error}", path) from None
+        raise OSError(errno.EINVAL, f"its Content-Encoding is gzip, but its bytes are not: {error}", path) from None
 
 
 def fetch(

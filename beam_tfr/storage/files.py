@@ -111,8 +111,17 @@ def read_bytes(
 
 
 def may_pass(error: OSError) -> bool:
-    """Whether a later read might succeed: a failing mount, not a missing permission."""
-    return error.errno in (errno.EAGAIN, errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.ENOTCONN, errno.EMFILE)
+    """Whether a later read might succeed: False only for what is no regular file, a link to itself or a bad name."""
+    return error.errno not in (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
+
+
+def is_gone(path: str) -> bool:
+    """Whether a file that was not found is certainly deleted.
+
+    It is if its folder holds other files, or its bucket answers. A missing or empty folder may be a disk that is not
+    mounted.
+    """
+    return gcs.is_gone(path) if is_gcs(path) else disk.is_gone(path)
 
 
 def open_binary(path: str) -> IO[bytes]:

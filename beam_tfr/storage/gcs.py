@@ -72,6 +72,17 @@ def find(path: str) -> Entry | None:
     return None if found is None else _entry(path, found)
 
 
+def is_gone(path: str) -> bool:
+    """`storage.is_gone` on gs://."""
+    of, name = split_gcs(path)
+    try:
+        with named_errors(path, "list"):
+            found = client().list_blobs(bucket(of), prefix=name, max_results=1, fields="items(name)", retry=retrying())
+            return all(other.name != name for other in found)
+    except OSError:
+        return False
+
+
 def open_seekable(path: str) -> IO[bytes]:
     """`storage.open_seekable` on gs://."""
     from google.cloud.storage.fileio import BlobReader

@@ -33,6 +33,7 @@ class PlanShards(beam.PTransform):
         seed: of the order.
         run_id: holds the folder's lock.
         overwrite: whether another dataset in the folder is replaced.
+        accept_unreadable: whether shards stay in which an earlier run accepted files that could not be read.
         after: must exist before anything is written.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
@@ -46,11 +47,12 @@ class PlanShards(beam.PTransform):
         seed: int,
         run_id: str,
         overwrite: bool,
+        accept_unreadable: bool = False,
         after: PCollection[None] | None = None,
     ) -> None:
         super().__init__()
         self._output, self._seed, self._run_id, self._overwrite = output, seed, run_id, overwrite
-        self._draft, self._after = draft, after
+        self._accept, self._draft, self._after = accept_unreadable, draft, after
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         after = [] if self._after is None else [AsSingleton(self._after)]
@@ -73,7 +75,7 @@ class PlanShards(beam.PTransform):
             (assigned, plan | "EveryShard" >> _every_shard())
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "Order" >> beam.Map(_order, output=self._output, seed=self._seed)
+            | "Order" >> beam.Map(_order, output=self._output, seed=self._seed, accept=self._accept)
         )
         return plan, work
 
@@ -132,9 +134,11 @@ class _Assign(beam.DoFn):
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
 
 
-def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None, seed: int) -> ShardWork:
+def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None, seed: int, accept: bool) -> ShardWork:
     shard, refs = assignment.order(grouped[1], seed)
-    return ShardWork(shard, refs, sidecars.read_finished(output, shard) if output is not None else None)
+    if output is None:
+        return ShardWork(shard, refs)
+    return ShardWork(shard, refs, sidecars.read_finished(output, shard, accept_unreadable=accept))
 
 
 class SavePlan(beam.PTransform):
@@ -164,14 +168,17 @@ class ReadPlan(beam.PTransform):
 
     Args:
         path: of the file, local or gs://.
-        output, run_id, overwrite: as for `PlanShards`.
+        output, run_id, overwrite, accept_unreadable: as for `PlanShards`.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
 
-    def __init__(self, path: str, *, output: str, run_id: str, overwrite: bool) -> None:
+    def __init__(
+        self, path: str, *, output: str, run_id: str, overwrite: bool, accept_unreadable: bool = False
+    ) -> None:
         super().__init__()
         self._path, self._output, self._run_id, self._overwrite = path, output, run_id, overwrite
+        self._accept = accept_unreadable
 
     def expand(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         codecs = images.codec_versions()
@@ -185,7 +192,7 @@ class ReadPlan(beam.PTransform):
             plan
             | "EveryShard" >> _every_shard()
             | "SpreadShards" >> beam.Reshuffle()
-            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, codecs, self._output))
+            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, codecs, self._output, self._accept))
         )
         return plan, work
 
@@ -196,8 +203,8 @@ def _open(_: None, path: str, codecs: dict[str, str]) -> Plan:
 
 
 class _ReadRefs(beam.DoFn):
-    def __init__(self, path: str, codecs: dict[str, str], output: str) -> None:
-        self._path, self._codecs, self._output = path, codecs, output
+    def __init__(self, path: str, codecs: dict[str, str], output: str, accept: bool = False) -> None:
+        self._path, self._codecs, self._output, self._accept = path, codecs, output, accept
 
     def setup(self) -> None:
         self._saved = saved_plan.SavedPlan(self._path)
@@ -211,7 +218,7 @@ class _ReadRefs(beam.DoFn):
                 option="plan",
                 value=self._path,
             )
-        finished = sidecars.read_finished(self._output, shard)
+        finished = sidecars.read_finished(self._output, shard, accept_unreadable=self._accept)
         yield ShardWork(shard, [] if finished else self._saved.refs(shard), finished)
 
     def teardown(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import collections
+from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -11,7 +12,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import interrupt
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
-from beam_tfr.schema import ImageRef, Item, RejectError, Shard, ShardWork
+from beam_tfr.schema import ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished
+
+MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
+MOST_CAUSES = 3  # told of each shard
 
 
 class ReadImages(beam.PTransform):
@@ -20,17 +24,19 @@ class ReadImages(beam.PTransform):
     Args:
         root: folder that the keys are below, with a slash at its end.
         ahead: how they are read.
+        accept_unreadable: whether what cannot be read now, but perhaps later, is a `Reject`.
 
-    Output: `Item` with bytes, or with a `Reject` for a file that cannot be read.
+    Output: `Item` with bytes, or with a `Reject` for a file that certainly cannot be read; and for a shard with files
+    that cannot be read now one with `Unfinished`. If they can after all, all of its items follow.
     """
 
-    def __init__(self, root: str, *, ahead: ReadAhead | None = None) -> None:
+    def __init__(self, root: str, *, ahead: ReadAhead | None = None, accept_unreadable: bool = False) -> None:
         super().__init__()
-        self.root = root
+        self.root, self._accept = root, accept_unreadable
         self.ahead: ReadAhead | None = ahead or ReadAhead()
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
-        return work | "Read" >> beam.ParDo(_Read(self.root, self.ahead))
+        return work | "Read" >> beam.ParDo(_Read(self.root, self.ahead, self._accept))
 
 
 class ReadRows(ReadImages):
@@ -48,8 +54,9 @@ class ReadRows(ReadImages):
 
 
 class _Read(beam.DoFn):
-    def __init__(self, root: str, ahead: ReadAhead | None) -> None:
-        self._root, self._ahead = root, ahead
+    def __init__(self, root: str, ahead: ReadAhead | None, accept_unreadable: bool) -> None:
+        self._root, self._ahead, self._accept = root, ahead, accept_unreadable
+        self._missed = 0  # reads that failed since the last one that did not
 
     def start_bundle(self) -> None:
         self._items: Iterator[Item] = iter(())
@@ -64,19 +71,67 @@ class _Read(beam.DoFn):
     def _begin(self, work: ShardWork) -> Iterator[Item]:
         if item := work.done():
             return iter([item])
-        return self._read(work.shard, read_refs(self._root, map(ImageRef.decode, work.refs), self._ahead))
+        return self._read(work, read_refs(self._root, map(ImageRef.decode, work.refs), self._ahead))
 
-    def _read(self, shard: Shard, contents: Iterator[tuple[ImageRef, Content]]) -> Iterator[Item]:
+    def _read(
+        self, work: ShardWork, contents: Iterator[tuple[ImageRef, Content]], *, again: bool = False
+    ) -> Iterator[Item]:
+        """The items of a shard, up to the first image that cannot be read now, but perhaps later.
+
+        The rest of the shard is then only read, to tell all such images, and these once more at its end. If that
+        succeeds, the shard begins again: nothing of it was kept in memory, and its order is that of the plan. Waiting
+        in place would hold up every shard for each image whose permission is missing.
+        """
         for position, (ref, content) in enumerate(contents):
             interrupt.check()
-            item = Item(shard, position, self._root + ref.key, ref, None)
+            item = Item(work.shard, position, self._root + ref.key, ref, None)
             if ref.reason:
                 error = RejectError(ref.reason, ref.detail)
                 yield item.reject("MatchImages" if ref.columns is None else "ReadTable", error)
-            elif isinstance(content, RejectError):
+                continue
+            self._watch(item.uri, content)
+            if not isinstance(content, RejectError):
+                yield item._replace(value=content)
+            elif not content.may_pass or (again and self._accept):
                 yield item.reject("ReadImages", content)
             else:
-                yield item._replace(value=content)
+                break
+        else:
+            return
+        unread = {ref: content}
+        for ref, content in contents:
+            interrupt.check()
+            self._watch(self._root + ref.key, content)
+            if isinstance(content, RejectError) and content.may_pass:
+                unread[ref] = content
+        yield self._unfinished(work.shard, unread)
+        if not again:
+            tried = read_refs(self._root, unread, self._ahead)
+            still = any(isinstance(content, RejectError) and content.may_pass for _, content in tried)
+            if self._accept or not still:
+                refs = map(ImageRef.decode, work.refs)
+                yield from self._read(work, read_refs(self._root, refs, self._ahead), again=True)
+
+    def _watch(self, uri: str, content: Content) -> None:
+        """Raises an error when the source seems to be gone."""
+        if not isinstance(content, RejectError) or content.reason not in ("not-found", "unreadable"):
+            self._missed = 0
+            return
+        self._missed += 1
+        if self._missed >= MOST_MISSED and not self._accept:
+            raise RunError(
+                f"the source seems to be gone: {self._missed} files in a row cannot be read, the last is {uri}: "
+                f"{content.detail}. Nothing is published. When it is back, run the same command again: it resumes from "
+                "the finished shards. `accept_unreadable=` goes on and rejects what cannot be read"
+            )
+
+    def _unfinished(self, shard: Shard, unread: Mapping[ImageRef, RejectError]) -> Item:
+        causes = collections.Counter(error.detail for error in unread.values())
+        example = self._root + next(iter(unread)).key
+        value = Unfinished(
+            shard=shard, causes=dict(causes.most_common(MOST_CAUSES)), images=len(unread), example=example
+        )
+        return Item(shard, 0, "", None, value)
 
     def teardown(self) -> None:
         if self._ahead is not None:

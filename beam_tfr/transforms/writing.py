@@ -24,6 +24,7 @@ from beam_tfr.schema import (
     RunError,
     Shard,
     ShardInfo,
+    Unfinished,
 )
 
 
@@ -40,7 +41,7 @@ class WriteShards(beam.io.WriteToTFRecord):
         level: of gzip, 0 to 9; None for no compression.
         run_id: keeps the folder's lock alive, since the process that started the run may be gone.
 
-    Output: `ShardInfo`, one per planned shard.
+    Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps for a moment.
     """
 
     def __init__(self, output: str, *, name: str, suffix: str, level: int | None, run_id: str = "") -> None:
@@ -49,7 +50,7 @@ class WriteShards(beam.io.WriteToTFRecord):
         )
         self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level, run_id)
 
-    def expand(self, items: PCollection[Item]) -> PCollection[ShardInfo]:
+    def expand(self, items: PCollection[Item]) -> PCollection[ShardInfo | Unfinished]:
         return items | "Write" >> beam.ParDo(self._write)
 
 
@@ -64,12 +65,17 @@ class _Write(beam.DoFn):
         self._abort()  # what a failed attempt left open
         self._sequence = shards.Sequencer()
 
-    def process(self, item: Item) -> Iterator[ShardInfo]:
+    def process(self, item: Item) -> Iterator[ShardInfo | Unfinished]:
         if self._run_id and time.monotonic() - self._beaten > lock.HEARTBEAT_S:
             self._beaten = time.monotonic()
             lock.beat(self._output, self._run_id)
         if isinstance(item.value, ShardInfo):
             self._sequence.check_closed()
+            yield item.value
+            return
+        if isinstance(item.value, Unfinished):
+            self._sequence.give_up(item.shard)
+            self._abort()
             yield item.value
             return
         last = self._sequence.take(item, self._begin)
@@ -125,24 +131,48 @@ class WriteManifest(beam.PTransform):
         plan: of `PlanShards`, a PCollection of one.
         run_id: must still hold the folder's lock.
         max_rejects: a share (float) or a number (int).
+        accept_unreadable: whether the plan may be made without a part of its sample.
 
     Output: the dataset digest, once the dataset is complete.
     """
 
-    def __init__(self, output: str, *, plan: PCollection[Plan], run_id: str, max_rejects: int | float) -> None:
+    def __init__(
+        self,
+        output: str,
+        *,
+        plan: PCollection[Plan],
+        run_id: str,
+        max_rejects: int | float,
+        accept_unreadable: bool = False,
+    ) -> None:
         super().__init__()
         self._plan = plan
-        self._publish = functools.partial(_publish, output=output, run_id=run_id, max_rejects=max_rejects)
+        self._publish = functools.partial(
+            _publish, output=output, run_id=run_id, max_rejects=max_rejects, accept_unreadable=accept_unreadable
+        )
 
-    def expand(self, infos: PCollection[ShardInfo]) -> PCollection[str]:
+    def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[str]:
         return self._plan | "Publish" >> beam.Map(self._publish, AsIter(infos))
 
 
-def _publish(plan: Plan, infos: Iterable[ShardInfo], *, output: str, run_id: str, max_rejects: int | float) -> str:
+def _publish(
+    plan: Plan,
+    infos: Iterable[ShardInfo | Unfinished],
+    *,
+    output: str,
+    run_id: str,
+    max_rejects: int | float,
+    accept_unreadable: bool,
+) -> str:
     if plan.complete:
         claim.finish(output)  # what a run that was killed at its end left
         return manifest.read(output).dataset_digest
     totals = publish.add_up(plan, infos)
+    if plan.provisional and not accept_unreadable:
+        raise RunError(
+            "some of the files from which the number of shards is estimated could not be read then, but can be now. "
+            "Nothing is published; run the same command again"
+        )
     try:
         publish.check_rejects(plan, totals, max_rejects)
     except DataError as error:
