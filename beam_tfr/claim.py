@@ -1,7 +1,7 @@
 """Claims an output folder for one plan, and tells how much of it is finished.
 
     OUT/.beam_tfr/lock.N       the run that holds the folder: see `lock`
-    OUT/.beam_tfr/plan.json    the plan being written; a run with the same plan resumes where an earlier one stopped
+    OUT/.beam_tfr/plan.json    the plan being written; a run of the same recipe resumes where an earlier one stopped
     OUT/.beam_tfr/SHARD.json   a finished shard: see `sidecars`
 
 The folder `.beam_tfr` is removed once the manifest is written.
@@ -43,15 +43,16 @@ def _read_plan(output: str) -> dict[str, Any] | None:
 
 
 def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
-    """Claims the folder for a plan, and resumes what an earlier run of the same plan has not published.
+    """Claims the folder for a plan, and resumes what an earlier run has not published.
 
-    With `overwrite`, first removes a published dataset, or the beginning of another one.
+    That run had the same plan, or one that differs only in the input: its shards stay as far as they have the same
+    references. With `overwrite`, first removes a published dataset, or the beginning of one with another plan.
 
     Returns:
         The plan; `complete` if the folder already holds its dataset.
 
     Raises:
-        UsageError: the folder holds another dataset, part of one, or shard files of an unknown one.
+        UsageError: the folder holds another dataset, part of one with other options, or shard files of an unknown one.
         DataError: the folder holds this dataset, but one of its files is missing or has another size.
         RunError: another run holds the folder.
     """
@@ -65,16 +66,19 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
     claimed = json.loads(data)
     if begun == claimed:  # a retry of this step: must keep what the run has written since
         return plan
-    different = ""
+    resumes = False
     if begun is not None:
-        there = begun["plan"]
-        different = _differences(there, claimed["plan"], Plan.from_fields(there).matched, plan)
-    if different and not overwrite:
-        message = f"holds the beginning of a dataset of other input or options:{different}\n{_CURE}"
-        raise UsageError(message, option="output", value=output)
+        there = Plan.from_fields(begun["plan"])
+        resumes = there.digest == plan.digest or (there.recipe == plan.recipe and not overwrite)
+        if not resumes and not overwrite:
+            different = _differences(begun["plan"], claimed["plan"], there.matched, plan)
+            message = f"holds the beginning of a dataset of other options:{different}\n{_CURE}"
+            raise UsageError(message, option="output", value=output)
     published = storage.find(storage.join(output, MANIFEST_FILE)) is not None
-    if begun is not None and not different and not published:
+    if resumes and not published:
         _clear_work_folder(output, unfinished_only=True)
+        if begun is not None and begun["digest"] != plan.digest:
+            _remove_unplanned(output, plan)
     else:
         if overwrite:
             _remove_dataset(output)
@@ -133,6 +137,17 @@ def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
             storage.delete(work_path(output, name))
 
 
+def _remove_unplanned(output: str, plan: Plan) -> None:
+    """Removes the shards of an earlier plan for other input that the present one does not have."""
+    planned = {*plan.shards()}
+    for name in sidecars.find(output) - planned - {PLAN_FILE.removesuffix(".json")}:
+        sidecars.drop(output, name)
+    for name in _dataset_files(output):
+        parsed = naming.parse_file_name(name)
+        if parsed and parsed[0] == plan.name and parsed[1] not in planned:
+            storage.delete(storage.join(output, name))
+
+
 def _remove_dataset(output: str) -> None:
     """Removes a dataset in an order that is safe if this run is killed meanwhile.
 
@@ -173,6 +188,25 @@ def read_progress(output: str) -> Progress | None:
 
 
 def finish(output: str) -> None:
-    """Removes the work folder of a complete dataset, as far as it can be removed."""
+    """Removes the work folder of a complete dataset, unless `take_changes` has something to tell before."""
     with contextlib.suppress(OSError):
-        storage.delete_folder(work_path(output, ""))
+        if not sidecars.find_notes(output):
+            storage.delete_folder(work_path(output, ""))
+
+
+def take_changes(output: str) -> str:
+    """What to tell the user about shards that are made again because their images changed; empty if there are none.
+
+    What it returns is not returned again.
+    """
+    with contextlib.suppress(OSError):
+        changes = sidecars.take_changes(output)
+        if changes is None:
+            return ""
+        if storage.find(storage.join(output, MANIFEST_FILE)) is not None:
+            finish(output)
+        told = f"the input changed since an earlier run: {changes.shards:,} of its finished shards are made again"
+        if changes.images:
+            told += f" (new there or changed: {changes.images:,}, such as {', '.join(changes.keys)})"
+        return told
+    return ""

@@ -1,32 +1,70 @@
 """Sidecars of finished shards, for the manifest and for a run that resumes.
 
-`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, the shard's reject lines, and one line with the
-SHA-256 of all lines before it.
+`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with the fingerprints of its references, the
+shard's reject lines, and one line with the SHA-256 of all lines before it.
+
+When the input has changed since, `SHARD.changed` replaces the sidecar of a shard that is made again. It notes what
+changed, for the user.
 """
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.schema import RunError, Shard, ShardInfo, sha256_hex
 from beam_tfr.storage import work_path
+
+NOTE_SUFFIX = ".changed"
+MOST_KEYS = 3  # in a note
+_FINGERPRINT_BYTES = 8
+
+
+class Sidecar(NamedTuple):
+    """The content of a sidecar."""
+
+    info: ShardInfo
+    fingerprints: bytes
+    reject_lines: list[bytes]
+
+
+class Changes(NamedTuple):
+    """What changed in the input of shards that were finished: a note, or the sum of several.
+
+    Attributes:
+        shards: that are made again.
+        images: that were not in their shard before, or were others.
+        keys: of some of them.
+    """
+
+    shards: int
+    images: int
+    keys: list[str]
+
+
+def fingerprint(ref: bytes) -> bytes:
+    """A short hash of an encoded reference: key, size, generation, labels, columns."""
+    return hashlib.blake2b(ref, digest_size=_FINGERPRINT_BYTES).digest()
 
 
 def _path(output: str, shard_name: str) -> str:
     return work_path(output, f"{shard_name}.json")
 
 
-def write(output: str, info: ShardInfo, reject_lines: Sequence[str]) -> None:
+def write(output: str, info: ShardInfo, reject_lines: Sequence[str], *, fingerprints: bytes = b"") -> None:
     """Writes the sidecar of a shard whose file is committed."""
-    body = "\n".join([info.to_json(), *reject_lines]) + "\n"
+    body = "\n".join([info.to_json(), base64.b64encode(fingerprints).decode(), *reject_lines]) + "\n"
     data = body.encode() + sha256_hex(body.encode()).encode() + b"\n"
     storage.write_bytes(_path(output, info.shard.name), data, scratch=work_path(output, ""))
 
 
-def read(output: str, shard_name: str) -> tuple[ShardInfo, list[bytes]] | None:
-    """The `ShardInfo` and reject lines of a shard; None without a sound sidecar."""
+def read(output: str, shard_name: str) -> Sidecar | None:
+    """The sidecar of a shard; None without a sound one."""
     try:
         data = storage.read_bytes(_path(output, shard_name))
     except FileNotFoundError:
@@ -35,8 +73,8 @@ def read(output: str, shard_name: str) -> tuple[ShardInfo, list[bytes]] | None:
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
-    first, *lines = body.splitlines(keepends=True)
-    return ShardInfo.from_json(first), lines
+    info, fingerprints, *lines = body.splitlines(keepends=True)
+    return Sidecar(ShardInfo.from_json(info), base64.b64decode(fingerprints), lines)
 
 
 def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
@@ -49,23 +87,32 @@ def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
     if sidecar is None:
         path = _path(output, shard_name)
         raise RunError(f"the sidecar of shard {shard_name} is missing or damaged: {path}. Another program changed it")
-    yield from sidecar[1]
+    yield from sidecar.reject_lines
 
 
-def read_finished(output: str, shard: Shard, *, accept_unreadable: bool = False) -> ShardInfo | None:
-    """The `ShardInfo` of a shard that an earlier run of the same plan finished, or None.
+def read_finished(
+    output: str, shard: Shard, refs: Sequence[bytes] = (), *, accept_unreadable: bool = False
+) -> ShardInfo | None:
+    """The `ShardInfo` of a shard that an earlier run finished with the same references and recipe, or None.
 
-    Reads the whole shard to compare its SHA-256.
+    Reads the whole shard to compare its SHA-256. If the references are others, notes that for `take_changes`.
 
     Args:
         output: folder of the dataset.
         shard: its place in the plan.
+        refs: the encoded references of the shard, in order.
         accept_unreadable: whether a shard counts in which an earlier run accepted files that could not be read.
     """
     sidecar = read(output, shard.name)
-    if sidecar is None or sidecar[0].shard != shard:
+    if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (shard.name, shard.recipe):
         return None
-    info = sidecar[0]
+    now = [*map(fingerprint, refs)]
+    if (sidecar.info.shard.total, sidecar.fingerprints) != (shard.total, b"".join(now)):
+        found, size = sidecar.fingerprints, _FINGERPRINT_BYTES
+        before = {found[i : i + size] for i in range(0, len(found), size)}
+        drop(output, shard.name, [ref for ref, of in zip(refs, now, strict=True) if of not in before])
+        return None
+    info = dataclasses.replace(sidecar.info, shard=shard)
     if "unreadable" in info.rejected and not accept_unreadable:
         return None
     if not info.file:
@@ -83,3 +130,27 @@ def read_finished(output: str, shard: Shard, *, accept_unreadable: bool = False)
 def find(output: str) -> set[str]:
     """Names of the shards that have a sidecar, without reading any."""
     return {name.removesuffix(".json") for name in storage.list_folder(work_path(output, "")) if name.endswith(".json")}
+
+
+def drop(output: str, shard_name: str, refs: Sequence[bytes] = ()) -> None:
+    """Replaces a sidecar by a note of the encoded references that are new in its shard, or changed."""
+    keys = [ref.partition(b"\0")[0].decode("utf-8", "surrogateescape") for ref in refs[:MOST_KEYS]]
+    path = work_path(output, f"{shard_name}{NOTE_SUFFIX}")
+    storage.write_bytes(path, json.dumps(Changes(1, len(refs), keys)).encode(), scratch=work_path(output, ""))
+    storage.delete(_path(output, shard_name))
+
+
+def find_notes(output: str) -> list[str]:
+    """Paths of the notes of shards that are made again."""
+    folder = work_path(output, "")
+    return [work_path(output, name) for name in storage.list_folder(folder) if name.endswith(NOTE_SUFFIX)]
+
+
+def take_changes(output: str) -> Changes | None:
+    """The sum of all notes, which are removed; None without any."""
+    notes = find_notes(output)
+    found = [Changes(*json.loads(storage.read_bytes(path))) for path in notes]
+    for path in notes:
+        storage.delete(path)
+    keys = [key for note in found for key in note.keys]
+    return Changes(len(found), sum(note.images for note in found), keys[:MOST_KEYS]) if found else None

@@ -49,11 +49,12 @@ def test_sidecars_of_another_plan_are_ignored(tmp_path: Path) -> None:
     for shard, split in ((0, "train"), (0, "none")):
         info = finish_shard(tmp_path, plan, shard, split)
         assert sidecars.read_finished(str(tmp_path), info.shard) == info
-        assert sidecars.read_finished(str(tmp_path), info.shard._replace(plan_digest=make_plan(seed=1).digest)) is None
-        assert sidecars.read_finished(str(tmp_path), info.shard._replace(total=9)) is None
+        assert sidecars.read_finished(str(tmp_path), info.shard._replace(recipe=make_plan(seed=1).recipe)) is None
     swapped = sidecar(tmp_path, 1)
     swapped.write_bytes(sidecar(tmp_path, 0).read_bytes())
     assert sidecars.read_finished(str(tmp_path), shard_of(plan, 1)) is None
+    assert sidecars.read_finished(str(tmp_path), info.shard._replace(total=9)) is None  # and is made again
+    assert sidecars.read_finished(str(tmp_path), info.shard) is None
 
 
 @pytest.mark.parametrize("change", ["removed", "emptied", "appended", "one bit", "a folder"])

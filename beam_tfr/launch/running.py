@@ -52,10 +52,22 @@ def build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) 
     return pipeline
 
 
-def held(step: Convert) -> contextlib.AbstractContextManager[Callable[[str], None]]:
-    """Holds the output, as `lock.held` does; nothing where the output is not touched."""
-    options = step.options
-    return contextlib.nullcontext(lambda _: None) if options.save_plan else lock.held(options.output, step.run_id)
+@contextlib.contextmanager
+def held(step: Convert, say: Callable[[str], object]) -> Iterator[Callable[[str], None]]:
+    """Holds the output, as `lock.held` does, and at its end says which shards were made again because of their images.
+
+    Does nothing where the output is not touched.
+    """
+    output = step.options.output
+    if step.options.save_plan:
+        yield lambda _: None
+        return
+    with lock.held(output, step.run_id) as leave:
+        try:
+            yield leave
+        finally:
+            if told := claim.take_changes(output):
+                say(told)
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ def start(
         beam_flags: Beam's own options, as on a command line.
         progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds; all zero
             before there is a plan.
-        say: called with a line about a job elsewhere.
+        say: called with a line about a job elsewhere, and about shards that are made again.
 
     Returns:
         The dataset; with `save_plan=` the plan; with `no_wait=`, a template or a dry run the job.
@@ -78,15 +78,19 @@ def start(
     step = Convert(options, source, run_id=uuid.uuid4().hex)
     if on_dataflow:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
-    return _run_here(step, choose_runner(beam_options, beam_flags), beam_options, progress)
+    return _run_here(step, choose_runner(beam_options, beam_flags), beam_options, progress, say)
 
 
 def _run_here(
-    step: Convert, runner: PipelineRunner, beam_options: PipelineOptions, progress: Callable[[Progress], object] | None
+    step: Convert,
+    runner: PipelineRunner,
+    beam_options: PipelineOptions,
+    progress: Callable[[Progress], object] | None,
+    say: Callable[[str], object],
 ) -> Result | Saved:
     beginning = Beginning(step.options)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
-    with on_interrupt(), held(step):
+    with on_interrupt(), held(step, say):
         pipeline = build(step, runner, beam_options)
         reporter = Reporter(step.options, progress)
         with quiet():

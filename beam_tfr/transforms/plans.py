@@ -138,7 +138,7 @@ def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None, seed: in
     shard, refs = assignment.order(grouped[1], seed)
     if output is None:
         return ShardWork(shard, refs)
-    return ShardWork(shard, refs, sidecars.read_finished(output, shard, accept_unreadable=accept))
+    return ShardWork(shard, refs, sidecars.read_finished(output, shard, refs, accept_unreadable=accept))
 
 
 class SavePlan(beam.PTransform):
@@ -218,8 +218,8 @@ class _ReadRefs(beam.DoFn):
                 option="plan",
                 value=self._path,
             )
-        finished = sidecars.read_finished(self._output, shard, accept_unreadable=self._accept)
-        yield ShardWork(shard, [] if finished else self._saved.refs(shard), finished)
+        refs = self._saved.refs(shard)
+        yield ShardWork(shard, refs, sidecars.read_finished(self._output, shard, refs, accept_unreadable=self._accept))
 
     def teardown(self) -> None:
         self._saved.close()

@@ -79,6 +79,8 @@ class _Write(beam.DoFn):
             yield item.value
             return
         last = self._sequence.take(item, self._begin)
+        if item.ref is not None:
+            self._fingerprints += sidecars.fingerprint(item.ref.encode())
         if isinstance(item.value, Record) and item.ref is not None:
             self._sink.write_record(self._file, item.value.serialized)
             self._counter.count_record(item.value, item.ref.label_ids or ())
@@ -90,7 +92,7 @@ class _Write(beam.DoFn):
             yield self._commit()
 
     def _begin(self, shard: Shard) -> None:
-        self._counter = shards.ShardCounter(shard)
+        self._counter, self._fingerprints = shards.ShardCounter(shard), bytearray()
         self._file_name = ""
         if shard.split != NO_SPLIT:
             self._file_name = file_name(self._name, shard.name, self._suffix)
@@ -108,7 +110,7 @@ class _Write(beam.DoFn):
                 raise RunError(f"{path} was written by another run at the same time; run the command again") from None
             self._pending = None
         info = self._counter.close(self._file_name, self._file if self._file_name else None)
-        sidecars.write(self._output, info, self._counter.reject_lines)
+        sidecars.write(self._output, info, self._counter.reject_lines, fingerprints=bytes(self._fingerprints))
         return info
 
     def finish_bundle(self) -> None:

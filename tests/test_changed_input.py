@@ -1,0 +1,133 @@
+"""Input that changes before a dataset is published: the shards it falls in are made again, all others are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Run, files_of
+
+Command = Callable[..., Run]
+SHARDS = 6
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """240 files, two of which are empty: more than `--max_rejects 0` allows."""
+    for i in range(240):
+        path = tmp_path / "files" / "a" / f"{i:03}.bin"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"" if i in (17, 99) else b"%d" % i)
+        os.utime(path, ns=(1, 1))
+    return tmp_path / "files"
+
+
+def convert(beam_tfr: Command, source: Path, output: Path, *options: object) -> Run:
+    flags = ["--encoding", "bytes", "--num_shards", SHARDS, "--name", "d", "--max_rejects", 0, "--json"]
+    return beam_tfr("convert", "--input", f"{source}/*/*", "--output", output, *flags, *options)
+
+
+def mend(source: Path) -> None:
+    for i in (17, 99):
+        (source / "a" / f"{i:03}.bin").write_bytes(b"%d" % i)
+
+
+def shards(output: Path) -> set[tuple[str, int]]:
+    """Names and times of the shards."""
+    return {(path.name, path.stat().st_mtime_ns) for path in output.glob("*.tfrecord.gz")}
+
+
+def told(run: Run) -> list[str]:
+    return [line for line in run.err.splitlines() if "the input changed" in line]
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["listed", "from a saved plan"])
+def test_mended_files_cost_their_shards_alone(beam_tfr: Command, source: Path, tmp_path: Path, saved: bool) -> None:
+    output, plan = tmp_path / "out", tmp_path / "plan.zip"
+
+    def run() -> Run:
+        if saved:
+            assert convert(beam_tfr, source, output, "--save_plan", plan, "--overwrite").code == 0
+        return convert(beam_tfr, source, output, *(["--plan", plan] if saved else []))
+
+    first = run()
+    assert (first.code, told(first)) == (1, [])
+    before = shards(output)
+    assert len(before) == SHARDS
+    mend(source)
+    second = run()
+    assert second.json["written"] == 240
+    (line,) = told(second)
+    found = re.fullmatch(
+        r"convert: the input changed since an earlier run: (\d) of its finished shards are made again \(new there or "
+        r"changed: 2, such as (017|099)\.bin, (017|099)\.bin\)",
+        line.replace("a/", ""),
+    )
+    assert found, line
+    assert len(before - shards(output)) == int(found[1]) <= 2
+    assert convert(beam_tfr, source, tmp_path / "sound").code == 0
+    assert files_of(output) == files_of(tmp_path / "sound")  # nothing is left of the work folder
+
+
+def test_a_file_less_moves_the_cuts_and_another_number_of_shards_leaves_nothing_behind(
+    beam_tfr: Command, source: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    assert convert(beam_tfr, source, output).code == 1
+    (source / "a" / "017.bin").unlink()
+    (source / "a" / "099.bin").unlink()
+    run = convert(beam_tfr, source, output)
+    assert run.json["written"] == 238
+    assert re.search(
+        r"the input changed since an earlier run: [3-6] of its finished shards are made again \(new", run.err
+    )
+    assert convert(beam_tfr, source, tmp_path / "sound").code == 0
+    assert files_of(output) == files_of(tmp_path / "sound")
+
+    output, fewer = tmp_path / "out2", ("--num_shards", "", "--examples_per_shard", 40)
+    (source / "a" / "bad.bin").write_bytes(b"")
+    assert convert(beam_tfr, source, output, *fewer).code == 1
+    for path in sorted((source / "a").iterdir())[-50:]:
+        path.unlink()
+    run = convert(beam_tfr, source, output, *fewer)
+    assert (run.json["written"], run.json["splits"]["train"]["num_shards"]) == (189, 5)
+    assert "6 of its finished shards are made again" in run.err
+    assert len(shards(output)) == 5
+    assert beam_tfr("verify", output).code == 0
+
+
+def test_a_run_that_fails_again_tells_what_changed_too_and_but_once(
+    beam_tfr: Command, source: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    assert convert(beam_tfr, source, output).code == 1
+    (source / "a" / "017.bin").write_bytes(b"17")
+    once = "1 of its finished shards are made again (new there or changed: 1, such as a/017.bin)"
+    for expected in ([f"convert: the input changed since an earlier run: {once}"], []):
+        run = convert(beam_tfr, source, output)
+        assert (run.code, told(run)) == (1, expected)
+
+
+def test_other_options_are_refused_and_a_published_dataset_keeps_its_rule(
+    beam_tfr: Command, source: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    assert convert(beam_tfr, source, output).code == 1
+    before = shards(output)
+    refused = convert(beam_tfr, source, output, "--seed", 1)
+    assert (refused.code, shards(output)) == (2, before)
+    assert "holds the beginning of a dataset of other options:\n  options.seed: 0 there, 1 now" in refused.err
+    mend(source)
+    again = convert(beam_tfr, source, output, "--overwrite")  # replaces the beginning of another plan whole
+    assert (again.json["written"], shards(output) & before, told(again)) == (240, set(), [])
+    digest = json.loads((output / "manifest.json").read_text())["dataset_digest"]
+    (source / "a" / "017.bin").write_bytes(b"171")
+    refused = convert(beam_tfr, source, output)
+    assert refused.code == 2
+    assert "holds a dataset of other input or options:\n  the input: other files, or changed ones" in refused.err
+    assert json.loads((output / "manifest.json").read_text())["dataset_digest"] == digest
