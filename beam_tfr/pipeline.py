@@ -66,13 +66,7 @@ class Convert(beam.PTransform):
             items = items | step
         level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
         write = WriteShards(options.output, name=options.name, suffix=options.suffix, level=level, run_id=run_id)
-        publish = WriteManifest(
-            options.output,
-            plan=plan,
-            run_id=run_id,
-            max_rejects=options.max_rejects,
-            accept_unreadable=options.accept_unreadable,
-        )
+        publish = WriteManifest(options.output, plan=plan, run_id=run_id, max_rejects=options.max_rejects)
         return items | write | publish  # ShardInfo, the digest
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
@@ -110,7 +104,7 @@ class Convert(beam.PTransform):
         def draft(survey: Survey) -> Plan:
             sample = measure(survey.sample_refs())
             plan = drafts.draft_plan(survey, sample.record_bytes, **named)
-            return dataclasses.replace(plan, provisional=not sample.whole)
+            return dataclasses.replace(plan, provisional=not (sample.whole or options.accept_unreadable))
 
         return PlanShards(
             None if options.save_plan else options.output,

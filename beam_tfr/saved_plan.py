@@ -50,7 +50,8 @@ def write(
     """
     if plan.provisional:
         raise RunError(
-            "some of the files from which the number of shards is estimated cannot be read. Nothing is written"
+            "some of the files from which the number of shards is estimated cannot be read now. "
+            "Nothing is written; run the same command again"
         )
     try:
         with (

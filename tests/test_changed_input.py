@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Run, files_of
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+
+__all__ = ["fake", "fake_server"]
 
 Command = Callable[..., Run]
 SHARDS = 6
@@ -27,7 +31,7 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "files"
 
 
-def convert(beam_tfr: Command, source: Path, output: Path, *options: object) -> Run:
+def convert(beam_tfr: Command, source: object, output: object, *options: object) -> Run:
     flags = ["--encoding", "bytes", "--num_shards", SHARDS, "--name", "d", "--max_rejects", 0, "--json"]
     return beam_tfr("convert", "--input", f"{source}/*/*", "--output", output, *flags, *options)
 
@@ -131,3 +135,21 @@ def test_other_options_are_refused_and_a_published_dataset_keeps_its_rule(
     assert refused.code == 2
     assert "holds a dataset of other input or options:\n  the input: other files, or changed ones" in refused.err
     assert json.loads((output / "manifest.json").read_text())["dataset_digest"] == digest
+
+
+def test_replaced_objects_cost_their_shards_alone(beam_tfr: Command, fake: FakeGcs) -> None:
+    for i in range(40):
+        fake.put(f"in/a/{i:03}", b"" if i == 17 else b"%d" % i)
+    source, flags = "gs://b/in", ["--num_shards", 4]
+    assert convert(beam_tfr, source, "gs://b/out", *flags).code == 1
+    fake.put("in/a/017", b"17")
+    fake.take_log()
+    run = convert(beam_tfr, source, "gs://b/out", *flags)
+    assert (run.json["written"], len(told(run))) == (40, 1)
+    assert told(run)[0].endswith(": 1 of its finished shards are made again (new there or changed: 1, such as a/017)")
+    asked = [request["name"] for request in fake.take_log() if request.get("alt") == "media"]
+    assert len([name for name in asked if name.startswith("in/")]) == 32 + 10  # the sample, and one shard
+    assert not [name for name in fake.names() if ".beam_tfr" in name]
+    assert convert(beam_tfr, source, "gs://b/sound", *flags).code == 0
+    names = [name for name in fake.names() if name.startswith("sound/")]
+    assert [fake.get(name) for name in names] == [fake.get(name.replace("sound", "out")) for name in names]

@@ -64,7 +64,7 @@ class Plan:
         generations: digest of keys, sizes and generations (or times), to notice input that changed between runs.
         complete: whether the output already holds the dataset of this plan; not part of the digest.
         provisional: whether a part of the sample could not be read, so that the number of shards may be another next
-            time; not part of the digest.
+            time, and this one is not published; not part of the digest.
     """
 
     name: str

@@ -133,25 +133,14 @@ class WriteManifest(beam.PTransform):
         plan: of `PlanShards`, a PCollection of one.
         run_id: must still hold the folder's lock.
         max_rejects: a share (float) or a number (int).
-        accept_unreadable: whether the plan may be made without a part of its sample.
 
     Output: the dataset digest, once the dataset is complete.
     """
 
-    def __init__(
-        self,
-        output: str,
-        *,
-        plan: PCollection[Plan],
-        run_id: str,
-        max_rejects: int | float,
-        accept_unreadable: bool = False,
-    ) -> None:
+    def __init__(self, output: str, *, plan: PCollection[Plan], run_id: str, max_rejects: int | float) -> None:
         super().__init__()
         self._plan = plan
-        self._publish = functools.partial(
-            _publish, output=output, run_id=run_id, max_rejects=max_rejects, accept_unreadable=accept_unreadable
-        )
+        self._publish = functools.partial(_publish, output=output, run_id=run_id, max_rejects=max_rejects)
 
     def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[str]:
         return self._plan | "Publish" >> beam.Map(self._publish, AsIter(infos))
@@ -164,13 +153,12 @@ def _publish(
     output: str,
     run_id: str,
     max_rejects: int | float,
-    accept_unreadable: bool,
 ) -> str:
     if plan.complete:
         claim.finish(output)  # what a run that was killed at its end left
         return manifest.read(output).dataset_digest
     totals = publish.add_up(plan, infos)
-    if plan.provisional and not accept_unreadable:
+    if plan.provisional:
         raise RunError(
             "some of the files from which the number of shards is estimated could not be read then, but can be now. "
             "Nothing is published; run the same command again"
