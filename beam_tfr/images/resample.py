@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-from cykooz_resizer import CropBox, FilterType, ImageData, PixelType, ResizeAlg, ResizeOptions, Resizer
+from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
+from PIL import Image as PillowImage
 
 from beam_tfr.images.source import Pixels
 
 FILTERED = 8  # the largest factor that the filter reduces; beyond, it would take more memory and time than means
 LANCZOS = ResizeAlg.convolution(FilterType.lanczos3)
-PIXEL_TYPES = (PixelType.U8, PixelType.U8x2, PixelType.U8x3, PixelType.U8x4)  # by the number of channels
 
 cv2.setNumThreads(1)  # the runner's threads are the parallelism
 
@@ -45,22 +45,41 @@ def stretch(
     """Resizes a window of uint8 [h, w, c] to [*size, c], as Pillow's LANCZOS does.
 
     Args:
-        pixels: of up to 4 channels, with any strides; never written to, but returned if nothing changes.
+        pixels: of 1, 3 or 4 channels, with any strides; never written to, but a view is returned if nothing changes.
+            Three channels are resized without a copy if they are a view of four.
         size: height and width of the result.
         rows, columns: start and length of the window, which may begin and end within a pixel; None for all.
     """
     down = _side(size[0], rows or (0, pixels.shape[0]))
     right = _side(size[1], columns or (0, pixels.shape[1]))
-    pixels = _means(pixels[down.pixels, right.pixels], down.box, right.box)
-    height, width, channels = pixels.shape
-    window = (right.start, down.start, right.length, down.length)
-    if (height, width) == size and window == (0, 0, width, height):
-        return pixels
-    kind = PIXEL_TYPES[channels - 1]
-    resized = ImageData(size[1], size[0], kind)
+    top, left = down.pixels.start, right.pixels.start
+    if max(down.box, right.box) > 1:
+        pixels, top, left = _means(pixels[down.pixels, right.pixels], down.box, right.box), 0, 0
+    window = (left + right.start, top + down.start, right.length, down.length)
+    if window == (left, top, size[1], size[0]):
+        return pixels[top : top + size[0], left : left + size[1]]
+    source = _mappable(pixels)
+    resized = np.empty((*size, source.shape[2]), np.uint8)
     options = ResizeOptions(LANCZOS, use_alpha=False, crop_box=CropBox(*window))
-    _local.resizer.resize(ImageData(width, height, kind, pixels.tobytes()), resized, options)
-    return np.frombuffer(resized.get_buffer(), np.uint8).reshape(*size, channels)
+    _local.resizer.resize_pil(_mapped(source), _mapped(resized), options)
+    return resized if source.shape[2] == pixels.shape[2] else cv2.cvtColor(resized, cv2.COLOR_RGBA2RGB)
+
+
+def _mappable(pixels: Pixels) -> Pixels:
+    """Returns contiguous pixels of 1 or 4 channels; the fourth has no meaning where there were three."""
+    if pixels.shape[2] != 3:
+        return np.ascontiguousarray(pixels)
+    base = pixels.base
+    if isinstance(base, np.ndarray) and base.shape == (*pixels.shape[:2], 4) and base.strides == pixels.strides:
+        if base.ctypes.data == pixels.ctypes.data:
+            return base
+    return cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA)
+
+
+def _mapped(pixels: Pixels) -> PillowImage.Image:
+    """Returns an image of Pillow's that uses the memory of contiguous pixels; a copy would hold the GIL."""
+    mode = "L" if pixels.shape[2] == 1 else "CMYK"  # no channel of CMYK is taken for transparency
+    return PillowImage.frombuffer(mode, pixels.shape[1::-1], pixels, "raw", mode, 0, 1)
 
 
 class _Side(NamedTuple):
@@ -90,8 +109,6 @@ def _side(wanted: int, window: tuple[float, float]) -> _Side:
 
 def _means(pixels: Pixels, down: int, right: int) -> Pixels:
     """Means of boxes of down x right pixels; the last boxes overlap others where a side is no multiple."""
-    if down == right == 1:
-        return pixels
     interpolation = cv2.INTER_LINEAR if max(down, right) == 2 else cv2.INTER_AREA  # the same mean, in less time
     height, width, channels = pixels.shape
     means = np.empty((-(-height // down), -(-width // right), channels), np.uint8)

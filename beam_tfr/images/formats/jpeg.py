@@ -100,10 +100,12 @@ def _decode_strictly(data: bytes, header: Header, least: tuple[int, int] | None)
     """Decodes a JPEG with libjpeg-turbo; returns its message where it has an error or a warning."""
     rows, columns = least or (0, 0)  # twice what is wanted
     coarse = least is not None and 2 * min(header.height / rows, header.width / columns) >= COARSE
+    resized = least is not None and least != (2 * header.height, 2 * header.width)
+    count = len(header.components)
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(
             data,
-            _COLORSPACES[len(header.components)],
+            "RGBX" if resized and count == 3 else _COLORSPACES[count],  # four bytes a pixel are resized without a copy
             min_height=rows,
             min_width=columns,
             min_factor=2 if least else 1,
@@ -112,7 +114,7 @@ def _decode_strictly(data: bytes, header: Header, least: tuple[int, int] | None)
         )
     except ValueError as error:
         return detail(error)
-    return pixels
+    return pixels[..., :count]
 
 
 def _decode_by_pillow(data: bytes, header: Header) -> Pixels:
