@@ -390,8 +390,8 @@ def _one_less(info: ShardInfo) -> ShardInfo:
 
 
 class Shuffled(beam.PTransform):
-    def expand(self, items: beam.PCollection[Item]) -> beam.PCollection[Item]:
-        keyed = items | beam.Map(lambda item: (item.position % 2, item))
+    def expand(self, items: beam.PCollection[list[Item]]) -> beam.PCollection[list[Item]]:
+        keyed = items | beam.FlatMap(lambda batch: [(item.position % 2, [item]) for item in batch])
         return keyed | beam.GroupByKey() | beam.FlatMap(lambda group: list(group[1]))
 
 

@@ -15,11 +15,15 @@ from beam_tfr.schema import (
     ADJUSTMENTS,
     NO_SPLIT,
     REJECT_REASONS,
+    Array,
     BeamTfrError,
     DataError,
+    Image,
     ImageRef,
     InterruptedRunError,
+    Item,
     Plan,
+    Record,
     Reject,
     RejectError,
     RunError,
@@ -28,10 +32,12 @@ from beam_tfr.schema import (
     SplitPlan,
     UsageError,
     as_flags,
+    batches,
     canonical_json,
     is_class_name,
 )
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, features_of
+from beam_tfr.schema.items import BATCH_BYTES, BATCH_ITEMS
 
 COUNTS = st.integers(0, 1 << 62)
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -234,3 +240,28 @@ def test_the_options_in_an_error_become_flags_on_the_command_line(option: str, v
     error = UsageError(f"has no effect without `{other}=`", option=option, value=value)
     assert str(error) == f"`{option}={value}`: has no effect without `{other}=`"
     assert as_flags(str(error)) == f"--{option} {value}: has no effect without --{other}"
+
+
+SIZES_OF_VALUES = st.lists(
+    st.sampled_from([0, 1, 1000, BATCH_BYTES // 3, BATCH_BYTES - 1, BATCH_BYTES, 2 * BATCH_BYTES])
+)
+
+
+@given(SIZES_OF_VALUES)
+def test_batches_keep_the_order_and_end_with_enough_items_or_bytes(sizes: list[int]) -> None:
+    shard = Shard("train", 0, 1, len(sizes), "plan")
+    items = [Item(shard, i, "", None, bytes(size)) for i, size in enumerate(sizes)]
+    made = list(batches(items))
+    assert [item for batch in made for item in batch] == items
+    for number, batch in enumerate(made):
+        full = len(batch) == BATCH_ITEMS or sum(item.size_bytes for item in batch) >= BATCH_BYTES
+        assert full or (number == len(made) - 1 and batch)
+        assert len(batch) <= BATCH_ITEMS
+        assert sum(item.size_bytes for item in batch[:-1]) < BATCH_BYTES
+
+
+def test_the_size_of_an_item_is_that_of_its_image_or_file() -> None:
+    image = Image(b"12345", "png", 1, 1, 3, "RGB", 1, 1, "png", "", (), ())
+    values = {b"12": 2, image: 5, Record(b"1234567", image): 7, Array(b"123", (1,), "int8", ""): 3, None: 0}
+    shard = Shard("train", 0, 1, 1, "plan")
+    assert {value: Item(shard, 0, "", None, value).size_bytes for value in values} == values

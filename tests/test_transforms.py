@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def test_read_images_gives_an_item_for_every_reference_in_its_place(photos: Path
         ShardWork(finished.shard, [refs[0].encode()] * 9, finished),
         ShardWork(empty, []),
     ]
-    items = run(lambda p: p | beam.Create(work, reshuffle=False) | transforms.ReadImages(f"{photos}/"))
+    items = joined(run(lambda p: p | beam.Create(work, reshuffle=False) | transforms.ReadImages(f"{photos}/")))
     mine = [item for item in items if item.shard == shard]
     assert [item.position for item in mine] == [0, 1, 2, 3, 4]
     assert [item.uri for item in mine] == [f"{photos}/{ref.key}" for ref in (refs[0], gone, refs[1], odd, refs[2])]
@@ -164,6 +165,14 @@ def test_read_images_gives_an_item_for_every_reference_in_its_place(photos: Path
         Item(finished.shard, 0, "", None, finished)
     ]
     assert [item for item in items if item.shard == empty] == [Item(empty, 0, "", None, None)]
+
+
+def joined(lists: Iterable[list[Item]]) -> list[Item]:
+    return [*itertools.chain.from_iterable(lists)]
+
+
+def mapped_by(step: beam.PTransform, items: list[Item]) -> list[Item]:
+    return joined(run(lambda p: p | beam.Create([items], reshuffle=False) | step))
 
 
 def items_of(photos: Path, *values: Any, total: int | None = None) -> list[Item]:
@@ -180,11 +189,11 @@ def test_resize_images_and_build_examples_are_their_functions_and_pass_the_rest_
     empty = Item(Shard("test", 0, 1, 0, "plan"), 0, "", None, None)
     given = [*items_of(photos, data, reject, b"no image"), finished, empty]
     options = ImageOptions(image_size=(20, 30))
-    resized = run(lambda p: p | beam.Create(given, reshuffle=False) | transforms.ResizeImages(options))
+    resized = mapped_by(transforms.ResizeImages(options), given)
     image = convert_image(data, options)
     broken = Reject(refs[2].key, "/2", "ResizeImages", "not-an-image", "text")
     assert resized == [*items_of(photos, image, reject, broken), finished, empty]
-    built = run(lambda p: p | beam.Create(resized, reshuffle=False) | transforms.BuildExamples())
+    built = mapped_by(transforms.BuildExamples(), resized)
     record = built[0].value
     assert isinstance(record, Record)
     assert record.image == image
@@ -202,22 +211,21 @@ def test_map_images_applies_a_function_and_passes_rejects_on(photos: Path) -> No
     reject = Reject("k", "/1", "ReadImages", "not-found", "gone")
     given = items_of(photos, 1, reject, 13, ShardInfo(shard=shard_of(1)))
     step = "Double" >> transforms.MapImages(double, stage="Doubling")
-    mapped = run(lambda p: p | beam.Create(given, reshuffle=False) | step)
     unlucky = Reject(given[2].ref.key, "/2", "Doubling", "unreadable", f"unlucky {given[2].ref.labels[0]}")
-    assert mapped == items_of(photos, 2, reject, unlucky, given[3].value)
+    assert mapped_by(step, given) == items_of(photos, 2, reject, unlucky, given[3].value)
 
 
 def test_an_error_in_a_custom_function_is_not_a_reject(photos: Path) -> None:
     given = items_of(photos, "text")
     with pytest.raises(RunError, match=r"'>' not supported|TypeError"):
-        run(lambda p: p | beam.Create(given, reshuffle=False) | transforms.MapImages(lambda value, _: value > 1))
+        mapped_by(transforms.MapImages(lambda value, _: value > 1), given)
 
 
 def write(output: Path, items: list[Item], level: int | None = 0) -> list[ShardInfo]:
     (output / ".beam_tfr").mkdir(parents=True, exist_ok=True)
     suffix = ".tfrecord" if level is None else ".tfrecord.gz"
     step = transforms.WriteShards(str(output), name="d", suffix=suffix, level=level)
-    return run(lambda p: p | beam.Create(items, reshuffle=False) | step)
+    return run(lambda p: p | beam.Create([items[:2], items[2:]], reshuffle=False) | step)
 
 
 IMAGE = Image(b"x", "png", 1, 2, 3, "RGB", 3, 4, "jpeg", "", (1, 2, 3), (4, 5, 6))

@@ -62,18 +62,28 @@ def stretch(
     resized = np.empty((*size, source.shape[2]), np.uint8)
     options = ResizeOptions(LANCZOS, use_alpha=False, crop_box=CropBox(*window))
     _local.resizer.resize_pil(_mapped(source), _mapped(resized), options)
-    return resized if source.shape[2] == pixels.shape[2] else cv2.cvtColor(resized, cv2.COLOR_RGBA2RGB)
+    return resized if resized.shape[2] == pixels.shape[2] else _recoded(resized, 3, cv2.COLOR_RGBA2RGB)
 
 
 def _mappable(pixels: Pixels) -> Pixels:
     """Returns contiguous pixels of 1 or 4 channels; the fourth has no meaning where there were three."""
     if pixels.shape[2] != 3:
         return np.ascontiguousarray(pixels)
-    base = pixels.base
-    if isinstance(base, np.ndarray) and base.shape == (*pixels.shape[:2], 4) and base.strides == pixels.strides:
-        if base.ctypes.data == pixels.ctypes.data:
-            return base
-    return cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA)
+    whole = pixels.base
+    if (
+        isinstance(whole, np.ndarray)
+        and whole.shape[2:] == (4,)
+        and whole.flags.c_contiguous
+        and whole[..., :3].__array_interface__ == pixels.__array_interface__
+    ):
+        return whole  # RGBX, as decoded
+    return _recoded(pixels, 4, cv2.COLOR_RGB2RGBA)
+
+
+def _recoded(pixels: Pixels, channels: int, code: int) -> Pixels:
+    result = np.empty((*pixels.shape[:2], channels), np.uint8)
+    cv2.cvtColor(pixels, code, dst=result)
+    return result
 
 
 def _mapped(pixels: Pixels) -> PillowImage.Image:

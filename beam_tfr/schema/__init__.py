@@ -5,7 +5,7 @@
 
 Between ReadImages and WriteShards an `Item` may instead hold a `Reject` (an unusable image keeps its place), a
 `ShardInfo` (an earlier run finished the shard) or `Unfinished` (some of its images cannot be read now); every stage
-passes those on. `schema.features` names the features of a record.
+passes those on. Items travel in lists; see `batches`. `schema.features` names the features of a record.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from beam_tfr.schema.items import Item as Item
 from beam_tfr.schema.items import Record as Record
 from beam_tfr.schema.items import Reject as Reject
 from beam_tfr.schema.items import ShardWork as ShardWork
+from beam_tfr.schema.items import batches as batches
 from beam_tfr.schema.plan import Counts as Counts
 from beam_tfr.schema.plan import Plan as Plan
 from beam_tfr.schema.plan import Shard as Shard

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
+
+BATCH_ITEMS = 16
+BATCH_BYTES = 1 << 20  # 1 MiB
 
 
 class ImageRef(NamedTuple):
@@ -168,3 +172,33 @@ class Item(NamedTuple):
         """The item with a `Reject` in place of its value."""
         key = self.ref.key if self.ref else ""
         return self._replace(value=Reject(key, self.uri, stage, error.reason, error.detail))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of an image or file in the value."""
+        match self.value:
+            case bytes():
+                return len(self.value)
+            case Image():
+                return len(self.value.encoded)
+            case Array():
+                return len(self.value.tensor)
+            case Record():
+                return len(self.value.serialized)
+        return 0
+
+
+def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Groups items, so that each step handles some in a row, with its code in the processor's caches.
+
+    A batch ends with `BATCH_ITEMS` items or `BATCH_BYTES` bytes, whichever comes first.
+    """
+    batch, total = list[Item](), 0
+    for item in items:
+        batch.append(item)
+        total += item.size_bytes
+        if len(batch) == BATCH_ITEMS or total >= BATCH_BYTES:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch

@@ -12,7 +12,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import interrupt
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
-from beam_tfr.schema import ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished
+from beam_tfr.schema import ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 MOST_CAUSES = 3  # told of each shard
@@ -26,8 +26,8 @@ class ReadImages(beam.PTransform):
         ahead: how they are read.
         accept_unreadable: whether what cannot be read now, but perhaps later, is a `Reject`.
 
-    Output: `Item` with bytes, or with a `Reject` for a file that certainly cannot be read; and for a shard with files
-    that cannot be read now one with `Unfinished`. If they can after all, all of its items follow.
+    Output: lists of `Item` with bytes, or with a `Reject` for a file that certainly cannot be read; and for a shard
+    with files that cannot be read now one with `Unfinished`. If they can after all, all of its items follow.
     """
 
     def __init__(self, root: str, *, ahead: ReadAhead | None = None, accept_unreadable: bool = False) -> None:
@@ -35,7 +35,7 @@ class ReadImages(beam.PTransform):
         self.root, self._accept = root, accept_unreadable
         self.ahead: ReadAhead | None = ahead or ReadAhead()
 
-    def expand(self, work: PCollection[ShardWork]) -> PCollection[Item]:
+    def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
         return work | "Read" >> beam.ParDo(_Read(self.root, self.ahead, self._accept))
 
 
@@ -45,7 +45,7 @@ class ReadRows(ReadImages):
     Args:
         root: folder of the tables, with a slash at its end.
 
-    Output: `Item` with None, or with a `Reject`.
+    Output: lists of `Item` with None, or with a `Reject`.
     """
 
     def __init__(self, root: str) -> None:
@@ -61,12 +61,12 @@ class _Read(beam.DoFn):
     def start_bundle(self) -> None:
         self._items: Iterator[Item] = iter(())
 
-    def process(self, work: ShardWork) -> Iterator[Item]:
+    def process(self, work: ShardWork) -> Iterator[list[Item]]:
         items, self._items = self._items, self._begin(work)  # the next shard is read ahead too
-        yield from items
+        yield from batches(items)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        yield from map(GlobalWindows.windowed_value, self._items)
+        yield from map(GlobalWindows.windowed_value, batches(self._items))
 
     def _begin(self, work: ShardWork) -> Iterator[Item]:
         if item := work.done():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -11,7 +11,7 @@ from apache_beam.pvalue import PCollection
 
 from beam_tfr import arrays, examples, images
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo
+from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo, batches
 
 
 class MapImages(beam.PTransform):
@@ -21,15 +21,18 @@ class MapImages(beam.PTransform):
         fn: (value, ref) -> new value; raises `RejectError` to leave the image out.
         stage: its name in rejects.jsonl.
 
-    Output: `Item`, in the same order.
+    Output: lists of `Item`, in the same order.
     """
 
     def __init__(self, fn: Callable[[Any, ImageRef], Any], *, stage: str = "MapImages") -> None:
         super().__init__()
         self.fn, self._stage = fn, stage
 
-    def expand(self, items: PCollection[Item]) -> PCollection[Item]:
-        return items | self._stage >> beam.Map(self._apply)
+    def expand(self, items: PCollection[list[Item]]) -> PCollection[list[Item]]:
+        return items | self._stage >> beam.FlatMap(self._apply_to_all)
+
+    def _apply_to_all(self, items: list[Item]) -> Iterator[list[Item]]:
+        return batches(map(self._apply, items))  # not all at once: a small file may be a large raw image
 
     def _apply(self, item: Item) -> Item:
         if item.ref is None or isinstance(item.value, (Reject, ShardInfo)):

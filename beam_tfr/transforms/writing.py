@@ -29,7 +29,7 @@ from beam_tfr.schema import (
 
 
 class WriteShards(beam.io.WriteToTFRecord):
-    """Items to files, framed and named as Beam does.
+    """Lists of items to files, framed and named as Beam does.
 
     Shards and order are those of the plan. Beam itself assigns records to shards at random and renames all files at the
     end, where a retry can lose some. Here a file appears whole when its last item has come, and then its sidecar.
@@ -50,7 +50,7 @@ class WriteShards(beam.io.WriteToTFRecord):
         )
         self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level, run_id)
 
-    def expand(self, items: PCollection[Item]) -> PCollection[ShardInfo | Unfinished]:
+    def expand(self, items: PCollection[list[Item]]) -> PCollection[ShardInfo | Unfinished]:
         return items | "Write" >> beam.ParDo(self._write)
 
 
@@ -65,19 +65,23 @@ class _Write(beam.DoFn):
         self._abort()  # what a failed attempt left open
         self._sequence = shards.Sequencer()
 
-    def process(self, item: Item) -> Iterator[ShardInfo | Unfinished]:
+    def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
         if self._run_id and time.monotonic() - self._beaten > lock.HEARTBEAT_S:
             self._beaten = time.monotonic()
             lock.beat(self._output, self._run_id)
-        if isinstance(item.value, ShardInfo):
-            self._sequence.check_closed()
-            yield item.value
-            return
-        if isinstance(item.value, Unfinished):
-            self._sequence.give_up(item.shard)
-            self._abort()
-            yield item.value
-            return
+        for item in items:
+            if isinstance(item.value, ShardInfo):
+                self._sequence.check_closed()
+                yield item.value
+            elif isinstance(item.value, Unfinished):
+                self._sequence.give_up(item.shard)
+                self._abort()
+                yield item.value
+            elif self._write(item):
+                yield self._commit()
+
+    def _write(self, item: Item) -> bool:
+        """Writes the next item of a shard; returns whether it was the last."""
         last = self._sequence.take(item, self._begin)
         if item.ref is not None:
             self._fingerprints += sidecars.fingerprint(item.ref.encode())
@@ -88,8 +92,7 @@ class _Write(beam.DoFn):
             self._counter.count_reject(item.value)
         elif item.ref is not None:
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
-        if last:
-            yield self._commit()
+        return last
 
     def _begin(self, shard: Shard) -> None:
         self._counter, self._fingerprints = shards.ShardCounter(shard), bytearray()
