@@ -56,7 +56,7 @@ def assemble(
     uneven = decoder.sizes or decoder.ragged  # such batches can be neither cut nor joined
     if not (CHUNK // 2 <= chunk <= 2 * CHUNK or uneven or (short and left != 1)):
         chunk = CHUNK
-    chunks = streams.chunks(max(1, chunk * order.num_hosts // order.streams))
+    chunks = streams.chunks(chunk)
 
     def one_epoch(number: Any) -> Any:
         first = tf.where(tf.equal(number, first_epoch), tf.constant(step * order.step_size, tf.int64), 0)

@@ -1,4 +1,4 @@
-"""Caches the records of a stream, or its decoded images, from one epoch to the next."""
+"""Caches records, or decoded images, from one epoch to the next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from beam_tfr.reader_arguments import boolean
 from beam_tfr.schema import UsageError, canonical_json, sha256_hex
 
 
-def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) -> Callable[[Any, int], Any] | None:
+def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) -> Callable[[Any], Any] | None:
     """The function `Streams.remember` for these arguments of `load`.
 
     Raises:
@@ -49,16 +49,16 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) ->
         path = os.path.join(folder, f"beam_tfr-{digest[:16]}")
         _clear_unfinished(path)
 
-    def remember(windows: Any, stream: int) -> Any:
+    def remember(blocks: Any) -> Any:
         if cache_decoded:
-            windows = windows.map(
+            blocks = blocks.map(
                 lambda records, numbers: (
                     *decoder.decode(records, tf.stack([tf.zeros_like(numbers), numbers], axis=1)),
                     numbers,
                 ),
                 num_parallel_calls=tf.data.AUTOTUNE,
             )
-        return _in_files(windows, f"{path}-{stream:05d}") if path else windows.cache()
+        return _in_files(blocks, path) if path else blocks.cache()
 
     return remember
 
@@ -74,11 +74,11 @@ def _check_decoded(decoder: Decoder) -> None:
             raise UsageError(f"{why}. Leave it out: the records are cached then", option="cache_decoded", value=True)
 
 
-def _in_files(windows: Any, path: str) -> Any:
-    """The windows, cached in files of that prefix; read from the shards while another iterator fills the files, since
+def _in_files(blocks: Any, path: str) -> Any:
+    """The blocks, cached in files of that prefix; read from the shards while another iterator fills the files, since
     tf.data allows only one.
     """
-    remembered = windows.cache(path)
+    remembered = blocks.cache(path)
 
     def filled_by_another() -> bool:
         return os.path.exists(f"{path}_0.lockfile") and not os.path.exists(f"{path}.index")
@@ -86,10 +86,10 @@ def _in_files(windows: Any, path: str) -> Any:
     def one_of_them(_: Any) -> Any:
         variant = tf.cond(  # only of the one that is taken there will be an iterator: the other would remove the files
             tf.numpy_function(filled_by_another, [], tf.bool),
-            lambda: tf.data.experimental.to_variant(windows),
+            lambda: tf.data.experimental.to_variant(blocks),
             lambda: tf.data.experimental.to_variant(remembered),
         )
-        return tf.data.experimental.from_variant(variant, windows.element_spec)
+        return tf.data.experimental.from_variant(variant, blocks.element_spec)
 
     return tf.data.Dataset.from_tensors(0).flat_map(one_of_them)
 
@@ -109,6 +109,7 @@ def _clear_unfinished(path: str) -> None:
         file.close()
         return
     _held[lock] = file
-    for left in glob.glob(f"{glob.escape(path)}-*"):
-        if not os.path.exists(f"{left[: len(path) + len('-00000')]}.index"):
-            os.remove(left)
+    if not os.path.exists(f"{path}.index"):
+        for left in glob.glob(f"{glob.escape(path)}[_.]*"):
+            if left != lock:
+                os.remove(left)

@@ -182,13 +182,12 @@ def load(
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
     build, through_service = map(tf.autograph.experimental.do_not_convert, (assemble, serve))
     with tf.device("CPU"):
-        padding = (tf.constant(decoder.padding),)
         records = Streams(
             selection=selection,
             order=order,
             compression=dataset.compression,
             seed=shuffled,
-            padding=decoder.decode(*padding, tf.zeros([2], tf.int64)) if cache_decoded else padding,
+            padding=decoder.padding,
             strict=on_error == "raise",
             remember=remember,
         )

@@ -1,8 +1,9 @@
 """The records of an epoch in the order of `beam_tfr.order`, as graph ops.
 
-    parts ──flat_map──▶ records ──batch──▶ windows ──[cache]──shuffle──▶ records of a stream ──batch──▶ pieces
-    pieces of all streams ──interleave──▶ chunks: the records at consecutive positions of the epoch
+    parts ──flat_map──▶ records of a stream ──batch──▶ blocks of it
+    blocks of all streams ──interleave──▶ blocks ──[cache]──batch──▶ windows ──flat_map──▶ chunks
 
+A chunk holds records at consecutive positions of the epoch, copied once: from the windows of all streams.
 Everything is stateless: the order depends neither on the timing of threads nor on `tf.random.set_seed`.
 """
 
@@ -33,66 +34,44 @@ class Streams:
         order: which positions this host reads.
         compression: of the files, as the manifest names it.
         seed: of the shuffle; None keeps the order on disk.
-        padding: the components of a filler, without its place.
+        padding: a serialized filler.
         strict: whether a record that cannot be read raises an error; else it is an empty string.
-        remember: of (windows of a stream, its number) makes windows that are cached between epochs, and may be decoded;
-            None caches none. Every epoch then cuts the streams alike, and only their windows are shuffled.
+        remember: of blocks, makes blocks that are cached between epochs, and may be decoded; None caches none. Every
+            epoch then cuts the streams alike, and only their windows are shuffled.
     """
 
     selection: Selection
     order: Order
     compression: str
     seed: int | None
-    padding: tuple[Any, ...]
+    padding: bytes
     strict: bool
-    remember: Callable[[Any, int], Any] | None = None
+    remember: Callable[[Any], Any] | None = None
 
-    def chunks(self, rounds: int) -> Callable[[Any, Any], Any]:
+    def chunks(self, size: int) -> Callable[[Any, Any], Any]:
         """A function of (epoch, first position), both scalar int64, to this host's records from there to the end.
 
-        Its elements are (records, string [n], places, int64 [n, 2]), where n is at most what `rounds` records of each
-        stream give this host. A place is (epoch, number of the example in the selection, or `FILLER`).
+        Its elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A place is (epoch,
+        number of the example in the selection, or `FILLER`).
         """
-        mine = self.order.host_streams
-        remembered = None
-        if self.remember:
-            records = self._records(None)
-            remembered = [
-                self.remember(self._windows(tf.constant(v, tf.int64), tf.constant(0, tf.int64), records), v)
-                for v in mine
-            ]
+        mine = np.array(self.order.host_streams)
+        remembered = self.remember(self._blocks(mine, 0, self._records(None))) if self.remember else None
 
         def chunks(epoch: Any, first: Any) -> Any:
-            begin = first // self.order.streams
-            if remembered is not None:
-                pieces = [
-                    self._pieces(windows.skip(begin // WINDOW), tf.constant(v, tf.int64), epoch, begin, rounds)
-                    for v, windows in zip(mine, remembered, strict=True)
-                ]
-                together = tf.data.Dataset.zip(tuple(pieces)).map(
-                    lambda *pieces: tf.nest.map_structure(lambda *same: tf.stack(same), *pieces)
-                )
+            window = first // self.order.streams // WINDOW
+            if remembered is None:
+                blocks = self._blocks(mine, window, self._records(epoch))
             else:
-                records = self._records(epoch)
-                together = (
-                    tf.data.Dataset.from_tensor_slices(tf.range(mine.start, mine.stop, mine.step, tf.int64))
-                    .interleave(
-                        lambda v: self._pieces(self._windows(v, begin, records), v, epoch, begin, rounds),
-                        cycle_length=len(mine),
-                        num_parallel_calls=len(mine),
-                        deterministic=True,
-                    )
-                    .batch(len(mine), drop_remainder=True)
-                )
-            return together.enumerate().map(lambda number, pieces: self._dealt(pieces, first, begin + number * rounds))
+                blocks = remembered.skip(window * (WINDOW // _block(len(mine))))
+            return self._dealt(blocks, mine, epoch, first, size)
 
         return chunks
 
     def side_by_side(self, epoch: Any, size: int) -> Any:
         """The chunks of all streams as they come, `size` records of one stream each: (records, places)."""
-        records, begin = self._records(epoch), tf.constant(0, tf.int64)
+        records = self._records(epoch)
         return tf.data.Dataset.range(self.order.streams).interleave(
-            lambda v: self._pieces(self._windows(v, begin, records), v, epoch, begin, size, fill=False),
+            lambda v: self._dealt(self._blocks(v[None], 0, records), v[None], epoch, tf.constant(0, tf.int64), size),
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=False,
         )
@@ -128,16 +107,37 @@ class Streams:
         """Where a stream begins in the epoch."""
         return tf.gather(np.array([self.order.low(v) for v in range(self.order.streams + 1)], np.int64), stream)
 
-    def _windows(self, stream: Any, begin: Any, records: tuple[Any, ...]) -> Any:
-        """The unshuffled windows of a stream from the one with example `begin`: (records [n], numbers [n])."""
-        files, begins, starts, ends, numbers = records
-        low, high = self._low(stream) + begin // WINDOW * WINDOW, self._low(stream + 1)
-        skip = tf.maximum(starts, low) - starts
-        take = tf.minimum(ends, high) - starts - skip
-        parts = tuple(tf.boolean_mask(column, take > 0) for column in (files, begins + skip, take))
+    def _blocks(self, streams: Any, window: Any, records: tuple[Any, ...]) -> Any:
+        """Blocks of these streams [V] from a window on: (records, numbers), both [V * B], stream by stream.
 
-        def window(index: Any, records: Any) -> Any:
-            places = low + index * WINDOW + tf.range(tf.size(records, tf.int64))
+        Fillers follow the records of a stream, to the same number of whole blocks in each.
+        """
+        files, begins, starts, ends, numbers = records
+        count, block = streams.shape[0], _block(streams.shape[0])
+        begin = tf.cast(window, tf.int64) * WINDOW
+        rounds = -(-max(self.order.total, self.order.end) // self.order.streams)
+
+        def of_stream(v: Any) -> Any:
+            low, high = self._low(v) + begin, self._low(v + 1)
+            skip = tf.maximum(starts, low) - starts
+            take = tf.minimum(ends, high) - starts - skip
+            parts = tuple(tf.boolean_mask(column, take > 0) for column in (files, begins + skip, take))
+            fillers = tf.data.Dataset.from_tensors(self.padding).repeat(
+                -(-rounds // block) * block - begin - tf.maximum(high - low, 0)
+            )
+            return (
+                tf.data.Dataset.from_tensor_slices(parts)
+                .flat_map(lambda *part: read_part(*part, compression=COMPRESSIONS[self.compression]))
+                .concatenate(fillers)
+                .batch(block, drop_remainder=True)
+            )
+
+        def numbered(index: Any, records: Any) -> Any:
+            records = tf.reshape(records, [count * block])
+            end = self._low(streams + 1)[:, None]
+            places = self._low(streams)[:, None] + begin + index * block + tf.range(block, dtype=tf.int64)
+            real = tf.reshape(places < end, [-1])
+            places = tf.reshape(tf.minimum(places, end - 1), [-1])
             part = tf.searchsorted(ends, places, side="right")
             if self.strict:
                 lost = tf.equal(records, "")
@@ -147,53 +147,55 @@ class Streams:
                     condition=~tf.reduce_any(lost),
                     data=[tf.strings.join([tf.gather(files, part[at]), _LOST, tf.strings.as_string(record), _ON])],
                 )
-            return records, tf.gather(numbers - starts, part) + places
+            return records, tf.where(real, tf.gather(numbers - starts, part) + places, FILLER)
 
-        compression = COMPRESSIONS[self.compression]
         return (
-            tf.data.Dataset.from_tensor_slices(parts)
-            .flat_map(lambda *part: read_part(*part, compression=compression))
-            .batch(WINDOW)
+            tf.data.Dataset.from_tensor_slices(streams)
+            .interleave(of_stream, cycle_length=count, num_parallel_calls=count, deterministic=True)
+            .batch(count, drop_remainder=True)
             .enumerate()
-            .map(window)
+            .map(numbered)
         )
 
-    def _pieces(self, windows: Any, stream: Any, epoch: Any, begin: Any, rounds: int, *, fill: bool = True) -> Any:
-        """A shuffled stream from its example `begin` on, in batches of `rounds`, padded with fillers to the last."""
-        first_window = begin // WINDOW
-        all_rounds = -(-self.order.end // self.order.streams)
+    def _dealt(self, blocks: Any, streams: Any, epoch: Any, first: Any, size: int) -> Any:
+        """This host's part of blocks that begin with the window of position `first`, by position."""
+        count, block = streams.shape[0], _block(streams.shape[0])
 
-        def shuffle(index: Any, window: Any) -> Any:
-            *contents, numbers = window
-            size = tf.size(numbers)
-            index += first_window
-            chosen = tf.range(size)
+        def deal(window: Any, group: Any) -> Any:
+            *contents, numbers = tf.nest.map_structure(
+                lambda column: tf.reshape(column, tf.concat([[-1], tf.shape(column)[2:]], 0)), group
+            )
+            window += first // self.order.streams // WINDOW
+            rounds = tf.range(tf.size(numbers) // count)
+            lies = (rounds // block * count + np.arange(count)[:, None]) * block + rounds % block  # [streams, rounds]
             if self.seed is not None:
-                chosen = permutation(size, self.seed, epoch, RECORDS, stream, index)
-            # Not `take` behind it: what caches the windows must see their end.
-            chosen = chosen[: tf.maximum(all_rounds - index * WINDOW, 0)]
-            places = tf.stack([tf.fill([size], epoch), numbers], axis=1)
-            return tf.nest.map_structure(lambda column: tf.gather(column, chosen), (*contents, places))
+                hashes = draw(self.seed, epoch, RECORDS, streams[:, None], window, rounds)
+                hashes = tf.where(tf.gather(numbers, lies) == FILLER, tf.uint64.max, hashes)
+                lies = tf.gather(lies, tf.argsort(hashes, stable=True), batch_dims=1)
+            positions = (window * WINDOW + tf.cast(rounds, tf.int64))[:, None] * self.order.streams + streams
+            wanted = (positions >= first) & (positions < self.order.end)
+            wanted &= positions % self.order.num_hosts == self.order.host_index
+            # Not tf.transpose: oneDNN complains of int64 on standard error, once, where the processor lacks AVX-512.
+            by_position = tf.boolean_mask(rounds[:, None] + np.arange(count) * tf.size(rounds), wanted)
+            lies = tf.gather(tf.reshape(lies, [-1]), by_position)
+            numbers = tf.gather(numbers, lies)
+            places = tf.stack([tf.fill(tf.shape(numbers), epoch), numbers], axis=1)
 
-        pieces = windows.enumerate().map(shuffle).unbatch().skip(begin - first_window * WINDOW)
-        if fill and all_rounds * self.order.streams > self.order.total:
-            missing = all_rounds - tf.maximum(self._low(stream + 1) - self._low(stream), begin)
-            filler = tf.data.Dataset.from_tensors((*self.padding, tf.fill([2], tf.constant(FILLER, tf.int64))))
-            pieces = pieces.concatenate(filler.repeat(tf.maximum(missing, 0)))
-        return pieces.batch(rounds)
+            def chunk(at: Any) -> Any:
+                records = tf.nest.map_structure(lambda column: tf.gather(column, lies[at : at + size]), contents)
+                return (*records, places[at : at + size])
 
-    def _dealt(self, pieces: Any, first: Any, begin: Any) -> Any:
-        """This host's part, by position, of [streams, rounds, …] from round `begin` on: [n, …]."""
-        mine = np.array(self.order.host_streams)
-        rounds = tf.shape(pieces[-1], tf.int64)[1]
-        positions = (begin + tf.range(rounds))[:, None] * self.order.streams + mine
-        wanted = (positions >= first) & (positions < self.order.end)
-        wanted &= positions % self.order.num_hosts == self.order.host_index
-        # Not tf.transpose: oneDNN complains of int64 on standard error, once, where the processor lacks AVX-512.
-        chosen = tf.boolean_mask(tf.range(rounds)[:, None] + np.arange(len(mine)) * rounds, wanted)
-        return tf.nest.map_structure(
-            lambda column: tf.gather(tf.reshape(column, tf.concat([[-1], tf.shape(column)[2:]], 0)), chosen), pieces
-        )
+            return tf.data.Dataset.range(0, tf.size(lies, tf.int64), size).map(chunk)
+
+        windows = blocks.batch(WINDOW // block)
+        if not self.remember:
+            windows = windows.prefetch(1)  # the next one is read while this one is decoded
+        return windows.enumerate().flat_map(deal)
+
+
+def _block(streams: int) -> int:
+    """Records of a stream that are read at a time: together at most a window, of which it is a part."""
+    return max(1, WINDOW >> (streams - 1).bit_length())
 
 
 def read_part(file: Any, skip: Any, take: Any, *, compression: str) -> Any:
