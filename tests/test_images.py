@@ -86,6 +86,7 @@ ACTS: dict[str, tuple[bytes, dict[str, Any], dict[str, Any]]] = {
     ),
     "max_file_bytes": (PHOTO, {}, {"max_file_bytes": len(PHOTO) - 1}),
     "max_pixels": (PHOTO, {}, {"max_pixels": 1000}),
+    "max_decode_bytes": (PHOTO, {}, {"max_decode_bytes": 1000}),
     "max_scan_pixels": (save(smooth(), "JPEG", progressive=True), {}, {"max_scan_pixels": 5000}),
     "min_pixels": (PHOTO, {}, {"min_pixels": 10_000_000}),
     "max_aspect": (save(smooth(20, 60), "PNG"), {}, {"max_aspect": 2.9}),

@@ -198,11 +198,11 @@ def test_rejects_do_not_keep_the_process_of_a_thread_that_ended() -> None:
 
 def test_waiting_for_the_budget_does_not_count() -> None:
     """One budget for all processes; while another image has it, time stands still."""
-    options = ImageOptions(max_decode_s=0.4, max_pixels=120_000)
+    options = ImageOptions(max_decode_s=0.4, max_decode_bytes=2_000_000)
     outcome(PHOTO, dataclasses.replace(options, max_decode_s=60), "")
     results = list[Any]()
     thread = threading.Thread(target=lambda: results.append(outcome(PHOTO, options, "")))
-    with limits.BUDGET.hold(60_000, 120_000):
+    with limits.BUDGET.hold(1_900_000, 2_000_000):
         thread.start()
         wait_until(lambda: len(limits.BUDGET._asked) == 2)
         time.sleep(0.6)

@@ -150,7 +150,9 @@ def test_kept_files_are_shown_alike_by_tensorflow(name: str) -> None:
 def test_every_format_is_tried() -> None:
     assert {name.split()[0] for name in KEPT} == {*KEPT_FORMATS}
     for form in formats.FORMATS.keys() - {*KEPT_FORMATS}:
-        assert not is_readable(b"", Source(format=form, height=1, width=1, decode=lambda _: pytest.fail("decoded")))
+        assert not is_readable(
+            b"", Source(format=form, height=1, width=1, decode=lambda _: pytest.fail("decoded"), memory=lambda _: 0)
+        )
 
 
 # TensorFlow reads these; they are not worth a closer look.
@@ -255,7 +257,13 @@ def test_options_decide_what_may_be_kept() -> None:
 
 def test_what_is_too_large_for_tensorflow_is_not_readable() -> None:
     def of(height: int, width: int) -> bool:
-        source = Source(format="jpeg", height=height, width=width, decode=lambda _: pytest.fail("decoded"))
+        source = Source(
+            format="jpeg",
+            height=height,
+            width=width,
+            decode=lambda _: pytest.fail("decoded"),
+            memory=lambda _: 0,
+        )
         return is_readable(JPEG, source)
 
     assert of(MAX_SAMPLES // 3, 1)

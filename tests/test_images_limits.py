@@ -21,12 +21,13 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images import convert_image, geometry, limits
 from beam_tfr.images.encode import MAX_SIDES
-from beam_tfr.images.limits import PixelBudget
+from beam_tfr.images.formats.depth import CLEAR
+from beam_tfr.images.limits import MemoryBudget
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
 from tests.fixtures import save, smooth
-from tests.fixtures.hostile import scans
+from tests.fixtures.hostile import flat_png, scans
 
 
 def never(_: object) -> Decoded:
@@ -34,7 +35,8 @@ def never(_: object) -> Decoded:
 
 
 def source(width: int, height: int, **changes: Any) -> Source:
-    return dataclasses.replace(Source(format="jpeg", height=height, width=width, decode=never), **changes)
+    about = Source(format="jpeg", height=height, width=width, decode=never, memory=lambda _: 1000)
+    return dataclasses.replace(about, **changes)
 
 
 # What passes with an option, what is one more, and what is said then: (width, height, frames or scans, options).
@@ -123,6 +125,48 @@ def test_check_is_what_the_options_say(width: int, height: int, most: int, aspec
         assert not allowed
     else:
         assert allowed
+
+
+def test_what_takes_more_memory_than_allowed_is_rejected() -> None:
+    about = source(64, 48, least_bytes=50)
+    limits.check_memory(about, 50, 1000, ImageOptions(max_decode_bytes=1000))
+    for file_bytes, most, message in (
+        (50, 999, "too-much-memory: 64 x 48 pixels of this kind take 1000 bytes to decode, more than --max_decode_b"),
+        (49, 999, "damaged-image: jpeg: 49 bytes cannot hold 64 x 48 pixels"),
+    ):
+        with pytest.raises(RejectError, match=message):
+            limits.check_memory(about, file_bytes, 1000, ImageOptions(max_decode_bytes=most))
+
+
+@pytest.mark.parametrize(
+    ("data", "needed"),
+    [
+        (save(smooth(), "JPEG"), 4),  # pixels, here not scaled down
+        (save(smooth(), "JPEG", progressive=True), 4 + 2 * 1.5),  # and all coefficients, of half the colors
+        (save(smooth(), "PNG"), 3),
+        (flat_png(64, 48, bits=16), 6),
+        (save(smooth().convert("RGBA"), "PNG"), 4 + CLEAR),
+        (save(smooth(), "WEBP"), 3),
+        (save(smooth(), "WEBP", lossless=True), 7),
+        (save(smooth(), "TIFF"), 4),
+        (save(smooth(), "GIF"), 8),
+        (save(smooth(), "BMP"), 4),
+        (save(smooth(), "JPEG2000"), 4 + 16),
+        (save(smooth(), "AVIF"), 4 + 8),
+    ],
+)
+def test_the_memory_of_each_kind(data: bytes, needed: float) -> None:
+    needed = int(needed * 48 * 64)
+    convert_image(data, max_decode_bytes=needed)
+    with pytest.raises(RejectError, match=f"too-much-memory: 64 x 48 .* take {needed} bytes to decode"):
+        convert_image(data, max_decode_bytes=needed - 1)
+
+
+def test_a_jpeg_that_is_scaled_down_takes_the_memory_of_what_is_decoded() -> None:
+    data = save(PillowImage.new("RGB", (4000, 4000)), "JPEG")
+    convert_image(data, image_size=(100, 100), max_decode_bytes=4 * 500 * 500)
+    with pytest.raises(RejectError, match="too-much-memory"):
+        convert_image(data, image_size=(300, 300), max_decode_bytes=4 * 500 * 500)
 
 
 # The result
@@ -221,7 +265,7 @@ def wait_until(done: Any) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 100), min_size=1, max_size=8), min_size=1, max_size=8), st.integers(0, 99))
 def test_the_sum_never_exceeds_the_limit_and_all_get_their_turn(asked: list[list[int]], seed: int) -> None:
-    budget, meter = PixelBudget(), Meter()
+    budget, meter = MemoryBudget(), Meter()
 
     def work(mine: list[int]) -> None:
         dice = random.Random(seed)
@@ -245,7 +289,7 @@ def test_the_sum_never_exceeds_the_limit_and_all_get_their_turn(asked: list[list
 
 
 def test_a_large_image_is_not_overtaken_for_ever() -> None:
-    budget, order, stop = PixelBudget(), list[str](), threading.Event()
+    budget, order, stop = MemoryBudget(), list[str](), threading.Event()
 
     def small() -> None:
         while not stop.is_set():
@@ -272,7 +316,7 @@ def test_a_large_image_is_not_overtaken_for_ever() -> None:
 
 
 def test_threads_begin_in_the_order_in_which_they_ask() -> None:
-    budget, order = PixelBudget(), list[int]()
+    budget, order = MemoryBudget(), list[int]()
 
     def work(number: int, pixels: int) -> None:
         with budget.hold(pixels, 100):
@@ -292,7 +336,7 @@ def test_threads_begin_in_the_order_in_which_they_ask() -> None:
 
 
 def test_small_images_are_decoded_beside_each_other() -> None:
-    budget, both = PixelBudget(), threading.Barrier(2)
+    budget, both = MemoryBudget(), threading.Barrier(2)
 
     def work(_: int) -> None:
         with budget.hold(50, 100):
@@ -303,7 +347,7 @@ def test_small_images_are_decoded_beside_each_other() -> None:
 
 
 def test_an_image_larger_than_the_limit_waits_for_the_others_and_no_longer() -> None:
-    budget, order = PixelBudget(), list[str]()
+    budget, order = MemoryBudget(), list[str]()
 
     def work() -> None:
         with budget.hold(1000, 100):
@@ -322,7 +366,7 @@ def test_an_error_while_waiting_leaves_the_queue_to_the_others() -> None:
     """Ctrl-C reaches a thread that waits."""
     import ctypes
 
-    budget, entered, ended = PixelBudget(), threading.Event(), list[type]()
+    budget, entered, ended = MemoryBudget(), threading.Event(), list[type]()
 
     def waits() -> None:
         try:
@@ -359,7 +403,7 @@ from tests.fixtures.hostile import flat_png
 
 data, threads = flat_png(5000, 4000, bits=16), int(sys.argv[1])
 with ThreadPoolExecutor(threads) as pool:
-    list(pool.map(lambda _: convert_image(data, max_pixels=20_000_000), range(threads)))
+    list(pool.map(lambda _: convert_image(data, max_decode_bytes=130_000_000), range(threads)))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
@@ -379,15 +423,16 @@ def test_the_budget_bounds_the_memory_whatever_the_threads() -> None:
 def test_convert_image_holds_the_budget_while_it_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
     held = list[tuple[int, int]]()
 
-    class Watched(PixelBudget):
-        def hold(self, pixels: int, limit: int) -> Any:
-            held.append((pixels, limit))
-            return super().hold(pixels, limit)
+    class Watched(MemoryBudget):
+        def hold(self, needed: int, limit: int) -> Any:
+            held.append((needed, limit))
+            return super().hold(needed, limit)
 
     monkeypatch.setattr(limits, "BUDGET", Watched())
     for form in ("JPEG", "PNG"):
-        convert_image(save(smooth(), form), max_pixels=4000)
-    assert held == [(48 * 64, 4000)] * 2
+        convert_image(save(smooth(), form), max_decode_bytes=13_000)
+    resizing = 4 * (48 * 64 + 224 * 224)
+    assert held == [(4 * 48 * 64 + resizing, 13_000), (3 * 48 * 64 + resizing, 13_000)]
     with pytest.raises(RejectError):
         convert_image(save(smooth(), "PNG")[:-50])
     with pytest.raises(RejectError):

@@ -13,14 +13,17 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
+import math
 import zlib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import cv2
 import numpy as np
 
-from beam_tfr.images import color, encode, formats, geometry, guard, keep, limits
+from beam_tfr.images import color, encode, formats, geometry, guard, keep, limits, resample
 from beam_tfr.images import orientation as orientations
+from beam_tfr.images.formats.depth import blocks
 from beam_tfr.images.source import Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image, RejectError, UsageError
@@ -75,8 +78,11 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     height, width = (source.width, source.height) if turned else (source.height, source.width)
     placement = geometry.place(height, width, options.image_size, options.resize, upscale=options.upscale)
     limits.check_result(placement.canvas, options)
-    with limits.BUDGET.hold(source.height * source.width, options.max_pixels):
-        decoded = source.decode(_least(source, placement.turned() if turned else placement))
+    least = _least(source, placement.turned() if turned else placement)
+    needed = source.memory(least)
+    limits.check_memory(source, len(data), needed, options)
+    with limits.BUDGET.hold(needed + _resizing_bytes(source, placement), options.max_decode_bytes):
+        decoded = source.decode(least)
         return _rendered(data, name, source, decoded, placement, options)
 
 
@@ -86,6 +92,12 @@ def _least(source: Source, stored: geometry.Placement) -> tuple[int, int]:
         -(-2 * stored.height * source.height // stored.rows),
         -(-2 * stored.width * source.width // stored.columns),
     )
+
+
+def _resizing_bytes(source: Source, placement: geometry.Placement) -> int:
+    """The most memory that resizing and its result take, where four bytes a pixel are filtered."""
+    result = math.prod(placement.canvas)
+    return 4 * (min(source.height * source.width, resample.FILTERED**2 * result) + result)
 
 
 def _rendered(
@@ -162,6 +174,11 @@ def _sums(pixels: Pixels, channels: str) -> tuple[tuple[int, ...], tuple[int, ..
     """Sums and sums of squares per channel; in a dataset in color, gray counts for all three channels."""
     # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
     count = pixels.shape[2]
-    sums = tuple(int(s) for s in cv2.sumElems(pixels)[:count])
-    squares = tuple(int(s) for s in cv2.sumElems(np.square(pixels, dtype=np.uint16))[:count])
+    parts = [pixels[rows] for rows in blocks(*pixels.shape[:2])]
+    sums = _totals(cv2.sumElems(part) for part in parts)[:count]
+    squares = _totals(cv2.sumElems(np.square(part, dtype=np.uint16)) for part in parts)[:count]
     return (sums, squares) if channels == "gray" or count == 3 else (sums * 3, squares * 3)
+
+
+def _totals(sums: Iterable[Sequence[float]]) -> tuple[int, ...]:
+    return tuple(int(sum(parts)) for parts in zip(*sums, strict=True))

@@ -4,7 +4,7 @@ Each thread has its own process, started with its first image and ended with the
 
     guard ◀── None ── serve                                    once, when it is ready
     guard ── (data, options, name) ──▶ serve                   for each image
-    guard ◀── pixels ── serve, guard ── None ──▶ serve         when there is room to decode them
+    guard ◀── bytes ── serve, guard ── None ──▶ serve          when there is memory to decode it
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
 """
 
@@ -113,9 +113,9 @@ class _Process:
         deadline = time.monotonic() + options.max_decode_s
         self._connection.send((data, unguarded, name))
         answer = self._receive(deadline)
-        if isinstance(answer, int):  # pixels
+        if isinstance(answer, int):  # bytes needed
             asked = time.monotonic()
-            with limits.BUDGET.hold(answer, options.max_pixels):
+            with limits.BUDGET.hold(answer, options.max_decode_bytes):
                 self._connection.send(None)
                 return self._receive(deadline + time.monotonic() - asked)
         return answer
@@ -167,7 +167,7 @@ def _end_with(descriptor: int) -> None:
     os._exit(0)
 
 
-class _ParentsBudget(limits.PixelBudget):
+class _ParentsBudget(limits.MemoryBudget):
     """The budget of the parent, which all its guarded processes share."""
 
     def __init__(self, parent: Connection) -> None:
@@ -175,7 +175,7 @@ class _ParentsBudget(limits.PixelBudget):
         self._parent = parent
 
     @contextlib.contextmanager
-    def hold(self, pixels: int, limit: int) -> Iterator[None]:
-        self._parent.send(pixels)
+    def hold(self, needed: int, limit: int) -> Iterator[None]:
+        self._parent.send(needed)
         self._parent.recv()
         yield

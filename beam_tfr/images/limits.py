@@ -1,4 +1,4 @@
-"""Limits on size, checked by the header before decoding, and the budget of pixels decoded at once."""
+"""Limits on size, checked by the header before decoding, and the budget of memory for decoding."""
 
 from __future__ import annotations
 
@@ -38,6 +38,23 @@ def check(source: Source, options: ImageOptions) -> None:
         raise RejectError("several-frames", "an animation, or of several pages: --frames reject is given")
 
 
+def check_memory(source: Source, file_bytes: int, needed: int, options: ImageOptions) -> None:
+    """Checks that a file can fill its pixels, and the bytes that decoding takes.
+
+    Raises:
+        RejectError: `damaged-image` or `too-much-memory`.
+    """
+    if file_bytes < source.least_bytes:
+        raise RejectError(
+            "damaged-image",
+            f"{source.format}: {file_bytes} bytes cannot hold {source.width} x {source.height} pixels",
+        )
+    if needed > options.max_decode_bytes:
+        sides = f"{source.width} x {source.height} pixels of this kind"
+        most = f"more than --max_decode_bytes {options.max_decode_bytes}"
+        raise RejectError("too-much-memory", f"{sides} take {needed} bytes to decode, {most}")
+
+
 def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:
     """Checks the height and width of a result.
 
@@ -54,28 +71,28 @@ def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:
 PillowImage.core.set_block_size(2 * _KEPT_BY_MALLOC)  # type: ignore[attr-defined]
 
 
-class PixelBudget:
-    """Limits the pixels that all threads of this process decode at once, and so its memory.
+class MemoryBudget:
+    """Limits the memory that all threads of this process take for decoding at once.
 
     Threads start in the order in which they asked, so that a large image is not overtaken forever.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._asked: dict[object, int] = {}  # pixels of those that decode or wait, in the order in which they asked
+        self._asked: dict[object, int] = {}  # bytes of those that decode or wait, in the order in which they asked
 
     @contextlib.contextmanager
-    def hold(self, pixels: int, limit: int) -> Iterator[None]:
-        """Waits until an image fits, and counts its pixels until the end of the context.
+    def hold(self, needed: int, limit: int) -> Iterator[None]:
+        """Waits until an image fits, and counts its bytes until the end of the context.
 
         Args:
-            pixels: of the image; one of more than `limit` waits until nothing else is decoded.
+            needed: bytes for the image; one of more than `limit` waits until nothing else is decoded.
             limit: for all images in total.
         """
         ticket = object()
         try:
             with self._changed:
-                self._asked[ticket] = pixels
+                self._asked[ticket] = needed
                 self._changed.wait_for(lambda: self._fits(ticket, limit))
             yield
         finally:
@@ -90,4 +107,4 @@ class PixelBudget:
         return not before or before + self._asked[ticket] <= limit
 
 
-BUDGET = PixelBudget()
+BUDGET = MemoryBudget()

@@ -92,6 +92,13 @@ class ImageOptions:
     max_pixels: int = _limit(
         100_000_000, help="reject images with more pixels, according to their headers", metavar="N", parse=table.integer
     )
+    max_decode_bytes: int = _limit(
+        400_000_000,
+        help="reject images that take more memory to decode, according to their headers",
+        metavar="BYTES",
+        parse=table.number_of_bytes,
+        show="400MB",
+    )
     max_scan_pixels: int = _limit(
         1_000_000_000,
         help="reject progressive JPEGs with more scans x pixels: each scan takes time, and a small file can hold "
@@ -128,7 +135,12 @@ class ImageOptions:
             allowed = "must be red, green and blue, each from 0 to 255"
             raise UsageError(allowed, option="background", value=self.background)
         check_range("quality", self.quality, 1, 100)
-        for name, most in (("max_file_bytes", 1 << 31), ("max_pixels", 1 << 30), ("max_scan_pixels", 1 << 50)):
+        for name, most in (
+            ("max_file_bytes", 1 << 31),
+            ("max_pixels", 1 << 30),
+            ("max_decode_bytes", 1 << 36),
+            ("max_scan_pixels", 1 << 50),
+        ):
             check_range(name, getattr(self, name), 1, most)
         check_range("min_pixels", self.min_pixels, 1, self.max_pixels)
         for name, least in (("max_aspect", 1.0), ("max_decode_s", 0.001)):

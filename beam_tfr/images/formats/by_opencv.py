@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.images.formats.depth import decoded_parts
+from beam_tfr.images.formats.depth import blocks, decoded_parts
 from beam_tfr.images.source import Decoded
 from beam_tfr.schema import RejectError
 
 MAX_SIDE = 1_000_000  # of libpng; OpenCV allows 1,048,576
+
+_LARGE = 1 << 23  # pixels: `imdecode` returns a copy, `imread` does not
 
 cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # damaged files become rejects, not messages
 
@@ -31,7 +34,8 @@ def decode(data: bytes, name: str, height: int, width: int) -> NDArray[Any]:
     if max(height, width) > MAX_SIDE:
         raise RejectError("unsupported-image", f"{name} of {width} x {height} pixels, at most {MAX_SIDE} a side")
     try:
-        samples: NDArray[Any] | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+        in_file = height * width > _LARGE and hasattr(os, "memfd_create")
+        samples = _read_large(data) if in_file else cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     except cv2.error as error:
         raise RejectError("damaged-image", f"{name}: {' '.join(error.err.split())[:200]}") from error
     if samples is None or samples.shape[:2] != (height, width):
@@ -39,9 +43,17 @@ def decode(data: bytes, name: str, height: int, width: int) -> NDArray[Any]:
     return samples if samples.ndim == 3 else samples[..., None]
 
 
+def _read_large(data: bytes) -> NDArray[Any] | None:
+    """Decodes a file without a second copy of its pixels, from a file in memory, which Linux has."""
+    with open(os.memfd_create("image"), "wb", buffering=0) as file:
+        file.write(data)
+        return cv2.imread(f"/proc/self/fd/{file.fileno()}", None, cv2.IMREAD_UNCHANGED)
+
+
 def to_decoded(samples: NDArray[Any], *, bits: int = 8, profile: bytes = b"", white: float | None = None) -> Decoded:
-    """Colors and transparency of what `decode` returns, in 8 bits; `white` as in `decoded_parts`."""
+    """Colors and transparency of what `decode` returns, in 8 bits and its memory; `white` as in `decoded_parts`."""
     pixels, alpha = decoded_parts(samples, white)
     if pixels.shape[2] == 3:
-        pixels = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), np.uint8)
+        for rows in blocks(*pixels.shape[:2]):
+            pixels[rows] = cv2.cvtColor(pixels[rows], cv2.COLOR_BGR2RGB)
     return Decoded(pixels=pixels, alpha=alpha, profile=profile, bits=bits)

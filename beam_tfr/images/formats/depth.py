@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from beam_tfr.images.source import Pixels
 
 BLOCK = 1 << 20  # samples processed at once
+DEFLATE = 1040  # the most by which deflate shrinks (zlib.net/zlib_tech.html: 1032)
+CLEAR = 4  # bytes that a pixel takes for transparency, and for colors that are converted before it is applied
 
 
 def blocks(height: int, row_samples: int) -> list[slice]:
@@ -45,11 +47,22 @@ def white_of(samples: NDArray[Any]) -> float:
     return next((white for white in (1.0, 255.0) if largest <= white), 65535.0)
 
 
+def packed(pixels: Pixels, channels: int) -> Pixels:
+    """Moves the first channels of contiguous uint8 [h, w, c] together, within the same memory."""
+    height, width, count = pixels.shape
+    if count == channels:
+        return pixels
+    moved = pixels.reshape(-1)[: height * width * channels].reshape(height, width, channels)
+    for rows in blocks(height, width * count):
+        moved[rows] = pixels[rows, :, :channels].copy()
+    return moved
+
+
 def decoded_parts(samples: NDArray[Any], white: float | None = None) -> tuple[Pixels, Pixels | None]:
     """Splits samples [h, w] or [h, w, 1 to 4]: gray, gray and alpha, three colors, three colors and alpha.
 
     Args:
-        samples: integers or floats.
+        samples: integers or floats. Colors may take their memory, from its beginning on.
         white: the value of white; None for that of `white_of`.
 
     Returns:
@@ -62,10 +75,12 @@ def decoded_parts(samples: NDArray[Any], white: float | None = None) -> tuple[Pi
     colors = count - 1 + count % 2
     if as_stored and colors == count:
         return samples, None
-    pixels = np.empty((height, width, colors), np.uint8)
+    in_place = samples.flags.c_contiguous and samples.flags.writeable
+    room = samples.reshape(-1).view(np.uint8) if in_place else np.empty(height * width * colors, np.uint8)
+    pixels = room[: height * width * colors].reshape(height, width, colors)
     alpha = np.empty((height, width), np.uint8) if count > colors else None
     for rows in blocks(height, width * count):
-        part = samples[rows] if as_stored else to_8_bit(samples[rows], white)
+        part = samples[rows].copy() if as_stored else to_8_bit(samples[rows], white)
         pixels[rows] = part[..., :colors]
         if alpha is not None:
             alpha[rows] = part[..., -1]

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.images.containers.chunks import boxes
-from beam_tfr.images.formats.depth import decoded_parts
+from beam_tfr.images.formats.depth import CLEAR, decoded_parts
 from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.schema import RejectError
 
 _RATIOS = ((0, 0), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))  # of width to height
+_HEIC_BYTES, _JXL_BYTES = (8, 16), (10, 36)  # a pixel, of 8 and of more bits a sample
 LIBRARIES = ("pillow-heif", "pillow-jxl-plugin")
 
 
@@ -49,13 +50,21 @@ def open_heic(data: bytes) -> Source:
         file = pillow_heif.open_heif(data, convert_hdr_to_8bit=False)
         image = file[file.primary_index]
     width, height = image.size
+    pixel_bytes = _HEIC_BYTES[image.info["bit_depth"] > 8] + CLEAR * image.has_alpha
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         with damage_in("HEIC"):
             samples = np.asarray(image)[:, :width]
             return _decoded(samples, height, width, image.info.get("icc_profile") or b"", image.info["bit_depth"])
 
-    return Source(format="heic", height=height, width=width, frames=min(2, len(file)), decode=decode)
+    return Source(
+        format="heic",
+        height=height,
+        width=width,
+        frames=min(2, len(file)),
+        decode=decode,
+        memory=lambda _: pixel_bytes * height * width,
+    )
 
 
 def open_jxl(data: bytes) -> Source:
@@ -68,7 +77,7 @@ def open_jxl(data: bytes) -> Source:
     """
     pillow_jxl = _library("pillow_jxl", "JPEG XL")
     try:
-        height, width, animated = _jxl_header(_codestream(data)[:64])
+        height, width, animated, deep = _jxl_header(_codestream(data)[:64])
     except IndexError:
         raise RejectError("damaged-image", "JPEG XL: the header is cut") from None
 
@@ -81,7 +90,14 @@ def open_jxl(data: bytes) -> Source:
             samples = np.frombuffer(packed, sample).reshape(info.height, info.width, count)
             return _decoded(samples, height, width, profile or b"", 8 * sample.itemsize)
 
-    return Source(format="jxl", height=height, width=width, frames=1 + animated, decode=decode)
+    return Source(
+        format="jxl",
+        height=height,
+        width=width,
+        frames=1 + animated,
+        decode=decode,
+        memory=lambda _: (_JXL_BYTES[deep] + CLEAR) * height * width,
+    )
 
 
 def _decoded(samples: Any, height: int, width: int, profile: bytes, bits: int) -> Decoded:
@@ -106,8 +122,10 @@ def _without_jpeg(data: bytes) -> bytes:
     return b"".join(box.whole for box in boxes(data) if box.kind != b"jbrd")
 
 
-def _jxl_header(codestream: bytes) -> tuple[int, int, bool]:
-    """Reads height, width and whether it is animated (ISO/IEC 18181-1, SizeHeader and ImageMetadata).
+def _jxl_header(codestream: bytes) -> tuple[int, int, bool, bool]:
+    """Reads height, width, whether it is animated, and whether samples may have more than 8 bits.
+
+    See ISO/IEC 18181-1, SizeHeader and ImageMetadata.
 
     Raises:
         IndexError: it is cut.
@@ -131,11 +149,13 @@ def _jxl_header(codestream: bytes) -> tuple[int, int, bool]:
         return height, 8 * (take(5) + 1) if small else take((9, 13, 18, 30)[take(2)]) + 1
 
     height, width = sizes()
-    if take(1) or not take(1):  # all by default, or no extra fields
-        return height, width, False
+    if take(1):  # all by default
+        return height, width, False, False
+    if not take(1):  # no extra fields
+        return height, width, False, take(3) > 0  # a float, or not the first choice of bits
     if take(3) >= 4:  # EXIF's orientation less 1: turned by a quarter
         height, width = width, height
     if take(1):  # an intrinsic size
         sizes()
     preview, animated = take(1), take(1)
-    return height, width, bool(animated and not preview)
+    return height, width, bool(animated and not preview), bool(preview or animated or take(3))

@@ -8,17 +8,22 @@ import re
 import warnings
 
 import numpy as np
-from PIL import AvifImagePlugin, ImageFile, UnidentifiedImageError, features
+from PIL import AvifImagePlugin, ImageFile, UnidentifiedImageError, _imaging, features
 from PIL import Image as PillowImage
 
 from beam_tfr.images.containers import bmp, chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import blocks, opaque_is_none, to_8_bit
+from beam_tfr.images.formats.depth import CLEAR, blocks, decoded_parts, opaque_is_none, packed, to_8_bit
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
 from beam_tfr.schema import RejectError
 
-MAX_PIXELS = 1 << 30  # the largest --max_pixels
+_IN_PLACE = {"L": 1, "RGB": 3, "RGBA": 4, "CMYK": 4}  # mode -> channels, of images that are decoded in memory of NumPy
+_AVIF_BYTES = 8  # a pixel, besides the image
+_WEBP_PIXELS = (b"VP8 ", b"VP8L", b"ALPH", b"ANMF")
+_WEBP_ALPHA, _WEBP_PROFILE = 0x10, 0x20  # flags of VP8X
+_WEBP_ANIMATION = 20  # bytes a pixel: two canvases, a frame, a copy, an image
+_JPEG2000_BYTES = 16  # a pixel of a tile, besides the image
 _JPEG2000_PIXELS = 4000  # a byte, at most; the decoder shows missing pixels as gray without an error
 
 PillowImage.MAX_IMAGE_PIXELS = None  # --max_pixels holds before decoding, as a reject
@@ -37,7 +42,8 @@ def open_avif(data: bytes) -> Source:
         raise RejectError("unsupported-image", "AVIF: this build of Pillow does not read it")
     depth = re.search(rb"av1C..(.)", data[:65536], re.DOTALL)  # AV1 codec configuration: high_bitdepth, twelve_bit
     flags = depth[1][0] if depth else 0
-    return open_any(data, "AVIF", animated=True, bits=(12 if flags & 0x20 else 10) if flags & 0x40 else 8)
+    bits = (12 if flags & 0x20 else 10) if flags & 0x40 else 8
+    return open_any(data, "AVIF", animated=True, bits=bits, pixel_bytes=_AVIF_BYTES)
 
 
 def open_bmp(data: bytes) -> Source:
@@ -52,6 +58,7 @@ def open_bmp(data: bytes) -> Source:
         source.decode = lambda _: by_opencv.to_decoded(
             by_opencv.decode(data, "BMP", source.height, source.width), profile=bitmap.profile
         )
+        source.memory = lambda _: 3 * source.height * source.width
     return source
 
 
@@ -62,42 +69,78 @@ def open_jpeg2000(data: bytes) -> Source:
         RejectError: `damaged-image`; `unsupported-image`: of more than 8 bits, but for gray of 12 and 16.
     """
     # SIZ (A.5.1): number of components, and of the first one bits less 1, of which one is the sign
-    size = re.search(rb"\xff\x4f\xff\x51.{36}(..)(.)", data[:65536], re.DOTALL)
-    components, bits = (int.from_bytes(size[1], "big"), (size[2][0] & 127) + 1) if size else (3, 8)
+    size = re.search(rb"\xff\x4f\xff\x51.{20}(.{4})(.{4}).{8}(..)(.)", data[:65536], re.DOTALL)
+    components, bits = (int.from_bytes(size[3], "big"), (size[4][0] & 127) + 1) if size else (3, 8)
     if bits != 8 and not (components == 1 and bits in (12, 16)):  # Pillow makes the brightest of them black
         raise RejectError("unsupported-image", f"JPEG 2000: {components} components of {bits} bit")
     color, profile = data.find(b"colr\x02", 0, 65536), b""
     if color >= 4:  # a color specification box with a profile (I.5.3.3)
         profile = data[color + 7 : color - 4 + int.from_bytes(data[color - 4 : color], "big")]
     source = open_any(data, "JPEG2000", bits=bits, profile=profile)
-    if _JPEG2000_PIXELS * len(data) < source.height * source.width <= MAX_PIXELS:
-        raise RejectError("damaged-image", f"JPEG 2000: {len(data)} bytes for {source.width} x {source.height} pixels")
+    tile = 1
+    if size:  # tiles are decoded one by one: SIZ has their width and height
+        tile_width, tile_height = (int.from_bytes(side, "big") for side in (size[1], size[2]))
+        tile = min(tile_width, source.width) * min(tile_height, source.height)
+    image_bytes = source.memory(None)
+    source.memory = lambda _: image_bytes + _JPEG2000_BYTES * tile
+    source.least_bytes = source.height * source.width // _JPEG2000_PIXELS
     return source
 
 
 def open_webp(data: bytes) -> Source:
-    """Opens a WebP (RFC 9649). Its decoder takes memory for the whole canvas when it opens a file.
+    """Opens a WebP (RFC 9649). OpenCV decodes still images; Pillow takes five times the memory, but knows animations.
 
     Raises:
         RejectError: `damaged-image`.
     """
     found: dict[bytes, bytes] = {}
+    frames = 0
     for chunk in chunks.webp_chunks(data):
-        if chunk.kind in (b"VP8X", b"EXIF", b"XMP "):
-            found.setdefault(chunk.kind, bytes(chunk.content))
-    canvas = found.get(b"VP8X", b"")  # only this header holds more than 16,384 pixels a side
+        found.setdefault(chunk.kind, bytes(chunk.content[: 30 if chunk.kind in _WEBP_PIXELS else None]))
+        frames += chunk.kind == b"ANMF"
+    lossless, canvas = found.get(b"VP8L", b""), found.get(b"VP8X", b"")
+    flags = canvas[0] if canvas else 0
     if len(canvas) >= 10:
         width, height = (int.from_bytes(canvas[place : place + 3], "little") + 1 for place in (4, 7))
-        if width * height >= 1 << 32:
-            raise RejectError("damaged-image", f"WEBP: a canvas of {width} x {height} pixels, more than WebP allows")
-        if width * height > MAX_PIXELS:
-            raise RejectError("too-many-pixels", f"{width} x {height} pixels")
-    source = open_any(data, "WEBP", animated=True)
-    source.orientation = orientation_of(found.get(b"EXIF", b""), found.get(b"XMP ", b""))
-    return source
+    elif len(lossless) >= 5:
+        sides = int.from_bytes(lossless[1:5], "little")
+        width, height, flags = (sides & 0x3FFF) + 1, (sides >> 14 & 0x3FFF) + 1, sides >> 28 & 1 and _WEBP_ALPHA
+    else:
+        width, height = (
+            int.from_bytes(found.get(b"VP8 ", b"")[place : place + 2], "little") & 0x3FFF for place in (6, 8)
+        )
+    if not height or not width or width * height >= 1 << 32:
+        raise RejectError("damaged-image", f"WEBP: {width} x {height} pixels")
+    profile = found.get(b"ICCP", b"") if flags & _WEBP_PROFILE else b""
+
+    def decode(_: tuple[int, int] | None) -> Decoded:
+        if frames:
+            return load(open_image(data, "WEBP"), 8)
+        return by_opencv.to_decoded(by_opencv.decode(data, "WEBP", height, width), profile=profile)
+
+    pixel_bytes = _WEBP_ANIMATION if frames else 7 if lossless else 3
+    if flags & _WEBP_ALPHA:
+        pixel_bytes += 6 + CLEAR  # a plane and its decoder, as of lossless pixels
+    return Source(
+        format="webp",
+        height=height,
+        width=width,
+        orientation=orientation_of(found.get(b"EXIF", b""), found.get(b"XMP ", b"")),
+        frames=min(2, max(1, frames)),
+        decode=decode,
+        memory=lambda _: pixel_bytes * height * width,
+    )
 
 
-def open_any(data: bytes, pillow_format: str, *, animated: bool = False, bits: int = 8, profile: bytes = b"") -> Source:
+def open_any(
+    data: bytes,
+    pillow_format: str,
+    *,
+    animated: bool = False,
+    bits: int = 8,
+    profile: bytes = b"",
+    pixel_bytes: int = 0,
+) -> Source:
     """Opens a file with Pillow.
 
     Args:
@@ -106,11 +149,13 @@ def open_any(data: bytes, pillow_format: str, *, animated: bool = False, bits: i
         animated: the format has animations, whose frames Pillow counts by the header.
         bits: of a sample.
         profile: ICC profile that Pillow does not find.
+        pixel_bytes: that the decoder takes for a pixel, besides the image that it makes.
 
     Raises:
         RejectError: `damaged-image`.
     """
     image = open_image(data, pillow_format)
+    needed = loading_bytes(image) + pixel_bytes * image.height * image.width
     return Source(
         format=pillow_format.lower(),
         height=image.height,
@@ -118,6 +163,7 @@ def open_any(data: bytes, pillow_format: str, *, animated: bool = False, bits: i
         orientation=orientation_of(image.info.get("exif") or b""),
         frames=min(2, getattr(image, "n_frames", 1)) if animated else 1,
         decode=lambda _: load(image, bits, profile),
+        memory=lambda _: needed,
     )
 
 
@@ -141,8 +187,23 @@ def load(image: ImageFile.ImageFile, bits: int, profile: bytes = b"") -> Decoded
         RejectError: `damaged-image`.
     """
     with image, damage_in(str(image.format)):
+        channels = _IN_PLACE.get(image.mode)
+        if channels is None or (image.has_transparency_data and image.mode != "RGBA"):
+            image.load()
+            return split(image, bits, profile)
+        samples = np.empty((image.height, image.width, 1 if channels == 1 else 4), np.uint8)
+        image.im = memory = _imaging.map_buffer(samples, image.size, "raw", 0, (image.mode, 0, 1))
         image.load()
-        return split(image, bits, profile)
+        if image.im is not memory:
+            raise ValueError("the size is not that of the header")
+        pixels, alpha = decoded_parts(samples) if image.mode == "RGBA" else (packed(samples, channels), None)
+        return Decoded(pixels=pixels, alpha=alpha, profile=image.info.get("icc_profile") or profile, bits=bits)
+
+
+def loading_bytes(image: ImageFile.ImageFile) -> int:
+    """What an image of Pillow's and its `Decoded` take, without what its decoder takes besides."""
+    pixel_bytes = {1: 1, 3: 4, 4: 4}[_IN_PLACE[image.mode]] if image.mode in _IN_PLACE else 8
+    return image.height * image.width * (pixel_bytes + CLEAR * image.has_transparency_data)
 
 
 def split(image: PillowImage.Image, bits: int = 8, profile: bytes = b"") -> Decoded:

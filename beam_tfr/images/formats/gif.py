@@ -17,6 +17,8 @@ from beam_tfr.schema import RejectError
 
 _PROFILE = b"\x0bICCRGBG1012"  # of an application extension (ICC.1, annex B.7)
 _FILLS = (91, 164, 0)
+_PIXELS = 2800  # a byte, at most: a code of 12 bits stands for up to 4096
+_PIXEL_BYTES = 8  # indices (twice, when the end is not sure), colors, transparency
 
 
 def open_gif(data: bytes) -> Source:
@@ -40,6 +42,8 @@ def open_gif(data: bytes) -> Source:
     # Without its control extension: transparency is ours, so that pixels which are missing are seen to be.
     frame = head + block.whole + b";"
     source = general.open_any(frame, "GIF")
+    source.memory = lambda _: _PIXEL_BYTES * source.height * source.width
+    source.least_bytes = source.height * source.width // _PIXELS
     clear = control[3] if len(control) > 3 and control[0] & 1 else -1
 
     def decode(_: tuple[int, int] | None) -> Decoded:
@@ -48,10 +52,10 @@ def open_gif(data: bytes) -> Source:
             image = _load_whole(frame, box)
             decoded = general.split(image)
         inside = np.s_[box[1] : box[3], box[0] : box[2]]
-        pixels, alpha = np.zeros_like(decoded.pixels), np.zeros((source.height, source.width), np.uint8)
-        pixels[inside] = decoded.pixels[inside]  # what a frame does not cover is transparent
-        alpha[inside] = (np.asarray(image)[inside] != clear).view(np.uint8) * np.uint8(255)
-        return Decoded(pixels=pixels, alpha=opaque_is_none(alpha), profile=profile)
+        alpha = np.zeros((source.height, source.width), np.uint8)  # what a frame does not cover is transparent
+        np.not_equal(np.asarray(image)[inside], clear, out=alpha[inside].view(bool))
+        alpha *= 255
+        return Decoded(pixels=decoded.pixels, alpha=opaque_is_none(alpha), profile=profile)
 
     source.decode = decode
     with contextlib.suppress(RejectError):  # the file may be cut behind the first frame

@@ -14,7 +14,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
-from beam_tfr.images.formats import jpeg_header
+from beam_tfr.images.formats import general, jpeg_header
 from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, damage_in, detail
@@ -25,6 +25,7 @@ from beam_tfr.schema import RejectError
 COARSE = 1.5
 # Bytes: fewer than any segment whose loss could go unnoticed (an Adobe marker has 16), more than cameras pad with.
 MAX_STRAY = 15
+_COEFFICIENT_BYTES = 2  # of each sample of a progressive JPEG, all of which are kept until the last scan
 _COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
 _BEFORE_EOI = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
 _HARMLESS = re.compile(
@@ -56,13 +57,19 @@ def open_jpeg(data: bytes) -> Source:
             least = None
         pixels, padded = _decode(data, header, least)
         if header.adobe >= 0 and len(header.components) == 4:
-            pixels = 255 - pixels
+            np.subtract(255, pixels, out=pixels)
         eighths, shape = 8, pixels.shape[:2]
         if shape != (header.height, header.width):
             eighths = next(n for n in range(1, 8) if (-(-header.height * n // 8), -(-header.width * n // 8)) == shape)
         profile = jpeg_header.join_profile(header.profile_parts)
         adjusted = ("padding-ignored",) * padded + ("profile-ignored",) * (profile is None)
         return Decoded(pixels=pixels, eighths=eighths, profile=profile or b"", adjusted=adjusted)
+
+    def memory(least: tuple[int, int] | None) -> int:
+        rows, columns = least if least and header.has_usual_sampling else (header.height, header.width)
+        eighths = next((n for n in range(1, 5) if header.height * n >= 8 * rows and header.width * n >= 8 * columns), 8)
+        pixels = 4 * -(-header.height * eighths // 8) * -(-header.width * eighths // 8)
+        return pixels + (_COEFFICIENT_BYTES * header.samples if header.progressive else 0)
 
     return Source(
         format="jpeg",
@@ -71,6 +78,7 @@ def open_jpeg(data: bytes) -> Source:
         orientation=orientation_of(header.exif, header.xmp),
         scans=jpeg_header.count_scans(data, header),
         decode=decode,
+        memory=memory,
     )
 
 
@@ -126,7 +134,9 @@ def _decode_by_pillow(data: bytes, header: Header) -> Pixels:
     if any(max(factors) % factor for factors in zip(*header.sampling, strict=True) for factor in factors if factor):
         raise RejectError("unsupported-image", f"JPEG with fractional sampling {header.sampling}")
     plain = jpeg_header.without_oddities(data, header)  # no metadata for Pillow to read
-    with damage_in("JPEG"), PillowImage.open(io.BytesIO(plain), formats=("JPEG",)) as image:
-        pixels = np.asarray(image)
-    pixels = pixels.reshape(header.height, header.width, len(header.components))
-    return 255 - pixels if pixels.shape[2] == 4 else pixels  # Pillow takes any CMYK for Adobe's, which are inverted
+    with damage_in("JPEG"):
+        image = PillowImage.open(io.BytesIO(plain), formats=("JPEG",))
+        pixels = general.load(image, 8).pixels
+    if pixels.shape[2] == 4:
+        np.subtract(255, pixels, out=pixels)  # Pillow takes any CMYK for Adobe's, which are inverted
+    return pixels

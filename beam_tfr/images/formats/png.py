@@ -10,6 +10,7 @@ import numpy as np
 from beam_tfr.images.color import MAX_PROFILE_BYTES
 from beam_tfr.images.containers.chunks import PNG_SIGNATURE, png_chunks
 from beam_tfr.images.formats import by_opencv
+from beam_tfr.images.formats.depth import CLEAR, DEFLATE, opaque_is_none
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
@@ -21,6 +22,7 @@ _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _EXIF_TEXT, _XMP_TEXT = b"Raw profile type exif", b"XML:com.adobe.xmp"
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
 _GRAY, _GRAY_AND_ALPHA = 0, 4  # color types
+_SAMPLES = {2: 3, 4: 2, 6: 4}  # by color type; else 1
 
 
 def open_png(data: bytes) -> Source:
@@ -54,13 +56,18 @@ def open_png(data: bytes) -> Source:
             samples = samples[..., ::3]  # OpenCV repeats the gray
         packed = found.get(b"iCCP", b"").partition(b"\0")[2][1:]  # behind its name and the method
         profile = _inflate(packed, MAX_PROFILE_BYTES + 1)  # one that is too large is cut to a size that is ignored too
-        decoded = by_opencv.to_decoded(samples, bits=bits, profile=profile)
+        alpha = None
         if clear is not None:  # which OpenCV ignores for gray
             level = int.from_bytes(clear[:2], "big") * (255 // ((1 << bits) - 1) if bits < 8 else 1)
-            if (transparent := samples[..., 0] == level).any():
-                decoded.alpha = np.where(transparent, np.uint8(0), np.uint8(255))
+            alpha = opaque_is_none((samples[..., 0] != level).view(np.uint8) * np.uint8(255))
+        decoded = by_opencv.to_decoded(samples, bits=bits, profile=profile)
+        if alpha is not None:
+            decoded.alpha = alpha
         return decoded
 
+    row_bytes = 1 + width * bits * _SAMPLES.get(kind, 1) // 8
+    may_be_clear = kind >= _GRAY_AND_ALPHA or b"tRNS" in found
+    channels = (1 if kind == _GRAY else 3 + may_be_clear) * (1 + (bits > 8))  # that OpenCV decodes, in bytes
     return Source(
         format="png",
         height=height,
@@ -68,6 +75,8 @@ def open_png(data: bytes) -> Source:
         orientation=orientation_of(found.get(b"eXIf") or _raw_profile(found), found.get(_XMP_TEXT, b"")),
         frames=2 if b"fdAT" in found else 1,  # pixels of a further frame
         decode=decode,
+        least_bytes=height * row_bytes // DEFLATE,
+        memory=lambda _: height * width * (channels + CLEAR * may_be_clear),
     )
 
 

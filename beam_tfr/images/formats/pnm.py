@@ -43,4 +43,9 @@ def open_pnm(data: bytes) -> Source:
             raise RejectError("damaged-image", f"PNM: a value above {top}, its largest")
         return by_opencv.to_decoded(samples, bits=bits, white=top)
 
-    return Source(format="ppm", height=height, width=width, decode=decode)
+    samples = 3 if kind in (3, 6) else 1
+    least = height * (-(-width // 8) if kind == 4 else width * samples * (1 + (kind > 3 and top > 255)))
+    needed = height * width * samples * (1 + (top > 255))
+    return Source(
+        format="ppm", height=height, width=width, decode=decode, least_bytes=begin + least, memory=lambda _: needed
+    )

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from beam_tfr.images import orientation
 from beam_tfr.images.containers import tiff
 from beam_tfr.images.formats import by_opencv, general
-from beam_tfr.images.formats.depth import blocks, white_of
+from beam_tfr.images.formats.depth import CLEAR, DEFLATE, blocks, white_of
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
 
 _SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 254, 256, 257, 258, 259, 262
-_STRIPS, _SAMPLES, _PLANAR, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 273, 277, 284, 322, 323, 324
+_STRIPS, _SAMPLES, _STRIP_ROWS, _PLANAR, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 273, 277, 278, 284, 322, 323, 324
 _SUB_DIRECTORIES, _EXTRA, _FORMAT, _PROFILE, _DNG_VERSION = 330, 338, 339, 34675, 50706
 _READ = {
-    *(_SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _STRIPS, _SAMPLES, _PLANAR),
+    *(_SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _STRIPS, _SAMPLES, _STRIP_ROWS, _PLANAR),
     *(_TILE_WIDTH, _TILE_HEIGHT, _TILES, _SUB_DIRECTORIES, _EXTRA, _FORMAT),
 }
 _DEFAULTS = {_BITS: 1, _COMPRESSION: 1, _PHOTOMETRIC: 1, _SAMPLES: 1, _PLANAR: 1, _FORMAT: 1}
@@ -36,7 +36,9 @@ _DEEP_BITS = {1: (16, 32, 64), 2: (16, 32, 64), 3: (32, 64)}  # by sample format
 _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, old deflate
 _NOT_UNPACKED = (34712, 34887, 50001, 50002)  # JPEG 2000, LERC, WebP, JPEG XL: not in the libtiff of Pillow
 _MAX_TILE = 1 << 26  # bytes of one tile, if it is larger than the image
-_MAX_SAMPLE_BYTES = 1 << 30  # of a page that OpenCV decodes, which takes twice that
+_SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
+# Compression -> the most by which it shrinks: none, PackBits, LZW, deflate, old deflate
+_SHRINKS = {1: 1, 32773: 64, 5: 2800, 8: DEFLATE, 32946: DEFLATE}
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -99,25 +101,38 @@ def open_tiff(data: bytes) -> Source:
     page = _read(data, next(directories))
     _check(page)
     height, width = page.get(_HEIGHT), page.get(_WIDTH)
-    if height * width > general.MAX_PIXELS:
-        raise RejectError("too-many-pixels", f"{width} x {height} pixels")
     bytes_each = page.get(_SAMPLES) * page.bits / 8
     sample_bytes = int(height * width * bytes_each)
     if _TILES in page.tags:  # a decoder unpacks them whole
         tile = page.get(_TILE_HEIGHT), page.get(_TILE_WIDTH)
         if not 0 < tile[0] * tile[1] * bytes_each <= max(_MAX_TILE, sample_bytes):
             raise RejectError("damaged-image", f"TIFF: tiles of {tile[1]} x {tile[0]} pixels")
+        part_bytes = int(tile[0] * tile[1] * bytes_each)
+    else:
+        part_bytes = int(min(height, page.get(_STRIP_ROWS) or height) * width * bytes_each)
+    part_bytes = max(0, part_bytes - _SMALL_PART)
     if page.is_deep:
-        if sample_bytes > _MAX_SAMPLE_BYTES:
-            raise RejectError("too-many-pixels", f"{width} x {height} pixels of {sample_bytes} bytes, at most 1 GiB")
-        source = Source(format="tiff", height=height, width=width, decode=lambda _: _decode_deep(page, height, width))
+        source = Source(
+            format="tiff",
+            height=height,
+            width=width,
+            decode=lambda _: _decode_deep(page, height, width),
+            memory=lambda _: sample_bytes + part_bytes + CLEAR * height * width * (page.get(_SAMPLES) == 4),
+        )
     else:
         try:
             image = general.open_image(page.upright, "TIFF")
             image.info.pop("xmp", None)  # Pillow would turn the picture by it
         except RejectError:
             raise RejectError("unsupported-image", f"TIFF: {page}") from None
-        source = Source(format="tiff", height=height, width=width, decode=lambda _: general.load(image, page.bits))
+        source = Source(
+            format="tiff",
+            height=height,
+            width=width,
+            decode=lambda _: general.load(image, page.bits),
+            memory=lambda _: general.loading_bytes(image) + part_bytes,
+        )
+    source.least_bytes = sample_bytes // _SHRINKS.get(page.get(_COMPRESSION), sample_bytes + 1)
     source.orientation = page.orientation
     source.frames = 1 + any(not _is_thumbnail(directory) for directory in directories)
     return source
