@@ -139,6 +139,7 @@ def test_reasons_are_a_closed_list_in_kebab_case() -> None:
         "too-few-pixels",
         "too-many-pixels",
         "too-many-scans",
+        "too-much-memory",
         "unknown-class",
         "unreadable",
         "unsupported-image",
