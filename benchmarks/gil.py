@@ -19,7 +19,7 @@ COLUMNS = {"threads": "", "photos": ",", "images/s": ",.0f", "1 thread = 1": ".2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_photos(parser)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 16], help="(default: 1 16)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 4, 16], help="(default: 1 4 16)")
     parser.add_argument("--each", type=int, default=1000, metavar="N", help="photos for each thread (default: 1000)")
 
 
@@ -34,7 +34,12 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
         turns: dict[int, list[Cost]] = {threads: [] for threads in arguments.threads}
         for _ in range(arguments.pairs):
             for threads, costs in turns.items():
-                flags = f"--direct_num_workers={threads}", "--num_shards", str(4 * threads)
+                flags = (
+                    f"--direct_num_workers={threads}",
+                    "--direct_running_mode=multi_threading",
+                    "--num_shards",
+                    str(4 * threads),
+                )
                 cost = watch(f"{folder}/{threads}/**/*.jpg", *flags, sleep=str(paths[0]))[PARTS[1]]
                 costs.append(Cost(cost.wall_s / each / threads, cost.cpu_s / each / threads))
     rows = []

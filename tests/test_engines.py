@@ -14,6 +14,7 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker import data_plane
 
@@ -88,6 +89,30 @@ def test_a_slow_bundle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     grouped | beam.MapTuple(lambda _, numbers: write_down(tmp_path / "found", list(numbers)))
     pipeline.run().wait_until_finish()
     assert (tmp_path / "found").read_text().split() == [str(number) for number in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("cores", "flags", "expected"),
+    [
+        (2, [], ("multi_threading", 2)),
+        (4, [], ("multi_threading", 4)),
+        (5, [], ("multi_processing", 5)),
+        (8, ["--direct_num_workers=3"], ("multi_threading", 3)),
+        (2, ["--direct_num_workers=8"], ("multi_processing", 8)),
+        (16, ["--direct_num_workers=0"], ("multi_processing", 16)),
+        (16, ["--direct_running_mode=multi_threading"], ("multi_threading", 16)),
+        (2, ["--direct_running_mode=multi_processing"], ("multi_processing", 2)),
+        (16, ["--direct_running_mode=in_memory"], ("in_memory", 1)),
+    ],
+)
+def test_up_to_four_cores_have_threads_and_more_have_processes(
+    monkeypatch: pytest.MonkeyPatch, cores: int, flags: list[str], expected: tuple[str, int]
+) -> None:
+    monkeypatch.setattr("beam_tfr.launch.flags.default_threads", lambda: cores)
+    options = parse_beam_flags(flags)
+    choose_runner(options, flags)
+    direct = options.view_as(DirectOptions)
+    assert (direct.direct_running_mode, direct.direct_num_workers) == expected
 
 
 @pytest.mark.slow
