@@ -100,11 +100,12 @@ class Convert(beam.PTransform):
             measure_sample, root=self.read.root, ahead=self.read.ahead, steps=[step.fn for step in self.make]
         )
         named: dict[str, Any] = {**source.plan, "labelled": source.labelled, "codecs": images.codec_versions()}
+        accept = options.accept_unreadable  # and not all options, since paths must not leave with a job
 
         def draft(survey: Survey) -> Plan:
             sample = measure(survey.sample_refs())
             plan = drafts.draft_plan(survey, sample.record_bytes, **named)
-            return dataclasses.replace(plan, provisional=not (sample.whole or options.accept_unreadable))
+            return dataclasses.replace(plan, provisional=not (sample.whole or accept))
 
         return PlanShards(
             None if options.save_plan else options.output,
