@@ -10,12 +10,14 @@ Everything is stateless: the order depends neither on the timing of threads nor 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from beam_tfr import order
 from beam_tfr.order import FILLER, GAMMA, LAST_SHIFT, MULTIPLIERS, PARTS, RECORDS, START, WINDOW, Order
 from beam_tfr.splits import Selection
 
@@ -121,7 +123,8 @@ class Streams:
             low, high = self._low(v) + begin, self._low(v + 1)
             skip = tf.maximum(starts, low) - starts
             take = tf.minimum(ends, high) - starts - skip
-            parts = tuple(tf.boolean_mask(column, take > 0) for column in (files, begins + skip, take))
+            some = tf.where(take > 0)[:, 0]
+            parts = tuple(tf.gather(column, some) for column in (files, begins + skip, take))
             fillers = tf.data.Dataset.from_tensors(self.padding).repeat(
                 -(-rounds // block) * block - begin - tf.maximum(high - low, 0)
             )
@@ -176,8 +179,7 @@ class Streams:
             wanted = (positions >= first) & (positions < self.order.end)
             wanted &= positions % self.order.num_hosts == self.order.host_index
             # Not tf.transpose: oneDNN complains of int64 on standard error, once, where the processor lacks AVX-512.
-            by_position = tf.boolean_mask(rounds[:, None] + np.arange(count) * tf.size(rounds), wanted)
-            lies = tf.gather(tf.reshape(lies, [-1]), by_position)
+            lies = tf.gather_nd(lies, tf.where(wanted)[:, ::-1])
             numbers = tf.gather(numbers, lies)
             places = tf.stack([tf.fill(tf.shape(numbers), epoch), numbers], axis=1)
 
@@ -218,13 +220,16 @@ def _strings(variant: Any) -> Any:
 
 def draw(*key: Any) -> Any:
     """The hashes of `beam_tfr.order.draw`, as graph ops: uint64 [n], or [1] of scalars."""
+    # Few nodes: each takes time when the graph is made, and again when the first iterator is.
+    known = [*itertools.takewhile(lambda word: isinstance(word, int), key)]
     shift, xor = tf.bitwise.right_shift, tf.bitwise.bitwise_xor
-    state = tf.zeros([1], tf.uint64)
-    for word in key:
-        state = xor(state, tf.cast(word, tf.uint64)) + tf.constant(GAMMA, tf.uint64)
-        for bits, multiplier in MULTIPLIERS:
-            state = xor(state, shift(state, tf.constant(bits, tf.uint64))) * tf.constant(multiplier, tf.uint64)
-        state = xor(state, shift(state, tf.constant(LAST_SHIFT, tf.uint64)))
+    state, gamma, last = (tf.constant(value, tf.uint64) for value in (order.draw(*known), GAMMA, LAST_SHIFT))
+    steps = [(tf.constant(bits, tf.uint64), tf.constant(multiplier, tf.uint64)) for bits, multiplier in MULTIPLIERS]
+    for word in key[len(known) :]:
+        state = xor(state, tf.cast(word, tf.uint64)) + gamma
+        for bits, multiplier in steps:
+            state = xor(state, shift(state, bits)) * multiplier
+        state = xor(state, shift(state, last))
     return state
 
 
