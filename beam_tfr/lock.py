@@ -56,7 +56,25 @@ def _holder_lives(lock: Mapping[str, Any]) -> bool:
         except PermissionError:
             pass
         return bool(_process_start(lock["pid"]) == lock["process_start"])
-    return bool(time.time() - lock["heartbeat"] < DEAD_AFTER_S)
+    return bool(abs(time.time() - lock["heartbeat"]) < DEAD_AFTER_S)  # in the future: a clock was wrong
+
+
+def _described(lock: Mapping[str, Any], path: str) -> str:
+    """Who holds a lock, and how to take over."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lock["started"]))
+    machine = lock["machine"].split("/")[0]
+    is_job = machine.startswith(JOB)
+    holder = machine if is_job else f"process {lock['pid']} on {machine}"
+    here = lock["machine"] == _machine()
+    stop = f"stop it (kill {lock['pid']})" if here else "cancel it" if is_job else "stop it there"
+    told = f"{holder}, since {since}. Wait for it, or {stop} and call again"
+    if here:
+        return told
+    silent = max(0, time.time() - lock["heartbeat"])
+    return (
+        f"{told}. It was last heard of {silent:.0f} s ago; after {DEAD_AFTER_S:.0f} s of silence the next call takes "
+        f"over, and at once if you delete {path}"
+    )
 
 
 def _read_locks(output: str) -> dict[int, dict[str, Any]]:
@@ -115,11 +133,9 @@ def _acquire(output: str, run_id: str) -> None:
     if _own_lock(output, run_id) is not None:
         return
     locks = _read_locks(output)
-    for held in filter(_holder_lives, locks.values()):
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(held["started"]))
-        machine = held["machine"].split("/")[0]
-        holder = machine if machine.startswith(JOB) else f"process {held['pid']} on {machine}"
-        raise RunError(f"another run holds {output}: {holder}, since {since}. Wait for it, or stop it and call again")
+    for number, held in locks.items():
+        if _holder_lives(held):
+            raise RunError(f"another run holds {output}: {_described(held, work_path(output, f'lock.{number}'))}")
     now = time.time()
     lock = {
         "run_id": run_id,
@@ -166,7 +182,7 @@ def release(output: str, run_id: str) -> None:
 def beat(output: str, run_id: str) -> None:
     """Renews the heartbeat of this run's lock, if it is old enough."""
     with contextlib.suppress(OSError, storage.AlreadyExistsError):
-        if (own := _own_lock(output, run_id)) and time.time() - own[1]["heartbeat"] >= HEARTBEAT_S / 2:
+        if (own := _own_lock(output, run_id)) and abs(time.time() - own[1]["heartbeat"]) >= HEARTBEAT_S / 2:
             _write_lock(output, own[0], {**own[1], "heartbeat": time.time()}, replace=True)
 
 

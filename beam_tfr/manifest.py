@@ -17,7 +17,7 @@ from typing import Any
 import fastjsonschema
 
 from beam_tfr import __version__, storage
-from beam_tfr.naming import parse_file_name
+from beam_tfr.naming import NAME, parse_file_name
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -131,13 +131,21 @@ def find(folder: str) -> Manifest | None:
 
 
 def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
-    """Checks, with one listing, that the files of some splits exist and have the right sizes.
+    """Checks, with one listing, that the files of some splits exist in the dataset's folder and have the right sizes.
 
     Raises:
-        DataError: a file is missing, has another size, or is too small for its records.
+        DataError: a file is missing, has another size, is too small for its records, or is a link out of the folder.
     """
+    links = storage.links_out(dataset.folder)
     found = {entry.path: entry.size_bytes for entry in storage.walk(dataset.folder, lambda _: False)}
-    for shard in (shard for split in splits for shard in split.shards):
+    shards = [shard for split in splits for shard in split.shards]
+    if outside := links.keys() & {MANIFEST_FILE, *(shard.file for shard in shards)}:
+        name = min(outside)
+        raise DataError(
+            f"{storage.join(dataset.folder, name)} is a link that leads out of the folder, to {links[name]}: copy the "
+            "file itself into the folder (cp -L); a link to the whole folder is allowed"
+        )
+    for shard in shards:
         path = storage.join(dataset.folder, shard.file)
         size = found.get(path)
         if size != shard.num_bytes:
@@ -192,9 +200,9 @@ def parse(data: bytes, folder: str) -> Manifest:
         _schema_check()(fields, name_prefix="manifest")
         return _from_fields(fields, folder)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not a manifest: {_printable(error)}; {CURE}") from None
+        raise DataError(f"{path} is not a manifest: {str(error)[:300]}; {CURE}") from None
     except UsageError as error:
-        raise DataError(f"{path}: this beam_tfr {__version__} does not know {_printable(error)}; update it") from None
+        raise DataError(f"{path}: this beam_tfr {__version__} does not know {str(error)[:300]}; update it") from None
 
 
 @functools.cache
@@ -208,10 +216,6 @@ def _schema_check() -> Callable[..., object]:
     return check
 
 
-def _printable(error: Exception) -> str:
-    return "".join(char if char.isprintable() else "?" for char in str(error)[:300])
-
-
 def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
     """Makes a `Manifest` from fields that fit the schema.
 
@@ -221,6 +225,8 @@ def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
     """
     splits = {}
     for name, split in fields["splits"].items():
+        if not NAME.fullmatch(name):
+            raise ValueError(f"a split name is {reprlib.repr(name)}")
         shards = tuple(ShardEntry(**shard) for shard in split["shards"])
         total = sum(shard.num_examples for shard in shards)
         if split["num_examples"] != total:

@@ -14,6 +14,7 @@ from beam_tfr.claim import Progress
 from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT
 from beam_tfr.schema.features import things
+from beam_tfr.terminal import printable
 
 MUCH = 0.1  # share of the images above which a hint is worth giving
 SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
@@ -44,7 +45,7 @@ class ProgressLines:
 
     def say(self, text: str) -> None:
         with contextlib.suppress(OSError):
-            print(f"convert: {text}", file=self._stream, flush=True)
+            print(f"convert: {printable(text)}", file=self._stream, flush=True)
 
 
 def hints(counts: Mapping[str, Any]) -> list[str]:
@@ -123,7 +124,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     dataset, facts = result.manifest, summary(result)
 
     def line(text: str = "") -> None:
-        print(text, file=to)
+        print(printable(text), file=to)
 
     if not result.fresh:
         line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
@@ -149,7 +150,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     for title, number in counts["adjusted"].items():
         line(f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})")
     for name, kind in columns.items():
-        line(f"column:  {name if name.isprintable() else ascii(name)} {kind}")
+        line(f"column:  {name} {kind}")
     for hint in hints(counts):
         line(f"note:    {hint}")
     line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")
@@ -162,8 +163,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
 def _class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[tuple[str, list[int]]]:
     if len(names) > MAX_CLASSES_SHOWN:
         return []
-    shown = [(name, name if name.isprintable() else ascii(name)) for name in names]
-    return [(f"  {text}", [of.get(name, 0) for of in counts]) for name, text in shown]
+    return [(f"  {printable(name)}", [of.get(name, 0) for of in counts]) for name in names]
 
 
 def _in_order(splits: Iterable[str]) -> list[str]:

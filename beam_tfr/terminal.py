@@ -46,6 +46,13 @@ def own_stderr() -> Iterator[IO[str]]:
         yield stream
 
 
+def printable(text: str) -> str:
+    r"""Escapes what would not be seen, or would change how a terminal shows the rest: "\u202e"; line ends stay."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 def counted(number: int, noun: str) -> str:
     """A number with its noun: "1 record", "2,000 records"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -68,4 +75,4 @@ def silent_stderr() -> Iterator[None]:
 def say(text: str) -> None:
     """Prints a message to standard error, if anybody still reads it."""
     with contextlib.suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)

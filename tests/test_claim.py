@@ -46,7 +46,7 @@ def shard_of(plan: Plan, number: int = 0, split: str = "train") -> Shard:
 def finish_shard(output: Path, plan: Plan, number: int = 0, split: str = "train") -> ShardInfo:
     """A shard as WriteShards leaves it."""
     shard = shard_of(plan, number, split)
-    reject = Reject("a\u2028\n.jpg", "/a.jpg", "ReadImages", "not-found", "gone")
+    reject = Reject("a\u2028\n.jpg", "ReadImages", "not-found", "gone")
     info = ShardInfo(shard=shard, rejected={"not-found": 1})
     if split == "train":
         data = shard.name.encode() * 100

@@ -69,7 +69,7 @@ def test_the_page_of_options_is_that_of_the_table() -> None:
 
 def test_every_reason_and_adjustment_is_explained() -> None:
     listed = first_cells(DOCS / "rejects.md")
-    assert sorted(listed) == sorted(["key", "uri", "stage", "reason", "detail", *REJECT_REASONS, *ADJUSTMENTS])
+    assert sorted(listed) == sorted(["key", "stage", "reason", "detail", *REJECT_REASONS, *ADJUSTMENTS])
 
 
 def test_every_feature_and_field_of_a_dataset_is_explained() -> None:

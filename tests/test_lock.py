@@ -160,6 +160,37 @@ def test_a_holder_elsewhere_is_dead_after_a_minute_without_heartbeat(tmp_path: P
     assert lock_of(tmp_path)["run_id"] == "mine"
 
 
+def test_a_heartbeat_far_in_the_future_is_of_a_wrong_clock_and_holds_nothing(tmp_path: Path) -> None:
+    write_lock(tmp_path, heartbeat=time.time() + 40)
+    with pytest.raises(RunError, match="another run holds"):
+        lock.acquire(str(tmp_path), "mine")
+    write_lock(tmp_path, heartbeat=time.time() + 3600)
+    lock.acquire(str(tmp_path), "mine")
+    assert lock_of(tmp_path)["run_id"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("machine", "told"),
+    [
+        (lock._machine(), r"Wait for it, or stop it \(kill 1\) and call again$"),
+        (
+            "elsewhere/boot/pid",
+            "or stop it there and call again. It was last heard of 20 s ago; after 60 s of ",
+        ),
+        (f"{lock.JOB}2026-11", "job 2026-11, since .* or cancel it and call again. It was last heard of 20 s ago; "),
+    ],
+)
+def test_who_holds_a_folder_is_told_with_how_to_take_over(tmp_path: Path, machine: str, told: str) -> None:
+    write_lock(tmp_path, 3, machine=machine, process_start=lock._process_start(1), heartbeat=time.time() - 20)
+    with pytest.raises(RunError, match=told) as error:
+        lock.acquire(str(tmp_path), "mine")
+    path = tmp_path / ".beam_tfr" / "lock.3"
+    assert str(error.value).endswith(f"and at once if you delete {path}") == (machine != lock._machine())
+    if machine != lock._machine():
+        path.unlink()
+        lock.acquire(str(tmp_path), "mine")
+
+
 def test_a_reused_process_id_is_not_the_holder(tmp_path: Path) -> None:
     mine = {"machine": lock._machine(), "pid": os.getpid()}
     write_lock(tmp_path, **mine, process_start="1")

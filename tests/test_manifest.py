@@ -216,6 +216,10 @@ def test_other_files_are_data_errors(data: bytes, message: str) -> None:
     assert str(error.value).startswith(f"o/manifest.json {message}")
 
 
+COUNTS = ("matched", "rejected", "num_examples", "num_bytes")
+EMPTY_SPLIT = {**dict.fromkeys(COUNTS, 0), "class_counts": {}, "shards": []}
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -223,6 +227,7 @@ def test_other_files_are_data_errors(data: bytes, message: str) -> None:
         (("labels", "names"), {}, "manifest.labels.names must be array"),
         (("labels", "names"), ["hat\n"], "a class name is 'hat\\n'"),
         (("name",), 5, "manifest.name must be string"),
+        (("splits", "\u202e"), EMPTY_SPLIT, "a split name is '\\u202e'"),
         (("counts",), {"matched": 1, "written": 1, "rejected": {}}, "manifest.counts must contain ['adjusted'"),
         (("counts", "adjusted"), {"rotated": True}, "manifest.counts.adjusted.rotated must be integer"),
         (("counts", "written"), -1, "manifest.counts.written must be bigger than or equal to 0"),
@@ -250,7 +255,7 @@ def test_other_files_are_data_errors(data: bytes, message: str) -> None:
             {"dtype": "int64", "shape": [2]},
             "feature image/width is {'dtype': 'int64', 'shape': [2]}",
         ),
-        (("features", "\x1b[2J"), 5, "manifest.features.?[2J must be object"),
+        (("features", "\x1b[2J"), 5, "manifest.features.\\x1b[2J must be object"),
     ],
     ids=str,
 )
@@ -265,7 +270,7 @@ def test_option_of_a_later_version(fields: dict[str, Any]) -> None:
     with pytest.raises(DataError) as error:
         manifest.parse(signed(replaced(fields, ("options", "resize"), "\n")), "o")
     assert str(error.value) == (
-        f"o/manifest.json: this beam_tfr {__version__} does not know `resize=?`: must be one of: stretch, fit, crop, "
+        f"o/manifest.json: this beam_tfr {__version__} does not know `resize=\\n`: must be one of: stretch, fit, crop, "
         "pad, shortest, none; update it"
     )
 

@@ -292,7 +292,7 @@ def write(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> manifest.Man
     (folder / ".beam_tfr").mkdir(parents=True, exist_ok=True)
     for name, info in infos.items():
         reasons = [reason for reason, count in info.rejected.items() for _ in range(count)]
-        rejects = (Reject(f"{name}/{i}", f"/{i}", "MatchImages", reason, "x") for i, reason in enumerate(reasons))
+        rejects = (Reject(f"{name}/{i}", "MatchImages", reason, "x") for i, reason in enumerate(reasons))
         sidecars.write(str(folder), info, [reject.to_json() for reject in rejects])
     return publish.write(str(folder), plan, totals_of(plan, infos, 1.0))
 

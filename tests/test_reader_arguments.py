@@ -85,3 +85,32 @@ def test_steps_per_epoch_is_the_number_of_steps_of_both(folder: Path) -> None:
     for options, message in (({"batch_size": 0}, "`batch_size=0`"), ({"remainder": "fill"}, "`remainder='fill'`")):
         with pytest.raises(UsageError, match=message):
             steps_per_epoch(folder, split="train", **options)
+
+
+@pytest.mark.parametrize("reader", [load, ImageDataset])
+def test_links_out_of_the_folder_are_refused_and_a_link_to_all_of_it_is_not(reader: Any, tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "there", {"train": (6, 2)})
+    (tmp_path / "link").symlink_to("there")
+    reader(str(tmp_path / "link"), split="train", batch_size=2)
+    for name in ("d-train-00001-of-00002.tfrecord.gz", MANIFEST_FILE):
+        (folder / name).rename(folder / "inside")
+        (folder / name).symlink_to("inside")
+        reader(str(folder), split="train", batch_size=2)
+        (folder / "inside").rename(tmp_path / "outside")
+        (folder / name).unlink()
+        (folder / name).symlink_to("../outside")
+        with pytest.raises(
+            DataError, match=f"{name} is a link that leads out of the folder, to {tmp_path}/outside: copy "
+        ):
+            reader(str(folder), split="train", batch_size=2)
+        (folder / name).unlink()
+        (tmp_path / "outside").rename(folder / name)
+
+
+@pytest.mark.parametrize("reader", [load, ImageDataset])
+def test_what_a_terminal_would_obey_is_escaped_in_errors(reader: Any, tmp_path: Path) -> None:
+    folder = write_dataset(tmp_path / "\u202egpj", {"train": (6, 2)})
+    with pytest.raises(UsageError) as error:
+        reader(str(folder), split="tr\x1b[2J\u200bain\n", batch_size=2)
+    assert str(error.value).startswith("`split=tr\\x1b[2J\\u200bain\\n`: is not in ")
+    assert str(error.value).isprintable()

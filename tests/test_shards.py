@@ -196,7 +196,7 @@ def test_counts_of_a_shard() -> None:
     counter.count_record(record(b"abc"), (4,))
     counter.count_record(record(b"", source=(1, 1), adjusted=("rotated",)), (4,))
     counter.count_record(record(b"d", height=10, source=(256, 300), adjusted=("cmyk-converted", "rotated")), (-1,))
-    rejects = [Reject("b.jpg", "/b.jpg", "ReadImages", "not-found", "gone"), Reject("c", "/c", "x", "not-found", "ü")]
+    rejects = [Reject("b.jpg", "ReadImages", "not-found", "gone"), Reject("c", "x", "not-found", "ü")]
     for reject in rejects:
         counter.count_reject(reject)
     data, file = written([b"xyz"], 0)

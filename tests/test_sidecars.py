@@ -75,7 +75,7 @@ def test_a_finished_shard_with_a_changed_file_is_written_again(tmp_path: Path, c
 def test_reject_lines_survive_byte_for_byte(tmp_path: Path) -> None:
     begin(tmp_path)
     shard = shard_of(make_plan(), split="none")
-    lines = [Reject(f"{i}\r\x85\u2028\ud800", "u", "s", "not-found", "\x0b\x0c").to_json() for i in range(50)]
+    lines = [Reject(f"{i}\r\x85\u2028\ud800", "s", "not-found", "\x0b\x0c").to_json() for i in range(50)]
     sidecars.write(str(tmp_path), ShardInfo(shard=shard), lines)
     assert b"".join(sidecars.read_rejects(str(tmp_path), shard.name)).decode() == "".join(f"{line}\n" for line in lines)
     sidecars.write(str(tmp_path), ShardInfo(shard=shard), [])

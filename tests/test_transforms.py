@@ -159,8 +159,8 @@ def test_read_images_gives_an_item_for_every_reference_in_its_place(photos: Path
     assert [item.uri for item in mine] == [f"{photos}/{ref.key}" for ref in (refs[0], gone, refs[1], odd, refs[2])]
     contents = [(photos / ref.key).read_bytes() for ref in refs]
     assert [mine[i].value for i in (0, 2, 4)] == contents
-    assert mine[1].value == Reject(gone.key, f"{photos}/{gone.key}", "ReadImages", "not-found", mine[1].value.detail)
-    assert mine[3].value == Reject("odd.jpg", f"{photos}/odd.jpg", "MatchImages", "unknown-class", "class 'x'")
+    assert mine[1].value == Reject(gone.key, "ReadImages", "not-found", mine[1].value.detail)
+    assert mine[3].value == Reject("odd.jpg", "MatchImages", "unknown-class", "class 'x'")
     assert [item for item in items if item.shard != shard and item.value] == [
         Item(finished.shard, 0, "", None, finished)
     ]
@@ -184,14 +184,14 @@ def items_of(photos: Path, *values: Any, total: int | None = None) -> list[Item]
 def test_resize_images_and_build_examples_are_their_functions_and_pass_the_rest_on(photos: Path) -> None:
     refs = refs_of(photos)
     data = (photos / refs[0].key).read_bytes()
-    reject = Reject("k", "/1", "ReadImages", "not-found", "gone")
+    reject = Reject("k", "ReadImages", "not-found", "gone")
     finished = Item(shard_of(3, number=1), 0, "", None, ShardInfo(shard=shard_of(3, number=1)))
     empty = Item(Shard("test", 0, 1, 0, "plan"), 0, "", None, None)
     given = [*items_of(photos, data, reject, b"no image"), finished, empty]
     options = ImageOptions(image_size=(20, 30))
     resized = mapped_by(transforms.ResizeImages(options), given)
     image = convert_image(data, options)
-    broken = Reject(refs[2].key, "/2", "ResizeImages", "not-an-image", "text")
+    broken = Reject(refs[2].key, "ResizeImages", "not-an-image", "text")
     assert resized == [*items_of(photos, image, reject, broken), finished, empty]
     built = mapped_by(transforms.BuildExamples(), resized)
     record = built[0].value
@@ -208,10 +208,10 @@ def double(value: int, ref: ImageRef) -> int:
 
 
 def test_map_images_applies_a_function_and_passes_rejects_on(photos: Path) -> None:
-    reject = Reject("k", "/1", "ReadImages", "not-found", "gone")
+    reject = Reject("k", "ReadImages", "not-found", "gone")
     given = items_of(photos, 1, reject, 13, ShardInfo(shard=shard_of(1)))
     step = "Double" >> transforms.MapImages(double, stage="Doubling")
-    unlucky = Reject(given[2].ref.key, "/2", "Doubling", "unreadable", f"unlucky {given[2].ref.labels[0]}")
+    unlucky = Reject(given[2].ref.key, "Doubling", "unreadable", f"unlucky {given[2].ref.labels[0]}")
     assert mapped_by(step, given) == items_of(photos, 2, reject, unlucky, given[3].value)
 
 
@@ -235,7 +235,7 @@ IMAGE = Image(b"x", "png", 1, 2, 3, "RGB", 3, 4, "jpeg", "", (1, 2, 3), (4, 5, 6
 def test_write_shards_writes_what_beam_reads(photos: Path, tmp_path: Path, level: int | None) -> None:
     output = tmp_path / "out"
     records = [os.urandom(n) for n in (0, 1, 70_000)]
-    reject = Reject("k", "/1", "ReadImages", "not-found", "gone")
+    reject = Reject("k", "ReadImages", "not-found", "gone")
     items = items_of(photos, *(Record(record, IMAGE) for record in records), reject)
     other = Shard("none", 0, 1, 1, "plan")
     empty = Shard("test", 0, 1, 0, "plan")

@@ -45,7 +45,7 @@ from tests.fixtures import save
 
 LABELS = ["daisy", "tulipán"]
 HEIGHT, WIDTH = 12, 16
-REJECT = Reject("train/broken.jpg", "/photos/train/broken.jpg", "ResizeImages", "damaged-image", "ends early")
+REJECT = Reject("train/broken.jpg", "ResizeImages", "damaged-image", "ends early")
 
 Change = Callable[[bytes], bytes]
 
@@ -344,13 +344,18 @@ def test_swapped_shards(dataset: pathlib.Path) -> None:
 
 
 def test_a_link_out_of_the_folder_is_reported(dataset: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    for name in (TEST_0, "labels.txt", "rejects.jsonl"):
+    for name in (TEST_0, "labels.txt", "manifest.json", "rejects.jsonl"):
         shutil.move(dataset / name, tmp_path / name)
         (dataset / name).symlink_to(tmp_path / name)
     shutil.move(dataset / TRAIN_0, dataset / "here")
     (dataset / TRAIN_0).symlink_to("here")
     messages = told(dataset)
-    assert [message.partition(":")[0] for message in messages] == ["labels.txt", "rejects.jsonl", TEST_0]
+    assert [message.partition(":")[0] for message in messages] == [
+        "labels.txt",
+        "manifest.json",
+        "rejects.jsonl",
+        TEST_0,
+    ]
     assert all("is a link that leads out of the folder, to " in message for message in messages)
 
 
@@ -370,6 +375,7 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
         (lambda f: f["counts"].update(matched=11), "counts.matched is 11, expected 10"),
         (lambda f: f["counts"].update(written=11), "counts.written is 11, expected 9"),
         (lambda f: f["counts"]["rejected"].update({"not-found": 1}), "the sum of counts.rejected is 2, expected 1"),
+        (lambda f: f["options"].update(bored=1), "options has 'bored', known are "),
         (lambda f: f["counts"]["rejected"].update(bored=1), "counts.rejected has 'bored', known are"),
         (lambda f: f["counts"]["adjusted"].update(bored=1), "counts.adjusted has 'bored', known are wrong-extension, "),
         (

@@ -288,6 +288,11 @@ class ConvertOptions(TableOptions, ImageOptions):
         return SUFFIXES[self.compression]
 
 
+_OF_TABLES = {field.name for field in dataclasses.fields(TableOptions)} - {"table", "image_root"}
+_CHANGING = {field.name for field in dataclasses.fields(ConvertOptions) if field.metadata["option"].changes_data}
+DATA_OPTIONS = sorted(_CHANGING | _OF_TABLES | {"classes", "multi_label"})  # what `data_options` may hold
+
+
 def default_threads() -> int:
     """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):

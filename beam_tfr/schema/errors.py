@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 
 from beam_tfr.schema.dataset import REJECT_REASONS
+from beam_tfr.terminal import printable
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
 
 
 class BeamTfrError(Exception):
-    """An error that the user can act on, shown without a stack trace.
+    """An error that the user can act on, shown without a stack trace; its message is safe to print.
 
     Args:
         message: what is wrong, what is allowed, and the cure.
@@ -26,7 +27,8 @@ class BeamTfrError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, option: str = "", value: object = None) -> None:
-        super().__init__(f"`{option}={'' if value is None else value}`: {message}" if option else message)
+        given = "" if value is None else str(value).replace("\n", "\\n")
+        super().__init__(printable(f"`{option}={given}`: {message}" if option else message))
 
 
 class UsageError(BeamTfrError):

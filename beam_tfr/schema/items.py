@@ -82,10 +82,9 @@ class ShardWork(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """An image that is not in the dataset, and why: one line of rejects.jsonl."""
+    """An image that is not in the dataset, and why: one line of rejects.jsonl, without a place."""
 
     key: str
-    uri: str
     stage: str
     reason: str
     detail: str
@@ -171,7 +170,7 @@ class Item(NamedTuple):
     def reject(self, stage: str, error: RejectError) -> Item:
         """The item with a `Reject` in place of its value."""
         key = self.ref.key if self.ref else ""
-        return self._replace(value=Reject(key, self.uri, stage, error.reason, error.detail))
+        return self._replace(value=Reject(key, stage, error.reason, error.detail))
 
     @property
     def size_bytes(self) -> int:

@@ -20,6 +20,7 @@ from beam_tfr.storage.files import find as find
 from beam_tfr.storage.files import is_gcs as is_gcs
 from beam_tfr.storage.files import is_gone as is_gone
 from beam_tfr.storage.files import join as join
+from beam_tfr.storage.files import links_out as links_out
 from beam_tfr.storage.files import list_folder as list_folder
 from beam_tfr.storage.files import may_pass as may_pass
 from beam_tfr.storage.files import open_binary as open_binary

@@ -76,6 +76,11 @@ def list_folder(folder: str) -> list[str]:
     return gcs.list_folder(folder) if is_gcs(folder) else disk.list_folder(folder)
 
 
+def links_out(folder: str) -> dict[str, str]:
+    """Links directly in a folder that lead out of it -> their targets; the folder itself may be reached by a link."""
+    return {} if is_gcs(folder) else disk.links_out(folder)
+
+
 def find(path: str) -> Entry | None:
     """The file at a path, or None."""
     return gcs.find(path) if is_gcs(path) else disk.find(path)

@@ -6,7 +6,6 @@ import collections
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest
 from beam_tfr.naming import SUFFIXES, file_name, parse_file_name, shard_name
+from beam_tfr.options import DATA_OPTIONS
 from beam_tfr.schema import (
     ADJUSTMENTS,
     LABELS_FILE,
@@ -68,6 +68,7 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
             yield f"{what} is {shown(found)}, expected {shown(expected)}"
     known = features_of(manifest.options, labelled=manifest.names.label in manifest.features)
     for what, names, allowed in (
+        ("options", manifest.options, dict.fromkeys(DATA_OPTIONS)),
         ("features", manifest.features, known),
         ("counts.rejected", counts["rejected"], REJECT_REASONS),
         ("counts.adjusted", counts["adjusted"], ADJUSTMENTS),
@@ -155,10 +156,6 @@ def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
         name = parse_file_name(file)
         if name and name[0] == manifest.name and file not in promised:
             yield Problem(file, "has the name of a shard, but is not in the manifest")
-    if storage.is_gcs(manifest.folder):
-        return
-    root = os.path.realpath(manifest.folder)
-    for file in (LABELS_FILE, REJECTS_FILE, *sorted(promised)):
-        target = os.path.realpath(os.path.join(root, file))
-        if os.path.dirname(target) != root:
+    for file, target in storage.links_out(manifest.folder).items():
+        if file in promised | {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE}:
             yield Problem(file, f"is a link that leads out of the folder, to {shown(target)}")
