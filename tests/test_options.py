@@ -321,7 +321,10 @@ def test_wrong_value_error_names_flag_value_and_allowed_values(flag: str, text: 
     message = str(caught.value)
     assert message.startswith((f"`{flag}=", f"--{flag} "))
     assert allowed in message
-    assert text.replace("\n", "\\n") in message or flag in ("splits", "num_shards")  # once parsed they are shown in parts
+    assert text.replace("\n", "\\n") in message or flag in (
+        "splits",
+        "num_shards",
+    )  # once parsed they are shown in parts
 
 
 def test_every_checked_flag_is_tested_with_a_wrong_value() -> None:
