@@ -3,6 +3,7 @@
     OUT/.beam_tfr/lock.N       the run that holds the folder: see `lock`
     OUT/.beam_tfr/plan.json    the plan being written; a run of the same recipe resumes where an earlier one stopped
     OUT/.beam_tfr/SHARD.json   a finished shard: see `sidecars`
+    OUT/.beam_tfr/*.attempts   attempts that crashed: see `attempts`
 
 The folder `.beam_tfr` is removed once the manifest is written.
 """
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from beam_tfr import diff, lock, manifest, naming, sidecars, storage
+from beam_tfr.attempts import SAMPLE_MARK
 from beam_tfr.lock import LOCK_FILE
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -131,9 +133,9 @@ def _dataset_files(output: str) -> list[str]:
 
 
 def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
-    """Removes the half-written files of a dead run, or everything but the lock."""
+    """Removes the half-written files of a dead run, or everything but the lock and what is known of the sample."""
     for name in storage.list_folder(work_path(output, "")):
-        if name.startswith(".tmp-") if unfinished_only else not LOCK_FILE.fullmatch(name):
+        if name.startswith(".tmp-") if unfinished_only else not (LOCK_FILE.fullmatch(name) or name == SAMPLE_MARK):
             storage.delete(work_path(output, name))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import images, shards
+from beam_tfr import attempts, images, shards
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning import drafts
@@ -22,6 +22,7 @@ from beam_tfr.planning.survey import Survey
 from beam_tfr.schema import Plan, ShardWork
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.sources import Source
+from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms import (
     BuildExamples,
@@ -96,14 +97,17 @@ class Convert(beam.PTransform):
     def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
         """The step that plans the shards; `after` must exist before anything is written."""
         options, source = self.options, self.source
-        measure = functools.partial(
-            measure_sample, root=self.read.root, ahead=self.read.ahead, steps=[step.fn for step in self.make]
-        )
+        measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
+        plain, guarded = [step.fn for step in self.make], [step.guarded for step in self.make]
+        mark, known = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
+        if options.save_plan:  # the output is not touched
+            mark = f"{options.save_plan}{attempts.SUFFIX}"
         named: dict[str, Any] = {**source.plan, "labelled": source.labelled, "codecs": images.codec_versions()}
         accept = options.accept_unreadable  # and not all options, since paths must not leave with a job
 
         def draft(survey: Survey) -> Plan:
-            sample = measure(survey.sample_refs())
+            with attempts.marked(mark) as crashed:
+                sample = measure(survey.sample_refs(), steps=guarded if crashed or known else plain)
             plan = drafts.draft_plan(survey, sample.record_bytes, **named)
             return dataclasses.replace(plan, provisional=not (sample.whole or accept))
 
@@ -128,4 +132,5 @@ def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[M
         steps.insert(0, ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
         steps.insert(0, ResizeImages(options.image_options()))
-    return ReadImages(root, ahead=ahead, accept_unreadable=options.accept_unreadable), steps
+    marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
+    return ReadImages(root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps

@@ -5,5 +5,6 @@ image = convert_image(open("photo.jpg", "rb").read(), image_size=(224, 224), res
 """
 
 from beam_tfr.images.convert import codec_versions, convert_image
+from beam_tfr.images.guard import convert_guarded
 
-__all__ = ["codec_versions", "convert_image"]
+__all__ = ["codec_versions", "convert_guarded", "convert_image"]

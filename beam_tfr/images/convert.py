@@ -71,7 +71,7 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     if len(data) > options.max_file_bytes:
         raise RejectError("file-too-large", f"{len(data)} bytes, more than --max_file_bytes {options.max_file_bytes}")
     if options.max_decode_s is not None:
-        return guard.convert_guarded(data, options, name)
+        return guard.convert_guarded(data, options, name=name)
     source = formats.FORMATS[formats.identify(data)].open(data)
     limits.check(source, options)
     turned = source.orientation >= 5 and not options.ignore_orientation

@@ -1,4 +1,4 @@
-"""--max_decode_s: converts in a process of its own, which is killed when it takes too long.
+"""Converts in a process of its own: it may crash, and with --max_decode_s is killed when it takes too long.
 
 Each thread has its own process, started with its first image and ended with the thread. They exchange:
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import multiprocessing
 import os
 import select
@@ -38,8 +39,8 @@ _CHILD = (
 _own = threading.local()
 
 
-def convert_guarded(data: bytes, options: ImageOptions, name: str) -> Image:
-    """Converts an image in a guarded process, in at most `options.max_decode_s` seconds.
+def convert_guarded(data: bytes, options: ImageOptions, *, name: str) -> Image:
+    """Converts an image in a guarded process, in at most `options.max_decode_s` seconds; None for no limit.
 
     The start of the process does not count, nor does waiting until other images are decoded.
 
@@ -78,7 +79,7 @@ class _Process:
         except (TimeoutError, EOFError, OSError) as error:
             self._end()
             how = f"hangs for {START_S:g} s" if isinstance(error, TimeoutError) else self._how_it_ended()
-            raise RunError(f"the guarded process of `max_decode_s=` did not start: it {how}") from error
+            raise RunError(f"the guarded process did not start: it {how}") from error
 
     def is_usable(self) -> bool:
         """Whether it is alive and belongs to this process, not to one that this was forked from."""
@@ -90,7 +91,7 @@ class _Process:
             answer = self._exchange(data, options, name)
         except BaseException as error:  # Ctrl-C included: its answer would be taken for that of the next image
             self._end()
-            if isinstance(error, TimeoutError):
+            if isinstance(error, TimeoutError) and options.max_decode_s is not None:
                 raise RejectError("decode-timeout", f"took more than --max_decode_s {options.max_decode_s:g}") from None
             if isinstance(error, (OSError, EOFError)):
                 raise RejectError("crashed-decoder", f"the guarded process {self._how_it_ended()}") from None
@@ -98,7 +99,7 @@ class _Process:
         if isinstance(answer, Image):
             return answer
         if isinstance(answer, str):
-            raise RunError(f"in the guarded process of `max_decode_s=`: {answer}")
+            raise RunError(f"in the guarded process: {answer}")
         raise RejectError(*answer[:2], may_pass=answer[2])
 
     def _exchange(self, data: bytes, options: ImageOptions, name: str) -> Any:
@@ -108,9 +109,8 @@ class _Process:
             TimeoutError: after `options.max_decode_s`.
             OSError, EOFError: the process ended.
         """
-        assert options.max_decode_s is not None
         unguarded = dataclasses.replace(options.image_options(), max_decode_s=None)
-        deadline = time.monotonic() + options.max_decode_s
+        deadline = time.monotonic() + (math.inf if options.max_decode_s is None else options.max_decode_s)
         self._connection.send((data, unguarded, name))
         answer = self._receive(deadline)
         if isinstance(answer, int):  # bytes needed
@@ -122,7 +122,7 @@ class _Process:
 
     def _receive(self, deadline: float) -> Any:
         left = deadline - time.monotonic()
-        if left <= 0 or not self._connection.poll(left):
+        if left <= 0 or not self._connection.poll(None if left == math.inf else left):
             raise TimeoutError
         return self._connection.recv()
 

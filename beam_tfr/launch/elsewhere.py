@@ -28,7 +28,8 @@ def run(
     beginning = Beginning(options, look=not only_form)
     with contextlib.ExitStack() as stack:
         stack.enter_context(on_interrupt())
-        leave = stack.enter_context(contextlib.nullcontext(lambda _: None) if only_form else held(step, say))
+        holding = held(step, say, guarded=beginning.crashed)
+        leave = stack.enter_context(contextlib.nullcontext(lambda _: None) if only_form else holding)
         stack.enter_context(jobs.messages(say))
         with staged(beam_options) as runner:
             pipeline = build(step, runner, beam_options)

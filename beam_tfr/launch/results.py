@@ -57,6 +57,11 @@ class Beginning:
             with contextlib.suppress(BeamTfrError):
                 self._before = manifest.read(options.output).fields
 
+    @property
+    def crashed(self) -> bool:
+        """Whether there was a dataset with images that crashed the decoder."""
+        return self._before is not None and "crashed-decoder" in self._before["counts"]["rejected"]
+
     def result(self) -> Result | Saved:
         """The result of the run, which has ended.
 

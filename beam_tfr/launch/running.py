@@ -17,7 +17,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner, PipelineState
 
-from beam_tfr import claim, interrupt, lock, schema
+from beam_tfr import attempts, claim, interrupt, lock, schema
 from beam_tfr.claim import Progress
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
@@ -53,16 +53,21 @@ def build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) 
 
 
 @contextlib.contextmanager
-def held(step: Convert, say: Callable[[str], object]) -> Iterator[Callable[[str], None]]:
+def held(step: Convert, say: Callable[[str], object], *, guarded: bool) -> Iterator[Callable[[str], None]]:
     """Holds the output, as `lock.held` does, and at its end says which shards were made again because of their images.
 
-    Does nothing where the output is not touched.
+    With `guarded`, and after runs that crashed, each image is decoded in a guarded process. Does nothing where the
+    output is not touched.
     """
     output = step.options.output
     if step.options.save_plan:
         yield lambda _: None
         return
     with lock.held(output, step.run_id) as leave:
+        step.read.guarded = guarded
+        if attempts.has_crashed(output):
+            step.read.guarded = True
+            say("earlier runs crashed: this one decodes each image in a guarded process, and rejects what crashes that")
         try:
             yield leave
         finally:

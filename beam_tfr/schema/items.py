@@ -159,6 +159,7 @@ class Item(NamedTuple):
         ref: of the source; None if the item stands for a whole shard (empty, already finished, or unfinished).
         value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; or `Unfinished`; None
             for an empty shard, and for a row of a table, whose reference holds everything.
+        guarded: whether it is decoded in a guarded process, since attempts at its shard crashed.
     """
 
     shard: Shard
@@ -166,6 +167,7 @@ class Item(NamedTuple):
     uri: str
     ref: ImageRef | None
     value: bytes | Image | Array | Record | Reject | ShardInfo | Unfinished | None
+    guarded: bool = False
 
     def reject(self, stage: str, error: RejectError) -> Item:
         """The item with a `Reject` in place of its value."""

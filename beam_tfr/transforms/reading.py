@@ -10,7 +10,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import interrupt
+from beam_tfr import attempts, interrupt, storage
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
 from beam_tfr.schema import ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
 
@@ -25,18 +25,25 @@ class ReadImages(beam.PTransform):
         root: folder that the keys are below, with a slash at its end.
         ahead: how they are read.
         accept_unreadable: whether what cannot be read now, but perhaps later, is a `Reject`.
+        output: folder of the dataset, where attempts at each shard are marked; if they crashed twice, its items are
+            guarded. Empty where nothing can crash.
+
+    Attributes:
+        guarded: whether the items of all shards are.
 
     Output: lists of `Item` with bytes, or with a `Reject` for a file that certainly cannot be read; and for a shard
     with files that cannot be read now one with `Unfinished`. If they can after all, all of its items follow.
     """
 
-    def __init__(self, root: str, *, ahead: ReadAhead | None = None, accept_unreadable: bool = False) -> None:
+    def __init__(
+        self, root: str, *, ahead: ReadAhead | None = None, accept_unreadable: bool = False, output: str = ""
+    ) -> None:
         super().__init__()
-        self.root, self._accept = root, accept_unreadable
+        self.root, self.output, self.guarded, self._accept = root, output, False, accept_unreadable
         self.ahead: ReadAhead | None = ahead or ReadAhead()
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
-        return work | "Read" >> beam.ParDo(_Read(self.root, self.ahead, self._accept))
+        return work | "Read" >> beam.ParDo(_Read(self.root, self.ahead, self._accept, self.output, self.guarded))
 
 
 class ReadRows(ReadImages):
@@ -54,24 +61,33 @@ class ReadRows(ReadImages):
 
 
 class _Read(beam.DoFn):
-    def __init__(self, root: str, ahead: ReadAhead | None, accept_unreadable: bool) -> None:
+    def __init__(self, root: str, ahead: ReadAhead | None, accept_unreadable: bool, output: str, guarded: bool) -> None:
         self._root, self._ahead, self._accept = root, ahead, accept_unreadable
+        self._output, self._guarded = output, guarded
         self._missed = 0  # reads that failed since the last one that did not
 
     def start_bundle(self) -> None:
-        self._items: Iterator[Item] = iter(())
+        self._items: Iterator[list[Item]] = iter(())
 
     def process(self, work: ShardWork) -> Iterator[list[Item]]:
         items, self._items = self._items, self._begin(work)  # the next shard is read ahead too
-        yield from batches(items)
+        yield from items
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        yield from map(GlobalWindows.windowed_value, batches(self._items))
+        yield from map(GlobalWindows.windowed_value, self._items)
 
-    def _begin(self, work: ShardWork) -> Iterator[Item]:
+    def _begin(self, work: ShardWork) -> Iterator[list[Item]]:
         if item := work.done():
-            return iter([item])
-        return self._read(work, read_refs(self._root, map(ImageRef.decode, work.refs), self._ahead))
+            return iter([[item]])
+        return self._attempt(work, read_refs(self._root, map(ImageRef.decode, work.refs), self._ahead))
+
+    def _attempt(self, work: ShardWork, contents: Iterator[tuple[ImageRef, Content]]) -> Iterator[list[Item]]:
+        """The items of a shard; the attempt ends when the steps after this one are through with the last of them."""
+        mark = self._output and storage.work_path(self._output, f"{work.shard.name}{attempts.SUFFIX}")
+        with attempts.marked(mark) as crashed:
+            for items in batches(self._read(work, contents)):
+                guarded = crashed or self._guarded
+                yield [item._replace(guarded=True) for item in items] if guarded else items
 
     def _read(
         self, work: ShardWork, contents: Iterator[tuple[ImageRef, Content]], *, again: bool = False

@@ -13,6 +13,8 @@ from beam_tfr import arrays, examples, images
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo, batches
 
+_Function = Callable[[Any, ImageRef], Any]
+
 
 class MapImages(beam.PTransform):
     """Applies a function to each value; rejects and finished shards pass through.
@@ -20,13 +22,14 @@ class MapImages(beam.PTransform):
     Args:
         fn: (value, ref) -> new value; raises `RejectError` to leave the image out.
         stage: its name in rejects.jsonl.
+        guarded: the same for images of a shard that crashed; None for `fn`.
 
     Output: lists of `Item`, in the same order.
     """
 
-    def __init__(self, fn: Callable[[Any, ImageRef], Any], *, stage: str = "MapImages") -> None:
+    def __init__(self, fn: _Function, *, stage: str = "MapImages", guarded: _Function | None = None) -> None:
         super().__init__()
-        self.fn, self._stage = fn, stage
+        self.fn, self.guarded, self._stage = fn, guarded or fn, stage
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[list[Item]]:
         return items | self._stage >> beam.FlatMap(self._apply_to_all)
@@ -38,7 +41,7 @@ class MapImages(beam.PTransform):
         if item.ref is None or isinstance(item.value, (Reject, ShardInfo)):
             return item
         try:
-            return item._replace(value=self.fn(item.value, item.ref))
+            return item._replace(value=(self.guarded if item.guarded else self.fn)(item.value, item.ref))
         except RejectError as error:
             return item.reject(self._stage, error)
 
@@ -51,7 +54,11 @@ class ResizeImages(MapImages):
     """
 
     def __init__(self, options: ImageOptions) -> None:
-        super().__init__(lambda data, ref: images.convert_image(data, options, name=ref.key), stage="ResizeImages")
+        super().__init__(
+            lambda data, ref: images.convert_image(data, options, name=ref.key),
+            stage="ResizeImages",
+            guarded=lambda data, ref: images.convert_guarded(data, options, name=ref.key),
+        )
 
 
 class ParseArrays(MapImages):

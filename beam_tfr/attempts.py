@@ -1,0 +1,52 @@
+"""Marks of attempts whose process died, so that the next ones decode each image in a guarded process.
+
+`OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that began and did not end: it is in progress,
+or its process was killed, perhaps by an image. `sample.attempts` is that of the images read first, for the plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from beam_tfr import storage
+from beam_tfr.storage import work_path
+
+CRASHES = 2  # of one shard; a process may die once for any reason
+SUFFIX = ".attempts"
+SAMPLE_MARK = f"sample{SUFFIX}"
+
+
+@contextlib.contextmanager
+def marked(path: str) -> Iterator[bool]:
+    """Marks an attempt within the block, in a file; none if empty. Yields whether earlier attempts crashed twice."""
+    if not path:
+        yield False
+        return
+    try:
+        before = storage.read_bytes(path)
+    except FileNotFoundError:
+        before = b""
+    _write(path, before + b".", replace=bool(before))
+    try:
+        yield len(before) >= CRASHES
+    finally:
+        _write(path, before, replace=True)  # also for a finished shard: a run that crashed twice stays guarded
+
+
+def _write(path: str, mark: bytes, *, replace: bool) -> None:
+    """Writes a mark, unless that fails: the attempt itself may succeed all the same."""
+    with contextlib.suppress(OSError, storage.AlreadyExistsError):
+        if not mark:
+            storage.delete(path)
+        elif storage.is_gcs(path):
+            storage.write_bytes(path, mark, scratch="", replace=replace)
+        else:
+            with open(path, "wb") as file:  # not synced to the disk, which takes longer than all the rest
+                file.write(mark)
+
+
+def has_crashed(output: str) -> bool:
+    """Whether attempts at a shard, or at the sample, crashed twice in earlier runs into the folder."""
+    found = storage.walk(work_path(output, "").rstrip("/"), lambda _: False, deep=False)
+    return any(entry.path.endswith(SUFFIX) and entry.size_bytes >= CRASHES for entry in found)
