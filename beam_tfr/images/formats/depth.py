@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from beam_tfr.images.source import Pixels
 
 BLOCK = 1 << 20  # samples processed at once
+_LARGE = 1 << 24  # pixels
 DEFLATE = 1040  # the most by which deflate shrinks (zlib.net/zlib_tech.html: 1032)
 CLEAR = 4  # bytes that a pixel takes for transparency, and for colors that are converted before it is applied
 
@@ -48,10 +49,13 @@ def white_of(samples: NDArray[Any]) -> float:
 
 
 def packed(pixels: Pixels, channels: int) -> Pixels:
-    """Moves the first channels of contiguous uint8 [h, w, c] together, within the same memory."""
+    """Returns the first channels of contiguous uint8 [h, w, c]: of large images together, within the same memory.
+
+    Resizing takes a view of four channels as it is, but copies it where it takes means, as of most large images.
+    """
     height, width, count = pixels.shape
-    if count == channels:
-        return pixels
+    if count == channels or height * width < _LARGE:
+        return pixels[..., :channels]
     moved = pixels.reshape(-1)[: height * width * channels].reshape(height, width, channels)
     for rows in blocks(height, width * count):
         moved[rows] = pixels[rows, :, :channels].copy()
