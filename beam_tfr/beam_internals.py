@@ -10,8 +10,10 @@ import contextlib
 import logging
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -23,10 +25,11 @@ from apache_beam.pipeline import Pipeline
 from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
+from apache_beam.runners.portability import local_job_service
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import RunError, UsageError
 
 DATAFLOW_LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
 
@@ -81,24 +84,65 @@ class LocalRunner(fn_runner.FnApiRunner):
     Why: Beam also flushes its data buffers by the clock, in another thread, and loses what is written then: up to
     2,500 of 100,000 references in bundles longer than a second. With a time limit of 0, size alone decides. Worker
     processes get the pipeline options only through the provision info. Their command is replaced because Beam's breaks
-    if the path of Python has a space, and outlives this process when it is killed.
+    if the path of Python has a space, and outlives this process when it is killed. Beam says nothing of a worker that
+    was killed, and ends none after an interrupt, so their processes are kept.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If
-    `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK` is handed to the worker handlers.
+    `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK` is handed to the worker handlers. If
+    `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`.
     """
 
     def __init__(self, options: PipelineOptions) -> None:
         encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
         info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
         super().__init__(provision_info=fn_runner.ExtendedProvisionInfo(info))
+        self._workers: list[subprocess.Popen[bytes]] = []
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
         command = f"exec {shlex.quote(sys.executable)} -m beam_tfr.worker {os.getpid()}"  # no shell stays in between
         for environment in pipeline_proto.components.environments.values():
             if environment.urn == python_urns.SUBPROCESS_SDK:
                 environment.payload = command.encode()
-        with _replaced(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 0):
+        workers = self._workers
+
+        class Worker(subprocess.Popen[bytes]):
+            def __init__(self, *arguments: Any, **settings: Any) -> None:
+                super().__init__(*arguments, **settings)
+                workers.append(self)
+
+        with (
+            _replaced(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 0),
+            _replaced(local_job_service, "subprocess", types.SimpleNamespace(Popen=Worker)),
+        ):
             return super().run_via_runner_api(pipeline_proto, options)
+
+    def check_workers(self) -> None:
+        """Checks that no worker process was killed, of which Beam tells nothing, or for which it waits for ever.
+
+        Raises:
+            RunError: one was, by a signal.
+        """
+        for code in [worker.poll() for worker in self._workers]:
+            if code and code < 0:
+                raise RunError(_of_killed_worker(-code, len(self._workers)))
+
+    def end_workers(self) -> None:
+        """Ends the worker processes that still run, after an interrupt."""
+        for worker in self._workers:
+            worker.kill()
+
+
+def _of_killed_worker(number: int, workers: int) -> str:
+    """What to tell of a worker process that a signal ended, one of several."""
+    name = signal.Signals(number).name
+    memory = number == signal.SIGKILL
+    happened = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "crashed"
+    why = ", most likely because memory ran out" if memory else ""
+    cure = f", with fewer workers: `direct_num_workers={max(1, workers // 2)}`" if memory and workers > 1 else ""
+    return (
+        f"a worker process {happened} ({name}){why}. Nothing is published; run the same command again to resume from "
+        f"the finished shards{cure}"
+    )
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):

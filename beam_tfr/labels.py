@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from beam_tfr import storage
-from beam_tfr.naming import NAME
+from beam_tfr.naming import NAME, two_spellings
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 
 PARTS = ("{label}", "{split}", "{group}", "*")
@@ -90,6 +90,9 @@ def _class_names(text: str) -> tuple[str, ...]:
         if name in names:
             raise ValueError(f"class {name!r} is on line {names[name]} and again on line {number}; remove one")
         names[name] = number
+    if pair := two_spellings(names):
+        lines = " and ".join(map(str, sorted(names[name] for name in pair)))
+        raise ValueError(f"lines {lines} are one name in two spellings, {pair[0]!a} and {pair[1]!a}; remove one")
     return tuple(names)
 
 

@@ -6,11 +6,26 @@ A file is `flowers-train-00003-of-00016.tfrecord.gz`; its shard is numbered as B
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterable
 
 NAME = re.compile("[A-Za-z0-9_]+")  # of a dataset or a split
 SUFFIXES = {"gzip": ".tfrecord.gz", "none": ".tfrecord"}  # compression -> suffix of the files
 _NUMBER = "(?:[0-9]{5}|[1-9][0-9]{5,})"
 _FILE = re.compile(rf"({NAME.pattern})-({NAME.pattern}-{_NUMBER}-of-{_NUMBER})(\.tfrecord(?:\.gz)?)")
+
+
+def two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
+    """Two names that look the same, with composed and with decomposed letters (Unicode NFC, NFD); None if all differ.
+
+    Folders that were copied from macOS may have the second spelling.
+    """
+    seen: dict[str, str] = {}
+    for name in sorted(names):
+        first = seen.setdefault(unicodedata.normalize("NFC", name), name)
+        if first != name:
+            return first, name
+    return None
 
 
 def shard_name(split: str, number: int, num_shards: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import signal
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ LOOK_EVERY_S = 0.5
 def main() -> None:
     """Runs Beam's worker until it ends, or the process whose number is the first argument."""
     parent = int(sys.argv.pop(1))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to every process; the parent decides
     threading.Thread(target=_end_with, args=[parent], daemon=True).start()
     runpy.run_module("apache_beam.runners.worker.sdk_worker_main", run_name="__main__", alter_sys=True)
 

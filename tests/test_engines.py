@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker import data_plane
 
+from beam_tfr.launch.failures import translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_spoiled_photos, spoiled_photos
@@ -182,22 +183,72 @@ def test_a_missing_engine_is_an_error(beam_tfr: Command, photos: Path, tmp_path:
     assert not (tmp_path / "there").exists()
 
 
+@pytest.fixture
+def by_processes(photos: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run with two worker processes, which have been started."""
+    run = start("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", *PROCESSES["processes"])
+    wait_for(lambda: run.poll() is not None or len(workers_of(run)) == 2)
+    yield run
+    run.kill()
+    run.communicate()
+
+
+def workers_of(run: subprocess.Popen[str]) -> list[int]:
+    """The process ids of the workers of a run."""
+    listed = subprocess.check_output(["ps", "-A", "-ww", "-o", "pid,args"], text=True).splitlines()
+    return [int(line.split()[0]) for line in listed if line.endswith(f" -m beam_tfr.worker {run.pid}")]
+
+
 @pytest.mark.slow
-def test_worker_processes_end_with_the_run(photos: Path, tmp_path: Path) -> None:
-    flags = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-    command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", str(tmp_path / "out"), *flags]
-    run = subprocess.Popen([sys.executable, "-m", "beam_tfr", *command], cwd=Path(__file__).parents[1])
+def test_worker_processes_end_with_the_run(by_processes: subprocess.Popen[str]) -> None:
+    by_processes.kill()
+    assert by_processes.wait() == -signal.SIGKILL
+    wait_for(lambda: not workers_of(by_processes))
 
-    def workers() -> list[str]:
-        listed = subprocess.check_output(["ps", "-A", "-ww", "-o", "args"], text=True).splitlines()
-        return [line for line in listed if line.endswith(f" -m beam_tfr.worker {run.pid}")]
 
-    try:
-        wait_for(lambda: run.poll() is not None or len(workers()) == 2)
-    finally:
-        run.kill()
-    assert run.wait() == -signal.SIGKILL
-    wait_for(lambda: not workers(), timeout_s=60)
+@pytest.mark.slow
+def test_ctrl_c_ends_worker_processes_that_hang(by_processes: subprocess.Popen[str]) -> None:
+    for worker in workers_of(by_processes):
+        os.kill(worker, signal.SIGSTOP)
+    by_processes.send_signal(signal.SIGINT)
+    run = finish(by_processes)
+    assert (run.code, run.out) == (130, "")
+    assert re.fullmatch("beam-tfr convert: interrupted: nothing is published; .*\n", run.err)
+    wait_for(lambda: not workers_of(by_processes))
+
+
+@pytest.mark.slow
+def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(by_processes: subprocess.Popen[str]) -> None:
+    os.kill(workers_of(by_processes)[0], signal.SIGKILL)
+    run = finish(by_processes)
+    assert (run.code, run.out) == (1, "")
+    assert run.err == (
+        "beam-tfr convert: a worker process was killed (SIGKILL), most likely because memory ran out. Nothing is "
+        "published; run the same command again to resume from the finished shards, with fewer workers: "
+        "--direct_num_workers 1\n"
+    )
+
+
+FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (
+            f"Traceback (most recent call last):\n  File ...\nRuntimeError: OSError: {FULL} [while running 'Write']\n",
+            "No space left on device: '/o/.beam_tfr/.tmp-1'. Nothing is published; make room on the disk, and run",
+        ),
+        (
+            "OSError: [Errno 24] Too many open files: '/o/a'",
+            "Too many open files: '/o/a'. Nothing is published; raise the limit of open files (ulimit -n), or use ",
+        ),
+        ("RuntimeError: ValueError: it is 5", "the run failed: ValueError: it is 5. Nothing is published; "),
+        ("RuntimeError: it is 5", "the run failed: RuntimeError: it is 5. Nothing is published; "),
+    ],
+)
+def test_what_the_system_refused_is_told_with_the_cure(told: str, expected: str) -> None:
+    assert str(translate(RuntimeError(told))).startswith(expected)
 
 
 @pytest.mark.slow

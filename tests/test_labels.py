@@ -132,6 +132,10 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
         (b"", "line 1 is empty; write one class per line"),
         (b"cat\n\ndog\n", "line 2 is empty"),
         (b"cat\n\n", "line 2 is empty"),
+        (
+            "\xe9\ncat\ne\u0301\n".encode(),
+            "lines 1 and 3 are one name in two spellings, 'e.u0301' and '.xe9'; remove",
+        ),
         (b"cat\ndog\ncat\n", "class 'cat' is on line 1 and again on line 3; remove one"),
         (b"cat\n cat\r\n", "class 'cat' is on line 1 and again on line 2"),
         (b"caf\xe9\n", "is not UTF-8 text: invalid continuation byte at byte 3"),

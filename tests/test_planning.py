@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from beam_tfr.planning import assignment, drafts
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key, planned_total
-from beam_tfr.schema import NO_SPLIT, ImageRef, Plan, RunError, Shard, SplitPlan, UsageError
+from beam_tfr.schema import NO_SPLIT, DataError, ImageRef, Plan, RunError, Shard, SplitPlan, UsageError
 from tests.conftest import calls_of
 
 OPTIONS: dict[str, Any] = {
@@ -306,6 +306,13 @@ def test_the_classes_of_a_plan_are_those_of_the_file_or_of_the_data() -> None:
     assert plan.splits["train"].class_counts == {"0": 1, "1": 1, "2": 1}
     assert plan.splits[NO_SPLIT].class_counts == {}
     assert draft(survey(refs), classes=["2", "unused", "0", "1"]).labels == ["2", "unused", "0", "1"]
+
+
+def test_two_spellings_of_a_class_are_refused_before_the_work() -> None:
+    refs = [ImageRef(f"{split}{name}/1.jpg", 1, 1, split, (name,)) for name in ("\xe9", "e\u0301") for split in "ab"]
+    with pytest.raises(DataError, match=r"the classes 'e\\u0301' and '\\xe9' are one name in two spellings"):
+        draft(survey(refs))
+    assert draft(survey(refs[:2])).labels == ["\xe9"]
 
 
 def test_few_images_in_many_shards_leave_empty_ones_that_are_planned_too() -> None:

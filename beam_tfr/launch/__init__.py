@@ -4,9 +4,9 @@
 """
 
 from beam_tfr.dataflow.jobs import Job
+from beam_tfr.launch.failures import translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.launch.results import Result, Saved
-from beam_tfr.launch.running import translate
 from beam_tfr.launch.starting import convert, start
 
 __all__ = ["Job", "Result", "Saved", "choose_runner", "convert", "parse_beam_flags", "start", "translate"]

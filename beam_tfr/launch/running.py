@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import logging
 import os
-import re
 import signal
 import threading
 import time
@@ -17,23 +15,19 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner, PipelineState
 
-from beam_tfr import attempts, claim, interrupt, lock, schema
+from beam_tfr import attempts, claim, interrupt, lock
 from beam_tfr.claim import Progress
+from beam_tfr.launch.failures import translate
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, RunError, UsageError
+from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, UsageError
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
+PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to come to its end
 PROGRESS_S = 10.0
 MAX_REPORT_SHARE = 0.05  # of the time; with 100,000 shards on gs:// each report takes seconds
 _NOTHING = Progress(0, 0, 0, 0)
 RESUME = "nothing is published; run the same command again to resume from the finished shards"
-_WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
-_CLASS = r"beam_tfr\.schema\.(?:errors\.)?"
-_OURS = re.compile(
-    _CLASS + rf"(UsageError|DataError|RunError|InterruptedRunError): ((?:(?!Traceback |{_CLASS}).)*?)" + _WHILE,
-    re.DOTALL,
-)
 
 
 def build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) -> beam.Pipeline:
@@ -125,13 +119,15 @@ def wait(
     *,
     tick: Callable[[], object] = lambda: None,
     stop: Callable[[], str] = lambda: RESUME,
+    patience_s: float = INTERRUPT_WAIT_S,
 ) -> Any:
     """Waits for a pipeline in another thread, so that Ctrl-C reaches this one at once.
 
     Args:
         call: returns when the pipeline ends.
-        tick: called often while it runs.
+        tick: called often while it runs, and once after; an error of ours ends the wait.
         stop: stops it, or does not; returns what to tell the user.
+        patience_s: how long it may then take to end by itself.
 
     Returns:
         What `call` returned.
@@ -152,11 +148,15 @@ def wait(
     thread.start()
     while thread.is_alive():
         thread.join(0.2)
-        tick()
+        try:
+            tick()
+        except BeamTfrError:
+            _ignore_threads()
+            raise
         if interrupt.requested.is_set():
             _ignore_threads()
             said = stop()
-            thread.join(INTERRUPT_WAIT_S)
+            thread.join(patience_s)
             if returned in ([], [PipelineState.CANCELLED]):
                 raise InterruptedRunError(f"interrupted: {said}")
             break  # too late: it ended well in that moment
@@ -187,24 +187,3 @@ def on_interrupt() -> Iterator[None]:
     finally:
         for number, handler in zip(numbers, previous, strict=True):
             signal.signal(number, handler)
-
-
-def translate(error: BaseException) -> BeamTfrError:
-    """The error of a step, from the worker's traceback, which every runner passes on."""
-    if isinstance(error, BeamTfrError):
-        return type(error)(re.sub(_WHILE, "", str(error)))
-    text = str(error)
-    if "\\n" in text and "\n" not in text:  # quoted by a job service
-        with contextlib.suppress(ValueError, SyntaxError):
-            text = ast.literal_eval(f'"""{text}"""')
-    if match := _OURS.search(text):
-        kind: type[BeamTfrError] = getattr(schema, match[1])
-        return kind(match[2])
-    lines = [line for line in text.strip().splitlines() if line.strip()] or [type(error).__name__]
-    cause = next(
-        (line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)), lines[-1]
-    )
-    return RunError(
-        f"the run failed: {re.sub(_WHILE, '', cause)[:500]}. Nothing is published; run the same command again to "
-        f"resume from the finished shards. {TRACEBACK_VARIABLE}=1 shows where it failed"
-    )

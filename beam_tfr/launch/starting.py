@@ -6,18 +6,29 @@ import contextlib
 import uuid
 from collections.abc import Callable, Sequence
 
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineRunner
 
 from beam_tfr import cloud
+from beam_tfr.beam_internals import LocalRunner
 from beam_tfr.claim import Progress
 from beam_tfr.dataflow import checks
 from beam_tfr.dataflow.jobs import Job
 from beam_tfr.launch import elsewhere
+from beam_tfr.launch.failures import translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.launch.results import Beginning, Result, Saved
-from beam_tfr.launch.running import RESUME, Reporter, build, held, on_interrupt, quiet, translate, wait
+from beam_tfr.launch.running import (
+    INTERRUPT_WAIT_S,
+    PROCESSES_WAIT_S,
+    RESUME,
+    Reporter,
+    build,
+    held,
+    on_interrupt,
+    quiet,
+    wait,
+)
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import UsageError
@@ -94,8 +105,18 @@ def _run_here(
         pipeline = build(step, runner, beam_options)
         reporter = Reporter(step.options, progress)
         with quiet():
-            if isinstance(runner, fn_runner.FnApiRunner):  # `run` returns when all is done
-                wait(lambda: pipeline.run().wait_until_finish(), tick=reporter.tick)
+            if isinstance(runner, LocalRunner):  # `run` returns when all is done
+                by_processes = beam_options.view_as(DirectOptions).direct_running_mode == "multi_processing"
+                patience_s = PROCESSES_WAIT_S if by_processes else INTERRUPT_WAIT_S
+
+                def tick() -> None:
+                    runner.check_workers()
+                    reporter.tick()
+
+                try:
+                    wait(lambda: pipeline.run().wait_until_finish(), tick=tick, patience_s=patience_s)
+                finally:
+                    runner.end_workers()
             else:
                 try:
                     result = pipeline.run()  # some want the main thread for it

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from beam_tfr.naming import two_spellings
 from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key
-from beam_tfr.schema import NO_SPLIT, ImageRef, Plan, SplitPlan, UsageError
+from beam_tfr.schema import NO_SPLIT, DataError, ImageRef, Plan, SplitPlan, UsageError
 from beam_tfr.schema.features import things
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
@@ -67,6 +68,7 @@ def draft_plan(
         codecs: `images.codec_versions`.
 
     Raises:
+        DataError: two classes are one name in two Unicode spellings.
         UsageError: no file fits `layout`, `num_shards` names a split that the data does not have, or a split of
             `splits` gets no image.
     """
@@ -92,6 +94,11 @@ def draft_plan(
     labels = None
     if labelled:
         found = {label for split, label in survey.classes if split != NO_SPLIT}
+        if pair := two_spellings(found):
+            raise DataError(
+                f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD), and "
+                "would become two classes: give both one spelling, by renaming folders or in the table"
+            )
         labels = list(options["classes"] or _in_order(found, numbers=bool(options.get("label_column"))))
     return Plan(
         name=name,

@@ -1,0 +1,52 @@
+"""Turns what a runner says of a failed run into our errors."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import errno
+import re
+
+from beam_tfr import schema
+from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, RunError
+
+_WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
+_CLASS = r"beam_tfr\.schema\.(?:errors\.)?"
+_OURS = re.compile(
+    _CLASS + rf"(UsageError|DataError|RunError|InterruptedRunError): ((?:(?!Traceback |{_CLASS}).)*?)" + _WHILE,
+    re.DOTALL,
+)
+_KIND = r"[\w.]*(?:Error|Exception|Interrupt)\b"
+_OF_SYSTEM = re.compile(r"OSError: \[Errno ([0-9]+)\] (.*)")
+_FILES = "raise the limit of open files (ulimit -n), or use fewer workers (`direct_num_workers=1`)"
+_CURES = {
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room, or raise the quota",
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+}
+
+
+def translate(error: BaseException) -> BeamTfrError:
+    """The error of a step, from the worker's traceback, which every runner passes on."""
+    if isinstance(error, BeamTfrError):
+        return type(error)(re.sub(_WHILE, "", str(error)))
+    text = str(error)
+    if "\\n" in text and "\n" not in text:  # quoted by a job service
+        with contextlib.suppress(ValueError, SyntaxError):
+            text = ast.literal_eval(f'"""{text}"""')
+    if match := _OURS.search(text):
+        kind: type[BeamTfrError] = getattr(schema, match[1])
+        return kind(match[2])
+    lines = [line for line in text.strip().splitlines() if line.strip()] or [type(error).__name__]
+    cause = next((line for line in reversed(lines) if re.match(_KIND, line)), lines[-1])
+    cause = re.sub(rf"^(?:{_KIND}: )+(?={_KIND}: )", "", re.sub(_WHILE, "", cause))[:500]  # wrapped by the runner
+    if (match := _OF_SYSTEM.match(cause)) and (cure := _CURES.get(int(match[1]))):
+        return RunError(
+            f"{match[2]}. Nothing is published; {cure}, and run the same command again to resume from the finished "
+            "shards"
+        )
+    return RunError(
+        f"the run failed: {cause}. Nothing is published; run the same command again to resume from the finished "
+        f"shards. {TRACEBACK_VARIABLE}=1 shows where it failed"
+    )
