@@ -269,7 +269,8 @@ HINTS = [
 
 @pytest.mark.parametrize(("pattern", "message"), HINTS)
 def test_pattern_without_match_gets_a_hint(tree: Path, pattern: str, message: str) -> None:
-    expected = f"`input={tree}/{pattern}`: {message.format(root=tree)}"
+    shown = pattern.replace("\t", "\\t")
+    expected = f"`input={tree}/{shown}`: {message.format(root=tree)}"
     with pytest.raises(UsageError) as caught:
         matches(tree, "*.jpg", pattern)
     assert str(caught.value).startswith(expected)
