@@ -82,6 +82,7 @@ def quiet() -> Iterator[None]:
         yield
         return
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("PrismJobServer").disabled = True  # its level is set by Beam
     inherited = os.dup(2)
     with open(os.devnull, "w") as null, contextlib.redirect_stderr(null), os.fdopen(inherited):
         os.dup2(null.fileno(), 2)
