@@ -370,6 +370,7 @@ def test_ctrl_c(
     assert (f"job {JOB_ID} continues ({LINK})" in run.err) is not cancelled
     assert bool(asked.tell()) is (not flags)
     service.set_service(state="JOB_STATE_DONE")  # for the thread that still polls
+    interrupt.requested.clear()  # for pipelines of other tests that are not launched
 
 
 def test_ctrl_c_while_a_service_does_not_answer(service: FakeDataflow, tmp_path: Path) -> None:
