@@ -92,3 +92,10 @@ def test_bench_of_a_dataset_without_images(beam_tfr: Command) -> None:
     run = beam_tfr("bench", converted_photos("--encoding bytes"))
     assert run.code == 2
     assert "holds no images (--encoding bytes)" in run.err
+
+
+def test_the_folder_of_a_trace_is_made_before_anything_is_measured(beam_tfr: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    run = beam_tfr("bench", converted_photos(), "--tensorboard", tmp_path / "file" / "x")
+    assert (run.code, run.out) == (2, "")
+    assert f"--tensorboard {tmp_path}/file/x: no folder can be made there: " in run.err

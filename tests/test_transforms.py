@@ -16,7 +16,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from beam_tfr import claim, manifest, sidecars, transforms
+from beam_tfr import claim, interrupt, manifest, sidecars, transforms
 from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
 from beam_tfr.labels import Labeler, parse_layout
@@ -55,6 +55,7 @@ def collect(element: Any, key: str) -> None:
 
 def run(build: Callable[[beam.Pipeline], beam.PCollection[Any]]) -> list[Any]:
     """The elements that come out, from Beam's engine in this process."""
+    interrupt.requested.clear()  # as at the start of a run: an interrupted one before leaves it set for its threads
     key = uuid.uuid4().hex
     COLLECTED[key] = []
     try:

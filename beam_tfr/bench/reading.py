@@ -50,6 +50,8 @@ def bench_read(folder: str, patterns: Sequence[str] = (), *, tensorboard: str = 
             from beam_tfr.reader import load
     except ImportError as error:
         raise UsageError(str(error)) from None
+    if tensorboard:
+        _make_folder(tensorboard)
     files = _files(patterns, dataset) if patterns else None
     variable = dataset.image_options.resize in VARIABLE_SIZES
     examples = dataset.splits[split].num_examples
@@ -124,6 +126,24 @@ def _files(patterns: Sequence[str], dataset: Manifest) -> Any:
 
     images = tf.data.Dataset.from_tensor_slices(paths).repeat().map(decode, num_parallel_calls=tf.data.AUTOTUNE)
     return images.ignore_errors().batch(BATCH_SIZE).prefetch(tf.data.AUTOTUNE)
+
+
+def _make_folder(folder: str) -> None:
+    """Makes the folder for a trace, before anything is measured.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    import tensorflow as tf
+
+    try:
+        tf.io.gfile.makedirs(folder)
+    except tf.errors.OpError as error:
+        raise UsageError(
+            f"no folder can be made there: {error.message}; name one that you may write to",
+            option="tensorboard",
+            value=folder,
+        ) from None
 
 
 def _trace(batches: Any, folder: str) -> None:
