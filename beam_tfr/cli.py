@@ -236,7 +236,7 @@ def _first_imports() -> Iterator[None]:
 
 def run_verify(folder: str) -> int:
     """Verifies a dataset; 1 if it has problems."""
-    from beam_tfr.verify import verify
+    from beam_tfr.verification import verify
 
     shown = [time.monotonic()]
 

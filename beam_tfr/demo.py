@@ -63,7 +63,7 @@ def _convert(output: str) -> Manifest:
 
 
 def _verify(dataset: Manifest) -> None:
-    from beam_tfr.verify import verify
+    from beam_tfr.verification import verify
 
     report = verify(dataset.folder)
     if not report.ok:

@@ -22,8 +22,8 @@ from beam_tfr.examples import build_array, build_file, parse_example
 from beam_tfr.images import convert_image
 from beam_tfr.schema import Array, ImageRef, RejectError, UsageError
 from beam_tfr.tensors import DTYPES
-from beam_tfr.verify import verify
-from beam_tfr.verify.content_check import array_problems, file_problems
+from beam_tfr.verification import verify
+from beam_tfr.verification.content_check import array_problems, file_problems
 from tests.conftest import Run, files_of
 from tests.test_tables import as_csv, records_of
 

@@ -15,7 +15,7 @@ import pytest
 
 from beam_tfr import manifest, storage
 from beam_tfr.storage import AlreadyExistsError
-from beam_tfr.verify import verify
+from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, files_of, wait_for
 from tests.converted import converted_sample
 from tests.fake_gcs import FakeGcs

@@ -64,7 +64,7 @@ HELP = [
         (
             "import beam_tfr.schema, beam_tfr.storage, beam_tfr.options, beam_tfr.records, beam_tfr.manifest\n"
             "import beam_tfr.inputs, beam_tfr.labels, beam_tfr.images, beam_tfr.examples, beam_tfr.planning\n"
-            "import beam_tfr.shards, beam_tfr.claim, beam_tfr.publish, beam_tfr.verify\n"
+            "import beam_tfr.shards, beam_tfr.claim, beam_tfr.publish, beam_tfr.verification\n"
             "import beam_tfr.reader, beam_tfr.torch",
             HEAVY,
         ),
@@ -162,7 +162,7 @@ ALLOWED = {
     "reader": {"schema", "storage", "manifest", "options", "inputs", "records", "reader_arguments", "order", "splits"},
     "torch": {"schema", "storage", "manifest", "options", "examples", "records", "reader_arguments", "order", "splits"},
 }
-COMMANDS = {"cli", "demo", "verify", "template", "bench"}
+COMMANDS = {"cli", "demo", "verification", "template", "bench"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in ALLOWED])

@@ -24,7 +24,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.records import read_records
 from beam_tfr.schema import Item, RunError, ShardInfo
 from beam_tfr.sources import open_source
-from beam_tfr.verify import verify
+from beam_tfr.verification import verify
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos, spoil
 

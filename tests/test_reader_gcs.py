@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beam_tfr import manifest, storage
-from beam_tfr.verify import verify
+from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, files_of
 from tests.tls_proxy import tls_proxy
 

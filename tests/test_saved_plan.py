@@ -31,7 +31,7 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.transforms import plans
-from beam_tfr.verify import verify
+from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, files_of
 from tests.fake_dataflow import FakeDataflow
 from tests.fake_gcs import FakeGcs

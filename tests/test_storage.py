@@ -21,7 +21,7 @@ from beam_tfr import storage
 from beam_tfr.inputs.reading import ReadAhead
 from beam_tfr.schema import RejectError, UsageError
 from beam_tfr.storage import AlreadyExistsError, Entry
-from beam_tfr.verify import verify
+from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, as_nobody, files_of
 
 Command = Callable[..., Run]

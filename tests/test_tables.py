@@ -27,7 +27,7 @@ from beam_tfr.tables.columns import infer_type, parse_type
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.repeats import Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Roles
-from beam_tfr.verify import verify
+from beam_tfr.verification import verify
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos
 

@@ -34,7 +34,7 @@ from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, Ima
 from beam_tfr.schema.features import ENCODED, LABEL, TEXT
 from beam_tfr.torch import ImageDataset
 from beam_tfr.torch.elements import ExampleDecoder, decode_image
-from beam_tfr.verify import verify
+from beam_tfr.verification import verify
 from tests.conftest import files_of
 from tests.converted import CONVERSIONS, converted, converted_photos
 from tests.fixtures import save, smooth

@@ -40,7 +40,7 @@ from beam_tfr.schema import (
     SplitPlan,
 )
 from beam_tfr.sources import open_source
-from beam_tfr.verify import verify
+from beam_tfr.verification import verify
 from tests.conftest import Run, files_of
 from tests.converted import converted_spoiled_photos, spoiled_photos
 from tests.retries import every_bundle_twice

@@ -37,9 +37,9 @@ from beam_tfr.schema import (
     ShardInfo,
     SplitPlan,
 )
-from beam_tfr.verify import MAX_PIXELS, Report, verify
-from beam_tfr.verify.content_check import image_problems, tensor_problems
-from beam_tfr.verify.record_check import option_problems, size_problems
+from beam_tfr.verification import MAX_PIXELS, Report, verify
+from beam_tfr.verification.content_check import image_problems, tensor_problems
+from beam_tfr.verification.record_check import option_problems, size_problems
 from tests.converted import CONVERSIONS, SOURCES, converted
 from tests.fixtures import save
 

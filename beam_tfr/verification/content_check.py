@@ -18,7 +18,7 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError, sha256_hex
 from beam_tfr.schema import features as names
 from beam_tfr.tensors import DTYPES, STRING, message_class, serialize_tensor
-from beam_tfr.verify.problems import shown
+from beam_tfr.verification.problems import shown
 
 _LARGE_PIXELS = 1 << 22
 _one_large_image = threading.Lock()  # so that large images in several threads take the memory of one

@@ -12,8 +12,8 @@ from beam_tfr import storage
 from beam_tfr.manifest import Manifest, ShardEntry
 from beam_tfr.records import RecordError, RecordFile, longest_in
 from beam_tfr.schema import RecordsDigest
-from beam_tfr.verify.problems import Problem, shown, unreadable
-from beam_tfr.verify.record_check import RecordCheck
+from beam_tfr.verification.problems import Problem, shown, unreadable
+from beam_tfr.verification.record_check import RecordCheck
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
 

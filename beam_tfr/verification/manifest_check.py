@@ -26,7 +26,7 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
-from beam_tfr.verify.problems import Problem, shown, unreadable
+from beam_tfr.verification.problems import Problem, shown, unreadable
 
 _MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
 

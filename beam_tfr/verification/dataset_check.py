@@ -18,10 +18,10 @@ from beam_tfr import manifest as manifests
 from beam_tfr.manifest import Manifest
 from beam_tfr.options import default_threads
 from beam_tfr.schema import MANIFEST_FILE
-from beam_tfr.verify.manifest_check import check_files
-from beam_tfr.verify.problems import Problem, Problems, shown
-from beam_tfr.verify.record_check import RecordCheck
-from beam_tfr.verify.shard_check import ShardCheck
+from beam_tfr.verification.manifest_check import check_files
+from beam_tfr.verification.problems import Problem, Problems, shown
+from beam_tfr.verification.record_check import RecordCheck
+from beam_tfr.verification.shard_check import ShardCheck
 
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _PROGRESS_S = 0.5

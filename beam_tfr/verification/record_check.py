@@ -15,8 +15,8 @@ from beam_tfr.manifest import KEPT_FORMATS, Manifest
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import features as names
 from beam_tfr.schema import size_bucket
-from beam_tfr.verify.content_check import array_problems, file_problems, image_problems
-from beam_tfr.verify.problems import shown
+from beam_tfr.verification.content_check import array_problems, file_problems, image_problems
+from beam_tfr.verification.problems import shown
 
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}

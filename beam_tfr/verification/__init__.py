@@ -1,6 +1,6 @@
 """verify: reads everything that a manifest promises and reports what is wrong and where.
 
-from beam_tfr.verify import verify
+from beam_tfr.verification import verify
 report = verify("gs://bucket/flowers")
 for problem in report.problems:
     print(problem)
@@ -9,7 +9,7 @@ for problem in report.problems:
 `record_check` checks a record, `content_check` what is stored in it, and `manifest_check` the other files.
 """
 
-from beam_tfr.verify.dataset_check import MAX_PIXELS, Report, verify
-from beam_tfr.verify.problems import Problem
+from beam_tfr.verification.dataset_check import MAX_PIXELS, Report, verify
+from beam_tfr.verification.problems import Problem
 
 __all__ = ["MAX_PIXELS", "Problem", "Report", "verify"]
