@@ -14,7 +14,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import attempts, images, shards
+from beam_tfr import attempts, codec_versions, shards
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning import drafts
@@ -102,13 +102,14 @@ class Convert(beam.PTransform):
         mark, known = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         if options.save_plan:  # the output is not touched
             mark = f"{options.save_plan}{attempts.SUFFIX}"
-        named: dict[str, Any] = {**source.plan, "labelled": source.labelled, "codecs": images.codec_versions()}
+        named: dict[str, Any] = {**source.plan, "labelled": source.labelled}
         accept = options.accept_unreadable  # and not all options, since paths must not leave with a job
 
         def draft(survey: Survey) -> Plan:
             with attempts.marked(mark) as crashed:
                 sample = measure(survey.sample_refs(), steps=guarded if crashed or known else plain)
-            plan = drafts.draft_plan(survey, sample.record_bytes, **named)
+            codecs = codec_versions.used(named["options"])
+            plan = drafts.draft_plan(survey, sample.record_bytes, **named, codecs=codecs)
             return dataclasses.replace(plan, provisional=not (sample.whole or accept))
 
         return PlanShards(

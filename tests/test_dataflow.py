@@ -25,7 +25,7 @@ import pytest
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 
-from beam_tfr import interrupt, lock, storage
+from beam_tfr import images, interrupt, lock, storage
 from beam_tfr.dataflow import jobs, staging
 from tests.conftest import SAMPLE, Run, wait_for
 from tests.fake_dataflow import JOB_ID, FakeDataflow
@@ -171,6 +171,14 @@ def test_a_dry_run_creates_nothing(service: FakeDataflow, beam_tfr: Command) -> 
     assert (run.code, run.json) == (0, {"job_id": None, "template": ""})
     assert service.jobs() == []
     assert not any(name.startswith(("tmp", "out")) for name in service.names())
+
+
+def test_codec_versions_are_not_read_where_a_job_is_submitted(
+    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "codec_versions", lambda: pytest.fail("the workers' count"))
+    for flag in ("--save_plan=gs://b/plan.zip", "--no_wait"):
+        assert submit(beam_tfr, service, "--no_wait", flag).code == 0
 
 
 # What its workers install

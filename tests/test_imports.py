@@ -155,6 +155,7 @@ ALLOWED = {
     "saved_plan": {"schema", "storage", "planning", "diff"},
     "sources": {"schema", "storage", "inputs", "labels", "tables", "options", "saved_plan", "naming"},
     "options": {"schema", "storage", "labels", "naming"},
+    "codec_versions": {"schema", "images", "shards"},
     "dataflow": {"schema", "storage", "options", "images", "beam_internals"},
     "reader_arguments": {"schema", "storage"},
     "splits": {"schema", "storage", "manifest"},

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import saved_plan
+from beam_tfr import images, saved_plan
 from beam_tfr.planning import assignment
 from beam_tfr.saved_plan import SavedPlan
 from beam_tfr.schema import (
@@ -256,9 +256,9 @@ def test_photos_that_change_after_the_plan_was_saved_are_rejects(
 
 def test_replacing_the_plan_of_a_run_ends_it(tmp_path: Path) -> None:
     path = save(tmp_path / "p")
-    work = dict(assignment.every_shard(make_plan()))
+    work = dict(assignment.every_shard(plans._open(None, path)))
     name = "train-00000-of-00002"
-    read_refs = plans._ReadRefs(path, {"pillow": "1"}, str(tmp_path / "out"))
+    read_refs = plans._ReadRefs(path, str(tmp_path / "out"))
     read_refs.setup()
     assert [one.refs for one in read_refs.process((name, work[name]))] == [REFS[name]]
     read_refs.teardown()
@@ -271,7 +271,7 @@ def test_replacing_the_plan_of_a_run_ends_it(tmp_path: Path) -> None:
 
 def test_codecs_are_those_of_the_converting_machine(tmp_path: Path) -> None:
     path = save(tmp_path / "p")
-    assert plans._open(None, path, {"pillow": "2"}) == dataclasses.replace(make_plan(), codecs={"pillow": "2"})
+    assert plans._open(None, path) == dataclasses.replace(make_plan(), codecs=images.codec_versions())
 
 
 def test_on_dataflow(service: FakeDataflow, beam_tfr: Command) -> None:
@@ -311,7 +311,7 @@ def make_plan(**changes: Any) -> Plan:
     plan = Plan(
         name="d",
         suffix=".tfrecord.gz",
-        options={"seed": 0, "encoding": "jpeg"},
+        options={"seed": 0, "encoding": "jpeg", "compression": "gzip", "gzip_level": "auto"},
         input_digest="ab" * 32,
         labels=["hat"],
         splits={

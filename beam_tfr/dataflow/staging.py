@@ -47,9 +47,9 @@ def staged(options: PipelineOptions) -> Iterator[DataflowRunner]:
 
 
 def codec_pins() -> str:
-    """The codecs, and what else Beam's image lacks, as lines of a requirements file; zlib is part of Python."""
+    """The codecs, and what else Beam's image lacks, as lines of a requirements file."""
     versions = {**images.codec_versions(), "fastjsonschema": importlib.metadata.version("fastjsonschema")}
-    return "".join(f"{name}=={version}\n" for name, version in versions.items() if name != "zlib")
+    return "".join(f"{name}=={version}\n" for name, version in versions.items() if version != "none")
 
 
 def own_wheel(folder: Path) -> Path:

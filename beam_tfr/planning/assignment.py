@@ -67,10 +67,10 @@ def split(joined: bytes) -> Iterator[bytes]:
 
 def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
     """Yields the name of each planned shard and a value to group with its references, so that none is missing."""
-    digest, recipe = plan.digest, plan.recipe
+    digest, recipe, codecs = plan.digest, plan.recipe, canonical_json(plan.codecs).decode()
     for split, of in plan.splits.items():
         for index in range(of.num_shards):
-            shard = Shard(split, index, of.num_shards, planned_total(of, index), digest, recipe)
+            shard = Shard(split, index, of.num_shards, planned_total(of, index), digest, recipe, codecs)
             yield shard.name, _PLANNED + canonical_json(shard)
 
 

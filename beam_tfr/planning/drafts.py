@@ -65,7 +65,7 @@ def draft_plan(
         name, suffix: of the shard files.
         options: `ConvertOptions.data_options`.
         labelled: whether images have labels.
-        codecs: `images.codec_versions`.
+        codecs: `codec_versions.used`, on the worker that drafts.
 
     Raises:
         DataError: two classes are one name in two Unicode spellings.

@@ -17,7 +17,8 @@ from beam_tfr.schema.features import things
 class Shard(NamedTuple):
     """Shard `number` (from 0) of `num_shards` of a split, for `total` planned images.
 
-    `recipe` is that of the plan: with equal references, shards of equal recipe have equal bytes.
+    `recipe` is that of the plan: with equal references, shards of equal recipe have equal bytes. `codecs` are the
+    plan's, as JSON.
     """
 
     split: str
@@ -26,6 +27,7 @@ class Shard(NamedTuple):
     total: int
     plan_digest: str
     recipe: str = ""
+    codecs: str = ""
 
     @property
     def name(self) -> str:
@@ -60,7 +62,7 @@ class Plan:
         input_digest: of all keys and sizes, in any order.
         labels: class names, in the order of their ids; None in a dataset without labels.
         splits: split name -> its plan.
-        codecs: library -> version, for every library that can change a byte of a record.
+        codecs: library -> version on the workers, for every library that can change a byte of a shard.
         generations: digest of keys, sizes and generations (or times), to notice input that changed between runs.
         complete: whether the output already holds the dataset of this plan; not part of the digest.
         provisional: whether a part of the sample could not be read, so that the number of shards may be another next

@@ -12,7 +12,7 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import claim, images, saved_plan, sidecars
+from beam_tfr import claim, codec_versions, saved_plan, sidecars
 from beam_tfr.planning import assignment
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
@@ -181,37 +181,42 @@ class ReadPlan(beam.PTransform):
         self._accept = accept_unreadable
 
     def expand(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
-        codecs = images.codec_versions()
         plan = (
             begin
             | beam.Create([None])
-            | "Open" >> beam.Map(_open, self._path, codecs=codecs)  # Beam's coder for text fails for some paths
+            | "Open" >> beam.Map(_open, self._path)  # Beam's coder for text fails for some paths
             | "Claim" >> _claim(self._output, self._run_id, self._overwrite)
         )
         work = (
             plan
             | "EveryShard" >> _every_shard()
             | "SpreadShards" >> beam.Reshuffle()
-            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, codecs, self._output, self._accept))
+            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._output, self._accept))
         )
         return plan, work
 
 
-def _open(_: None, path: str, codecs: dict[str, str]) -> Plan:
+def _open(_: None, path: str) -> Plan:
     with saved_plan.SavedPlan(path) as saved:
-        return dataclasses.replace(saved.plan, codecs=codecs)
+        return _with_codecs(saved.plan)
+
+
+def _with_codecs(plan: Plan) -> Plan:
+    """The plan with the codecs of this worker, since no byte was made where it was saved."""
+    return dataclasses.replace(plan, codecs=codec_versions.used(plan.options))
 
 
 class _ReadRefs(beam.DoFn):
-    def __init__(self, path: str, codecs: dict[str, str], output: str, accept: bool = False) -> None:
-        self._path, self._codecs, self._output, self._accept = path, codecs, output, accept
+    def __init__(self, path: str, output: str, accept: bool = False) -> None:
+        self._path, self._output, self._accept = path, output, accept
 
     def setup(self) -> None:
         self._saved = saved_plan.SavedPlan(self._path)
-        self._digest = dataclasses.replace(self._saved.plan, codecs=self._codecs).digest
+        self._digest = _with_codecs(self._saved.plan).digest
 
     def process(self, planned: tuple[str, bytes]) -> Iterator[ShardWork]:
         shard = assignment.planned_shard(planned[1])
+        codec_versions.check(shard.codecs)
         if shard.plan_digest != self._digest:
             raise RunError(
                 "was replaced after this run began; run the same command again to use the new one",

@@ -10,7 +10,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import attempts, interrupt, storage
+from beam_tfr import attempts, codec_versions, interrupt, storage
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
 from beam_tfr.schema import ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
 
@@ -79,6 +79,7 @@ class _Read(beam.DoFn):
     def _begin(self, work: ShardWork) -> Iterator[list[Item]]:
         if item := work.done():
             return iter([[item]])
+        codec_versions.check(work.shard.codecs)
         return self._attempt(work, read_refs(self._root, map(ImageRef.decode, work.refs), self._ahead))
 
     def _attempt(self, work: ShardWork, contents: Iterator[tuple[ImageRef, Content]]) -> Iterator[list[Item]]:

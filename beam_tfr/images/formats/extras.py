@@ -20,8 +20,8 @@ LIBRARIES = ("pillow-heif", "pillow-jxl-plugin")
 
 
 def versions() -> dict[str, str]:
-    """Versions of the installed libraries."""
-    found = {}
+    """Versions of the libraries; "none" of those that are not installed."""
+    found = dict.fromkeys(LIBRARIES, "none")
     for name in LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)

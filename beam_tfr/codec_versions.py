@@ -1,0 +1,45 @@
+"""Versions of the codecs that make the bytes of a dataset: read and compared by the workers that make them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from beam_tfr import images, shards
+from beam_tfr.schema import RunError
+from beam_tfr.schema.features import IMAGE_ENCODINGS
+
+
+def used(options: Mapping[str, Any]) -> dict[str, str]:
+    """Library -> version here, of those that can change a byte of a dataset.
+
+    Args:
+        options: of the plan.
+    """
+    versions = images.codec_versions() if options["encoding"] in IMAGE_ENCODINGS else {}
+    if shards.gzip_level(options["compression"], options["gzip_level"], options["encoding"]):  # 0 stores
+        versions = versions | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+    return versions
+
+
+@functools.cache  # once in each process, if it is right
+def check(planned: str) -> None:
+    """Checks that this process has the codecs with which the output was claimed.
+
+    Args:
+        planned: of a `Shard`.
+
+    Raises:
+        RunError: one has another version.
+    """
+    here = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+    there: dict[str, str] = json.loads(planned or "{}")
+    if others := [f"{name} {here[name]} in place of {there[name]}" for name in there if here[name] != there[name]]:
+        raise RunError(
+            f"a worker has other codecs than the worker that began this dataset: {', '.join(others)}. Its images would "
+            "have other bytes. Let all workers start from the same image or environment (a tag can be moved, a digest "
+            "cannot), and run the same command again"
+        )
