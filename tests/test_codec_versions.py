@@ -57,7 +57,7 @@ def test_a_library_that_only_one_worker_has(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_resume_needs_the_same_codecs_and_no_more(
     photos: Path, tmp_path: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The shards of an interrupted run stay on a machine with another zlib, which only inflates, not with other Pillow."""
+    """Shards of an interrupted run stay with another zlib, which only inflates here, and not with another Pillow."""
     (photos / "train" / "hat" / "broken.jpg").write_bytes(b"x")
     command = ("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out")
     assert beam_tfr(*command, "--max_rejects=0").code == 1
