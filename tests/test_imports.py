@@ -163,7 +163,7 @@ ALLOWED = {
     "reader": {"schema", "storage", "manifest", "options", "inputs", "records", "reader_arguments", "order", "splits"},
     "torch": {"schema", "storage", "manifest", "options", "examples", "records", "reader_arguments", "order", "splits"},
 }
-COMMANDS = {"cli", "demo", "verification", "template", "bench"}
+COMMANDS = {"cli", "commands", "demo", "verification", "template", "bench"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in ALLOWED])

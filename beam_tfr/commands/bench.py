@@ -1,0 +1,71 @@
+"""The command `bench`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+
+from beam_tfr import storage
+from beam_tfr.options import ImageOptions, add_arguments, from_arguments
+from beam_tfr.schema import UsageError
+
+EXAMPLES = """examples:
+  beam-tfr bench /data/photos
+      how fast this dataset is read, cached or not, and what limits that
+  beam-tfr bench --input 'photos/**/*.jpg' --images 1000000 --cores 64
+      how fast these files are converted, what limits that, and how long a million would take on 64 cores
+"""
+
+
+def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_parser(
+        "bench",
+        help="measure how fast a dataset is read here, or files are converted",
+        description="Measures how fast this machine reads a dataset, or converts files, and what limits that. Takes "
+        "less than a minute.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="folder of a dataset, on disk or gs://")
+    parser.add_argument(
+        "--input", metavar="GLOB", nargs="+", help="files to convert a sample of; beside DIR: to read one by one"
+    )
+    parser.add_argument("--images", metavar="N", type=positive, help="images to predict the hours for (default: all)")
+    parser.add_argument(
+        "--cores", metavar="N", type=positive, help="cores to predict the hours for (default: all here)"
+    )
+    parser.add_argument("--tensorboard", metavar="LOGDIR", help="with DIR: write a trace for TensorBoard's profiler")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    add_arguments(parser, ImageOptions)
+    parser.set_defaults(run=run)
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number, 1 or more")
+    return int(text)
+
+
+def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
+    """Measures reading a dataset, or converting files."""
+    options = from_arguments(parsed, ImageOptions)
+    of_files = [name for name in ("images", "cores", *vars(options)) if getattr(parsed, name)]
+    if parsed.folder and of_files:
+        raise UsageError(f"`{of_files[0]}=` has no effect beside DIR: it is for converting files")
+    if not parsed.folder and parsed.tensorboard:
+        raise UsageError("`tensorboard=` has no effect without DIR: it traces how a dataset is read")
+    if not parsed.folder and not parsed.input:
+        raise UsageError("give the folder of a dataset, or files: `input=`")
+    from beam_tfr import bench
+
+    if parsed.folder:
+        folder, logs = storage.check_path(parsed.folder), parsed.tensorboard or ""
+        found = bench.bench_read(folder, parsed.input or (), tensorboard=logs)
+        text = bench.describe_read(found)
+    else:
+        found = bench.bench_convert(parsed.input, options, images=parsed.images, cores=parsed.cores)
+        text = bench.describe_convert(found)
+    print(json.dumps(found, sort_keys=True) if parsed.json else text)
+    return 0

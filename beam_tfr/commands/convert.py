@@ -1,0 +1,85 @@
+"""The command `convert`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
+from beam_tfr.schema import UsageError
+from beam_tfr.schema.features import things
+from beam_tfr.terminal import own_stderr
+
+EXAMPLES = """examples:
+  beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos
+      photos/cat/1.jpg belongs to class cat; everything goes into the split train
+  beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos --splits train=0.9,test=0.1
+  beam-tfr convert --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --layout '{split}/{label}/*'
+      gs://bucket/photos/train/cat/1.jpg belongs to class cat and split train
+
+Beam's own options are accepted too: --runner=DataflowRunner --project=… --region=… and so on.
+Without --runner it runs here, on every core.
+After an interruption, the same command resumes where it stopped.
+"""
+
+
+def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_parser(
+        "convert",
+        help="convert images to a dataset",
+        description="Converts images to a dataset of sharded TFRecords. Every matching file becomes a record or is "
+        "listed in rejects.jsonl with a reason.",
+        epilog=EXAMPLES,
+    )
+    add_arguments(parser, ConvertOptions)
+    parser.set_defaults(run=run, takes_beam_flags=True)
+
+
+def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
+    """Converts; `others` are Beam's flags."""
+    try:
+        options = from_arguments(parsed, ConvertOptions)
+    except UsageError:
+        if others:  # a misspelled flag may be why one is missing: report that first
+            from beam_tfr import launch
+
+            launch.parse_beam_flags(others)
+        raise
+    with _first_imports():
+        from beam_tfr import launch  # imports Beam: not before the options are known to be valid
+    from beam_tfr.summary import ProgressLines, print_job, print_saved, print_summary, summary
+
+    with own_stderr() as stream:
+        lines = ProgressLines(stream, things(options.encoding))
+        done = launch.start(options, others, progress=lines.tell, say=lines.say)
+    if isinstance(done, launch.Saved):
+        print_saved(done, as_json=options.json)
+    elif isinstance(done, launch.Job):
+        print_job(done, as_json=options.json)
+    elif options.json:
+        print(json.dumps(summary(done), sort_keys=True))
+    else:
+        print_summary(done, to=sys.stdout)
+    if options.json and isinstance(done, launch.Result):
+        with contextlib.suppress(OSError):
+            print_summary(done, to=sys.stderr)
+    return 0
+
+
+@contextlib.contextmanager
+def _first_imports() -> Iterator[None]:
+    """Never looks for garbage among the objects of Beam's modules, which would take a tenth of a short run."""
+    if "apache_beam" in sys.modules:
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
