@@ -18,6 +18,7 @@ from beam_tfr.schema.features import things
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …
 FLOOR_SHARDS = 32  # … up to this many shards, so that small datasets are written and read in parallel too
+MOST_SHARDS = 100_000  # of a dataset: its manifest then has 20 MB, which every reader parses
 MOST_EMPTY_SHARDS = 10_000  # shards of a split; more only if it has more images
 REJECTS_PER_SHARD = 10_000  # images that fit no split
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
@@ -69,8 +70,8 @@ def draft_plan(
 
     Raises:
         DataError: two classes are one name in two Unicode spellings.
-        UsageError: no file fits `layout`, `num_shards` names a split that the data does not have, or a split of
-            `splits` gets no image.
+        UsageError: no file fits `layout`, `num_shards` names a split that the data does not have, a split of `splits`
+            gets no image, or there would be more than `MOST_SHARDS`.
     """
     counts = dict(sorted(survey.counts.items()))
     usable = [split for split in counts if split != NO_SPLIT]
@@ -91,6 +92,11 @@ def draft_plan(
             allowed = f"use at most {MOST_EMPTY_SHARDS} shards, or one for each"
             message = f"split {split} has {counts[split]} {what}; {allowed}"
             raise UsageError(message, option="num_shards", value=count)
+    shards = {
+        split: count_shards(images, record_bytes + FRAME_BYTES, options, split) for split, images in counts.items()
+    }
+    if sum(shards.values()) > MOST_SHARDS:
+        _refuse_shards(sum(shards.values()), sum(counts.values()), record_bytes + FRAME_BYTES, options)
     labels = None
     if labelled:
         found = {label for split, label in survey.classes if split != NO_SPLIT}
@@ -109,7 +115,7 @@ def draft_plan(
         splits={
             split: SplitPlan(
                 matched=images,
-                num_shards=count_shards(images, record_bytes + FRAME_BYTES, options, split),
+                num_shards=shards[split],
                 cuts=[],
                 class_counts={label: n for (of, label), n in sorted(survey.classes.items()) if of == split},
             )
@@ -118,6 +124,26 @@ def draft_plan(
         codecs=dict(codecs),
         generations=f"{survey.generations:064x}",
     )
+
+
+def _refuse_shards(number: int, images: int, record_bytes: float, options: Mapping[str, Any]) -> NoReturn:
+    given = ("num_shards", "examples_per_shard", "target_shard_bytes")
+    option = next((name for name in given if options[name] is not None), given[-1])
+    value = options[option] or DEFAULT_TARGET_BYTES
+    cures = {
+        "num_shards": "use fewer for each split",
+        "examples_per_shard": f"use at least {_round_up(images / MOST_SHARDS)}",
+        "target_shard_bytes": f"use at least {_round_up(images * record_bytes / MOST_SHARDS)}",
+    }
+    size = f"{images:,} {things(options['encoding'])} of about {record_bytes:,.0f} bytes"
+    message = f"{size} would be {number:,} shards, and a dataset has at most {MOST_SHARDS:,}; {cures[option]}"
+    raise UsageError(message, option=option, value=value)
+
+
+def _round_up(number: float) -> int:
+    """The next number of two digits and zeros that is at least a hundredth larger, for splits are rounded up too."""
+    unit: int = 10 ** max(0, len(str(int(number))) - 2)
+    return math.ceil(number * 1.01 / unit) * unit
 
 
 def _refuse_misfits(number: int, first: str, options: Mapping[str, Any]) -> NoReturn:
