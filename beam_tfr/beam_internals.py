@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import logging
 import os
 import shlex
@@ -183,6 +184,21 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         for name, value in self._setup.items():
             self._setup[name] = getattr(setup, name)
             setattr(setup, name, value)
+
+
+def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
+    """The state of a Dataflow job in the options' project and region, such as `JOB_STATE_QUEUED`.
+
+    Why: `get_job` asks with the credentials and the endpoint of the options, but repeats the question for minutes when
+    there is no such job. If `DataflowApplicationClient` goes: use `google.cloud.dataflow_v1beta3`, as it does.
+
+    Raises:
+        GoogleAPIError, GoogleAuthError: the service does not say.
+    """
+    from apache_beam.runners.dataflow.internal.apiclient import DataflowApplicationClient
+
+    client = DataflowApplicationClient(options)
+    return str(inspect.unwrap(DataflowApplicationClient.get_job)(client, job_id).current_state.name)
 
 
 def read_job_log(record: logging.LogRecord) -> str:

@@ -44,11 +44,25 @@ def _read_plan(output: str) -> dict[str, Any] | None:
         return None
 
 
-def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
+def claim(
+    output: str,
+    plan: Plan,
+    *,
+    run_id: str,
+    overwrite: bool,
+    job: str = "",
+    has_ended: lock.HasEnded = lambda _: False,
+) -> Plan:
     """Claims the folder for a plan, and resumes what an earlier run has not published.
 
     That run had the same plan, or one that differs only in the input: its shards stay as far as they have the same
     references. With `overwrite`, first removes a published dataset, or the beginning of one with another plan.
+
+    Args:
+        output: folder of the dataset.
+        plan: to be written.
+        run_id, job, has_ended: see `lock.acquire`.
+        overwrite: whether another dataset is replaced.
 
     Returns:
         The plan; `complete` if the folder already holds its dataset.
@@ -58,7 +72,7 @@ def claim(output: str, plan: Plan, *, run_id: str, overwrite: bool) -> Plan:
         DataError: the folder holds this dataset, but one of its files is missing or has another size.
         RunError: another run holds the folder.
     """
-    lock.acquire(output, run_id)
+    lock.acquire(output, run_id, job=job, has_ended=has_ended)
     if not overwrite and _is_complete(output, plan):
         return dataclasses.replace(plan, complete=True)
     begun = _read_plan(output)

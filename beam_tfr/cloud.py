@@ -1,12 +1,15 @@
-"""Beam's options for Google Cloud, applied to our own requests to gs://."""
+"""Beam's options for Google Cloud, applied to our own requests."""
 
 from __future__ import annotations
 
 import argparse
+import os
 
-from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, StandardOptions
 
-from beam_tfr import storage
+from beam_tfr import beam_internals, storage
+
+_ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
 
 
 class CloudOptions(PipelineOptions):
@@ -29,3 +32,23 @@ def use(options: PipelineOptions | None) -> None:
             impersonate=tuple(filter(None, (google.impersonate_service_account or "").split(","))),
         )
     )
+
+
+def has_ended(options: PipelineOptions | None, job_id: str) -> bool:
+    """Whether Dataflow says that a job has ended; False also if it cannot be asked."""
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+
+    google = options and options.view_as(GoogleCloudOptions)
+    if not google or not google.project or not google.region:
+        return False
+    try:
+        return beam_internals.dataflow_job_state(google, job_id).removeprefix("JOB_STATE_") in _ENDED
+    except (GoogleAPIError, GoogleAuthError):
+        return False
+
+
+def own_job(options: PipelineOptions | None) -> str:
+    """The id of the Dataflow job that this worker process works for; empty for any other process."""
+    runner = options and options.view_as(StandardOptions).runner
+    return os.environ.get("JOB_ID", "") if runner and runner.endswith("DataflowRunner") else ""

@@ -1,7 +1,9 @@
 """Locks, so that only one run at a time writes to an output folder.
 
-`OUT/.beam_tfr/lock.N` names the run that holds the folder, with its heartbeat. A run that takes over a dead one creates
-the lock with the next number.
+`OUT/.beam_tfr/lock.N` names the run that holds the folder. Its modification time is the holder's heartbeat, which the
+process that started the run renews with one request. A lock that was left to a Dataflow job has none: the service is
+asked whether the job has ended, so one that waits in a queue holds it too. A run that takes over a dead one creates the
+lock with the next number.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from beam_tfr.storage import work_path
 HEARTBEAT_S = 10.0
 DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
 JOB = "job "  # prefix of the machine in a lock that was left to a job
+HasEnded = Callable[[str], bool]  # of a job's id: whether the service says that it has ended
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
 
 
@@ -45,9 +48,20 @@ def _machine() -> str:
         return socket.gethostname()
 
 
-def _holder_lives(lock: Mapping[str, Any]) -> bool:
+def _cannot_tell(_: str) -> bool:
+    return False
+
+
+def _silence_s(path: str) -> float:
+    """Since the last heartbeat; negative if it is in the future: a clock is wrong."""
+    return time.time() - storage.modified(path)
+
+
+def _holder_lives(lock: Mapping[str, Any], path: str, has_ended: HasEnded) -> bool:
     if not lock:
         return False
+    if lock["machine"].startswith(JOB):
+        return not has_ended(lock["machine"].removeprefix(JOB))
     if lock["machine"] == _machine():
         try:
             os.kill(lock["pid"], 0)
@@ -56,31 +70,36 @@ def _holder_lives(lock: Mapping[str, Any]) -> bool:
         except PermissionError:
             pass
         return bool(_process_start(lock["pid"]) == lock["process_start"])
-    return bool(abs(time.time() - lock["heartbeat"]) < DEAD_AFTER_S)  # in the future: a clock was wrong
+    try:
+        return abs(_silence_s(path)) < DEAD_AFTER_S
+    except FileNotFoundError:
+        return False
 
 
 def _described(lock: Mapping[str, Any], path: str) -> str:
     """Who holds a lock, and how to take over."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lock["started"]))
     machine = lock["machine"].split("/")[0]
-    is_job = machine.startswith(JOB)
-    holder = machine if is_job else f"process {lock['pid']} on {machine}"
+    if machine.startswith(JOB):
+        return (
+            f"{machine}, since {since}. Wait for it, or cancel it and call again. Dataflow does not say that it has "
+            f"ended; if it has, delete {path}"
+        )
     here = lock["machine"] == _machine()
-    stop = f"stop it (kill {lock['pid']})" if here else "cancel it" if is_job else "stop it there"
-    told = f"{holder}, since {since}. Wait for it, or {stop} and call again"
+    stop = f"stop it (kill {lock['pid']})" if here else "stop it there"
+    told = f"process {lock['pid']} on {machine}, since {since}. Wait for it, or {stop} and call again"
     if here:
         return told
-    silent = max(0, time.time() - lock["heartbeat"])
     return (
-        f"{told}. It was last heard of {silent:.0f} s ago; after {DEAD_AFTER_S:.0f} s of silence the next call takes "
-        f"over, and at once if you delete {path}"
+        f"{told}. It was last heard of {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s of silence the "
+        f"next call takes over, and at once if you delete {path}"
     )
 
 
 def _read_locks(output: str) -> dict[int, dict[str, Any]]:
     """Number -> lock, empty if its file is damaged."""
     locks = {}
-    for name in storage.list_folder(work_path(output, "")):
+    for name in storage.list_folder(work_path(output, ""), prefix="lock."):
         if match := LOCK_FILE.fullmatch(name):
             try:
                 locks[int(match[1])] = json.loads(storage.read_bytes(work_path(output, name)))
@@ -102,18 +121,24 @@ def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
     return (number, lock) if lock.get("run_id") == run_id else None
 
 
-def acquire(output: str, run_id: str) -> None:
-    """Takes the folder for this run; does nothing if the run holds it already.
+def acquire(output: str, run_id: str, *, job: str = "", has_ended: HasEnded = _cannot_tell) -> str:
+    """Takes the folder for this run, unless it holds it already; returns the path of its lock.
 
     The lock of a dead holder is not removed to make room, since the second of two runs that find it would remove the
     first one's. Instead both try to create the lock after it, which only one can.
+
+    Args:
+        output: folder of the dataset.
+        run_id: of this run.
+        job: that this process works for, and that shall hold the lock; empty for this process.
+        has_ended: asks the service about the job that holds a lock.
 
     Raises:
         UsageError: the folder cannot be made or written to.
         RunError: another living run holds it, or the disk is full.
     """
     try:
-        _acquire(output, run_id)
+        return work_path(output, f"lock.{_acquire(output, run_id, job, has_ended)}")
     except storage.AlreadyExistsError:
         raise RunError(f"another run has just taken or left {output}; wait for it, or stop it and call again") from None
     except OSError as error:
@@ -123,27 +148,29 @@ def acquire(output: str, run_id: str) -> None:
         raise UsageError(message, option="output", value=output) from error
 
 
-def _acquire(output: str, run_id: str) -> None:
+def _acquire(output: str, run_id: str, job: str, has_ended: HasEnded) -> int:
     work_folder = work_path(output, "").rstrip("/")
     if not storage.is_gcs(output):
         os.makedirs(work_folder, exist_ok=True)
         if os.path.islink(work_folder):
             message = f"{WORK_FOLDER} in it is a link, and would be emptied; remove it"
             raise UsageError(message, option="output", value=output)
-    if _own_lock(output, run_id) is not None:
-        return
+    if own := _own_lock(output, run_id):
+        return own[0]
+
+    def lives(number: int, lock: Mapping[str, Any]) -> bool:
+        return _holder_lives(lock, work_path(output, f"lock.{number}"), has_ended)
+
     locks = _read_locks(output)
     for number, held in locks.items():
-        if _holder_lives(held):
+        if lives(number, held):
             raise RunError(f"another run holds {output}: {_described(held, work_path(output, f'lock.{number}'))}")
-    now = time.time()
     lock = {
         "run_id": run_id,
-        "machine": _machine(),
+        "machine": f"{JOB}{job}" if job else _machine(),
         "pid": os.getpid(),
         "process_start": _process_start(os.getpid()),
-        "started": now,
-        "heartbeat": now,
+        "started": time.time(),
     }
     number = max(locks, default=-1) + 1
     try:
@@ -151,13 +178,14 @@ def _acquire(output: str, run_id: str) -> None:
     except FileNotFoundError:  # a run that has just ended removed the folder
         raise storage.AlreadyExistsError from None
     others = {other: held for other, held in _read_locks(output).items() if other != number}
-    if any(map(_holder_lives, others.values())):  # it came after the first look
+    if any(lives(*other) for other in others.items()):  # it came after the first look
         storage.delete(work_path(output, f"lock.{number}"))
         raise storage.AlreadyExistsError
     for other in others:
         storage.delete(work_path(output, f"lock.{other}"))
     if storage.is_gcs(output):  # find out now whether deleting is permitted, not at the end
         storage.delete(work_path(output, f"may-delete.{run_id}"))
+    return number
 
 
 def check_held(output: str, run_id: str) -> None:
@@ -179,33 +207,46 @@ def release(output: str, run_id: str) -> None:
                 os.rmdir(work_path(output, ""))  # succeeds only if nothing was begun
 
 
-def beat(output: str, run_id: str) -> None:
-    """Renews the heartbeat of this run's lock, if it is old enough."""
-    with contextlib.suppress(OSError, storage.AlreadyExistsError):
-        if (own := _own_lock(output, run_id)) and abs(time.time() - own[1]["heartbeat"]) >= HEARTBEAT_S / 2:
-            _write_lock(output, own[0], {**own[1], "heartbeat": time.time()}, replace=True)
-
-
 @contextlib.contextmanager
-def held(output: str, run_id: str) -> Iterator[Callable[[str], None]]:
-    """Holds the folder, with a heartbeat, in the block; raises what `acquire` raises.
+def held(
+    output: str, run_id: str, *, say: Callable[[str], object] = lambda _: None, has_ended: HasEnded = _cannot_tell
+) -> Iterator[Callable[[str], None]]:
+    """Holds the folder, with a heartbeat, in the block; arguments and errors as of `acquire`.
+
+    Args:
+        output: folder of the dataset.
+        run_id: of this run.
+        say: told when the heartbeat fails.
+        has_ended: asks the service about the job that holds a lock.
 
     Yields:
-        A function that hands the lock to the workers of a job (by its id), whose heartbeats hold it from then on.
+        A function that leaves the lock to a job (by its id), which holds it from then on until it ends.
     """
     made = not storage.is_gcs(output) and not os.path.isdir(output)
-    acquire(output, run_id)
+    path = acquire(output, run_id, has_ended=has_ended)
     stopped, left = threading.Event(), threading.Event()
 
     def keep_beating() -> None:
+        failed = False
         while not stopped.wait(HEARTBEAT_S):
-            beat(output, run_id)
+            try:
+                storage.touch(path, deadline_s=HEARTBEAT_S)
+                failed = False
+            except FileNotFoundError:  # another run took over, or the dataset is complete: `check_held` knows
+                return
+            except OSError as error:
+                if not failed:
+                    say(
+                        f"the heartbeat of this run fails: {error}; after {DEAD_AFTER_S:.0f} s without one, another "
+                        f"run may take over {output}"
+                    )
+                failed = True
 
     def leave(job: str) -> None:
         left.set()
+        stopped.set()
         if own := _own_lock(output, run_id):
-            lock = {**own[1], "machine": f"{JOB}{job}", "heartbeat": time.time()}
-            _write_lock(output, own[0], lock, replace=True)
+            _write_lock(output, own[0], {**own[1], "machine": f"{JOB}{job}"}, replace=True)
 
     thread = threading.Thread(target=keep_beating, name="beam_tfr-heartbeat", daemon=True)
     thread.start()

@@ -66,7 +66,7 @@ class Convert(beam.PTransform):
         for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
         level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
-        write = WriteShards(options.output, name=options.name, suffix=options.suffix, level=level, run_id=run_id)
+        write = WriteShards(options.output, name=options.name, suffix=options.suffix, level=level)
         publish = WriteManifest(options.output, plan=plan, run_id=run_id, max_rejects=options.max_rejects)
         return items | write | publish  # ShardInfo, the digest
 
@@ -118,7 +118,7 @@ class Convert(beam.PTransform):
             seed=options.seed,
             run_id=self.run_id,
             overwrite=options.overwrite,
-            accept_unreadable=options.accept_unreadable,
+            accept_unreadable=accept,
             after=after,
         )
 

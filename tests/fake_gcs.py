@@ -29,6 +29,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -46,6 +47,7 @@ class Object:
     data: bytes
     generation: int
     encoding: str = ""
+    updated: float = dataclasses.field(default_factory=time.time)
 
     def metadata(self, bucket: str, name: str) -> dict[str, str]:
         return {
@@ -54,6 +56,7 @@ class Object:
             "size": str(len(self.data)),
             "generation": str(self.generation),
             "crc32c": self.crc32c(),
+            "updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.updated)),
         }
 
     def crc32c(self) -> str:
@@ -253,6 +256,8 @@ class Server:
         if request.method == "DELETE":
             del self.objects[bucket][name]
             return Answer(204)
+        if request.method == "PATCH":
+            found.updated = time.time()
         if request.query.get("alt") != "media":
             return Answer(200, found.metadata(bucket, name), Content_Type="application/json")
         return self.media(request, found, fault)
@@ -331,6 +336,9 @@ class Server:
         query, action = request.query, request.path.rpartition("/")[2]
         if action == "put":
             self.put(query["bucket"], query.get("name", ""), request.body, query.get("encoding", ""))
+        elif action == "put_many":
+            for name in json.loads(request.body):
+                self.put("b", name, b"")
         elif action == "settings":
             self.settings = Settings(**json.loads(request.body))
             self.arrived.clear()
@@ -402,6 +410,10 @@ class FakeGcs:
 
     def put(self, name: str, data: bytes, *, bucket: str = "b", encoding: str = "") -> None:
         self._ask("put", data, name=name, bucket=bucket, encoding=encoding)
+
+    def put_many(self, names: list[str]) -> None:
+        """Empty objects in the bucket b."""
+        self._ask("put_many", json.dumps(names).encode())
 
     def put_folder(self, folder: Path, prefix: str) -> None:
         for path in sorted(folder.rglob("*")):

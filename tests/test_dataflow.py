@@ -25,7 +25,7 @@ import pytest
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 
-from beam_tfr import images, interrupt, lock, storage
+from beam_tfr import images, interrupt, storage
 from beam_tfr.dataflow import jobs, staging
 from tests.conftest import SAMPLE, Run, wait_for
 from tests.fake_dataflow import JOB_ID, FakeDataflow
@@ -413,16 +413,25 @@ def test_a_job_that_was_left_holds_the_output(
     assert again.code == 1
     assert f"another run holds gs://b/out: job {JOB_ID}, since " in again.err
     assert len(service.jobs()) == 1
-    # Its workers' heartbeats hold it on, and after them the next may have it.
-    old = {**left, "heartbeat": left["heartbeat"] - lock.HEARTBEAT_S}
-    service.put(name, json.dumps(old).encode())
-    lock.beat("gs://b/out", "of another run")
-    assert json.loads(service.get(name)) == old
-    lock.beat("gs://b/out", left["run_id"])
-    assert json.loads(service.get(name))["heartbeat"] > left["heartbeat"] - 1
-    service.put(name, json.dumps({**left, "heartbeat": left["heartbeat"] - lock.DEAD_AFTER_S}).encode())
+    assert "PATCH" not in {request["method"] for request in service.take_log()}  # no heartbeat
+    for state in ("QUEUED", "PENDING", "CANCELLING", "RESOURCE_CLEANING_UP"):
+        service.set_service(state=f"JOB_STATE_{state}")
+        assert submit(beam_tfr, service, "--no_wait").code == 1, state
+    assert submit(beam_tfr, service, "--no_wait", "--project=other-project").code == 1  # which has no such job
+    service.set_service(state="JOB_STATE_FAILED")
     assert submit(beam_tfr, service, "--no_wait").code == 0
     assert len(service.jobs()) == 2
+
+
+def test_a_job_that_is_followed_holds_the_output_itself(
+    service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeDataflow, "flags", [flag for flag in service.flags if flag != "--no_auth"])
+    service.set_service(state="JOB_STATE_FAILED")
+    assert submit(beam_tfr, service).code == 1
+    (name,) = [name for name in service.names() if name.startswith("out/")]
+    assert json.loads(service.get(name))["machine"] == f"job {JOB_ID}"
+    assert submit(beam_tfr, service, "--no_wait").code == 0
 
 
 def test_an_unwritable_output_is_found_before_staging(
@@ -434,11 +443,3 @@ def test_an_unwritable_output_is_found_before_staging(
     assert run.code == 2
     assert re.search(r"--output gs://b/out: cannot be written to: .*storage\.objects\.create on gs://b", run.err)
     assert service.jobs() == []
-
-
-def test_workers_keep_the_lock_alive(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        beats: list[str] = []
-        patch.setattr(lock, "beat", lambda output, run_id: beats.append(output))
-        assert beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out").code == 0
-    assert str(tmp_path / "out") in beats

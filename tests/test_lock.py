@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,6 +20,10 @@ import pytest
 from beam_tfr import lock
 from beam_tfr.schema import RunError, UsageError
 from tests.conftest import wait_for
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+
+__all__ = ["fake", "fake_server"]
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,7 +33,8 @@ def lock_of(output: Path) -> dict[str, object]:
     return json.loads(file.read_text())
 
 
-def write_lock(output: Path, number: int = 0, **fields: object) -> None:
+def write_lock(output: Path, number: int = 0, *, silent_s: float = 0.0, **fields: object) -> None:
+    """A lock whose holder was last heard of so many seconds ago."""
     (output / ".beam_tfr").mkdir(parents=True, exist_ok=True)
     lock = {
         "run_id": "other",
@@ -36,9 +42,10 @@ def write_lock(output: Path, number: int = 0, **fields: object) -> None:
         "pid": 1,
         "process_start": "5",
         "started": time.time(),
-        "heartbeat": time.time(),
     }
-    (output / ".beam_tfr" / f"lock.{number}").write_text(json.dumps({**lock, **fields}))
+    path = output / ".beam_tfr" / f"lock.{number}"
+    path.write_text(json.dumps({**lock, **fields}))
+    os.utime(path, (time.time() - silent_s,) * 2)
 
 
 CHILD = """
@@ -128,8 +135,8 @@ def test_a_living_holder_is_named_and_a_killed_one_replaced(others: list[Other],
 
 BEFORE: list[list[dict[str, object]]] = [
     [],
-    [{"heartbeat": 1.0}],
-    [{"number": number, "heartbeat": 1.0, "run_id": str(number)} for number in (0, 1, 7)],
+    [{"silent_s": 1e6}],
+    [{"number": number, "silent_s": 1e6, "run_id": str(number)} for number in (0, 1, 7)],
 ]
 
 
@@ -152,19 +159,19 @@ def test_exactly_one_of_racing_processes_wins(others: list[Other], tmp_path: Pat
 
 
 def test_a_holder_elsewhere_is_dead_after_a_minute_without_heartbeat(tmp_path: Path) -> None:
-    write_lock(tmp_path, heartbeat=time.time() - 20)
+    write_lock(tmp_path, silent_s=20)
     with pytest.raises(RunError, match=r"another run holds .*: process 1 on elsewhere, since "):
         lock.acquire(str(tmp_path), "mine")
-    write_lock(tmp_path, heartbeat=time.time() - 61)
+    write_lock(tmp_path, silent_s=61)
     lock.acquire(str(tmp_path), "mine")
     assert lock_of(tmp_path)["run_id"] == "mine"
 
 
 def test_a_heartbeat_far_in_the_future_is_of_a_wrong_clock_and_holds_nothing(tmp_path: Path) -> None:
-    write_lock(tmp_path, heartbeat=time.time() + 40)
+    write_lock(tmp_path, silent_s=-40)
     with pytest.raises(RunError, match="another run holds"):
         lock.acquire(str(tmp_path), "mine")
-    write_lock(tmp_path, heartbeat=time.time() + 3600)
+    write_lock(tmp_path, silent_s=-3600)
     lock.acquire(str(tmp_path), "mine")
     assert lock_of(tmp_path)["run_id"] == "mine"
 
@@ -177,15 +184,15 @@ def test_a_heartbeat_far_in_the_future_is_of_a_wrong_clock_and_holds_nothing(tmp
             "elsewhere/boot/pid",
             "or stop it there and call again. It was last heard of 20 s ago; after 60 s of ",
         ),
-        (f"{lock.JOB}2026-11", "job 2026-11, since .* or cancel it and call again. It was last heard of 20 s ago; "),
+        (f"{lock.JOB}2026-11", "job 2026-11, since .*or cancel it and call again. Dataflow does not say that it has e"),
     ],
 )
 def test_who_holds_a_folder_is_told_with_how_to_take_over(tmp_path: Path, machine: str, told: str) -> None:
-    write_lock(tmp_path, 3, machine=machine, process_start=lock._process_start(1), heartbeat=time.time() - 20)
+    write_lock(tmp_path, 3, machine=machine, process_start=lock._process_start(1), silent_s=20)
     with pytest.raises(RunError, match=told) as error:
         lock.acquire(str(tmp_path), "mine")
     path = tmp_path / ".beam_tfr" / "lock.3"
-    assert str(error.value).endswith(f"and at once if you delete {path}") == (machine != lock._machine())
+    assert str(error.value).endswith(f" delete {path}") == (machine != lock._machine())
     if machine != lock._machine():
         path.unlink()
         lock.acquire(str(tmp_path), "mine")
@@ -220,15 +227,55 @@ def test_heartbeats_stop_when_another_run_takes_over(tmp_path: Path, monkeypatch
     monkeypatch.setattr(lock, "HEARTBEAT_S", 0.02)
     output = tmp_path / "deep" / "out"
     with lock.held(str(output), "mine"):
-        first = lock_of(output)
-        wait_for(lambda: lock_of(output)["heartbeat"] > first["heartbeat"])
-        assert lock_of(output) == {**first, "heartbeat": lock_of(output)["heartbeat"]}
-        write_lock(output, 1, run_id="thief")
-        time.sleep(0.2)
-        assert json.loads((output / ".beam_tfr" / "lock.1").read_text())["run_id"] == "thief"
+        path = output / ".beam_tfr" / "lock.0"
+        first = path.stat().st_mtime_ns
+        wait_for(lambda: path.stat().st_mtime_ns > first)
+        write_lock(output, 1, run_id="thief", silent_s=30)
+        path.unlink()
+        wait_for(lambda: "beam_tfr-heartbeat" not in {thread.name for thread in threading.enumerate()})
+        assert not path.exists()
         with pytest.raises(RunError, match="was taken over"):
             lock.check_held(str(output), "mine")
-    assert (output / ".beam_tfr" / "lock.1").exists()
+    assert time.time() - (output / ".beam_tfr" / "lock.1").stat().st_mtime > 29
+
+
+def test_a_lock_left_to_a_job_is_held_until_the_service_says_that_it_has_ended(tmp_path: Path) -> None:
+    with lock.held(str(tmp_path), "mine") as leave:
+        leave("2026-11")
+    os.utime(tmp_path / ".beam_tfr" / "lock.0", (1.0, 1.0))  # it may wait for hours before it begins
+    with pytest.raises(RunError, match=r"job 2026-11, since .*; if it has, delete .*lock\.0$"):
+        lock.acquire(str(tmp_path), "next")
+    lock.acquire(str(tmp_path), "next", job="2026-12", has_ended=lambda job: job == "2026-11")
+    assert lock_of(tmp_path)["machine"] == "job 2026-12"
+    lock.acquire(str(tmp_path), "next")  # its own
+    with pytest.raises(RunError, match="job 2026-12"):
+        lock.acquire(str(tmp_path), "third", has_ended=lambda job: job == "2026-11")
+
+
+def test_a_heartbeat_is_one_request_whatever_lies_in_the_folder(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "HEARTBEAT_S", 0.05)
+    fake.put_many([f"out/.beam_tfr/train-{number:05}-of-10000.json" for number in range(10_000)])
+    with lock.held("gs://b/out", "mine"):
+        assert {r["prefix"] for r in fake.take_log() if "prefix" in r} == {"out/.beam_tfr/lock."}
+        beats: list[dict[str, str]] = []
+        wait_for(lambda: len(beats.extend(fake.take_log()) or beats) >= 3)
+        assert {(beat["method"], beat["name"]) for beat in beats} == {("PATCH", "out/.beam_tfr/lock.0")}
+        monkeypatch.setattr(lock, "_machine", lambda: "elsewhere")
+        with pytest.raises(RunError, match="It was last heard of 0 s ago"):
+            lock.acquire("gs://b/out", "other")
+
+
+def test_a_heartbeat_that_fails_is_said_once(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "HEARTBEAT_S", 0.02)
+    said: list[str] = []
+    with lock.held("gs://b/out", "mine", say=said.append):
+        fake.set(denied=["PATCH"])
+        wait_for(lambda: len([r for r in fake.take_log() if r["method"] == "PATCH"]) >= 2 and said)
+        fake.set()
+    assert len(said) == 1
+    assert "the heartbeat of this run fails: " in said[0]
+    assert "needs storage.objects.update on gs://b" in said[0]
+    assert said[0].endswith("; after 60 s without one, another run may take over gs://b/out")
 
 
 def test_a_run_that_wrote_nothing_leaves_nothing(tmp_path: Path) -> None:

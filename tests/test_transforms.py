@@ -21,6 +21,7 @@ from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
 from beam_tfr.labels import Labeler, parse_layout
 from beam_tfr.launch import translate
+from beam_tfr.launch.running import on_interrupt
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.records import read_records
@@ -53,9 +54,14 @@ def collect(element: Any, key: str) -> None:
     COLLECTED[key].append(element)
 
 
+def test_an_interrupt_ends_with_the_launch_that_it_ended() -> None:
+    with on_interrupt():
+        interrupt.requested.set()
+    assert not interrupt.requested.is_set()  # or these steps would fail in a pipeline of one's own
+
+
 def run(build: Callable[[beam.Pipeline], beam.PCollection[Any]]) -> list[Any]:
     """The elements that come out, from Beam's engine in this process."""
-    interrupt.requested.clear()  # as at the start of a run: an interrupted one before leaves it set for its threads
     key = uuid.uuid4().hex
     COLLECTED[key] = []
     try:

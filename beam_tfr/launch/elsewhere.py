@@ -28,7 +28,7 @@ def run(
     beginning = Beginning(options, look=not only_form)
     with contextlib.ExitStack() as stack:
         stack.enter_context(on_interrupt())
-        holding = held(step, say, guarded=beginning.crashed)
+        holding = held(step, beam_options, say, guarded=beginning.crashed)
         leave = stack.enter_context(contextlib.nullcontext(lambda _: None) if only_form else holding)
         stack.enter_context(jobs.messages(say))
         with staged(beam_options) as runner:
@@ -41,14 +41,13 @@ def run(
         if not job.id:
             return job
         say(f"job {job.id}: {job.place}")
+        leave(job.id)  # which may outlive this process
         if options.no_wait:
-            leave(job.id)
             return job
 
         def stop() -> str:
             if jobs.stop(result, job, options.on_interrupt):
                 return f"job {job.id} is cancelled; {RESUME}"
-            leave(job.id)
             return f"job {job.id} continues ({job.place})"
 
         reporter = Reporter(options, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -15,7 +16,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner, PipelineState
 
-from beam_tfr import attempts, claim, interrupt, lock
+from beam_tfr import attempts, claim, cloud, interrupt, lock
 from beam_tfr.claim import Progress
 from beam_tfr.launch.failures import translate
 from beam_tfr.options import ConvertOptions
@@ -26,6 +27,7 @@ INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
 PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to come to its end
 PROGRESS_S = 10.0
 MAX_REPORT_SHARE = 0.05  # of the time; with 100,000 shards on gs:// each report takes seconds
+_THREAD = "beam_tfr-pipeline"
 _NOTHING = Progress(0, 0, 0, 0)
 RESUME = "nothing is published; run the same command again to resume from the finished shards"
 
@@ -47,7 +49,9 @@ def build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) 
 
 
 @contextlib.contextmanager
-def held(step: Convert, say: Callable[[str], object], *, guarded: bool) -> Iterator[Callable[[str], None]]:
+def held(
+    step: Convert, beam_options: PipelineOptions, say: Callable[[str], object], *, guarded: bool
+) -> Iterator[Callable[[str], None]]:
     """Holds the output, as `lock.held` does, and at its end says which shards were made again because of their images.
 
     With `guarded`, and after runs that crashed, each image is decoded in a guarded process. Does nothing where the
@@ -57,7 +61,8 @@ def held(step: Convert, say: Callable[[str], object], *, guarded: bool) -> Itera
     if step.options.save_plan:
         yield lambda _: None
         return
-    with lock.held(output, step.run_id) as leave:
+    has_ended = functools.partial(cloud.has_ended, beam_options)
+    with lock.held(output, step.run_id, say=say, has_ended=has_ended) as leave:
         step.read.guarded = guarded
         if attempts.has_crashed(output):
             step.read.guarded = True
@@ -145,7 +150,7 @@ def wait(
         except BaseException as error:  # noqa: BLE001 - handed to the main thread
             failure.append(error)
 
-    thread = threading.Thread(target=run, name="beam_tfr-pipeline", daemon=True)
+    thread = threading.Thread(target=run, name=_THREAD, daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(0.2)
@@ -177,14 +182,14 @@ def _ignore_threads() -> None:
 @contextlib.contextmanager
 def on_interrupt() -> Iterator[None]:
     """Lets Ctrl-C and SIGTERM stop the stages and `wait`, in the main thread."""
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
     interrupt.requested.clear()
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
     previous = [signal.signal(number, lambda *_: interrupt.requested.set()) for number in numbers]
     try:
         yield
     finally:
         for number, handler in zip(numbers, previous, strict=True):
             signal.signal(number, handler)
+        if all(thread.name != _THREAD for thread in threading.enumerate()):
+            interrupt.requested.clear()  # or a later pipeline of this process would end at its first image

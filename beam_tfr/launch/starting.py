@@ -101,7 +101,7 @@ def _run_here(
 ) -> Result | Saved:
     beginning = Beginning(step.options)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
-    with on_interrupt(), held(step, say, guarded=beginning.crashed):
+    with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):
         pipeline = build(step, runner, beam_options)
         reporter = Reporter(step.options, progress)
         with quiet():

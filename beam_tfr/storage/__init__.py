@@ -23,9 +23,11 @@ from beam_tfr.storage.files import join as join
 from beam_tfr.storage.files import links_out as links_out
 from beam_tfr.storage.files import list_folder as list_folder
 from beam_tfr.storage.files import may_pass as may_pass
+from beam_tfr.storage.files import modified as modified
 from beam_tfr.storage.files import open_binary as open_binary
 from beam_tfr.storage.files import open_seekable as open_seekable
 from beam_tfr.storage.files import read_bytes as read_bytes
+from beam_tfr.storage.files import touch as touch
 from beam_tfr.storage.files import walk as walk
 from beam_tfr.storage.files import work_path as work_path
 from beam_tfr.storage.files import write_bytes as write_bytes

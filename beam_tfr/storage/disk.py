@@ -38,11 +38,11 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
                     yield Entry(entry.path, 0, 0)
 
 
-def list_folder(folder: str) -> list[str]:
+def list_folder(folder: str, prefix: str) -> list[str]:
     """`storage.list_folder` on a disk."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_file())
+            return sorted(entry.name for entry in entries if entry.name.startswith(prefix) and entry.is_file())
     except FileNotFoundError:
         return []
 

@@ -71,9 +71,9 @@ def walk(folder: str, descend: Callable[[str], bool], *, prefix: str = "", deep:
     return gcs.walk(folder, prefix=prefix, deep=deep) if is_gcs(folder) else disk.walk(folder, descend)
 
 
-def list_folder(folder: str) -> list[str]:
-    """Sorted names of the files directly in a folder; none if it does not exist."""
-    return gcs.list_folder(folder) if is_gcs(folder) else disk.list_folder(folder)
+def list_folder(folder: str, *, prefix: str = "") -> list[str]:
+    """Sorted names of the files directly in a folder that begin with a prefix; none if the folder does not exist."""
+    return gcs.list_folder(folder, prefix) if is_gcs(folder) else disk.list_folder(folder, prefix)
 
 
 def links_out(folder: str) -> dict[str, str]:
@@ -168,6 +168,28 @@ def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -
     with create(path, scratch=scratch, replace=replace) as file:
         file.write(data)
         file.commit()
+
+
+def touch(path: str, *, deadline_s: float = DEADLINE_S) -> None:
+    """Sets the modification time of a file to now: one request on gs://, which makes no other version of the object.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it may not be changed.
+    """
+    if is_gcs(path):
+        gcs.touch(path, deadline_s)
+    else:
+        os.utime(path)
+
+
+def modified(path: str) -> float:
+    """When a file was written or touched, in seconds since 1970.
+
+    Raises:
+        OSError: it does not exist, or may not be read.
+    """
+    return gcs.modified(path) if is_gcs(path) else os.stat(path).st_mtime
 
 
 def delete(path: str) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
@@ -55,10 +56,10 @@ def _entry(path: str, found: Any) -> Entry:
     return Entry(path, int(found.size or 0), int(found.generation or 0))
 
 
-def list_folder(folder: str) -> list[str]:
+def list_folder(folder: str, prefix: str) -> list[str]:
     """`storage.list_folder` on gs://."""
     start = _split_folder(folder)[1]
-    names = (split_gcs(entry.path)[1][len(start) :] for entry in walk(folder, deep=False))
+    names = (split_gcs(entry.path)[1][len(start) :] for entry in walk(folder, prefix=prefix, deep=False))
     return sorted(name for name in names if name)
 
 
@@ -96,6 +97,22 @@ def open_seekable(path: str) -> IO[bytes]:
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     return Reader(blob(path), chunk_size=PART_BYTES, retry=retrying(), if_generation_match=found.generation)
+
+
+def touch(path: str, deadline_s: float) -> None:
+    """`storage.touch` on gs://."""
+    touched = blob(path)
+    touched.metadata = {"touched": str(time.time())}
+    with named_errors(path, "update"):
+        touched.patch(timeout=deadline_s, retry=retrying(deadline_s))
+
+
+def modified(path: str) -> float:
+    """`storage.modified` on gs://."""
+    found = blob(path)
+    with named_errors(path, "get"):
+        found.reload(retry=retrying())
+    return float(found.updated.timestamp())
 
 
 def delete(path: str) -> None:

@@ -12,7 +12,7 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import claim, codec_versions, saved_plan, sidecars
+from beam_tfr import beam_internals, claim, cloud, codec_versions, saved_plan, sidecars
 from beam_tfr.planning import assignment
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
@@ -115,7 +115,12 @@ def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple
 
 
 def _claim(output: str, run_id: str, overwrite: bool) -> beam.PTransform:
-    return beam.Map(lambda plan: claim.claim(output, plan, run_id=run_id, overwrite=overwrite))
+    def claimed(plan: Plan) -> Plan:
+        options = beam_internals.worker_options()  # of a job made from a template, whose lock nobody else took
+        job, has_ended = cloud.own_job(options), functools.partial(cloud.has_ended, options)
+        return claim.claim(output, plan, run_id=run_id, overwrite=overwrite, job=job, has_ended=has_ended)
+
+    return beam.Map(claimed)
 
 
 def _every_shard() -> beam.PTransform:

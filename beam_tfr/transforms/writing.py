@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -39,26 +38,24 @@ class WriteShards(beam.io.WriteToTFRecord):
         name: prefix of the files.
         suffix: of the files.
         level: of gzip, 0 to 9; None for no compression.
-        run_id: keeps the folder's lock alive, since the process that started the run may be gone.
 
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps for a moment.
     """
 
-    def __init__(self, output: str, *, name: str, suffix: str, level: int | None, run_id: str = "") -> None:
+    def __init__(self, output: str, *, name: str, suffix: str, level: int | None) -> None:
         super().__init__(
             storage.join(output, name), file_name_suffix=suffix, compression_type=CompressionTypes.UNCOMPRESSED
         )
-        self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level, run_id)
+        self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level)
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[ShardInfo | Unfinished]:
         return items | "Write" >> beam.ParDo(self._write)
 
 
 class _Write(beam.DoFn):
-    def __init__(self, sink: Any, output: str, name: str, suffix: str, level: int | None, run_id: str) -> None:
+    def __init__(self, sink: Any, output: str, name: str, suffix: str, level: int | None) -> None:
         self._sink, self._output, self._level = sink, output, level
-        self._name, self._suffix, self._run_id = name, suffix, run_id
-        self._beaten = 0.0
+        self._name, self._suffix = name, suffix
         self._pending: storage.PendingFile | None = None
 
     def start_bundle(self) -> None:
@@ -66,9 +63,6 @@ class _Write(beam.DoFn):
         self._sequence = shards.Sequencer()
 
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
-        if self._run_id and time.monotonic() - self._beaten > lock.HEARTBEAT_S:
-            self._beaten = time.monotonic()
-            lock.beat(self._output, self._run_id)
         for item in items:
             if isinstance(item.value, ShardInfo):
                 self._sequence.check_closed()
