@@ -169,8 +169,8 @@ def _sum(totals: Mapping[str, SplitTotals]) -> Counts:
     return total
 
 
-def statistics(counts: Counts) -> dict[str, Any]:
-    """Mean and deviation of all stored pixels before encoding, and source sizes."""
+def statistics(counts: Counts, *, cropped: bool = False) -> dict[str, Any]:
+    """Mean and deviation of all stored pixels before encoding, source sizes, and the share that crops cut off."""
     pixels = counts.pixels
     # Integers up to the last division: the same figures on every machine and for every order of the shards.
     return {
@@ -181,7 +181,7 @@ def statistics(counts: Counts) -> dict[str, Any]:
             for s, q in zip(counts.channel_sums, counts.channel_squares, strict=True)
         ],
         "source_sizes": {str(size): n for size, n in sorted(counts.source_sizes.items())},
-    }
+    } | ({"cropped": round(counts.cut_ppm / 1e6 / max(counts.num_examples, 1), 4)} if cropped else {})
 
 
 def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sha256: str) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
             }
             for split, of in totals.items()
         },
-        "statistics": statistics(total),
+        "statistics": statistics(total, cropped=plan.options.get("resize") == "crop"),
     }
     fields["dataset_digest"] = dataset_digest(
         fields,

@@ -101,6 +101,7 @@ class ShardCounter:
             counts.pixels = image.height * image.width
             counts.channel_sums = [*image.channel_sums]
             counts.channel_squares = [*image.channel_squares]
+            counts.cut_ppm = image.cut_ppm
             counts.source_sizes = {size_bucket(image.source_height, image.source_width): 1}
         self._info.add(counts)
 

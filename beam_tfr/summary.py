@@ -56,6 +56,8 @@ def hints(counts: Mapping[str, Any]) -> list[str]:
             f"{n / written:.0%} of the images are stretched by more than 1.2; --resize crop, pad and shortest preserve "
             "the aspect ratio"
         )
+    if (n := adjusted.get("cropped", 0)) > MUCH * written:
+        found.append(f"{n / written:.0%} of the images lost more than half of their area; --resize pad keeps all of it")
     if n := adjusted.get("kept-unusual", 0):
         found.append(f"{n:,} JPEGs were kept that trainers show rotated or in wrong colors (--keep_all)")
     return found
@@ -77,6 +79,7 @@ def summary(result: Result) -> dict[str, Any]:
             }
             for name, split in dataset.fields["splits"].items()
         },
+        "cropped": dataset.statistics.get("cropped"),
         "columns": dataset.options.get("feature_columns", {}),
         "hints": hints(dataset.counts),
         "dataset_digest": dataset.dataset_digest,
@@ -149,6 +152,8 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line(f"  each with its reason in {dataset.folder}/rejects.jsonl")
     for title, number in counts["adjusted"].items():
         line(f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})")
+    if facts["cropped"] is not None:
+        line(f"cropped: {facts['cropped']:.0%} of an image on average; --resize pad keeps all of it")
     for name, kind in columns.items():
         line(f"column:  {name} {kind}")
     for hint in hints(counts):

@@ -50,8 +50,10 @@ def python(*arguments: object) -> list[str]:
 
 
 def convert(pattern: str, output: str, *flags: str) -> list[str]:
-    """The command that converts files without a reject."""
-    return python("-m", "beam_tfr", "convert", "--input", pattern, "--output", output, "--max_rejects", "0", *flags)
+    """The command that converts files without a reject, and without a crop, as the contestants do."""
+    sized = () if "--resize" in flags else ("--resize", "stretch")
+    to = ("--output", output, "--max_rejects", "0")
+    return python("-m", "beam_tfr", "convert", "--input", pattern, *to, *sized, *flags)
 
 
 def environment() -> dict[str, str]:

@@ -67,7 +67,7 @@ def test_demo(
     assert os.listdir(home) == []
     assert os.listdir(work) == ["clothes"]
     dataset = manifest.read(str(folder))
-    assert dataset.counts == {"matched": 130, "written": 130, "rejected": {}, "adjusted": {"aspect-changed": 117}}
+    assert dataset.counts == {"matched": 130, "written": 130, "rejected": {}, "adjusted": {}}
     assert {name: split.num_examples for name, split in dataset.splits.items()} == {
         "test": 20,
         "train": 90,

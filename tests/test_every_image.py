@@ -22,7 +22,7 @@ ALL: dict[str, Fixture] = {
         (*key.partition("/"), one) for key, one in all_fixtures().items()
     )
 }
-SHAPE = {"aspect-changed", "enlarged"}  # by the size asked for, not by the file
+SHAPE = {"aspect-changed", "cropped", "enlarged"}  # by the size asked for, not by the file
 
 
 def lay_out(folder: Path) -> Path:

@@ -68,7 +68,7 @@ def in_other_colors() -> bytes:
 # option -> (file, what it is changed from, what it is changed to); a reject is a change too.
 ACTS: dict[str, tuple[bytes, dict[str, Any], dict[str, Any]]] = {
     "image_size": (PHOTO, {}, {"image_size": (224, 225)}),
-    "resize": (PHOTO, {}, {"resize": "crop"}),
+    "resize": (PHOTO, {}, {"resize": "stretch"}),
     "upscale": (PHOTO, {"resize": "fit", "image_size": (2000, 2000)}, {"upscale": True}),
     "background": (transparent(), {}, {"background": (0, 0, 0)}),
     "color": (PHOTO, {}, {"color": "gray"}),
@@ -118,7 +118,7 @@ def test_every_option_is_in_this_test() -> None:
 
 
 def test_what_is_not_known_is_an_error_of_the_caller() -> None:
-    with pytest.raises(UsageError, match="`resize=squeeze`: must be one of: stretch, fit, crop, pad, shortest, none"):
+    with pytest.raises(UsageError, match="`resize=squeeze`: must be one of: crop, pad, stretch, fit, shortest, none"):
         convert_image(PHOTO, resize="squeeze")
     for data in (None, "photo.jpg", bytearray(PHOTO), np.zeros(3)):
         with pytest.raises(TypeError, match="data must be the bytes of a file, not "):
@@ -244,7 +244,7 @@ def test_photos_are_near_to_lanczos() -> None:
     for path in sorted(SAMPLE.rglob("*.jpg")):
         with PillowImage.open(path) as photo:
             reference = np.asarray(photo.convert("RGB").resize((96, 80), PillowImage.Resampling.LANCZOS))
-        image = convert_image(path.read_bytes(), image_size=(80, 96), encoding="png")
+        image = convert_image(path.read_bytes(), image_size=(80, 96), resize="stretch", encoding="png")
         figures.append(psnr(decoded(image), reference))
     assert len(figures) > 100
     assert np.mean(figures) >= 38

@@ -37,7 +37,7 @@ def decoded(data: bytes) -> Decoded:
 
 
 def notes_of(data: bytes, **options: Any) -> tuple[str, ...]:
-    ordinary = {"aspect-changed", "enlarged"}
+    ordinary = {"aspect-changed", "cropped", "enlarged"}
     return tuple(note for note in convert_image(data, **options).adjusted if note not in ordinary)
 
 

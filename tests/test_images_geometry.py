@@ -369,3 +369,25 @@ def test_the_same_pixels_on_every_processor(tmp_path: Path) -> None:
         large = photo.resize((photo.width * 2 + number, photo.height * 2 + 1))
         (tmp_path / f"{number:03d}").write_bytes(save(large, "JPEG", quality=90))
     check_on_every_processor(CHILD, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("source", "orientation", "cut_ppm", "adjusted"),
+    [
+        ((300, 400), 1, 250_000, ()),
+        ((300, 400), 6, 250_000, ("rotated",)),
+        ((300, 600), 1, 500_000, ()),
+        ((300, 602), 1, 501_662, ("cropped",)),
+        ((602, 300), 1, 501_662, ("cropped",)),
+        ((300, 300), 1, 0, ()),
+    ],
+)
+def test_what_a_crop_cuts_off_is_counted(
+    source: tuple[int, int], orientation: int, cut_ppm: int, adjusted: tuple[str, ...]
+) -> None:
+    exif = PillowImage.Exif()
+    exif[0x0112] = orientation
+    data = save(PillowImage.new("RGB", source[::-1]), "JPEG", exif=exif)
+    image = convert_image(data)
+    assert (image.height, image.width, image.cut_ppm, image.adjusted) == (224, 224, cut_ppm, adjusted)
+    assert convert_image(data, resize="pad").cut_ppm == 0

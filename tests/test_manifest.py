@@ -60,8 +60,9 @@ def test_a_labelled_dataset_with_rejects_fits_the_schema(beam_tfr: Command, phot
         "matched": 21,
         "written": 18,
         "rejected": {"damaged-image": 1, "layout-mismatch": 1, "not-an-image": 1},
-        "adjusted": {"aspect-changed": 18},
+        "adjusted": {},
     }
+    assert fields["statistics"]["cropped"] == 0.2565
     assert fields["splits"]["none"] == {
         "matched": 1,
         "rejected": 1,
@@ -99,12 +100,14 @@ def test_an_unlabelled_png_dataset_fits_the_schema_and_its_statistics_are_those_
     check(fields)
     assert fields["labels"] == {"names": [], "digest": sha256_hex(b"")}
     assert fields["splits"]["train"]["class_counts"] == {}
-    pixels, sizes = [], {}
+    pixels, sizes, cut = [], {}, []
     for shard in fields["splits"]["train"]["shards"]:
         for record in read_records(str(tmp_path / "o" / shard["file"])):
             features = parse_example(record)
             pixels.append(np.asarray(PillowImage.open(io.BytesIO(features["image/encoded"][0]))))
             with PillowImage.open(photos / features["image/filename"][0].decode()) as source:
+                like = source.width / source.height * 40 / 30
+                cut.append(1 - min(like, 1 / like))
                 size = str(1 << math.ceil(math.log2(max(source.size))))
             sizes[size] = sizes.get(size, 0) + 1
     every = np.stack(pixels).reshape(-1, 3).astype(np.float64)
@@ -113,6 +116,7 @@ def test_an_unlabelled_png_dataset_fits_the_schema_and_its_statistics_are_those_
         "channel_mean": [round(float(value), 6) for value in every.mean(0)],
         "channel_std": pytest.approx(list(every.std(0)), abs=1e-6),
         "source_sizes": sizes,
+        "cropped": pytest.approx(np.mean(cut), abs=0.003),
     }
 
 
@@ -270,8 +274,8 @@ def test_option_of_a_later_version(fields: dict[str, Any]) -> None:
     with pytest.raises(DataError) as error:
         manifest.parse(signed(replaced(fields, ("options", "resize"), "\n")), "o")
     assert str(error.value) == (
-        f"o/manifest.json: this beam_tfr {__version__} does not know `resize=\\n`: must be one of: stretch, fit, crop, "
-        "pad, shortest, none; update it"
+        f"o/manifest.json: this beam_tfr {__version__} does not know `resize=\\n`: must be one of: crop, pad, stretch, "
+        "fit, shortest, none; update it"
     )
 
 

@@ -151,7 +151,7 @@ def test_no_batches_of_images_of_different_sizes(tmp_path: Path) -> None:
     assert str(error.value) == (
         f"`batch_size=2`: the images of {folder} have different sizes (`resize=fit`), and a batch takes equal ones. "
         'Give `image_size=(height, width)`, or `sizes="padded"` or "ragged"; leave `batch_size=` out; or convert with '
-        "`resize=stretch`, crop or pad"
+        "`resize=crop`, pad or stretch"
     )
 
 

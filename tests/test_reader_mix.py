@@ -154,7 +154,7 @@ def test_images_of_different_sizes_are_told_what_mix_takes() -> None:
         mix({folder: 1}, split="train", batch_size=8)
     assert str(error.value) == (
         f"mix: the images of {folder} have different sizes (`resize=fit`), and rounds take equal ones. "
-        "Give `image_size=(height, width)`, or convert with `resize=stretch`, crop or pad"
+        "Give `image_size=(height, width)`, or convert with `resize=crop`, pad or stretch"
     )
     assert mix({folder: 1}, split="train", batch_size=8, output="encoded").element_spec[0].shape == (8,)
 

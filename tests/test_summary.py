@@ -58,3 +58,14 @@ def test_the_table_has_the_splits_in_the_order_of_training(beam_tfr: Command, ph
     assert ["t-shirt", "4", "2", "6"] in rows
     assert "balance: 18 matched = 18 written + 0 rejected" in run.out
     assert run.out.splitlines()[-1] == f"next:    beam-tfr verify {tmp_path / 'o'}"
+
+
+def test_hints_are_given_when_more_than_a_tenth_of_the_images_deserve_one() -> None:
+    def hints(**adjusted: int) -> list[str]:
+        return summary.hints({"written": 50, "adjusted": {name.replace("_", "-"): n for name, n in adjusted.items()}})
+
+    assert hints(aspect_changed=5, cropped=5) == []
+    assert hints(cropped=6) == ["12% of the images lost more than half of their area; --resize pad keeps all of it"]
+    assert hints(aspect_changed=6) == [
+        "12% of the images are stretched by more than 1.2; --resize crop, pad and shortest preserve the aspect ratio"
+    ]

@@ -766,7 +766,7 @@ def test_what_is_stored_must_fit_its_options(image: Image, options: dict[str, ob
 @pytest.mark.parametrize(
     ("size", "options", "expected"),
     [
-        ((12, 17), {}, "12x16, which option resize stretch makes of 40x30"),
+        ((12, 17), {"resize": "stretch"}, "12x16, which option resize stretch makes of 40x30"),
         ((12, 17), {"resize": "crop"}, "12x16, which option resize crop makes of 40x30"),
         ((12, 17), {"resize": "pad"}, "12x16, which option resize pad makes of 40x30"),
         ((12, 12), {"resize": "fit"}, "12x9, which option resize fit makes of 40x30"),

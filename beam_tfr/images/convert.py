@@ -29,6 +29,7 @@ from beam_tfr.schema import Image, RejectError, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
+MAX_CUT = 500_000  # millionths of an image that a crop may cut off before it is counted
 _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 
 
@@ -118,7 +119,8 @@ def _rendered(
         notes.update(made)
     pixels = color.to_channels(pixels, options.color)
     pixels = geometry.pad(pixels, placement.canvas, color.background_in(options.background, pixels.shape[2]))
-    notes |= _size_notes(source, stored, options)
+    cut = 1_000_000 - 1_000_000 * stored.rows * stored.columns // (source.height * source.width)
+    notes |= _size_notes(source, stored, options) | ({"cropped"} if cut > MAX_CUT else set())
     kept = None
     if options.encoding == "keep":
         untouched = geometry.place(source.height, source.width, options.image_size, "none")
@@ -156,6 +158,7 @@ def _rendered(
         channel_sums=sums,
         channel_squares=squares,
         adjusted=tuple(sorted(notes)),
+        cut_ppm=cut,
     )
 
 

@@ -38,11 +38,11 @@ class ImageOptions:
         show="224x224",
     )
     resize: str = _look(
-        "stretch",
-        help="how to resize an image of another shape. stretch: ignore its shape; fit: shrink it to fit inside the "
-        "size; crop: fill the size and keep the middle; pad: fit, then pad with --background; shortest: scale the "
+        "crop",
+        help="how to resize an image of another shape. crop: fill the size and keep the middle; pad: fit, then pad "
+        "with --background; stretch: ignore its shape; fit: shrink it to fit inside the size; shortest: scale the "
         "shorter side to the size, which must be square; none: keep all pixels",
-        choices=("stretch", "fit", "crop", "pad", "shortest", "none"),
+        choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
     )
     upscale: bool = _look(False, help="let --resize fit and pad enlarge images too")
     background: tuple[int, int, int] = _look(

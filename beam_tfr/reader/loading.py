@@ -277,7 +277,7 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
         raise UsageError(
             f"the images of {folder} have different sizes (`resize={options.resize}`), and a batch takes equal ones. "
             'Give `image_size=(height, width)`, or `sizes="padded"` or "ragged"; leave `batch_size=` out; or convert '
-            "with `resize=stretch`, crop or pad",
+            "with `resize=crop`, pad or stretch",
             option="batch_size",
             value=batch_size,
         )

@@ -101,7 +101,7 @@ def mix(
         if variable and options.get("output") not in ("encoded", "raw_record"):
             raise UsageError(
                 f"mix: the images of {dataset.folder} have different sizes (`resize={resize}`), and rounds take "
-                "equal ones. Give `image_size=(height, width)`, or convert with `resize=stretch`, crop or pad"
+                "equal ones. Give `image_size=(height, width)`, or convert with `resize=crop`, pad or stretch"
             )
     if options.get("output", "pair") != "image":
         _check_classes(datasets)

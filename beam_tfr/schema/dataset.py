@@ -54,6 +54,7 @@ ADJUSTMENTS: dict[str, str] = {
     "profile-converted": "an embedded color profile other than sRGB was converted",
     "profile-ignored": "an embedded color profile could not be used",
     "aspect-changed": "stretched by more than 1.2 in one direction",
+    "cropped": "lost more than half of their area",
     "enlarged": "have more rows or columns than the source",
     "re-encoded": "with --encoding keep: the original bytes could not be kept",
     "kept-unusual": "with --keep_all: kept although training code would show it rotated or in wrong colors",

@@ -108,6 +108,7 @@ class Image:
             gray image counts for each.
         channel_squares: sum of squares, likewise.
         adjusted: members of `ADJUSTMENTS`, sorted.
+        cut_ppm: millionths of the source's area that a crop cut off.
     """
 
     encoded: bytes
@@ -123,6 +124,7 @@ class Image:
     channel_sums: tuple[int, ...]
     channel_squares: tuple[int, ...]
     adjusted: tuple[str, ...] = ()
+    cut_ppm: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -138,6 +138,7 @@ class Counts:
         adjusted: member of `ADJUSTMENTS` -> records.
         pixels: stored pixels.
         channel_sums, channel_squares: integer sums over them per channel; empty without pixels.
+        cut_ppm: sum of `Image.cut_ppm`.
         source_sizes: `size_bucket` of the source -> records.
     """
 
@@ -149,6 +150,7 @@ class Counts:
     pixels: int = 0
     channel_sums: list[int] = dataclasses.field(default_factory=list)
     channel_squares: list[int] = dataclasses.field(default_factory=list)
+    cut_ppm: int = 0
     source_sizes: dict[int, int] = dataclasses.field(default_factory=dict)
 
     @property

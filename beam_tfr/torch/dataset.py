@@ -134,7 +134,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             raise UsageError(
                 f"the images of {folder} have different sizes (`resize={dataset.image_options.resize}`), and a batch "
                 "takes equal ones. Give a `transform=` that brings them to one size, or leave `batch_size=` out; or "
-                "convert with `resize=stretch`, crop or pad",
+                "convert with `resize=crop`, pad or stretch",
                 option="batch_size",
                 value=batch_size,
             )
