@@ -1,7 +1,44 @@
 """beam_tfr: folders of images become sharded, verified TFRecord datasets, with Apache Beam.
 
-Importing this package loads neither Beam nor TensorFlow. The command line is `beam-tfr`; training code wants
-`beam_tfr.reader.load`; pipelines of your own want `beam_tfr.transforms`.
+`convert` and `verify` do what the commands of the same names do. Training code wants `beam_tfr.reader.load`, pipelines
+of your own want `beam_tfr.transforms`. Importing this package loads neither Beam nor TensorFlow, and no other library.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from beam_tfr.api import convert as convert
+    from beam_tfr.api import verify as verify
+    from beam_tfr.schema import BeamTfrError as BeamTfrError
+    from beam_tfr.schema import DataError as DataError
+    from beam_tfr.schema import InterruptedRunError as InterruptedRunError
+    from beam_tfr.schema import NotFoundError as NotFoundError
+    from beam_tfr.schema import RunError as RunError
+    from beam_tfr.schema import UsageError as UsageError
+
 __version__ = "0.1.0"
+
+_LATER = {
+    "convert": "api",
+    "verify": "api",
+    "BeamTfrError": "schema",
+    "DataError": "schema",
+    "InterruptedRunError": "schema",
+    "NotFoundError": "schema",
+    "RunError": "schema",
+    "UsageError": "schema",
+}
+__all__ = [*_LATER]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -18,6 +18,7 @@ import types
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from apache_beam import pipeline as beam_pipeline
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.io import WriteToTFRecord
 from apache_beam.io.filesystems import FileSystems
@@ -77,6 +78,15 @@ def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
     `CloudPickler`.
     """
     return _replaced(cloudpickle_pickler.DEFAULT_CONFIG, "filepath_interceptor", os.path.basename)
+
+
+def labels_without_cells() -> contextlib.AbstractContextManager[None]:
+    """Gives pipelines that are built within the block, in a notebook, the labels that they have elsewhere.
+
+    Why: in IPython Beam puts the number of the cell before a label. For that it imports pandas, which it does not
+    require. If `alter_label_if_ipython` goes: see how `Pipeline._apply_internal` finds its label.
+    """
+    return _replaced(beam_pipeline, "alter_label_if_ipython", lambda *_: None)
 
 
 class LocalRunner(fn_runner.FnApiRunner):

@@ -68,8 +68,9 @@ def read_classes(path: str) -> tuple[str, ...]:
     Raises:
         UsageError: the file cannot be read, is not UTF-8, or has empty or repeated lines.
     """
+    checked = storage.check_path(path, option="classes")
     try:
-        return _class_names(storage.read_bytes(storage.check_path(path, option="classes")).decode("utf-8-sig"))
+        return _class_names(storage.read_bytes(checked).decode("utf-8-sig"))
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
     except UnicodeDecodeError as error:

@@ -24,6 +24,7 @@ from beam_tfr.schema import (
     MANIFEST_FILE,
     WORK_FOLDER,
     DataError,
+    NotFoundError,
     UsageError,
     canonical_json,
     is_class_name,
@@ -110,6 +111,7 @@ def read(folder: str) -> Manifest:
 
     Raises:
         UsageError: the name of the folder is empty.
+        NotFoundError: there is no such folder.
         DataError: there is no manifest (the message says what is there instead), or it is invalid, was edited, or has
             a newer format.
     """
@@ -119,7 +121,8 @@ def read(folder: str) -> Manifest:
     try:
         data = storage.read_bytes(path, max_bytes=MAX_MANIFEST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{folder} is not a complete dataset: {_what_is_there(folder)}") from None
+        kind, found = _what_is_there(folder)
+        raise kind(f"{folder} is not a complete dataset: {found}") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     return parse(data, folder)
@@ -155,21 +158,24 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
             raise DataError(f"{path} cannot hold {shard.num_examples} records in {size} bytes: {CURE}")
 
 
-def _what_is_there(folder: str) -> str:
+def _what_is_there(folder: str) -> tuple[type[DataError], str]:
+    """What a folder without a manifest holds, and the kind of error that this is."""
     try:
         names = storage.list_folder(folder)
         started = storage.list_folder(storage.join(folder, WORK_FOLDER))
     except OSError as error:
-        return error.strerror or str(error)
+        return DataError, error.strerror or str(error)
     if started:
-        return f"{MANIFEST_FILE} is missing. A conversion has not finished here; the same convert command resumes it"
+        said = f"{MANIFEST_FILE} is missing. A conversion has not finished here; the same convert command resumes it"
+        return DataError, said
     if any(map(parse_file_name, names)):
-        return f"it holds TFRecord files, but {MANIFEST_FILE} is missing, which convert writes last"
+        return DataError, f"it holds TFRecord files, but {MANIFEST_FILE} is missing, which convert writes last"
     if names:
-        return f"it holds other files, such as {names[0]}, but no {MANIFEST_FILE}"
+        return DataError, f"it holds other files, such as {names[0]}, but no {MANIFEST_FILE}"
     if not storage.is_gcs(folder) and not pathlib.Path(folder).exists():
-        return "the folder does not exist"
-    return f"there is no {MANIFEST_FILE}, and no other file"
+        return NotFoundError, "the folder does not exist"
+    kind = NotFoundError if storage.is_gcs(folder) else DataError  # gs:// has no empty folders
+    return kind, f"there is no {MANIFEST_FILE}, and no other file"
 
 
 def parse(data: bytes, folder: str) -> Manifest:
@@ -199,10 +205,10 @@ def parse(data: bytes, folder: str) -> Manifest:
             )
         _schema_check()(fields, name_prefix="manifest")
         return _from_fields(fields, folder)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not a manifest: {str(error)[:300]}; {CURE}") from None
     except UsageError as error:
         raise DataError(f"{path}: this beam_tfr {__version__} does not know {str(error)[:300]}; update it") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not a manifest: {str(error)[:300]}; {CURE}") from None
 
 
 @functools.cache

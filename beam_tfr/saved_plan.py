@@ -9,6 +9,7 @@ A ZIP file with uncompressed entries, in the order of the shards and without tim
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import json
 import os
@@ -91,25 +92,23 @@ def check_place(path: str, *, replace: bool) -> None:
             its folder does not exist or is not writable.
     """
     folder, _, name = path.rpartition("/")
+    fail = functools.partial(UsageError, option="save_plan", value=path)
     try:
         if not name or os.path.isdir(path):
-            raise ValueError(f"is a folder; give a file, such as {path.rstrip('/')}/plan.zip")
+            raise fail(f"is a folder; give a file, such as {path.rstrip('/')}/plan.zip")
         if storage.is_gcs(path) and path.count("/") < 3:
-            raise ValueError(f"is a bucket; give a file, such as {path}/plan.zip")
+            raise fail(f"is a bucket; give a file, such as {path}/plan.zip")
         if storage.find(path) is not None:
             if not replace:
-                raise ValueError("exists already; `overwrite=` replaces it, if it is a plan")
+                raise fail("exists already; `overwrite=` replaces it, if it is a plan")
             SavedPlan(path, option="save_plan", problem="`overwrite=` does not replace it, since it ").close()
         if storage.is_gcs(path):
             with contextlib.suppress(PermissionError):  # listing is not needed, only whether the bucket exists
                 storage.list_folder(folder)
         else:
             storage.create(path, scratch=folder).abort()
-    except ValueError as error:
-        raise UsageError(str(error), option="save_plan", value=path) from None
     except OSError as error:
-        message = f"cannot be written: {error.strerror or error}"
-        raise UsageError(message, option="save_plan", value=path) from error
+        raise fail(f"cannot be written: {error.strerror or error}") from error
 
 
 class SavedPlan(contextlib.AbstractContextManager["SavedPlan"]):

@@ -14,11 +14,10 @@ from beam_tfr.claim import Progress
 from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT
 from beam_tfr.schema.features import things
+from beam_tfr.tallies import class_rows, dataset_rows, in_order
 from beam_tfr.terminal import printable
 
 MUCH = 0.1  # share of the images above which a hint is worth giving
-SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
-MAX_CLASSES_SHOWN = 30
 
 
 class ProgressLines:
@@ -101,7 +100,7 @@ def print_job(job: Job, *, as_json: bool) -> None:
 
 def print_saved(saved: Saved, *, as_json: bool) -> None:
     """Prints the summary of a saved plan."""
-    splits = {name: saved.plan.splits[name] for name in _in_order(saved.plan.splits)}
+    splits = {name: saved.plan.splits[name] for name in in_order(saved.plan.splits)}
     shards = {name: 0 if name == NO_SPLIT else of.num_shards for name, of in splits.items()}
     if as_json:
         about = {
@@ -116,7 +115,7 @@ def print_saved(saved: Saved, *, as_json: bool) -> None:
         print(json.dumps(about, sort_keys=True))
         return
     rows = [("matched", [of.matched for of in splits.values()]), ("shards", [*shards.values()])]
-    rows += _class_rows(saved.plan.labels or [], [of.class_counts for of in splits.values()])
+    rows += class_rows(saved.plan.labels or [], [of.class_counts for of in splits.values()])
     _print_table([*splits], rows, to=sys.stdout)
     print(f"plan:    {saved.path}   {saved.seconds:.1f} s; the output was not touched")
     print(f"next:    the same command with --plan {shlex.quote(saved.path)} instead of --save_plan")
@@ -132,17 +131,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     if not result.fresh:
         line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
         line("Its files were compared by name and size; beam-tfr verify reads them whole.")
-    names = _in_order(dataset.splits)
-    splits = [dataset.splits[name] for name in names]
-    rows = [
-        ("matched", [split.matched for split in splits]),
-        ("rejected", [split.rejected for split in splits]),
-        ("written", [split.num_examples for split in splits]),
-        ("shards", [len(split.shards) for split in splits]),
-        ("bytes", [split.num_bytes for split in splits]),
-        *_class_rows(dataset.class_names, [split.class_counts for split in splits]),
-    ]
-    _print_table(names, rows, to=to)
+    _print_table(in_order(dataset.splits), dataset_rows(dataset), to=to)
     counts, columns = dataset.counts, dataset.options.get("feature_columns", {})
     rejected = sum(counts["rejected"].values())
     line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
@@ -163,16 +152,6 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         what = things(dataset.options["encoding"])
         line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} {what}/s")
     line(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}")
-
-
-def _class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[tuple[str, list[int]]]:
-    if len(names) > MAX_CLASSES_SHOWN:
-        return []
-    return [(f"  {printable(name)}", [of.get(name, 0) for of in counts]) for name in names]
-
-
-def _in_order(splits: Iterable[str]) -> list[str]:
-    return sorted(splits, key=lambda name: (SPLIT_ORDER.index(name) if name in SPLIT_ORDER else 3, name))
 
 
 def _print_table(splits: Sequence[str], rows: Iterable[tuple[str, Sequence[int]]], *, to: IO[str]) -> None:

@@ -36,11 +36,14 @@ def discard_stdout() -> None:
 
 @contextlib.contextmanager
 def own_stderr() -> Iterator[IO[str]]:
-    """A copy of standard error, which is redirected while a local engine runs."""
+    """A copy of standard error, which is redirected while a local engine runs; in a notebook, the cell."""
+    stream = sys.stderr
     try:
-        number = os.dup(sys.stderr.fileno())
+        number = os.dup(stream.fileno()) if isinstance(stream, io.TextIOWrapper) else -1
     except (OSError, ValueError):
-        yield sys.stderr
+        number = -1
+    if number < 0:  # a notebook's stream has a number too, but that is not the cell
+        yield stream
         return
     with os.fdopen(number, "w", errors="backslashreplace") as stream:
         yield stream

@@ -27,7 +27,7 @@ from apache_beam.portability import python_urns
 from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 from apache_beam.runners.worker import data_plane
-from apache_beam.utils import processes
+from apache_beam.utils import interactive_utils, processes
 
 from beam_tfr import beam_internals
 from beam_tfr.dataflow import staging
@@ -73,6 +73,16 @@ def no_folders_in_pickles(patch: Patch, folder: Path) -> None:
     with beam_internals.no_folders_in_pickles():
         assert pickled() == "made.py"
     assert pickled() == f"{folder}/made.py"
+
+
+def labels_without_cells(patch: Patch, folder: Path) -> None:
+    patch.setattr(interactive_utils, "is_in_ipython", lambda: True)
+    pipeline = beam.Pipeline()
+    with beam_internals.labels_without_cells():
+        pipeline | "Label" >> beam.Create([1])
+    assert "Label" in pipeline.applied_labels
+    with pytest.raises(ImportError):  # of IPython, or before that of pandas
+        pipeline | "Other" >> beam.Create([1])
 
 
 def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
@@ -145,6 +155,7 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
         worker_options,
         beam_parser,
         no_folders_in_pickles,
+        labels_without_cells,
         local_runner_flushes_by_size,
         local_runner_starts_our_workers,
         dataflow_runner_hides_what_it_stages,

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import itertools
+import json
 import time
+from collections.abc import Mapping
 
-from beam_tfr import manifest
+from beam_tfr import manifest, markup, storage
+from beam_tfr.manifest import Split
 from beam_tfr.options import ConvertOptions
 from beam_tfr.saved_plan import SavedPlan
-from beam_tfr.schema import BeamTfrError, DataError, Plan, RunError, UsageError
+from beam_tfr.schema import REJECTS_FILE, BeamTfrError, DataError, Plan, Reject, RunError, UsageError
+from beam_tfr.schema.features import things
+from beam_tfr.tallies import dataset_rows, in_order
+
+MAX_REJECTS = 100  # that a result holds
+SHOWN_REJECTS = 5  # in a notebook
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """A complete dataset.
 
@@ -25,6 +35,54 @@ class Result:
     manifest: manifest.Manifest
     seconds: float
     fresh: bool
+
+    @property
+    def folder(self) -> str:
+        """Where the dataset is, local or gs://."""
+        return self.manifest.folder
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal datasets, wherever they are and whenever they were made; 64 hex digits."""
+        return self.manifest.dataset_digest
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Indexed by label; empty without labels."""
+        return self.manifest.class_names
+
+    @property
+    def splits(self) -> Mapping[str, Split]:
+        """Name -> `matched`, `rejected`, `num_examples`, `num_bytes`, `class_counts`, `shards`."""
+        return {name: self.manifest.splits[name] for name in in_order(self.manifest.splits)}
+
+    @functools.cached_property
+    def rejects(self) -> tuple[Reject, ...]:
+        """The first `MAX_REJECTS` rejects: key, stage, reason, detail. rejects.jsonl in the folder has all."""
+        with storage.open_seekable(storage.join(self.folder, REJECTS_FILE)) as file:
+            return tuple(Reject(**json.loads(line)) for line in itertools.islice(file, MAX_REJECTS))
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in self.splits.items())
+        return f"<{self._title()}: {splits}; {self._rejected:,} rejected; digest {self.digest[:16]}>"
+
+    def _repr_html_(self) -> str:
+        """The counts as a table, for notebooks."""
+        rows = [(title, *values, sum(values)) for title, values in dataset_rows(self.manifest)]
+        rejected = self.manifest.counts["rejected"].items()
+        notes = [f"rejected: {number:,} {reason}" for reason, number in rejected]
+        notes += [f"{reject.key}: {reject.reason}: {reject.detail}" for reject in self.rejects[:SHOWN_REJECTS]]
+        notes.append(f"digest {self.digest[:16]}, {self.seconds:.1f} s{'' if self.fresh else ', complete already'}")
+        return markup.table(self._title(), ["", *self.splits, "total"], rows, notes)
+
+    def _title(self) -> str:
+        counts, classes = self.manifest.counts, self.class_names
+        of = f" of {len(classes):,} classes" if classes else ""
+        return f"{self.folder}: {counts['written']:,} {things(self.manifest.options['encoding'])}{of}"
+
+    @property
+    def _rejected(self) -> int:
+        return sum(self.manifest.counts["rejected"].values())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

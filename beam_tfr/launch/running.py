@@ -17,6 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner, PipelineState
 
 from beam_tfr import attempts, claim, cloud, interrupt, lock
+from beam_tfr.beam_internals import labels_without_cells
 from beam_tfr.claim import Progress
 from beam_tfr.launch.failures import translate
 from beam_tfr.options import ConvertOptions
@@ -44,7 +45,8 @@ def build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) 
         raise UsageError(str(error)) from error
     except Exception as error:
         raise translate(error) from error
-    pipeline | "Convert" >> step
+    with labels_without_cells():
+        pipeline | "Convert" >> step
     return pipeline
 
 

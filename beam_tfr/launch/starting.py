@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineRunner
@@ -36,16 +37,19 @@ from beam_tfr.sources import check_reach, open_source
 
 
 def convert(
-    options: ConvertOptions, beam_flags: Sequence[str] = (), *, progress: Callable[[Progress], object] | None = None
+    options: ConvertOptions,
+    beam_flags: Sequence[str] = (),
+    *,
+    progress: Callable[[Progress], object] | None = None,
+    say: Callable[[str], object] = lambda _: None,
 ) -> Result:
     """Converts and returns the complete dataset; arguments and errors as of `start`."""
-    done = start(options, beam_flags, progress=progress)
-    if not isinstance(done, Result):
+    if options.no_wait or options.save_plan or checks.is_only_form(parse_beam_flags(beam_flags)):
         raise UsageError(
             "`no_wait=`, `template_location=`, `dry_run=` and `save_plan=` leave no dataset to return: call "
-            "launch.start"
+            "beam_tfr.launch.start(ConvertOptions(…), beam_flags)"
         )
-    return done
+    return cast(Result, start(options, beam_flags, progress=progress, say=say))
 
 
 def start(

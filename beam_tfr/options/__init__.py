@@ -6,6 +6,14 @@ valid: its constructor raises a `UsageError` with the option, the value, what is
 
 from beam_tfr.options.convert import DATA_OPTIONS, ConvertOptions, default_threads
 from beam_tfr.options.image import ImageOptions
-from beam_tfr.options.table import add_arguments, from_arguments
+from beam_tfr.options.table import add_arguments, from_arguments, from_values
 
-__all__ = ["DATA_OPTIONS", "ConvertOptions", "ImageOptions", "add_arguments", "default_threads", "from_arguments"]
+__all__ = [
+    "DATA_OPTIONS",
+    "ConvertOptions",
+    "ImageOptions",
+    "add_arguments",
+    "default_threads",
+    "from_arguments",
+    "from_values",
+]

@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -272,10 +272,35 @@ def from_arguments(arguments: argparse.Namespace, of: type[_Options]) -> _Option
         if option.many:
             given = tuple(value for value in given or () if value)
         if given:
-            try:
-                values[field.name] = given if option.many else option.parse(given)
-            except ValueError as error:
-                raise UsageError(str(error), option=field.name, value=given) from None
+            values[field.name] = given if option.many else _parsed(field.name, given, option)
         elif field.default is dataclasses.MISSING:
             raise UsageError(f"`{field.name}=` is required: {option.help}")
     return of(**values)
+
+
+def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
+    """Makes an options object from Python values; text is parsed as on the command line, None counts as not given.
+
+    Raises:
+        UsageError: there is no such option, or a value is not allowed.
+    """
+    known: dict[str, Option] = {field.name: field.metadata["option"] for field in dataclasses.fields(of)}  # type: ignore[arg-type]
+    given = {name: value for name, value in values.items() if value is not None}
+    for name, value in given.items():
+        if name not in known:
+            near = _nearest(name, [*known]) or ". docs/options.md lists all."
+            raise UsageError(f"unknown option{near} Beam's own go into `beam_flags=`", option=name, value="")
+        if known[name].many and isinstance(value, (str, os.PathLike)):
+            given[name] = (value,)
+        elif known[name].many and isinstance(value, Iterable):
+            given[name] = tuple(value)
+        elif isinstance(value, str):
+            given[name] = _parsed(name, value, known[name])
+    return of(**given)
+
+
+def _parsed(name: str, text: str, option: Option) -> Any:
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        raise UsageError(str(error), option=name, value=text) from None

@@ -111,7 +111,8 @@ def load(
         weights float32 [batch], called `weight` in a dict. There is 1 channel after --color gray, else 3: gray images
         have three equal channels after --color keep (up to 1 apart for WebP, which has no gray). Height and width are
         static if all images have one size, else None. The batch dimension is absent without `batch_size`, static if all
-        batches are equal, else None. The cardinality is known.
+        batches are equal, else None. The cardinality is known. Its `class_names` is the list of classes, whose index is
+        the label; `map`, `take` and so on give datasets without it.
 
     Raises:
         UsageError: an argument is wrong, or two of them do not fit together.
@@ -192,7 +193,7 @@ def load(
             remember=remember,
         )
         if service is not None:
-            return through_service(
+            loaded = through_service(
                 records,
                 decoder,
                 address=service,
@@ -200,16 +201,19 @@ def load(
                 epochs=epochs or 1,
                 drop_remainder=order.remainder == "drop",
             )
-        return build(
-            records,
-            decoder,
-            decoded=cache_decoded,
-            epoch=epoch,
-            epochs=epochs,
-            start_step=start_step,
-            moving=shuffle and repeat is False and not start_step,
-            deterministic=deterministic,
-        )
+        else:
+            loaded = build(
+                records,
+                decoder,
+                decoded=cache_decoded,
+                epoch=epoch,
+                epochs=epochs,
+                start_step=start_step,
+                moving=shuffle and repeat is False and not start_step,
+                deterministic=deterministic,
+            )
+    loaded.class_names = [*dataset.class_names]  # as Keras' image_dataset_from_directory does
+    return loaded
 
 
 def host_of(input_context: Any, host_index: int | None, num_hosts: int) -> tuple[int, int]:

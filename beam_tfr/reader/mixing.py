@@ -140,9 +140,10 @@ def mix(
         if batch_size is not None:
             together = mixed.batch if begun else mixed.rebatch
             mixed = together(order.host_step_size, drop_remainder=True)
-        return mixed.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)).prefetch(
-            tf.data.AUTOTUNE
-        )
+        endless = mixed.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+        endless = endless.prefetch(tf.data.AUTOTUNE)
+    endless.class_names = [*datasets[0].class_names]
+    return endless
 
 
 class _Turns:

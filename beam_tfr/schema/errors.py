@@ -31,7 +31,7 @@ class BeamTfrError(Exception):
         super().__init__(printable(f"`{option}={given}`: {message}" if option else message))
 
 
-class UsageError(BeamTfrError):
+class UsageError(BeamTfrError, ValueError):
     """The call is wrong."""
 
     exit_code = 2
@@ -39,6 +39,10 @@ class UsageError(BeamTfrError):
 
 class DataError(BeamTfrError):
     """The data is wrong, or a dataset differs from its manifest."""
+
+
+class NotFoundError(DataError, FileNotFoundError):
+    """There is nothing at the path of a dataset or file."""
 
 
 class RunError(BeamTfrError):

@@ -117,6 +117,8 @@ class Tables:
             values: examples.Values = {}
             for column, of in self.types.items():
                 values[column] = (of.dtype, of.values(cells[column]))
+        except UsageError:
+            raise
         except ValueError as error:
             detail = f"{name}, row {number}: column {column!a}: {error}"
             return ref._replace(reason="bad-value", detail=detail)

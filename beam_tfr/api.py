@@ -1,0 +1,109 @@
+"""What the commands do, as functions: `beam_tfr.convert` and `beam_tfr.verify`. Imports Beam only to convert.
+
+Progress goes to `sys.stderr`, which in a notebook is the cell, unless `progress=` says otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from beam_tfr import storage
+from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.schema import UsageError
+from beam_tfr.schema.features import things
+from beam_tfr.terminal import own_stderr
+
+if TYPE_CHECKING:
+    from beam_tfr.claim import Progress
+    from beam_tfr.launch import Result
+    from beam_tfr.verification import Report
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def convert(
+    *,
+    output: str | os.PathLike[str],
+    input: Paths = (),  # noqa: A002 - the name on the command line
+    runner: str | None = None,
+    beam_flags: Sequence[str] = (),
+    progress: bool | Callable[[Progress], object] = True,
+    **options: Any,
+) -> Result:
+    """Converts images to a dataset of TFRecords; returns when it is complete.
+
+    The same call resumes a run that was interrupted or failed, and returns at once when the dataset is complete
+    already. In the main thread, Ctrl-C and a notebook's stop button end the run.
+
+    Args:
+        output: folder of the dataset, local or gs://.
+        input: one pattern of files or several, local or gs://: "photos/**/*.jpg".
+        runner: Beam's runner, such as "DataflowRunner"; None runs here, on every core.
+        beam_flags: Beam's own options as on a command line: ["--project=p", "--region=europe-west1"].
+        progress: whether to print how far the run is; or a function that is called about every 10 s with
+            `finished_shards`, `num_shards`, `finished_images` and `matched` (all images), zero while files are listed.
+        options: all options of `beam-tfr convert` by their names. Values may be of Python, such as image_size=224 or
+            (224, 256) (height, width), splits={"train": 0.9, "test": 0.1}, overwrite=True, or text as on the command
+            line: "224x256", "train=0.9,test=0.1".
+
+    Returns:
+        The complete dataset: `folder`, `class_names`, `splits` with counts per class, `rejects`, `digest`.
+
+    Raises:
+        UsageError: the call is wrong; also a ValueError.
+        DataError: too many rejects, an empty split, a lost class.
+        RunError: the run failed; the same call resumes it.
+        InterruptedRunError: the run was interrupted.
+    """
+    checked = from_values({"input": input, "output": output, **options}, ConvertOptions)
+    if isinstance(beam_flags, str):
+        raise UsageError('must be a list, such as ["--project=p"]', option="beam_flags", value=beam_flags)
+    flags = [*([f"--runner={runner}"] if runner else []), *beam_flags]
+    from beam_tfr import launch
+    from beam_tfr.summary import ProgressLines
+
+    if progress is not True:
+        return launch.convert(checked, flags, progress=progress or None)
+    with own_stderr() as stream:
+        lines = ProgressLines(stream, things(checked.encoding))
+        return launch.convert(checked, flags, progress=lines.tell, say=lines.say)
+
+
+def verify(folder: str | os.PathLike[str], **options: Any) -> Report:
+    """Reads a dataset whole and compares it with its manifest: checksums, records, images, labels, counts.
+
+    Args:
+        folder: of the dataset, local or gs://.
+        options: those of `beam_tfr.verification.verify`, such as `threads` and `progress`.
+
+    Returns:
+        A report: `ok`, and the first `problems`, each with `file`, `record` and `message`.
+
+    Raises:
+        UsageError: the path is malformed; also a ValueError.
+        NotFoundError: there is no such folder; also a FileNotFoundError.
+        DataError: the folder holds no complete dataset.
+    """
+    from beam_tfr import verification
+
+    return verification.verify(storage.check_path(os.fspath(folder)), **options)
+
+
+def _with_all_options(function: Callable[..., Any]) -> None:
+    """Lets `help` and notebooks show and complete the names of all options."""
+    signature = inspect.signature(function)
+    ours = signature.parameters
+    more = [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        for field in dataclasses.fields(ConvertOptions)
+        if field.name not in ours
+    ]
+    named = [parameter for name, parameter in ours.items() if name != "options"]
+    function.__signature__ = signature.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
+
+
+_with_all_options(convert)

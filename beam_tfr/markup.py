@@ -1,0 +1,27 @@
+"""HTML for notebooks; all text is escaped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from beam_tfr.terminal import printable
+
+_NUMBER = ' style="text-align: right"'
+
+
+def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:
+    """A title, a table whose numbers are aligned to the right, and a line of text for each note."""
+    head = "".join(f"<th>{text(name)}</th>" for name in header)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    lines = "".join(f"<div>{text(note)}</div>" for note in notes)
+    return f"<div><b>{text(title)}</b><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{lines}</div>"
+
+
+def text(value: object) -> str:
+    """A value as text of HTML, with the characters escaped that would not be seen."""
+    return html.escape(printable(str(value)))
+
+
+def _cell(value: object) -> str:
+    return f"<td{_NUMBER}>{value:,}</td>" if isinstance(value, int) else f"<td>{text(value)}</td>"

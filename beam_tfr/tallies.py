@@ -1,0 +1,37 @@
+"""The counts of a dataset by split and class, as rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from beam_tfr.manifest import Manifest
+from beam_tfr.terminal import printable
+
+SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
+MAX_CLASSES_SHOWN = 30
+Row = tuple[str, list[int]]  # title, a number for each split
+
+
+def in_order(splits: Iterable[str]) -> list[str]:
+    """Names of splits in the order in which they are shown."""
+    return sorted(splits, key=lambda name: (SPLIT_ORDER.index(name) if name in SPLIT_ORDER else 3, name))
+
+
+def dataset_rows(dataset: Manifest) -> list[Row]:
+    """What a dataset has in each of its splits, which are `in_order`."""
+    splits = [dataset.splits[name] for name in in_order(dataset.splits)]
+    return [
+        ("matched", [split.matched for split in splits]),
+        ("rejected", [split.rejected for split in splits]),
+        ("written", [split.num_examples for split in splits]),
+        ("shards", [len(split.shards) for split in splits]),
+        ("bytes", [split.num_bytes for split in splits]),
+        *class_rows(dataset.class_names, [split.class_counts for split in splits]),
+    ]
+
+
+def class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[Row]:
+    """What each class has in each split; no rows if there are too many classes to show."""
+    if len(names) > MAX_CLASSES_SHOWN:
+        return []
+    return [(f"  {printable(name)}", [of.get(name, 0) for of in counts]) for name in names]

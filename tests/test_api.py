@@ -1,0 +1,130 @@
+"""`beam_tfr.convert` and `beam_tfr.verify`: the commands as functions."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import beam_tfr
+from beam_tfr import markup, reader
+from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.schema import Reject
+from beam_tfr.terminal import own_stderr
+from tests.converted import converted_photos
+
+LAYOUT = "{split}/{label}/*"
+
+
+def test_convert_takes_values_and_text_and_returns_the_dataset(photos: Path, tmp_path: Path) -> None:
+    (photos / "train" / "hat" / "<b>.jpg").write_bytes(b"")
+    seen: list[Any] = []
+    by_values = beam_tfr.convert(
+        input=[photos / "**" / "*.jpg"],
+        output=tmp_path / "out",
+        layout=LAYOUT,
+        image_size=32,
+        num_shards={"train": 2, "test": 1},
+        max_rejects=1,
+        progress=seen.append,
+    )
+    by_text = beam_tfr.convert(
+        input=f"{photos}/**/*.jpg",
+        output=f"{tmp_path}/out",
+        layout=LAYOUT,
+        image_size="32x32",
+        num_shards="train=2,test=1",
+        max_rejects="1",
+        classes=None,
+        beam_flags=["--direct_num_workers=1"],
+    )
+    assert (by_values.fresh, by_text.fresh) == (True, False)  # the same options: complete already
+    assert by_text.digest == by_values.digest == reader.open(tmp_path / "out").dataset_digest
+    assert seen[0].num_shards == 0
+    assert by_values.class_names == ("hat", "shoes", "t-shirt")
+    assert [*by_values.splits] == ["train", "test"]
+    assert by_values.splits["train"].class_counts == {"hat": 4, "shoes": 4, "t-shirt": 4}
+    (reject,) = by_values.rejects
+    assert reject == Reject("train/hat/<b>.jpg", "ReadImages", "empty-file", reject.detail)
+    title = f"{tmp_path}/out: 18 images of 3 classes"
+    assert repr(by_values) == f"<{title}: train 12, test 6; 1 rejected; digest {by_values.digest[:16]}>"
+    shown = by_values._repr_html_()
+    assert f"<b>{title}</b>" in shown
+    assert "train/hat/&lt;b&gt;.jpg: empty-file" in shown
+    assert beam_tfr.verify(tmp_path / "out").ok
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"image_sise": 3}, "`image_sise=`: unknown option. Did you mean image_size? Beam's own go into `beam_flags=`"),
+        ({"qqq": 3}, "`qqq=`: unknown option. docs/options.md lists all. Beam's own go into `beam_flags=`"),
+        ({"splits": "train=x"}, "`splits=train=x`: the share of train must be a number from 0 to 1"),
+        ({"input": 5}, "`input=5`: must be a tuple of paths or patterns"),
+        ({"quality": 0}, "`quality=0`: the value must be a whole number from 1 to 100"),
+        ({"beam_flags": "--project=p"}, "`beam_flags=--project=p`: must be a list"),
+        ({"no_wait": True}, "`no_wait=`, `template_location=`, `dry_run=` and `save_plan=` leave no dataset to return"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_call_is_a_value_error(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        beam_tfr.convert(**{"input": "a/*", "output": "b", **given})
+    assert isinstance(caught.value, beam_tfr.UsageError)
+    assert message in str(caught.value)
+
+
+def test_values_of_many_kinds_are_the_same_options() -> None:
+    text = from_values({"input": "/a/*", "output": "/o", "splits": "train=0.9,test=0.1"}, ConvertOptions)
+    values = {"input": (path for path in ["/a/*"]), "output": Path("/o"), "splits": {"train": 0.9, "test": 0.1}}
+    assert from_values(values, ConvertOptions) == text
+
+
+@pytest.mark.parametrize("opened", [beam_tfr.verify, reader.open], ids=["verify", "open"])
+def test_a_missing_folder_is_not_found(opened: Callable[[Path], object], tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="the folder does not exist") as caught:
+        opened(tmp_path / "none")
+    assert isinstance(caught.value, beam_tfr.DataError)
+    with pytest.raises(beam_tfr.DataError) as caught:  # it is there, and empty
+        opened(tmp_path)
+    assert not isinstance(caught.value, FileNotFoundError)
+
+
+def test_help_shows_every_option() -> None:
+    shown = inspect.signature(beam_tfr.convert).parameters
+    assert {*ConvertOptions.__dataclass_fields__} < {*shown}
+    assert "options" not in shown
+
+
+def test_every_exported_name_is_there() -> None:
+    assert all(getattr(beam_tfr, name) for name in beam_tfr.__all__)
+    assert {*beam_tfr.__all__} <= {*dir(beam_tfr)}
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = beam_tfr.nothing
+
+
+def test_a_loaded_dataset_has_its_class_names() -> None:
+    dataset = reader.load(converted_photos(), split="train", batch_size=4)
+    assert dataset.class_names == ["hat", "shoes", "t-shirt"]
+
+
+def test_progress_goes_to_the_cell_of_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cell(io.StringIO):  # as ipykernel's stream: its file is the server's terminal
+        def fileno(self) -> int:
+            return 2
+
+    monkeypatch.setattr(sys, "stderr", Cell())
+    with own_stderr() as stream:
+        assert stream is sys.stderr
+
+
+def test_html_is_escaped() -> None:
+    assert markup.table("<i>", ["<th>"], [("a&b", 1000)], ["\x1b[0m"]) == (
+        "<div><b>&lt;i&gt;</b><table><thead><tr><th>&lt;th&gt;</th></tr></thead><tbody><tr><td>a&amp;b</td>"
+        '<td style="text-align: right">1,000</td></tr></tbody></table><div>\\x1b[0m</div></div>'
+    )
