@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import uuid
 from typing import Any
 
 import apache_beam as beam
@@ -16,12 +17,13 @@ from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr import attempts, codec_versions, shards
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
+from beam_tfr.manifest import Manifest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema import Plan, ShardWork
 from beam_tfr.schema.features import IMAGE_ENCODINGS
-from beam_tfr.sources import Source
+from beam_tfr.sources import Source, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms import (
@@ -42,22 +44,26 @@ from beam_tfr.transforms import (
 
 
 class Convert(beam.PTransform):
-    """The whole conversion.
+    """The whole conversion, in any pipeline; `ReadRejects` gives the rejects of what comes out.
 
     Args:
         options: checked.
-        source: of `open_source(options)`.
+        source: of `open_source(options)`, if it is open already.
         run_id: unique to this run; the lock on the folder is held under it.
 
-    Output: the dataset digest, once the dataset is complete; with `save_plan=` None, once the plan is saved.
+    Attributes:
+        make: the steps from the bytes of files to records; each takes and gives lists of `Item`.
+
+    Output: the `Manifest`, once the dataset is complete; with `save_plan=` None, once the plan is saved.
     """
 
-    def __init__(self, options: ConvertOptions, source: Source, *, run_id: str) -> None:
+    def __init__(self, options: ConvertOptions, source: Source | None = None, *, run_id: str = "") -> None:
         super().__init__()
-        self.options, self.source, self.run_id = options, source, run_id
-        self.read, self.make = _by_encoding(options, source.root)
+        self.options, self.run_id = options, run_id or uuid.uuid4().hex
+        self.source = source or open_source(options)
+        self.read, self.make = _by_encoding(options, self.source.root)
 
-    def expand(self, begin: PBegin) -> PCollection[str]:
+    def expand(self, begin: PBegin) -> PCollection[Manifest | None]:
         options, run_id = self.options, self.run_id
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
         if options.save_plan:
@@ -68,7 +74,7 @@ class Convert(beam.PTransform):
         level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
         write = WriteShards(options.output, name=options.name, suffix=options.suffix, level=level)
         publish = WriteManifest(options.output, plan=plan, run_id=run_id, max_rejects=options.max_rejects)
-        return items | write | publish  # ShardInfo, the digest
+        return items | write | publish  # ShardInfo, Manifest
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         options, source = self.options, self.source
@@ -98,7 +104,8 @@ class Convert(beam.PTransform):
         """The step that plans the shards; `after` must exist before anything is written."""
         options, source = self.options, self.source
         measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
-        plain, guarded = [step.fn for step in self.make], [step.guarded for step in self.make]
+        mapped = [step for step in self.make if isinstance(step, MapImages)]
+        plain, guarded = [step.fn for step in mapped], [step.guarded for step in mapped]
         mark, known = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         if options.save_plan:  # the output is not touched
             mark = f"{options.save_plan}{attempts.SUFFIX}"
@@ -123,12 +130,12 @@ class Convert(beam.PTransform):
         )
 
 
-def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[MapImages]]:
+def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[beam.PTransform]]:
     """The step that reads, and those that turn what it reads into records."""
     if options.encoding == "row":  # all in the references
         return ReadRows(root), [BuildExamples("row")]
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s)
-    steps: list[MapImages] = [BuildExamples(options.encoding)]
+    steps: list[beam.PTransform] = [BuildExamples(options.encoding)]
     if options.encoding == "array":
         steps.insert(0, ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:

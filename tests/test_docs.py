@@ -130,12 +130,25 @@ def test_the_picture_can_be_drawn_again(tmp_path: Path) -> None:
 def test_a_step_of_your_own(photos: Path, tmp_path: Path) -> None:
     with Image.open(next(photos.glob("train/hat/*.jpg"))) as photo:
         photo.resize((48, 63)).save(photos / "train" / "hat" / "small.jpg")
-    (block,) = blocks(DOCS / "pipeline.md", "python")
+    block, _ = blocks(DOCS / "pipeline.md", "python")
     exec(block.replace("photos/**", f"{photos}/train/**").replace("/data/photos", f"{tmp_path}/dataset"), {})
     (line,) = (tmp_path / "dataset" / "rejects.jsonl").read_text().splitlines()
     reject = json.loads(line)
     assert (reject["key"], reject["stage"], reject["detail"]) == ("hat/small.jpg", "NoThumbnails", "a thumbnail")
     assert reader.open(tmp_path / "dataset").counts["written"] == 12
+
+
+def test_steps_of_your_own_in_a_larger_pipeline(photos: Path, tmp_path: Path) -> None:
+    """The model rejects what is dark; manifest and rejects go on into other steps."""
+    for name in ("dark", "darker"):
+        Image.new("RGB", (60, 60), (20, 20, 20)).save(photos / "train" / "hat" / f"{name}.jpg")
+    _, block = blocks(DOCS / "pipeline.md", "python")
+    exec(block.replace("photos/**", f"{photos}/**").replace("/data/", f"{tmp_path}/"), {"__name__": "example"})
+    made = reader.open(tmp_path / "bright")
+    assert made.counts == {**made.counts, "matched": 20, "written": 18, "rejected": {"left-out": 2}}
+    written = {path.name.partition("-")[0]: path.read_text() for path in tmp_path.glob("*-00000-of-00001")}
+    assert written["digest"] == f"{made.dataset_digest}\n"
+    assert sorted(written["rejected"].split()) == ["train/hat/dark.jpg", "train/hat/darker.jpg"]
 
 
 def test_one_image_in_a_notebook(sample: Path) -> None:

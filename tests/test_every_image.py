@@ -86,7 +86,7 @@ def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
         "file-too-large",
         "empty-file",
     }
-    of_other_files = {"bad-value", "not-an-array", "damaged-array"}
+    of_other_files = {"left-out", "bad-value", "not-an-array", "damaged-array"}
     reasons = {fixture.reason for fixture in ALL.values()} - {""}
     adjusted = {what for fixture in ALL.values() for what in fixture.adjusted}
     assert reasons | adjusted | by_option | by_path | of_other_files == REJECT_REASONS.keys() | ADJUSTMENTS.keys()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -90,7 +89,7 @@ def start(
     source = open_source(options)
     if not (on_dataflow and checks.is_only_form(beam_options)):
         check_reach(options, source)
-    step = Convert(options, source, run_id=uuid.uuid4().hex)
+    step = Convert(options, source)
     if on_dataflow:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
     return _run_here(step, choose_runner(beam_options, beam_flags), beam_options, progress, say)

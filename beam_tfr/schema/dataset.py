@@ -35,6 +35,7 @@ REJECT_REASONS: dict[str, str] = {
     "too-many-pixels": "the image, or the result, has more pixels than allowed",
     "too-much-memory": "decoding takes more memory than --max_decode_bytes",
     "too-many-scans": "a progressive JPEG with so many scans that decoding would take minutes",
+    "left-out": "a step of your own left the image out; the detail says why",
     "too-few-pixels": "smaller than --min_pixels",
     "extreme-aspect": "longer and thinner than --max_aspect or the encoding allows",
     "several-frames": "an animation or a multi-page file, with --frames reject",

@@ -1,6 +1,6 @@
 """The steps as PTransforms: thin wrappers around the functions of other modules.
 
-`pipeline.Convert` composes them; `MapImages` adds a step of your own.
+`pipeline.Convert` composes them; `MapImages` adds a step of your own, `ReadRejects` follows it.
 """
 
 from beam_tfr import beam_internals, cloud
@@ -8,7 +8,7 @@ from beam_tfr.transforms.plans import PlanShards, ReadPlan, SavePlan
 from beam_tfr.transforms.reading import ReadImages, ReadRows
 from beam_tfr.transforms.references import MatchImages, ReadTable
 from beam_tfr.transforms.values import BuildExamples, MapImages, ParseArrays, ResizeImages
-from beam_tfr.transforms.writing import WriteManifest, WriteShards
+from beam_tfr.transforms.writing import ReadRejects, WriteManifest, WriteShards
 
 __all__ = [
     "BuildExamples",
@@ -18,6 +18,7 @@ __all__ = [
     "PlanShards",
     "ReadImages",
     "ReadPlan",
+    "ReadRejects",
     "ReadRows",
     "ReadTable",
     "ResizeImages",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -131,7 +132,7 @@ class WriteManifest(beam.PTransform):
         run_id: must still hold the folder's lock.
         max_rejects: a share (float) or a number (int).
 
-    Output: the dataset digest, once the dataset is complete.
+    Output: the `Manifest`, once the dataset is complete.
     """
 
     def __init__(self, output: str, *, plan: PCollection[Plan], run_id: str, max_rejects: int | float) -> None:
@@ -139,8 +140,23 @@ class WriteManifest(beam.PTransform):
         self._plan = plan
         self._publish = functools.partial(_publish, output=output, run_id=run_id, max_rejects=max_rejects)
 
-    def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[str]:
+    def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[manifest.Manifest]:
         return self._plan | "Publish" >> beam.Map(self._publish, AsIter(infos))
+
+
+class ReadRejects(beam.PTransform):
+    """The `Manifest` of complete datasets to their rejects, one by one.
+
+    Output: `Reject`, as listed in rejects.jsonl.
+    """
+
+    def expand(self, manifests: PCollection[manifest.Manifest]) -> PCollection[Reject]:
+        return manifests | "ReadRejects" >> beam.FlatMap(_read_rejects)
+
+
+def _read_rejects(of: manifest.Manifest) -> Iterator[Reject]:
+    with storage.open_seekable(storage.join(of.folder, REJECTS_FILE)) as file:
+        yield from (Reject(**json.loads(line)) for line in file)
 
 
 def _publish(
@@ -150,10 +166,10 @@ def _publish(
     output: str,
     run_id: str,
     max_rejects: int | float,
-) -> str:
+) -> manifest.Manifest:
     if plan.complete:
         claim.finish(output)  # what a run that was killed at its end left
-        return manifest.read(output).dataset_digest
+        return manifest.read(output)
     totals = publish.add_up(plan, infos)
     if plan.provisional:
         raise RunError(
@@ -171,4 +187,4 @@ def _publish(
         lock.check_held(output, run_id)
         published = publish.write(output, plan, totals)
     claim.finish(output)
-    return published.dataset_digest
+    return published
