@@ -37,7 +37,7 @@ from beam_tfr.schema import (
     ShardInfo,
     SplitPlan,
 )
-from beam_tfr.verification import MAX_PIXELS, Report, verify
+from beam_tfr.verification import MAX_PIXELS, Progress, Report, verify
 from beam_tfr.verification.content_check import image_problems, tensor_problems
 from beam_tfr.verification.record_check import option_problems, size_problems
 from tests.converted import CONVERSIONS, SOURCES, converted
@@ -217,21 +217,24 @@ def edit(folder: pathlib.Path, change: Callable[[dict[str, object]], object]) ->
 )
 def test_valid_datasets(tmp_path: pathlib.Path, options: dict[str, object]) -> None:
     folder = make_dataset(tmp_path / "tiny", **options)  # type: ignore[arg-type]
-    calls: list[tuple[int, int]] = []
-    report = verify(str(folder), progress=lambda done, total: calls.append((done, total)))
+    calls: list[Progress] = []
+    report = verify(str(folder), progress=calls.append)
     files = list(folder.glob("*.tfrecord*"))
     assert report == Report(
         folder=str(folder),
         problems=(),
-        num_problems=0,
+        kinds={},
+        broken=(),
+        unread=(),
         examples=3 * len(files),
         shards=len(files),
         num_bytes=sum(file.stat().st_size for file in files),
+        sources=None,
         seconds=report.seconds,
         dataset_digest=manifests.read(str(folder)).dataset_digest,
     )
     assert report.ok
-    assert calls[-1] == (3 * len(files), 3 * len(files))
+    assert calls[-1] == (len(files), len(files), report.examples, report.examples, report.num_bytes)
     assert all(threads == report.examples for threads in [verify(str(folder), threads=n).examples for n in (1, 5)])
 
 
@@ -829,7 +832,7 @@ def test_a_million_broken_records_are_not_all_reported(dataset: pathlib.Path) ->
 
 
 def test_an_interrupt_ends_it(sound: pathlib.Path) -> None:
-    def interrupt(done: int, total: int) -> None:
+    def interrupt(progress: Progress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

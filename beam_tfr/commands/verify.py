@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from beam_tfr import storage
+from beam_tfr.options import table
 from beam_tfr.terminal import counted, say
 
+if TYPE_CHECKING:
+    from beam_tfr.verification import Progress, Report
+
+EXAMPLES = """examples:
+  beam-tfr verify /data/photos
+  beam-tfr verify gs://bucket/photos --sample 0.01
+      reads one shard of a hundred
+  beam-tfr verify /data/photos --sources 'photos/**/*.jpg'
+      also compares every record with the file that it was made from
+"""
 PROGRESS_S = 10.0
 
 
@@ -19,31 +31,108 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="re-read a dataset and check everything that its manifest promises",
         description="Re-reads every shard of a dataset: checksums, records, images, labels, counts. Names file and "
         "record and exits with 1 if something is wrong.",
+        epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
+    parser.add_argument(
+        "--sample",
+        metavar="SHARE",
+        type=_share,
+        help="read only this share of the shards, such as 0.01, at least one of each split, and say what was not read",
+    )
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="chooses the sample (default: %(default)s)")
+    parser.add_argument(
+        "--sources",
+        metavar="GLOB",
+        nargs="+",
+        help="the --input that the dataset was made from: also names files that changed, are gone, or are new",
+    )
+    parser.add_argument("--exclude", metavar="GLOB", nargs="+", help="with --sources: files that are none")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     parser.set_defaults(run=run)
+
+
+def _share(text: str) -> float:
+    try:
+        return table.number(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error}") from None
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Verifies a dataset; 1 if it has problems."""
     from beam_tfr.verification import verify
 
-    shown = [time.monotonic()]
+    report = verify(
+        parsed.folder,
+        sample=parsed.sample,
+        seed=parsed.seed,
+        sources=parsed.sources or (),
+        exclude=parsed.exclude or (),
+        progress=ProgressLines(),
+    )
+    print_report(report, as_json=parsed.json)
+    return 0 if report.ok else 1
 
-    def progress(done: int, total: int) -> None:
-        if time.monotonic() - shown[0] >= PROGRESS_S:
-            shown[0] = time.monotonic()
-            say(f"verify: {done:,} of {total:,} records")
 
-    report = verify(storage.check_path(parsed.folder), progress=progress)
+def print_report(report: Report, *, as_json: bool) -> None:
+    """Prints the problems to standard error, and the report to standard output."""
     for problem in report.problems:
         say(str(problem))
     if report.num_problems > len(report.problems):
         say(f"and at least {report.num_problems - len(report.problems):,} more")
+    print(json.dumps(report.as_json(), sort_keys=True) if as_json else "\n".join(describe(report)))
+
+
+class ProgressLines:
+    """Prints a line every `PROGRESS_S` seconds, with rate and time left."""
+
+    def __init__(self, command: str = "verify") -> None:
+        self._command = command
+        self._started = self._said = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - self._said >= PROGRESS_S:
+            self._said = now
+            say(f"{self._command}: {describe_progress(progress, now - self._started)}")
+
+
+def describe_progress(progress: Progress, seconds: float) -> str:
+    """One line: shards, records, MB/s, time left."""
+    shards, num_shards, records, num_records, num_bytes = progress
+    left = f", {seconds * (num_records - records) / records:,.0f} s left" if records else ""
+    return (
+        f"{records:,} of {num_records:,} records, {shards:,} of {num_shards:,} shards, "
+        f"{num_bytes / 1e6 / max(seconds, 1e-3):,.1f} MB/s{left}"
+    )
+
+
+def describe(report: Report) -> Iterator[str]:
+    """The lines of a report, without its problems."""
+    read = report.shards - len(report.unread)
     rate = report.examples / max(report.seconds, 1e-3)
-    print(
-        f"{report.folder}: {counted(report.examples, 'record')} in {counted(report.shards, 'shard')}, "
+    yield (
+        f"{report.folder}: {counted(report.examples, 'record')} in {counted(read, 'shard')}, "
         f"{report.num_bytes:,} bytes, {report.seconds:.1f} s, {rate:,.0f} records/s"
     )
-    print("OK: the dataset matches its manifest" if report.ok else counted(report.num_problems, "problem"))
-    return 0 if report.ok else 1
+    if report.sources is not None:
+        changed, gone, new, unreadable = (
+            report.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone", "new", "unreadable")
+        )
+        told = "not looked for" if report.unread else f"{new:,}"
+        yield (
+            f"sources: {report.sources:,} compared, {changed:,} changed, {gone:,} gone, {unreadable:,} unreadable, "
+            f"new: {told}"
+        )
+    if report.unread:
+        yield (
+            f"not read: {len(report.unread):,} of {counted(report.shards, 'shard')}, of which only the sizes were "
+            "compared; sums over all records and the digest were not checked"
+        )
+    if not report.ok:
+        yield counted(report.num_problems, "problem")
+    elif report.unread:
+        yield f"OK as far as read: {counted(read, 'shard')} of {report.shards:,}"
+    else:
+        yield "OK: the dataset matches its manifest"

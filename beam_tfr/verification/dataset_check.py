@@ -5,9 +5,9 @@ from __future__ import annotations
 import bisect
 import collections
 import concurrent.futures
-import dataclasses
 import functools
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,52 +15,30 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from beam_tfr import manifest as manifests
+from beam_tfr import storage
 from beam_tfr.manifest import Manifest
 from beam_tfr.options import default_threads
-from beam_tfr.schema import MANIFEST_FILE
+from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
 from beam_tfr.verification.manifest_check import check_files
-from beam_tfr.verification.problems import Problem, Problems, shown
+from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.shard_check import ShardCheck
+from beam_tfr.verification.report import Progress, Report
+from beam_tfr.verification.shard_check import ShardCheck, ShardFound, Task
+from beam_tfr.verification.sources import KEY_BYTES, Sources
 
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _PROGRESS_S = 0.5
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Report:
-    """What `verify` found.
-
-    Attributes:
-        folder: of the dataset.
-        problems: the first `MAX_PROBLEMS`, in the order of the dataset.
-        num_problems: the number of all problems; reading stops after about `MAX_SHARD_PROBLEMS` of one shard.
-        examples: records read.
-        shards: shard files in the manifest.
-        num_bytes: bytes of shard files read.
-        seconds: time taken.
-        dataset_digest: from the manifest.
-    """
-
-    folder: str
-    problems: tuple[Problem, ...]
-    num_problems: int
-    examples: int
-    shards: int
-    num_bytes: int
-    seconds: float
-    dataset_digest: str
-
-    @property
-    def ok(self) -> bool:
-        return self.num_problems == 0
-
-
 def verify(
     folder: str,
     *,
+    sample: float | None = None,
+    seed: int = 0,
+    sources: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     threads: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[Progress], object] | None = None,
     max_record_bytes: int | None = None,
     max_pixels: int = MAX_PIXELS,
 ) -> Report:
@@ -71,45 +49,115 @@ def verify(
 
     Args:
         folder: local or gs://.
+        sample: share of the shards to read, above 0 to 1: at least one of each split. Of the others only the sizes are
+            checked, and neither sums over all records nor new sources. None reads all.
+        seed: chooses the sample.
+        sources: patterns that the dataset was made from; compares each record with its source file by SHA-256.
+        exclude: patterns of files that are no sources.
         threads: number of threads that read shards; None for one per core.
-        progress: called from time to time, by the calling thread, with the number of records read and of all records.
+        progress: called from time to time, by the calling thread.
         max_record_bytes: a longer record is a problem, like damage. None: 128 MiB, or 16 times the shard's file.
         max_pixels: a larger image, or one larger than the dataset's option max_pixels, is not decoded, which is also a
             problem.
 
     Raises:
-        UsageError: the name of the folder is empty.
+        UsageError: an argument is wrong.
         DataError: there is no manifest, or it is invalid or was edited.
     """
+    if exclude and not sources:
+        raise UsageError("`exclude=` has no effect without `sources=`")
     started = time.monotonic()
-    manifest = manifests.read(folder)
-    problems = Problems()
+    manifest = manifests.read(storage.check_path(folder))
+    tasks = choose(manifest, sample, seed)
+    compared = Sources(manifest, sources, exclude) if sources else None
+    problems, lock = Problems(), threading.Lock()
+
+    def tell(index: int, problem: Problem) -> None:
+        with lock:
+            problems.add(index, problem)
+
+    check = RecordCheck(manifest, max_pixels=max_pixels)
+    try:
+        shards = [
+            ShardCheck(
+                manifest.folder,
+                task,
+                check,
+                functools.partial(tell, task.position),
+                max_record_bytes=max_record_bytes,
+                sources=compared,
+            )
+            for task in tasks
+        ]
+        _read_all(shards, threads or default_threads(), progress)
+        found = [shard.found for shard in shards]
+        check_whole(manifest, found, problems)
+        number_compared = sum(one.sources for one in found)
+        if number_compared and problems.counts["source-gone"] == number_compared:
+            cure = "finds none of the records: give the patterns that the dataset was made from"
+            raise UsageError(cure, option="sources", value=" ".join(sources))
+        if compared and sample is None:
+            number, new = compared.find_new(b"".join(one.keys for one in found))
+            for problem in new:
+                problems.add(len(found) + 1, problem)
+            problems.counts["source-new"] += number - len(new)
+    finally:
+        if compared:
+            compared.close()
+    return make_report(manifest, found, problems, compared=compared is not None, seconds=time.monotonic() - started)
+
+
+def choose(manifest: Manifest, sample: float | None = None, seed: int = 0) -> list[Task]:
+    """The shards to read: all of a dataset, or a share of each split.
+
+    Raises:
+        UsageError: the share is not above 0, or it is above 1.
+    """
+    shards = ((name, entry) for name, split in manifest.splits.items() for entry in split.shards)
+    tasks = [Task(position, split, entry) for position, (split, entry) in enumerate(shards)]
+    if sample is None:
+        return tasks
+    if not 0 < sample <= 1:
+        raise UsageError("must be a share of the shards, above 0 and at most 1", option="sample", value=sample)
+    chosen = []
+    for _, of_split in itertools.groupby(tasks, lambda task: task.split):
+        mixed = sorted(of_split, key=lambda task: sha256_hex(f"{seed} {task.entry.file}".encode()))
+        chosen += mixed[: math.ceil(sample * len(mixed))]
+    return sorted(chosen)
+
+
+def check_whole(manifest: Manifest, found: Sequence[ShardFound], problems: Problems) -> None:
+    """Adds the problems of everything but the shards that were read, and those that these have with each other."""
     for problem in check_files(manifest):
         problems.add(-1, problem)
-    check = RecordCheck(manifest, max_pixels=max_pixels)
-    entries = [(name, entry) for name, split in manifest.splits.items() for entry in split.shards]
-    shards = [
-        ShardCheck(manifest, split, entry, check, max_record_bytes, functools.partial(problems.add, index))
-        for index, (split, entry) in enumerate(entries)
-    ]
-    _read_all(shards, threads or default_threads(), progress)
-    for problem in _total_problems(manifest, shards):
-        problems.add(len(shards), problem)
+    for problem in (*_of_unread(manifest, found), *_repeated_keys(found), *total_problems(manifest, found)):
+        problems.add(1 + max((one.task.position for one in found), default=0), problem)
+
+
+def make_report(
+    manifest: Manifest, found: Sequence[ShardFound], problems: Problems, *, compared: bool, seconds: float
+) -> Report:
+    """What was found, added up."""
+    read = {one.task.position for one in found}
+    tasks = choose(manifest)
     return Report(
-        folder=folder,
+        folder=manifest.folder,
         problems=problems.first,
-        num_problems=problems.count,
-        examples=sum(shard.done for shard in shards),
-        shards=len(shards),
-        num_bytes=sum(shard.num_bytes for shard in shards),
-        seconds=time.monotonic() - started,
+        kinds={kind: problems.counts[kind] for kind in KINDS if problems.counts[kind]},
+        broken=tuple(one.task.entry.file for one in found if one.problems),
+        unread=tuple(task.entry.file for task in tasks if task.position not in read),
+        examples=sum(one.done for one in found),
+        shards=len(tasks),
+        num_bytes=sum(one.num_bytes for one in found),
+        sources=sum(one.sources for one in found) if compared else None,
+        seconds=seconds,
         dataset_digest=manifest.dataset_digest,
     )
 
 
-def _read_all(shards: Sequence[ShardCheck], threads: int, progress: Callable[[int, int], object] | None) -> None:
+def _read_all(shards: Sequence[ShardCheck], threads: int, progress: Callable[[Progress], object] | None) -> None:
     """Reads all shards, in order, in several threads."""
-    total = sum(shard.entry.num_examples for shard in shards)
+    total = sum(shard.found.task.entry.num_examples for shard in shards)
     stop = threading.Event()
     with concurrent.futures.ThreadPoolExecutor(threads) as executor:
         left = {executor.submit(shard.run, stop) for shard in shards}
@@ -119,24 +167,40 @@ def _read_all(shards: Sequence[ShardCheck], threads: int, progress: Callable[[in
                 for future in ended:
                     future.result()
                 if progress is not None:
-                    progress(sum(shard.done for shard in shards), total)
+                    records = sum(shard.found.done for shard in shards)
+                    num_bytes = sum(shard.found.num_bytes for shard in shards)
+                    progress(Progress(len(shards) - len(left), len(shards), records, total, num_bytes))
         finally:  # also after an interrupt, or if a shard's check failed
             stop.set()
             executor.shutdown(cancel_futures=True)
 
 
-def _total_problems(manifest: Manifest, shards: Sequence[ShardCheck]) -> Iterator[Problem]:
-    """Yields the problems that shards which were all read have with each other and with the manifest's sums."""
-    yield from _repeated_keys(shards)
-    if not all(shard.records_sha256 for shard in shards):
-        return  # the sums over what could be read would only repeat the problem
+def _of_unread(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator[Problem]:
+    """Yields the shards that were not read and are missing or have another size."""
+    read = {one.task.position for one in found}
+    tasks = choose(manifest)
+    if len(read) == len(tasks):
+        return
+    sizes = {entry.path: entry.size_bytes for entry in storage.walk(manifest.folder, lambda _: False, deep=False)}
+    for task in tasks:
+        size = sizes.get(storage.join(manifest.folder, task.entry.file))
+        if task.position not in read and size is None:
+            yield Problem("missing", task.entry.file, "is missing")
+        elif task.position not in read and size != task.entry.num_bytes:
+            yield Problem("damaged", task.entry.file, f"it has {size} bytes, expected {task.entry.num_bytes}")
+
+
+def total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator[Problem]:
+    """Yields what the sums over all shards are not; nothing unless all were read, as that would only repeat it."""
+    if not len(found) == len(choose(manifest)) == sum(bool(one.records_sha256) for one in found):
+        return
     records: dict[str, list[str]] = {name: [] for name in manifest.splits}
     labels: dict[str, collections.Counter[int]] = {name: collections.Counter() for name in manifest.splits}
     sizes: collections.Counter[int] = collections.Counter()
-    for shard in shards:
-        records[shard.split].append(shard.records_sha256)
-        labels[shard.split].update(shard.labels)
-        sizes.update(shard.source_sizes)
+    for one in found:
+        records[one.task.split].append(one.records_sha256)
+        labels[one.task.split].update(one.labels)
+        sizes.update(one.source_sizes)
     pairs: list[tuple[str, object, object]] = []
     if manifest.names.label in manifest.features:
         for name, split in manifest.splits.items():
@@ -145,27 +209,28 @@ def _total_problems(manifest: Manifest, shards: Sequence[ShardCheck]) -> Iterato
                 pairs.append((what, labels[name][label], split.class_counts.get(class_name, 0)))
     found_sizes = {str(size): number for size, number in sorted(sizes.items())}
     pairs += [
-        ("statistics.pixels", sum(shard.pixels for shard in shards), manifest.statistics["pixels"]),
+        ("statistics.pixels", sum(one.pixels for one in found), manifest.statistics["pixels"]),
         ("statistics.source_sizes", found_sizes, manifest.statistics["source_sizes"]),
         ("dataset_digest", manifests.dataset_digest(manifest.fields, records), manifest.dataset_digest),
     ]
-    for what, found, expected in pairs:
-        if found != expected:
-            yield Problem(MANIFEST_FILE, f"{what} is {shown(expected)}, but the records have {shown(found)}")
+    for what, there, expected in pairs:
+        if there != expected:
+            message = f"{what} is {shown(expected)}, but the records have {shown(there)}"
+            yield Problem("manifest", MANIFEST_FILE, message)
 
 
-def _repeated_keys(shards: Sequence[ShardCheck]) -> Iterator[Problem]:
-    hashes = np.frombuffer(b"".join(shard.keys for shard in shards), np.uint64).reshape(-1, 2)
+def _repeated_keys(found: Sequence[ShardFound]) -> Iterator[Problem]:
+    hashes = np.frombuffer(b"".join(one.keys for one in found), np.uint64).reshape(-1, 2)
     order = np.lexsort((hashes[:, 0], hashes[:, 1]))  # stable: equal keys stay in the order of the dataset
     hashes = hashes[order]
     again = (hashes[1:] == hashes[:-1]).all(axis=1)
-    ends = list(itertools.accumulate(len(shard.keys) // 16 for shard in shards))
+    ends = list(itertools.accumulate(len(one.keys) // KEY_BYTES for one in found))
     for first, second in zip(order[:-1][again].tolist(), order[1:][again].tolist(), strict=True):
-        (file, record), (other, number) = _place(shards, ends, second), _place(shards, ends, first)
-        yield Problem(file, f"has the key of record {number} of {other}", record)
+        (file, record), (other, number) = _place(found, ends, second), _place(found, ends, first)
+        yield Problem("repeated", file, f"has the key of record {number} of {other}", record)
 
 
-def _place(shards: Sequence[ShardCheck], ends: list[int], position: int) -> tuple[str, int]:
+def _place(found: Sequence[ShardFound], ends: list[int], position: int) -> tuple[str, int]:
     """File and number of the record at a position of the whole dataset."""
     index = bisect.bisect_right(ends, position)
-    return shards[index].entry.file, position - (ends[index - 1] if index else 0)
+    return found[index].task.entry.file, position - (ends[index - 1] if index else 0)

@@ -26,21 +26,19 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
-from beam_tfr.verification.problems import Problem, shown, unreadable
-
-_MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
+from beam_tfr.verification.problems import MAX_LINE_BYTES, Problem, shown, unreadable
 
 
 def check_files(manifest: Manifest) -> Iterator[Problem]:
     """Yields the problems of everything but the shards, in the order of the files."""
     for message in manifest_problems(manifest):
-        yield Problem(MANIFEST_FILE, message)
+        yield Problem("manifest", MANIFEST_FILE, message)
     checks = {MANIFEST_FILE: _text_problems, LABELS_FILE: _labels_problems, REJECTS_FILE: _rejects_problems}
     for file, check in {**checks, ".": _folder_problems}.items():
         try:
             yield from check(manifest)
         except OSError as error:
-            yield Problem(file, unreadable(error))
+            yield unreadable(file, error)
 
 
 def manifest_problems(manifest: Manifest) -> Iterator[str]:
@@ -114,7 +112,7 @@ def _differing_line(manifest: Manifest, file: str, expected: bytes, what: str) -
     pairs = itertools.zip_longest(data.split(b"\n"), expected.split(b"\n"))
     for number, (found, wanted) in enumerate(pairs, start=1):
         if found != wanted:
-            yield Problem(file, f"line {number} is not {what}")
+            yield Problem("damaged", file, f"line {number} is not {what}")
             return
 
 
@@ -123,19 +121,19 @@ def _rejects_problems(manifest: Manifest) -> Iterator[Problem]:
     reasons: collections.Counter[str] = collections.Counter()
     offset = 0
     with storage.open_binary(storage.join(manifest.folder, REJECTS_FILE)) as file:
-        for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b"")):
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b"")):
             digest.update(line)
             try:
                 reasons[_reject_reason(line)] += 1
             except (ValueError, RecursionError) as error:
-                yield Problem(REJECTS_FILE, f"is not a reject: {shown(str(error))}", number, offset)
+                yield Problem("damaged", REJECTS_FILE, f"is not a reject: {shown(str(error))}", number, offset)
             offset += len(line)
     promised = manifest.fields["rejects"]["sha256"]
     if digest.hexdigest() != promised:
-        yield Problem(REJECTS_FILE, f"its SHA-256 is {digest.hexdigest()}, expected {shown(promised)}")
+        yield Problem("damaged", REJECTS_FILE, f"its SHA-256 is {digest.hexdigest()}, expected {shown(promised)}")
     if reasons != collections.Counter(manifest.counts["rejected"]):
         found, expected = shown(dict(reasons)), shown(manifest.counts["rejected"])
-        yield Problem(REJECTS_FILE, f"it has {found}, expected {expected} rejects")
+        yield Problem("damaged", REJECTS_FILE, f"it has {found}, expected {expected} rejects")
 
 
 def _reject_reason(line: bytes) -> str:
@@ -155,7 +153,7 @@ def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
     for file in storage.list_folder(manifest.folder):
         name = parse_file_name(file)
         if name and name[0] == manifest.name and file not in promised:
-            yield Problem(file, "has the name of a shard, but is not in the manifest")
+            yield Problem("foreign", file, "has the name of a shard, but is not in the manifest")
     for file, target in storage.links_out(manifest.folder).items():
         if file in promised | {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE}:
-            yield Problem(file, f"is a link that leads out of the folder, to {shown(target)}")
+            yield Problem("foreign", file, f"is a link that leads out of the folder, to {shown(target)}")

@@ -1,13 +1,27 @@
-"""The problems that `verify` finds, collected from many threads in the order of the dataset."""
+"""The problems that `verify` finds, collected in the order of the dataset."""
 
 from __future__ import annotations
 
 import bisect
+import collections
 import reprlib
-import threading
 from typing import Any, NamedTuple
 
 MAX_PROBLEMS = 100  # kept; the others are only counted
+MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
+KINDS = {  # a closed list, so that problems can be counted and compared
+    "missing": "a file is not there",
+    "unreadable": "a file cannot be read",
+    "damaged": "a file has other bytes than the manifest promises",
+    "foreign": "a file or link that does not belong to the dataset",
+    "record": "a record, or the image in it, is not as the manifest promises",
+    "repeated": "two records have the same key",
+    "manifest": "the manifest contradicts itself, or the sums over all records",
+    "source-changed": "the source has other bytes than when it was converted",
+    "source-gone": "the source is not there any more",
+    "source-new": "a source that is neither a record nor a reject",
+    "source-unreadable": "the source cannot be read",
+}
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 100
 
@@ -16,12 +30,14 @@ class Problem(NamedTuple):
     """Something that is not as the manifest promises.
 
     Attributes:
-        file: name in the dataset's folder.
+        kind: one of `KINDS`.
+        file: name in the dataset's folder; of a new source, its path.
         message: what was found and what was expected.
         record: number of the record, or of the line of rejects.jsonl, from 0; None for the file as a whole.
         offset: of the record in the uncompressed stream, or of the line in its file, in bytes.
     """
 
+    kind: str
     file: str
     message: str
     record: int | None = None
@@ -34,19 +50,26 @@ class Problem(NamedTuple):
 
 
 class Problems:
-    """The first problems in the order of the dataset, whichever thread finds them, and the number of all."""
+    """The first problems in the order of the dataset, whoever finds them, and the number of all by kind."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self._lock = threading.Lock()
+        self.counts: collections.Counter[str] = collections.Counter()
         self._kept: list[tuple[int, int, Problem]] = []
 
     def add(self, position: int, problem: Problem) -> None:
         """Takes a problem of the part of the dataset at a position; those of one part come in order."""
-        with self._lock:
-            self.count += 1
-            bisect.insort(self._kept, (position, self.count, problem))
-            del self._kept[MAX_PROBLEMS:]
+        self.counts[problem.kind] += 1
+        self._keep((position, self.counts.total(), problem))
+
+    def merge(self, other: Problems) -> None:
+        """Takes the problems of other parts."""
+        self.counts.update(other.counts)
+        for one in other._kept:
+            self._keep(one)
+
+    def _keep(self, one: tuple[int, int, Problem]) -> None:
+        bisect.insort(self._kept, one)
+        del self._kept[MAX_PROBLEMS:]
 
     @property
     def first(self) -> tuple[Problem, ...]:
@@ -61,6 +84,8 @@ def shown(value: Any) -> str:
     return _repr.repr(value)
 
 
-def unreadable(error: OSError) -> str:
+def unreadable(file: str, error: OSError) -> Problem:
     """The problem with a file that cannot be read."""
-    return "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
+    if isinstance(error, FileNotFoundError):
+        return Problem("missing", file, "is missing")
+    return Problem("unreadable", file, f"cannot be read: {error.strerror or error}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,14 +27,16 @@ class Checked(NamedTuple):
 
     Attributes:
         problems: messages, each with what was found and what was expected; empty for a valid record.
-        key_hash: 16-byte hash of the key; empty if there is no key.
+        key: of the record; None if it has none.
+        source_sha256: hex digest of its source; empty if it has none.
         labels: the valid class ids.
         pixels: stored pixels, by the record's own height and width; 0 without an image.
         source_size: `size_bucket` of the source; 0 without an image.
     """
 
     problems: list[str]
-    key_hash: bytes = b""
+    key: bytes | None = None
+    source_sha256: bytes = b""
     labels: Sequence[int] = ()
     pixels: int = 0
     source_size: int = 0
@@ -74,21 +75,21 @@ class RecordCheck:
         if self._names.label in values:
             labels = [label for label in values[self._names.label] if 0 <= label < len(self._class_names)]
             problems += self._label_problems(values[self._names.label], values[self._names.text])
-        if self._names.sha256 and not _SHA256_HEX.fullmatch(found := values[self._names.sha256][0]):
-            problems.append(f"{self._names.sha256} is {shown(found)}, expected 64 hex digits")
-        key_hash = hashlib.blake2b(values[self._names.key][0], digest_size=16).digest()
+        key, sha256 = values[self._names.key][0], values[self._names.sha256][0] if self._names.sha256 else b""
+        if self._names.sha256 and not _SHA256_HEX.fullmatch(sha256):
+            problems.append(f"{self._names.sha256} is {shown(sha256)}, expected 64 hex digits")
         encoding = self._options.encoding
         if encoding not in names.IMAGE_ENCODINGS:
             if encoding == "bytes":
                 problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
             elif encoding == "array":
                 problems += array_problems(values)
-            return Checked(problems, key_hash, labels)
+            return Checked(problems, key, sha256, labels)
         image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
         problems.extend(option_problems(image, self._options))
         problems.extend(image_problems(image, self._options, max_pixels=self._max_pixels))
         source_size = size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])
-        return Checked(problems, key_hash, labels, image[names.HEIGHT] * image[names.WIDTH], source_size)
+        return Checked(problems, key, sha256, labels, image[names.HEIGHT] * image[names.WIDTH], source_size)
 
     def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
         if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):

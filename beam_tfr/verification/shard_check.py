@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import hashlib
 import os
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.manifest import Manifest, ShardEntry
+from beam_tfr.manifest import ShardEntry
 from beam_tfr.records import RecordError, RecordFile, longest_in
 from beam_tfr.schema import RecordsDigest
 from beam_tfr.verification.problems import Problem, shown, unreadable
 from beam_tfr.verification.record_check import RecordCheck
+from beam_tfr.verification.sources import KEY_BYTES, SOURCES_AT_A_TIME, SourceRecord, Sources, hash_key
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
 
 
-class ShardCheck:
-    """Reads one shard once.
+class Task(NamedTuple):
+    """A shard to read: its number among all shards of the dataset, its split and its file."""
+
+    position: int
+    split: str
+    entry: ShardEntry
+
+
+@dataclasses.dataclass(slots=True)
+class ShardFound:
+    """What was read of a shard.
 
     Attributes:
-        done: records read so far.
-        num_bytes: bytes of the file read so far.
+        task: the shard.
+        done: records read.
+        num_bytes: bytes of the file read.
+        problems: number of problems, without those of its sources.
+        sources: number of records compared with their sources.
         keys: 16 bytes for each record.
         labels: class id -> records.
         pixels: stored pixels.
@@ -31,48 +46,76 @@ class ShardCheck:
         records_sha256: see `schema.ShardInfo`; empty until the shard was read to its end and every checksum was right.
     """
 
+    task: Task
+    done: int = 0
+    num_bytes: int = 0
+    problems: int = 0
+    sources: int = 0
+    keys: bytearray = dataclasses.field(default_factory=bytearray)
+    labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    pixels: int = 0
+    source_sizes: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    records_sha256: str = ""
+
+
+class ShardCheck:
+    """Reads one shard once.
+
+    Args:
+        folder: of the dataset.
+        task: the shard.
+        check: of its records.
+        tell: is called with each problem.
+        max_record_bytes: a longer record is a problem; None: `records.longest_in` of the file.
+        sources: if given, what the records are compared with.
+
+    Attributes:
+        found: what was read so far.
+    """
+
     def __init__(
         self,
-        manifest: Manifest,
-        split: str,
-        entry: ShardEntry,
+        folder: str,
+        task: Task,
         check: RecordCheck,
-        max_record_bytes: int | None,
         tell: Callable[[Problem], object],
+        *,
+        max_record_bytes: int | None = None,
+        sources: Sources | None = None,
     ) -> None:
-        self.split, self.entry = split, entry
-        self.done = self.num_bytes = self.pixels = 0
-        self.keys = bytearray()
-        self.labels: collections.Counter[int] = collections.Counter()
-        self.source_sizes: collections.Counter[int] = collections.Counter()
-        self.records_sha256 = ""
-        self._folder = manifest.folder
+        self.found, self._entry, self._path = ShardFound(task), task.entry, storage.join(folder, task.entry.file)
         self._check, self._tell = check, tell
-        self._max_record_bytes = longest_in(entry.num_bytes) if max_record_bytes is None else max_record_bytes
-        self._problems = 0
+        self._max_record_bytes = longest_in(self._entry.num_bytes) if max_record_bytes is None else max_record_bytes
+        self._sources, self._waiting = sources, list[SourceRecord]()
         self._damaged = False
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: threading.Event) -> ShardFound:
         """Reads the shard, and gives up when `stop` is set."""
         try:
-            self._read(storage.join(self._folder, self.entry.file), stop)
+            self._read(stop)
         except RecordError as error:
-            self._problem(error.problem, error.record, error.offset)
+            self._problem("damaged", error.problem, error.record, error.offset)
         except OSError as error:
-            self._problem(unreadable(error))
+            self._told(unreadable(self._entry.file, error))
+        self._compare_sources()
+        return self.found
 
-    def _problem(self, message: str, record: int | None = None, offset: int | None = None) -> None:
-        self._problems += 1
-        self._tell(Problem(self.entry.file, message, record, offset))
+    def _problem(self, kind: str, message: str, record: int | None = None, offset: int | None = None) -> None:
+        self._told(Problem(kind, self._entry.file, message, record, offset))
 
-    def _read(self, path: str, stop: threading.Event) -> None:
-        found = storage.find(path)
-        if found and found.size_bytes != self.entry.num_bytes:
-            self._problem(f"it has {found.size_bytes} bytes, expected {self.entry.num_bytes}")
+    def _told(self, problem: Problem) -> None:
+        self.found.problems += 1
+        self._tell(problem)
+
+    def _read(self, stop: threading.Event) -> None:
+        path, entry, found = self._path, self._entry, self.found
+        listed = storage.find(path)
+        if listed and listed.size_bytes != entry.num_bytes:
+            self._problem("damaged", f"it has {listed.size_bytes} bytes, expected {entry.num_bytes}")
         file_sha256, digest = hashlib.sha256(), RecordsDigest()
 
         def on_bytes(chunk: bytes) -> None:
-            self.num_bytes += len(chunk)
+            found.num_bytes += len(chunk)
             file_sha256.update(chunk)
 
         file = RecordFile(
@@ -85,32 +128,43 @@ class ShardCheck:
         for record in file:
             if stop.is_set():
                 return
-            if file.record >= self.entry.num_examples:
-                self._problem(
-                    f"it has more than the {self.entry.num_examples} records of the manifest", file.record, file.offset
-                )
+            if file.record >= entry.num_examples:
+                more = f"it has more than the {entry.num_examples} records of the manifest"
+                self._problem("damaged", more, file.record, file.offset)
                 return
             digest.add(record)
             checked = self._check(record)
             for message in checked.problems:
-                self._problem(message, file.record, file.offset)
-            if self._problems > MAX_SHARD_PROBLEMS:  # a kilobyte of gzip can hold a million broken records
-                self._problem("it has more problems; the rest was not read")
+                self._problem("record", message, file.record, file.offset)
+            if found.problems > MAX_SHARD_PROBLEMS:  # a kilobyte of gzip can hold a million broken records
+                self._problem("record", "it has more problems; the rest was not read")
                 return
-            self.keys += checked.key_hash or os.urandom(16)
-            self.labels.update(checked.labels)
-            self.pixels += checked.pixels
+            if self._sources is not None and checked.key is not None:
+                self._waiting.append(SourceRecord(checked.key, checked.source_sha256, file.record, file.offset))
+                if len(self._waiting) == SOURCES_AT_A_TIME:
+                    self._compare_sources()
+            found.keys += os.urandom(KEY_BYTES) if checked.key is None else hash_key(checked.key)
+            found.labels.update(checked.labels)
+            found.pixels += checked.pixels
             if checked.source_size:
-                self.source_sizes[checked.source_size] += 1
-            self.done += 1
-        if file.record != self.entry.num_examples:
-            self._problem(f"it has {file.record} records, expected {self.entry.num_examples}")
-        if file_sha256.hexdigest() != self.entry.sha256:
-            self._problem(f"its SHA-256 is {file_sha256.hexdigest()}, expected {shown(self.entry.sha256)}")
+                found.source_sizes[checked.source_size] += 1
+            found.done += 1
+        if file.record != entry.num_examples:
+            self._problem("damaged", f"it has {file.record} records, expected {entry.num_examples}")
+        if file_sha256.hexdigest() != entry.sha256:
+            self._problem("damaged", f"its SHA-256 is {file_sha256.hexdigest()}, expected {shown(entry.sha256)}")
         if not self._damaged:
-            self.records_sha256 = digest.hexdigest()
+            found.records_sha256 = digest.hexdigest()
 
     def _on_damage(self, error: RecordError) -> None:
         self._damaged = True
-        self._problem(error.problem, error.record, error.offset)
-        self.keys += os.urandom(16)  # keeps the place of the record, and equals no key
+        self._problem("damaged", error.problem, error.record, error.offset)
+        self.found.keys += os.urandom(KEY_BYTES)  # keeps the place of the record, and equals no key
+
+    def _compare_sources(self) -> None:
+        if self._sources is None or not self._waiting:
+            return
+        for of, kind, message in self._sources.compare(self._waiting):
+            self._tell(Problem(kind, self._entry.file, message, of.record, of.offset))
+        self.found.sources += len(self._waiting)
+        self._waiting = []

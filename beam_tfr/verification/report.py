@@ -1,0 +1,80 @@
+"""What `verify` found, and how far it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from beam_tfr.verification.problems import Problem
+
+
+class Progress(NamedTuple):
+    """How much of a dataset is read: shards, records, and bytes of shard files."""
+
+    shards: int
+    num_shards: int
+    records: int
+    num_records: int
+    num_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Report:
+    """What `verify` found.
+
+    Attributes:
+        folder: of the dataset.
+        problems: the first `MAX_PROBLEMS`, in the order of the dataset.
+        kinds: kind of problem -> number of all such problems; reading stops after about `MAX_SHARD_PROBLEMS` of one
+            shard.
+        broken: names of the shard files with problems.
+        unread: names of the shard files that were not read, because of `sample`.
+        examples: records read.
+        shards: shard files in the manifest.
+        num_bytes: bytes of shard files read.
+        sources: records compared with their source files; None if none were to be.
+        seconds: time taken.
+        dataset_digest: from the manifest.
+    """
+
+    folder: str
+    problems: tuple[Problem, ...]
+    kinds: Mapping[str, int]
+    broken: tuple[str, ...]
+    unread: tuple[str, ...]
+    examples: int
+    shards: int
+    num_bytes: int
+    sources: int | None
+    seconds: float
+    dataset_digest: str
+
+    @property
+    def ok(self) -> bool:
+        return not self.kinds
+
+    @property
+    def num_problems(self) -> int:
+        return sum(self.kinds.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON values; docs/verifying.md explains the fields."""
+        return {
+            "ok": self.ok,
+            "folder": self.folder,
+            "dataset_digest": self.dataset_digest,
+            "counts": {
+                "shards": self.shards,
+                "shards_read": self.shards - len(self.unread),
+                "records_read": self.examples,
+                "bytes_read": self.num_bytes,
+                "sources_read": self.sources,
+                "problems": self.num_problems,
+            },
+            "kinds": dict(self.kinds),
+            "problems": [problem._asdict() for problem in self.problems],
+            "broken": [*self.broken],
+            "unread": [*self.unread],
+            "seconds": round(self.seconds, 3),
+        }

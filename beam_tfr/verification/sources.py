@@ -1,0 +1,130 @@
+"""Compares the records of a dataset with the files that they were made from."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import heapq
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_tfr import storage
+from beam_tfr.inputs.listing import list_images
+from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
+from beam_tfr.manifest import Manifest
+from beam_tfr.schema import REJECTS_FILE, UsageError
+from beam_tfr.verification.problems import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, shown
+
+KEY_BYTES = 16
+SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
+_CHUNK_BYTES = 1 << 18
+_PATHS_AT_A_TIME = 10_000
+
+
+class SourceRecord(NamedTuple):
+    """A record's key and the SHA-256 of its source, and the place of the record in its shard."""
+
+    key: bytes
+    sha256: bytes
+    record: int
+    offset: int
+
+
+def hash_key(key: bytes) -> bytes:
+    """A hash of `KEY_BYTES` that stands for a key."""
+    return hashlib.blake2b(key, digest_size=KEY_BYTES).digest()
+
+
+class Sources:
+    """The source files of a dataset, found by the keys of its records.
+
+    Takes no memory for each file, apart from the hashes of keys that `verify` keeps.
+
+    Args:
+        manifest: of the dataset.
+        patterns: those that the dataset was made from.
+        exclude: patterns of files to leave out.
+
+    Raises:
+        UsageError: the records were not made from files, or a pattern is wrong or matches nothing.
+    """
+
+    def __init__(self, manifest: Manifest, patterns: Sequence[str], exclude: Sequence[str] = ()) -> None:
+        if not manifest.names.sha256:
+            raise UsageError("the records of this dataset are rows of a table, not made from files", option="sources")
+        self._manifest = manifest
+        self._patterns = [storage.check_path(pattern, option="sources") for pattern in patterns]
+        self._root = common_root(self._patterns)
+        self._exclude = exclusion(exclude, self._root)
+        next(self._listed(), None)  # raises an error if nothing matches
+        self._pool = concurrent.futures.ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
+
+    def compare(self, records: Sequence[SourceRecord]) -> Iterator[tuple[SourceRecord, str, str]]:
+        """Yields (record, kind of problem, message) for each record whose source is not the file it was made from."""
+        for record, found in zip(records, self._pool.map(self._look, records), strict=True):
+            if found is not None:
+                yield record, *found
+
+    def _look(self, record: SourceRecord) -> tuple[str, str] | None:
+        key = record.key.decode("utf-8", "surrogateescape")
+        digest = hashlib.sha256()
+        try:
+            with storage.open_binary(self._root + key) as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+        except FileNotFoundError:
+            return "source-gone", f"its source {shown(key)} is gone"
+        except OSError as error:
+            return "source-unreadable", f"its source {shown(key)} cannot be read: {error.strerror or error}"
+        if digest.hexdigest().encode() != record.sha256:
+            return "source-changed", f"its source {shown(key)} has other bytes now"
+        return None
+
+    def find_new(self, keys: bytes) -> tuple[int, list[Problem]]:
+        """Returns the number of files that are neither a record nor a reject, and the first `MAX_PROBLEMS` by name.
+
+        Args:
+            keys: of all records, by `hash_key`, one after another.
+        """
+        known = np.sort(np.frombuffer(keys + self._rejected(), f"S{KEY_BYTES}"))
+        number = 0
+
+        def new() -> Iterator[str]:
+            nonlocal number
+            listed = self._listed()
+            while paths := [*itertools.islice(listed, _PATHS_AT_A_TIME)]:
+                wanted = np.frombuffer(b"".join(map(self._hash_path, paths)), known.dtype)
+                at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+                for index in np.flatnonzero(known[at] != wanted):
+                    number += 1
+                    yield paths[index]
+
+        first = heapq.nsmallest(MAX_PROBLEMS, new())
+        return number, [Problem("source-new", shown(path), "is neither a record nor a reject") for path in first]
+
+    def _listed(self) -> Iterator[str]:
+        for pattern, before in order_patterns(self._patterns):
+            for entry in list_images(pattern, before, exclude=self._exclude, option="sources"):
+                yield entry.path
+
+    def _hash_path(self, path: str) -> bytes:
+        return hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape"))
+
+    def _rejected(self) -> bytes:
+        """The keys in rejects.jsonl, by `hash_key`; those before a line that is damaged, which is another problem."""
+        keys = bytearray()
+        wrong = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+        path = storage.join(self._manifest.folder, REJECTS_FILE)
+        with contextlib.suppress(*wrong), storage.open_binary(path) as file:
+            for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""):
+                keys += hash_key(json.loads(line)["key"].encode("utf-8", "surrogateescape"))
+        return bytes(keys)
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._pool.shutdown(cancel_futures=True)

@@ -1,0 +1,180 @@
+"""The command `verify`: a sample of the shards, the sources, the report as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from beam_tfr.commands.verify import describe_progress
+from beam_tfr.verification import Progress, verify
+from beam_tfr.verification.problems import KINDS
+from tests.conftest import Run
+from tests.converted import converted_spoiled_photos, spoil
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+
+__all__ = ["fake", "fake_server"]
+
+Command = Callable[..., Run]
+TEST_0, TEST_1 = (f"d-test-0000{i}-of-00002.tfrecord.gz" for i in range(2))
+TRAIN = [f"d-train-0000{i}-of-00003.tfrecord.gz" for i in range(3)]
+
+
+def flip(shard: Path) -> None:
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """12 records in train, in 3 shards, 6 in test, in 2, and 7 rejects."""
+    return Path(shutil.copytree(converted_spoiled_photos(), tmp_path / "dataset"))
+
+
+@pytest.fixture
+def sources(photos: Path) -> Path:
+    """What `dataset` was made from."""
+    spoil(photos)
+    return photos
+
+
+def test_the_report_is_one_json_object(beam_tfr: Command, dataset: Path) -> None:
+    sound = beam_tfr("verify", dataset, "--json")
+    assert (sound.code, sound.err) == (0, "")
+    counts = {
+        "shards": 5,
+        "shards_read": 5,
+        "records_read": 18,
+        "bytes_read": sum(path.stat().st_size for path in dataset.glob("*.gz")),
+        "sources_read": None,
+        "problems": 0,
+    }
+    assert sound.json == {
+        "ok": True,
+        "folder": str(dataset),
+        "dataset_digest": json.loads((dataset / "manifest.json").read_text())["dataset_digest"],
+        "counts": counts,
+        "kinds": {},
+        "problems": [],
+        "broken": [],
+        "unread": [],
+        "seconds": sound.json["seconds"],
+    }
+    flip(dataset / TRAIN[1])
+    (dataset / TEST_0).unlink()
+    run = beam_tfr("verify", dataset, "--json")
+    assert (run.code, run.json["ok"], run.json["broken"]) == (1, False, [TEST_0, TRAIN[1]])
+    assert run.json["kinds"] == {"damaged": len(run.json["problems"]) - 1, "missing": 1}
+    first = {"kind": "missing", "file": TEST_0, "record": None, "offset": None, "message": "is missing"}
+    assert run.json["problems"][0] == first
+    assert run.err.startswith(f"{TEST_0}: is missing\n{TRAIN[1]}, record ")
+
+
+def test_a_sample_names_what_it_did_not_read(beam_tfr: Command, dataset: Path) -> None:
+    reports = [verify(str(dataset), sample=0.01, seed=seed) for seed in range(6)]
+    again = verify(str(dataset), sample=0.01, seed=0)
+    assert dataclasses.replace(again, seconds=0) == dataclasses.replace(reports[0], seconds=0)
+    assert all([name.split("-")[1] for name in report.unread] == ["test", "train", "train"] for report in reports)
+    assert {name for report in reports for name in report.unread} == {TEST_0, TEST_1, *TRAIN}
+    assert [len(verify(str(dataset), sample=share).unread) for share in (0.34, 0.5, 0.6, 1)] == [2, 2, 1, 0]
+
+    unread = reports[0].unread
+    flip(dataset / unread[1])  # of the same size: not found
+    run = beam_tfr("verify", dataset, "--sample", "0.01")
+    assert (run.code, run.err) == (0, "")
+    assert "\nnot read: 3 of 5 shards, of which only the sizes were compared; sums over all records" in run.out
+    assert run.out.endswith("OK as far as read: 2 shards of 5\n")
+    assert beam_tfr("verify", dataset, "--sample", "0.01", "--json").json["unread"] == [*unread]
+    (dataset / unread[0]).unlink()
+    (dataset / unread[2]).write_bytes(b"short")
+    size = json.loads((dataset / "manifest.json").read_text())["splits"]["train"]["shards"][int(unread[2][12])]
+    run = beam_tfr("verify", dataset, "--sample", "0.01")
+    assert run.code == 1
+    expected = [f"{unread[0]}: is missing", f"{unread[2]}: it has 5 bytes, expected {size['num_bytes']}"]
+    assert run.err.splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--sample", "0"], "--sample 0.0: must be a share of the shards, above 0 and at most 1"),
+        (["--sample", "1.5"], "--sample 1.5: must be a share of the shards"),
+        (["--sample", "few"], "few: must be a number"),
+        (["--sources", "nosuch/*"], "/nosuch/*: matches no file; there is no folder"),
+        (["--sources", "s3://b/*"], "--sources s3://b/*: only local paths and gs:// are supported"),
+        (["--exclude", "*.gif"], "--exclude has no effect without --sources"),
+    ],
+)
+def test_wrong_calls(beam_tfr: Command, dataset: Path, arguments: list[str], said: str) -> None:
+    run = beam_tfr("verify", dataset, *arguments)
+    assert (run.code, run.out) == (2, "")
+    assert said in run.err
+
+
+def test_sources_that_changed_are_gone_or_new_are_named(beam_tfr: Command, dataset: Path, sources: Path) -> None:
+    command = ["verify", dataset, "--sources", f"{sources}/**/*.jpg"]
+    sound = beam_tfr(*command)
+    assert (sound.code, sound.err) == (0, "")
+    assert "\nsources: 18 compared, 0 changed, 0 gone, 0 unreadable, new: 0\n" in sound.out
+
+    changed, gone = sorted(sources.glob("train/shoes/*.jpg"))[:2]
+    flip(changed)
+    gone.unlink()
+    shutil.copy(changed, sources / "train" / "hat" / "one more.jpg")
+    run = beam_tfr(*command)
+    keys = {kind: str(path.relative_to(sources)) for kind, path in (("changed", changed), ("gone", gone))}
+    told = run.err.splitlines()
+    assert run.code == 1
+    assert sum(line.endswith(f"its source '{keys['changed']}' has other bytes now") for line in told) == 1
+    assert sum(line.endswith(f"its source '{keys['gone']}' is gone") for line in told) == 1
+    assert told[-1] == f"'{sources}/train/hat/one more.jpg': is neither a record nor a reject"
+    assert run.out.endswith("sources: 18 compared, 1 changed, 1 gone, 0 unreadable, new: 1\n3 problems\n")
+    found = beam_tfr(*command, "--json").json
+    assert found["kinds"] == {"source-changed": 1, "source-gone": 1, "source-new": 1}
+    assert found["broken"] == []
+    assert "1 changed, 1 gone, 0 unreadable, new: 0\n" in beam_tfr(*command, "--exclude", "**/one*").out
+    assert "new: not looked for" in beam_tfr(*command, "--sample", "0.1").out
+
+
+def test_sources_and_dataset_on_cloud_storage(beam_tfr: Command, dataset: Path, photos: Path, fake: FakeGcs) -> None:
+    fake.put_folder(photos, "photos")
+    fake.put_folder(dataset, "out")
+    (name,) = [name for name in fake.names() if name.startswith("photos/train/hat/")][:1]
+    fake.put(name, b"other")
+    run = beam_tfr("verify", "gs://b/out", "--sources", "gs://b/photos/**/*.jpg")
+    assert (run.code, len(run.err.splitlines())) == (1, 1)
+    assert f"its source '{name.removeprefix('photos/')}' has other bytes now" in run.err
+    other = beam_tfr("verify", "gs://b/out", "--sources", "gs://b/photos/train/**/*.jpg")
+    assert other.code == 2
+    assert "finds none of the records: give the patterns that the dataset was made from" in other.err
+
+
+def test_progress_in_a_line() -> None:
+    assert describe_progress(Progress(1, 4, 250, 1000, 50_000_000), 10) == (
+        "250 of 1,000 records, 1 of 4 shards, 5.0 MB/s, 30 s left"
+    )
+    assert describe_progress(Progress(0, 4, 0, 1000, 0), 10) == "0 of 1,000 records, 0 of 4 shards, 0.0 MB/s"
+
+
+def test_a_folder_that_is_no_dataset(beam_tfr: Command, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").touch()
+    for name, said in (
+        ("nosuch", "the folder does not exist"),
+        ("photos", "it holds other files, such as a.jpg, but no manifest.json"),
+        ("photos/a.jpg", "Not a directory"),
+    ):
+        run = beam_tfr("verify", tmp_path / name)
+        assert (run.code, run.out) == (1, "")
+        assert run.err == f"beam-tfr verify: {tmp_path / name} is not a complete dataset: {said}\n"
+
+
+def test_every_kind_of_problem_is_documented() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "verifying.md").read_text(encoding="utf-8")
+    assert all(f"| `{kind}` | {about} |" in page for kind, about in KINDS.items())
