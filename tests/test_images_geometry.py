@@ -391,3 +391,14 @@ def test_what_a_crop_cuts_off_is_counted(
     image = convert_image(data)
     assert (image.height, image.width, image.cut_ppm, image.adjusted) == (224, 224, cut_ppm, adjusted)
     assert convert_image(data, resize="pad").cut_ppm == 0
+
+
+@pytest.mark.parametrize("factors", [(2, 2), (9, 9), (20, 20), (31, 16), (2, 20)])
+def test_a_crop_is_that_part_of_the_whole_resized_at_every_factor(factors: tuple[int, int]) -> None:
+    """At its border too: the filter reaches beyond the crop, where there are pixels."""
+    down, right = factors
+    stripes = (np.arange(80 * down) // (3 * down) % 2 * 255).astype(np.uint8)[:, None, None].repeat(40 * right, axis=1)
+    whole = stretch(stripes, (80, 40))[20:60].astype(int)
+    assert np.abs(stretch(stripes, (40, 40), rows=(20 * down, 40 * down)) - whole).max() <= 2
+    turned = np.ascontiguousarray(stripes.transpose(1, 0, 2))
+    assert np.abs(stretch(turned, (40, 40), columns=(20 * down, 40 * down)).transpose(1, 0, 2) - whole).max() <= 2

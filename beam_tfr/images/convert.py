@@ -96,8 +96,8 @@ def _least(source: Source, stored: geometry.Placement) -> tuple[int, int]:
 
 def _resizing_bytes(source: Source, placement: geometry.Placement) -> int:
     """The most memory that resizing and its result take, where four bytes a pixel are filtered."""
-    result = math.prod(placement.canvas)
-    return 4 * (min(source.height * source.width, resample.FILTERED**2 * result) + result)
+    filtered = math.prod(resample.FILTERED * (side + 2 * resample.LOBES) for side in placement.canvas)
+    return 4 * (min(source.height * source.width, filtered) + math.prod(placement.canvas))
 
 
 def _rendered(

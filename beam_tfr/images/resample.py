@@ -20,6 +20,7 @@ from PIL import Image as PillowImage
 from beam_tfr.images.source import Pixels
 
 FILTERED = 8  # the largest factor that the filter reduces; beyond, it would take more memory and time than means
+LOBES = 3  # pixels of the result that the filter reaches to each side
 LANCZOS = ResizeAlg.convolution(FilterType.lanczos3)
 
 cv2.setNumThreads(1)  # the runner's threads are the parallelism
@@ -50,17 +51,17 @@ def stretch(
         size: height and width of the result.
         rows, columns: start and length of the window, which may begin and end within a pixel; None for all.
     """
-    down = _side(size[0], rows or (0, pixels.shape[0]))
-    right = _side(size[1], columns or (0, pixels.shape[1]))
+    down = _side(size[0], rows or (0, pixels.shape[0]), pixels.shape[0])
+    right = _side(size[1], columns or (0, pixels.shape[1]), pixels.shape[1])
     top, left = down.pixels.start, right.pixels.start
     if max(down.box, right.box) > 1:
         pixels, top, left = _means(pixels[down.pixels, right.pixels], down.box, right.box), 0, 0
-    window = (left + right.start, top + down.start, right.length, down.length)
-    if window == (left, top, size[1], size[0]):
-        return pixels[top : top + size[0], left : left + size[1]]
+    x, y = left + right.start, top + down.start
+    if (down.length, right.length) == size and x % 1 == y % 1 == 0:
+        return pixels[int(y) : int(y) + size[0], int(x) : int(x) + size[1]]
     source = _mappable(pixels)
     resized = np.empty((*size, source.shape[2]), np.uint8)
-    options = ResizeOptions(LANCZOS, use_alpha=False, crop_box=CropBox(*window))
+    options = ResizeOptions(LANCZOS, use_alpha=False, crop_box=CropBox(x, y, right.length, down.length))
     _local.resizer.resize_pil(_mapped(source), _mapped(resized), options)
     return resized if resized.shape[2] == pixels.shape[2] else _recoded(resized, 3, cv2.COLOR_RGBA2RGB)
 
@@ -96,9 +97,9 @@ class _Side(NamedTuple):
     """How height or width is resized.
 
     Attributes:
-        pixels: those that the window touches.
+        pixels: those that the window touches, and those beside it that the filter reaches.
         box: number of pixels that become one mean.
-        start, length: of the window, in means.
+        start, length: of the window, in means, from the first of `pixels`.
     """
 
     pixels: slice
@@ -107,11 +108,14 @@ class _Side(NamedTuple):
     length: float
 
 
-def _side(wanted: int, window: tuple[float, float]) -> _Side:
+def _side(wanted: int, window: tuple[float, float], whole: int) -> _Side:
     start, length = window
     first = math.floor(start)
     box = max(1, math.ceil(length / wanted / FILTERED))
     last = math.ceil(start + length)
+    reach = math.ceil(LOBES * max(1, length / wanted / box))  # in means
+    first -= min(reach, first // box) * box
+    last = min(whole, last + reach * box)
     begin = (start - first) / box
     means = -(-(last - first) // box)
     return _Side(slice(first, last), box, begin, min(length / box, means - begin))  # rounding must not lead outside
