@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from apache_beam import pipeline as beam_pipeline
@@ -59,14 +59,14 @@ class _Parser(_BeamArgumentParser):
         raise UsageError(message)
 
 
-def beam_parser() -> argparse.ArgumentParser:
-    """A parser of all of Beam's options; a wrong value is a `UsageError`.
+def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.ArgumentParser:
+    """A parser of all of Beam's options, or of some classes; a wrong value is a `UsageError`.
 
     Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser` has the methods with
     which Beam's options are added. If it goes: build the parser as `PipelineOptions.get_all_options` does by then.
     """
     parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
-    for known in PipelineOptions.__subclasses__():
+    for known in PipelineOptions.__subclasses__() if of is None else of:
         known._add_argparse_args(parser)
     return parser
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import functools
 import os
 import sys
@@ -14,6 +13,7 @@ from typing import NoReturn
 
 from beam_tfr import __version__
 from beam_tfr.commands import bench, convert, demo, template, verify
+from beam_tfr.options import nearest
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.terminal import discard_stdout, open_standard_streams, say
 
@@ -68,8 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = f"beam-tfr {arguments[0]}" if arguments[0] in COMMANDS else "beam-tfr"
     try:
         if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
-            near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the commands are: {', '.join(COMMANDS)}"
+            near = nearest(arguments[0], COMMANDS)
+            hint = f"did you mean {near}?" if near else f"the commands are: {', '.join(COMMANDS)}"
             raise UsageError(f"{arguments[0]}: unknown command; {hint}")
         parsed, others = parser.parse_known_args(arguments)
         if others and not parsed.takes_beam_flags:

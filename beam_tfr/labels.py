@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 import hashlib
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
@@ -13,7 +15,11 @@ from beam_tfr import storage
 from beam_tfr.naming import NAME, two_spellings
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 
-PARTS = ("{label}", "{split}", "{group}", "*")
+# A value takes as few characters as it can, * as many as it can.
+PIECES = {name: f"(?P<{name[1:-1]}>[^/]*?)" for name in ("{label}", "{split}", "{group}")}
+PIECES |= {"{number}": "[0-9]+", "*": "[^/]*"}
+_VALUES = {*PIECES} - {"{number}"}  # what may be any text
+_PIECE = re.compile(r"\{[^{}]*\}|[*{}]|[^*{}]+")
 DEFAULT_SPLIT = "train"
 LABEL_RULE = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
 SPLIT_RULE = f"letters, digits and _ only, and not {NO_SPLIT}"
@@ -32,33 +38,41 @@ class Layout:
 
     @property
     def has_labels(self) -> bool:
-        return "{label}" in self.parts
+        return any("{label}" in part for part in self.parts)
+
+    @functools.cached_property
+    def _regex(self) -> re.Pattern[str]:
+        pieces = ("".join(PIECES.get(piece, re.escape(piece)) for piece in _PIECE.findall(part)) for part in self.parts)
+        return re.compile("(?:.*/)?" + "/".join(pieces), re.DOTALL)
 
     def read(self, key: str) -> dict[str, str] | None:
-        """Returns the "label", "split" and "group" that the layout names, or None for a key that is too short."""
-        parts = key.split("/")
-        if len(parts) < len(self.parts):
-            return None
-        last = zip(self.parts, parts[-len(self.parts) :], strict=True)
-        return {name[1:-1]: part for name, part in last if name != "*"}
+        """Returns the "label", "split" and "group" that the layout names, or None for a key that does not fit it."""
+        found = self._regex.fullmatch(key)
+        return None if found is None else found.groupdict()
 
 
 def parse_layout(text: str) -> Layout:
-    """Parses a layout such as `{split}/{label}/*`.
+    """Parses a layout such as `{split}/{label}/*` or `{label}_*`.
 
     Raises:
-        UsageError: a part is unknown or repeated, or the last part is not `*`.
+        UsageError: a part is unknown or repeated, two of them touch, or the last part does not end in `*`.
     """
     parts = tuple(text.strip("/").split("/"))
     example = "such as {label}/* or {split}/{label}/*"
     for part in parts:
-        if part not in PARTS:
-            allowed = f"{part!r} is not one of {', '.join(PARTS)}; separate parts with /, {example}"
+        pieces = _PIECE.findall(part)
+        unknown = next((piece for piece in pieces if piece[0] in "{}" and piece not in PIECES), "")
+        if unknown or (part != "*" and "{" not in part):
+            allowed = f"{unknown or part!r} is not one of {', '.join(PIECES)}; separate parts with /, {example}"
             raise UsageError(allowed, option="layout", value=text)
-        if part != "*" and parts.count(part) > 1:
-            raise UsageError(f"has {part} twice", option="layout", value=text)
-    if parts[-1] != "*":
-        raise UsageError(f"the last part is the file and must be *, {example}", option="layout", value=text)
+        for one, other in itertools.pairwise(pieces):
+            if one in _VALUES and other in _VALUES:
+                message = f"{one} and {other} touch, so nothing says where one ends; put a separator between them"
+                raise UsageError(message, option="layout", value=text)
+    for value in (name for name in _VALUES if name != "*" and text.count(name) > 1):
+        raise UsageError(f"has {value} twice", option="layout", value=text)
+    if not parts[-1].endswith("*"):
+        raise UsageError(f"the last part is the file and must end in *, {example}", option="layout", value=text)
     return Layout(parts)
 
 
@@ -117,7 +131,9 @@ class Labeler:
         found = self.layout.read(key)
         if found is None:
             wanted = "/".join(self.layout.parts)
-            return ref._replace(reason="layout-mismatch", detail=f"has fewer parts than {wanted}")
+            short = key.count("/") + 1 < len(self.layout.parts)
+            detail = f"{'has fewer parts than' if short else 'does not look like'} {wanted}"
+            return ref._replace(reason="layout-mismatch", detail=detail)
         split = found.get("split")
         if split is None:
             split = choose_split(found.get("group", key), self.splits) if self.splits else DEFAULT_SPLIT

@@ -81,6 +81,20 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         ["convert", "--input", "a/*", "--output", "o", "--zzzzzz"],
         "--zzzzzz: unknown flag; beam-tfr convert --help lists",
     ),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--overwrit"],
+        "--overwrit: unknown flag; beam-tfr convert --help ",
+    ),
+    (["convert", "--input", "a/*", "--output", "o", "--verbos3"], "--verbos3: unknown flag; beam-tfr convert --help "),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--dry_run=true"],
+        "--dry_run: has no effect without --runner DataflowRunner: --save_plan lists and plans without converting, ",
+    ),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--job_endpoint=localhost:8099"],
+        "--job_endpoint: has no effect on this machine: it is for an engine that --runner names",
+    ),
+    (["convert", "--input", "a/*", "--output", "o", "--num_workers", "4"], "--num_workers: has no effect on this mach"),
     (["convert", "a.jpg", "--input", "a/*", "--output", "o"], "a.jpg: unknown argument; "),
     (
         ["convert", "--input", "a/*", "--output", "o", "--quality", "500"],

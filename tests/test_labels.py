@@ -39,6 +39,20 @@ def ref(key: str, layout: str, classes: frozenset[str] | None = None) -> ImageRe
         ("{label}/*", "/1.jpg", {"label": ""}),
         ("{label}/*", "a cat #1 100%/x.jpg", {"label": "a cat #1 100%"}),
         ("{label}/*", "*/x.jpg", {"label": "*"}),
+        ("{label}_*", "hat_0001.jpg", {"label": "hat"}),
+        ("{label}_*", "deep/er/long_sleeve_1.jpg", {"label": "long"}),
+        ("{label}_{number}.*", "american_pit_bull_12.jpg", {"label": "american_pit_bull"}),
+        ("{label}_{number}.*", "american_pit_bull.jpg", None),
+        ("{label}{number}.*", "cat12.jpg", {"label": "cat"}),
+        ("*_{label}.*", "IMG_0001_cat.jpg", {"label": "cat"}),
+        ("{split}-{label}-*", "train-t-shirt-1.jpg", {"split": "train", "label": "t"}),
+        ("{split}-{label}-img*", "train-t-shirt-img1.jpg", {"split": "train", "label": "t-shirt"}),
+        ("{split}/{label}/{group}_*", "test/cat/film7_0001.jpg", {"split": "test", "label": "cat", "group": "film7"}),
+        ("{label}-2024/*", "cat-2024/1.jpg", {"label": "cat"}),
+        ("{label}-2024/*", "cat-2023/1.jpg", None),
+        ("({label})*", "(a+b) 1.jpg", {"label": "a+b"}),
+        ("{label}_*", "_1.jpg", {"label": ""}),
+        ("{label}_*", "hat.jpg", None),
     ],
 )
 def test_layouts_read_the_last_parts_of_a_key(layout: str, key: str, found: dict[str, str] | None) -> None:
@@ -48,14 +62,19 @@ def test_layouts_read_the_last_parts_of_a_key(layout: str, key: str, found: dict
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is not one of {label}, {split}, {group}, *"),
+        ("", "'' is not one of {label}, {split}, {group}, {number}, *"),
         ("{label}//*", "'' is not one of"),
         ("label/*", "'label' is not one of"),
         ("{LABEL}/*", "'{LABEL}' is not one of"),
         ("{label}/*.jpg", "'*.jpg' is not one of"),
         ("**/*", "'**' is not one of"),
         ("{split}/{split}/*", "has {split} twice"),
-        ("{split}/{label}", "the last part is the file and must be *"),
+        ("{split}/{label}", "the last part is the file and must end in *"),
+        ("{lable}_*", "'{lable}' is not one of "),
+        ("{label_*", "'{' is not one of"),
+        ("{label}_{label}_*", "has {label} twice"),
+        ("{label}*", "{label} and * touch, so nothing says where one ends; put a separator between them"),
+        ("{split}{label}_*", "{split} and {label} touch"),
     ],
 )
 def test_invalid_layouts(text: str, message: str) -> None:
@@ -100,6 +119,7 @@ def test_short_key_is_rejected_with_the_expected_layout() -> None:
     found = ref("1.jpg", "{split}/{label}/*")
     assert (found.split, found.reason) == ("none", "layout-mismatch")
     assert found.detail == "has fewer parts than {split}/{label}/*"
+    assert ref("a/hat.jpg", "{label}_*").detail == "does not look like {label}_*"
 
 
 def test_another_class_is_a_reject_in_its_split() -> None:

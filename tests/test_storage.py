@@ -56,6 +56,12 @@ def test_a_relative_path_in_a_folder_that_is_gone(tmp_path: Path, monkeypatch: p
     assert storage.check_path("/a/b", option="input") == "/a/b"
 
 
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert storage.check_path("~/photos/**/*.jpg", option="input") == f"{tmp_path}/photos/**/*.jpg"
+    assert storage.check_path("/a/~b") == "/a/~b"
+
+
 def test_a_file_appears_on_commit_and_leaves_nothing_else(tmp_path: Path, scratch: Path) -> None:
     path = tmp_path / "file"
     with storage.create(str(path), scratch=str(scratch)) as file:

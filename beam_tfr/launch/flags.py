@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import importlib
 from collections.abc import Sequence
 
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    DirectOptions,
+    PipelineOptions,
+    ProfilingOptions,
+    SetupOptions,
+    StandardOptions,
+    TestOptions,
+    TypeOptions,
+)
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_tfr.beam_internals import LocalRunner, beam_parser
-from beam_tfr.options import ConvertOptions, default_threads
+from beam_tfr.options import DESTRUCTIVE, ConvertOptions, default_threads, nearest
 from beam_tfr.schema import UsageError
 
 # More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as one, and 16 only 1.8.
 MAX_THREADS = 4
+# What has an effect on a run on this machine, with `_LOCAL_FLAGS`, which gs:// needs, and what is not Beam's own.
+_LOCAL_OPTIONS = (StandardOptions, TypeOptions, DirectOptions, DebugOptions, ProfilingOptions, SetupOptions)
+_LOCAL_FLAGS = ("project", "impersonate_service_account", "no_auth")
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
 
@@ -34,10 +45,10 @@ def parse_beam_flags(flags: Sequence[str]) -> PipelineOptions:
     _, unknown = parser.parse_known_args(list(flags))
     if unknown:
         flag = unknown[0].partition("=")[0]
-        ours = [f"--{field.name}" for field in dataclasses.fields(ConvertOptions)]
+        ours = [f"--{field.name}" for field in dataclasses.fields(ConvertOptions) if field.name not in DESTRUCTIVE]
         known = [option for action in parser._actions for option in action.option_strings]
-        near = difflib.get_close_matches(flag, [*ours, *known], n=1)
-        hint = f"did you mean {near[0]}?" if near else "beam-tfr convert --help lists ours; Beam's own are accepted too"
+        near = nearest(flag, [*ours, *known])
+        hint = f"did you mean {near}?" if near else "beam-tfr convert --help lists ours; Beam's own are accepted too"
         kind = "flag" if flag.startswith("-") else "argument"
         raise UsageError(f"{flag}: unknown {kind}; {hint}")
     return PipelineOptions(list(flags))
@@ -49,14 +60,18 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     Beam's DirectRunner would first look for another engine on the internet, so its name means the FnApiRunner here too.
 
     Raises:
-        UsageError: there is no such runner.
+        UsageError: there is no such runner, or a flag has no effect on it.
     """
+    if beam_options.view_as(TestOptions).dry_run:  # which Beam reads for Dataflow alone
+        cure = "`save_plan=` lists and plans without converting, `limit=` converts a few images"
+        raise UsageError(f"has no effect without `runner=DataflowRunner`: {cure}", option="dry_run")
     name = beam_options.view_as(StandardOptions).runner or LOCAL_RUNNERS[0]
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
         try:
             return create_runner(name)
         except (ValueError, ImportError, AttributeError) as error:
             raise UsageError(str(error), option="runner", value=name) from error
+    _refuse_without_effect(flags)
     direct = beam_options.view_as(DirectOptions)
     if direct.direct_num_workers < 0:
         raise UsageError(
@@ -72,3 +87,18 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
             "multi_threading" if direct.direct_num_workers <= MAX_THREADS else "multi_processing"
         )
     return LocalRunner(beam_options)
+
+
+def _refuse_without_effect(flags: Sequence[str]) -> None:
+    """Refuses flags that Beam knows and a run on this machine would ignore, such as --job_endpoint without --runner.
+
+    Raises:
+        UsageError: there is one.
+    """
+    others = [known for known in PipelineOptions.__subclasses__() if not known.__module__.startswith("apache_beam.")]
+    parser = beam_parser([*_LOCAL_OPTIONS, *others])
+    for name in _LOCAL_FLAGS:
+        parser.add_argument(f"--{name}", nargs="?")
+    if ignored := [flag for flag in parser.parse_known_args(list(flags))[1] if flag.startswith("-")]:
+        name = ignored[0].partition("=")[0].lstrip("-")
+        raise UsageError("has no effect on this machine: it is for an engine that `runner=` names", option=name)

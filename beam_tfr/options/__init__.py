@@ -6,14 +6,16 @@ valid: its constructor raises a `UsageError` with the option, the value, what is
 
 from beam_tfr.options.convert import DATA_OPTIONS, ConvertOptions, default_threads
 from beam_tfr.options.image import ImageOptions
-from beam_tfr.options.table import add_arguments, from_arguments, from_values
+from beam_tfr.options.table import DESTRUCTIVE, add_arguments, from_arguments, from_values, nearest
 
 __all__ = [
     "DATA_OPTIONS",
+    "DESTRUCTIVE",
     "ConvertOptions",
     "ImageOptions",
     "add_arguments",
     "default_threads",
     "from_arguments",
     "from_values",
+    "nearest",
 ]

@@ -61,8 +61,8 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     layout: str = option(
         "",  # tables take no layout, not even the default
-        help="how to read the last parts of a path: {label}, {split}, {group}, *; '*' alone: no labels (default: "
-        "{label}/*)",
+        help="how to read the last parts of a path: {label}, {split}, {group}, {number} (digits), *, also within "
+        "names: {label}_*; '*' alone: no labels (default: {label}/*)",
         metavar="PARTS",
         group=WHAT,
     )

@@ -7,13 +7,14 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from beam_tfr.schema import UsageError
 
 MIB = 1 << 20
+DESTRUCTIVE = ("overwrite",)  # never suggested for a flag that is misspelled
 GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
     "input and output",
     "tables",
@@ -68,8 +69,9 @@ def check_kinds(options: Any) -> None:
         about: Option = field.metadata["option"]
         value = getattr(options, field.name)
         if about.choices and value not in about.choices:
-            nearest = _nearest(value, about.choices)
-            raise UsageError(f"must be one of: {', '.join(about.choices)}{nearest}", option=field.name, value=value)
+            near = nearest(str(value), about.choices)
+            hint = f". Did you mean {near}?" if near else ""
+            raise UsageError(f"must be one of: {', '.join(about.choices)}{hint}", option=field.name, value=value)
         if about.parse is boolean and not isinstance(value, bool):
             raise UsageError("must be true or false", option=field.name, value=value)
 
@@ -125,9 +127,11 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _nearest(value: object, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(value), known, n=1)
-    return f". Did you mean {near[0]}?" if near else ""
+def nearest(text: str, known: Iterable[str]) -> str:
+    """The known flag or value that `text` is nearly spelled like; empty if there is none."""
+    names = {name.lstrip("-"): name for name in known}  # dashes alone would make short flags alike
+    near = difflib.get_close_matches(text.lstrip("-"), names, n=1, cutoff=0.7)
+    return names[near[0]] if near else ""
 
 
 # Parsers of command-line values: text -> value, or a ValueError that says what is allowed. In Python, options take the
@@ -288,8 +292,9 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
     given = {name: value for name, value in values.items() if value is not None}
     for name, value in given.items():
         if name not in known:
-            near = _nearest(name, [*known]) or ". docs/options.md lists all."
-            raise UsageError(f"unknown option{near} Beam's own go into `beam_flags=`", option=name, value="")
+            near = nearest(name, known.keys() - {*DESTRUCTIVE})
+            hint = f". Did you mean {near}?" if near else ". docs/options.md lists all."
+            raise UsageError(f"unknown option{hint} Beam's own go into `beam_flags=`", option=name, value="")
         if known[name].many and isinstance(value, (str, os.PathLike)):
             given[name] = (value,)
         elif known[name].many and isinstance(value, Iterable):

@@ -154,9 +154,11 @@ def _refuse_misfits(number: int, first: str, options: Mapping[str, Any]) -> NoRe
             option="table",
         )
     folders = first.count("/")
+    labelled = "`layout='{label}/*'`"
+    flat = "`layout='*'`, or `layout='{label}_*'` if names begin with their class"
     raise UsageError(
         f"no file fits: below the common folder the first one is {first!r}, which has {folders + 1} "
-        f"part{'s' if folders else ''}; use `layout='{'{label}/*' if folders else '*'}'`",
+        f"part{'s' if folders else ''}; use {labelled if folders else flat}",
         option="layout",
         value=options["layout"],
     )

@@ -34,7 +34,7 @@ def work_path(output: str, name: str) -> str:
 
 
 def check_path(path: str, *, option: str = "") -> str:
-    """Checks the path that an option gives; returns it, absolute if local.
+    """Checks the path that an option gives; returns it, absolute if local, with ~ expanded.
 
     Raises:
         UsageError: another scheme than gs://, no bucket, or a relative path while the current folder is gone.
@@ -47,7 +47,7 @@ def check_path(path: str, *, option: str = "") -> str:
         message = "only local paths and gs:// are supported"
     else:
         try:
-            return os.path.abspath(path) if path else path
+            return os.path.abspath(os.path.expanduser(path)) if path else path
         except FileNotFoundError:
             message = "the current folder is gone; give a path that begins with /"
     raise UsageError(message if option else f"{path}: {message}", option=option, value=path)
