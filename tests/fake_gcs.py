@@ -38,6 +38,7 @@ from typing import Any
 
 import google_crc32c
 
+END = "\U0010ffff"  # after all names in use
 RANDOM_FAULTS = ("408", "429:0.01", "500", "502", "503", "504", "reset", "cut:0.5", "corrupt")
 RANDOM_UPLOAD_FAULTS = ("429:0.01", "500", "503", "reset", "lost")
 
@@ -281,6 +282,7 @@ class Server:
         query, objects = request.query, self.objects[bucket]
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
         names = sorted(name for name in objects if name.startswith(prefix) and name > query.get("pageToken", ""))
+        names = [name for name in names if query.get("startOffset", "") <= name < query.get("endOffset", END)]
         size = min(self.settings.page_size, int(query.get("maxResults", 1000)))
         page = names[:size]
         shown = [name for name in page if not delimiter or delimiter not in name[len(prefix) :]]

@@ -40,14 +40,17 @@ class Attempts:
     def __init__(self) -> None:
         self.done = 0
         self.failed: list[str] = []
-        self.left: int | None = None  # calls until the next failure
+        self.chance: random.Random | None = None  # while a bundle may fail
+        self.left: int | None = None  # calls until it does, chosen at its first place
         self.thread = 0  # of the bundle: a heartbeat's calls come when the clock says, and do not count
 
     def step(self, place: str) -> None:
-        if self.left is not None and threading.get_ident() == self.thread:
+        if self.chance is not None and threading.get_ident() == self.thread:
+            if self.left is None:
+                self.left = self.chance.choice((self.chance.randrange(8), self.chance.randrange(60)))
             self.left -= 1
             if self.left < 0:
-                self.left = None
+                self.chance = None
                 self.failed.append(place)
                 raise InjectedError(place)
 
@@ -62,7 +65,7 @@ def every_bundle_twice(monkeypatch: pytest.MonkeyPatch, chance: random.Random | 
 
     def twice(self: BundleManager, *arguments: Any, **named: Any) -> Any:
         attempts.thread = threading.get_ident()
-        attempts.left = None if chance is None else chance.choice((chance.randrange(8), chance.randrange(60)))
+        attempts.chance, attempts.left = chance, None
         try:
             process_bundle(self, *arguments, **{**named, "dry_run": True})
             attempts.done += 1
@@ -71,7 +74,7 @@ def every_bundle_twice(monkeypatch: pytest.MonkeyPatch, chance: random.Random | 
         except RuntimeError as error:
             if "InjectedError" not in str(error):
                 raise
-        attempts.left = None
+        attempts.chance = None
         return process_bundle(self, *arguments, **named)
 
     def faulty(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -11,14 +11,21 @@ import sys
 import threading
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
 
 from beam_tfr import storage
+from beam_tfr.inputs import ranges
 from beam_tfr.inputs.listing import list_all, list_images
-from beam_tfr.inputs.patterns import exclusion, order_patterns
+from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
 from beam_tfr.inputs.reading import ReadAhead, read_image
-from beam_tfr.schema import RejectError, UsageError
+from beam_tfr.labels import Labeler, parse_layout
+from beam_tfr.schema import ImageRef, RejectError, UsageError
 from beam_tfr.storage import Entry
+from beam_tfr.transforms import references
 from tests.conftest import wait_for
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import Clock, clock, fake, fake_server
@@ -392,6 +399,32 @@ def test_many_patterns_are_listed_in_parallel_each_file_once(fake: FakeGcs) -> N
     next(some)
     some.close()  # type: ignore[attr-defined]
     wait_for(lambda: not threads("beam_tfr-list") - before)
+
+
+@pytest.mark.parametrize(
+    "patterns", [["**"], ["**/*.jpg", "p/0*.jpg", "p/00*.jpg"], ["**/last", "p/*.jpg"], ["p/*/*/*", "p/{0,1}*"]]
+)
+def test_a_large_listing_is_divided_and_lists_each_file_once(
+    fake: FakeGcs, monkeypatch: pytest.MonkeyPatch, patterns: list[str]
+) -> None:
+    numbered = [f"p/{number:03}.jpg" for number in range(40)]
+    names = [*ODD_NAMES, *numbered, *(f"p/花/{number}/{name}.jpg" for number in range(9) for name in "ab"), "z/last"]
+    for name in names:
+        fake.put(name, b"x")
+    patterns = [f"gs://b/{pattern}" for pattern in patterns]
+    whole = sorted(list_all(order_patterns(patterns)))
+
+    fake.set(page_size=4)
+    fake.take_log()
+    monkeypatch.setattr(references, "LIMITS", {"List": 5, "ListRanges": 7, "ListRest": None})
+    monkeypatch.setattr(references, "RANGES", 6)
+    monkeypatch.setattr(ranges, "FEW", 3)
+    step = references.MatchImages(patterns, Labeler(parse_layout("*")))
+    with beam.Pipeline(FnApiRunner(), options=PipelineOptions([])) as pipeline:
+        sizes = pipeline | step | beam.Map(lambda ref: ImageRef.decode(ref).key) | beam.combiners.Count.PerElement()
+        assert_that(sizes, equal_to([(entry.path.removeprefix(common_root(patterns)), 1) for entry in whole]))
+    starts = {request["startOffset"] for request in fake.take_log() if "startOffset" in request}
+    assert len(starts) > 6
 
 
 def test_exclude_on_gs(fake: FakeGcs) -> None:

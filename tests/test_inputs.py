@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import errno
 import itertools
@@ -9,6 +10,7 @@ import os
 import random
 import re
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr import storage
-from beam_tfr.inputs import reading
+from beam_tfr.inputs import ranges, reading
 from beam_tfr.inputs.listing import list_all, list_images
 from beam_tfr.inputs.patterns import (
     common_root,
@@ -493,6 +495,61 @@ def test_next_call_starts_while_one_is_consumed(ahead: ReadAhead, monkeypatch: p
     assert {path for path in store.begun if len(path) == 10} == {f"gs://b/{i}" for i in range(100, 108)}
     assert list(first) == [b"gs://b/%d" % i for i in range(1, 20)]
     assert list(second) == [b"gs://b/%d" % i for i in range(100, 120)]
+
+
+# Ranges of names
+
+TEXTS = st.text(st.sampled_from("ab/\x01\ud7ff\ue000\U0010ffff") | st.characters(exclude_categories=["Cs"]), max_size=5)
+
+
+@settings(max_examples=300, deadline=None)
+@given(found=st.sets(TEXTS, max_size=60), ends=st.tuples(TEXTS, TEXTS), few=st.integers(2, 5), parts=st.integers(2, 30))
+def test_ranges_hold_every_name_once(found: set[str], ends: tuple[str, str], few: int, parts: int) -> None:
+    start, end = min(ends), max(ends) if ends[0] != ends[1] else ""
+    inside = sorted(name for name in found if name >= start and (not end or name < end))
+
+    def names(start: str, end: str) -> list[str]:
+        return [name for name in inside if name >= start and (not end or name < end)][:few]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "FEW", few)
+        divided = ranges.divide(names, start, end, parts)
+    assert [divided[0].start, divided[-1].end] == [start, end]
+    assert [one.end for one in divided[:-1]] == [one.start for one in divided[1:]]
+    held = [[name for name in inside if name >= one.start and (not one.end or name < one.end)] for one in divided]
+    assert [name for names in held for name in names] == inside
+    for one, mine in zip(divided, held, strict=True):
+        assert one.known in (None, len(mine))
+        assert len(mine) <= few or one.known is None
+    if len(inside) < parts:  # all that can be divided is
+        assert all(one.known is not None for one in divided)
+
+
+@given(TEXTS, TEXTS)
+def test_after_prefix_is_the_least_text_above_all_with_the_prefix(prefix: str, rest: str) -> None:
+    after = ranges.after_prefix(prefix)
+    assert prefix + rest < after or not after
+    assert after.encode() >= prefix.encode()
+    if after:
+        assert not after.startswith(prefix)
+        assert after[:-1] == prefix[: len(after) - 1]  # so nothing lies between
+    else:
+        assert set(prefix) <= {chr(sys.maxunicode)}
+
+
+def test_many_names_are_divided_evenly_by_few_requests() -> None:
+    names = [f"photos/IMG_{number:08}.jpg" for number in range(200_000)]
+    asked = []
+
+    def first_names(start: str, end: str) -> list[str]:
+        asked.append(start)
+        return names[bisect.bisect_left(names, start) : bisect.bisect_left(names, end)][: ranges.FEW]
+
+    divided = ranges.divide(first_names, "photos/", "photos0", 128)
+    assert len(divided) == 200
+    assert len(asked) < 2 * len(divided)
+    assert {bisect.bisect_left(names, one.end) - bisect.bisect_left(names, one.start) for one in divided} == {1000}
+    assert ranges.divide(first_names, names[-1], "photos0", 128) == [(names[-1], "photos0", 8, 1)]
 
 
 # --exclude and --input_list

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import functools
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
+from typing import NamedTuple
 
 from beam_tfr import storage
+from beam_tfr.inputs import ranges
 from beam_tfr.inputs.patterns import WILDCARD, files_below, literal_start, split_pattern, to_regex
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema import UsageError
 
 LIST_THREADS = 32
 LIST_BATCH = 1000  # files passed on at a time
+
+
+class Part(NamedTuple):
+    """A pattern, or a range of the names that it may match.
+
+    Attributes:
+        pattern: local or gs://.
+        before: patterns whose files do not count, of `order_patterns`.
+        start, end: names in the bucket from `start` on and before `end`; empty for all.
+    """
+
+    pattern: str
+    before: Sequence[str] = ()
+    start: str = ""
+    end: str = ""
 
 
 def list_images(
@@ -32,18 +51,7 @@ def list_images(
     Raises:
         UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
     """
-    found = False
-    left_out = [*map(to_regex, before), *([exclude] if exclude else [])]
-    try:
-        for entry in _list(pattern, option):
-            found = True
-            if not any(regex.fullmatch(entry.path) for regex in left_out):
-                yield entry
-        if not found:
-            raise UsageError(f"matches no file{_hints(pattern, option)}", option=option, value=pattern)
-    except OSError as error:
-        message = f"cannot be listed: {error.filename}: {error.strerror}"
-        raise UsageError(message, option=option, value=pattern) from error
+    yield from _list_part(Part(pattern, before), exclude, option=option)
 
 
 def list_all(
@@ -58,33 +66,108 @@ def list_all(
     Raises:
         UsageError: see `list_images`.
     """
+    for found in list_parts([Part(*pair) for pair in patterns], exclude=exclude):
+        if isinstance(found, storage.Entry):
+            yield found
+
+
+def list_parts(
+    parts: Sequence[Part], *, exclude: re.Pattern[str] | None = None, limit: int | None = None
+) -> Iterator[storage.Entry | Part]:
+    """Lists as `list_all` does, but of each part on gs:// only the first names; yields the rest as a part.
+
+    Args:
+        parts: of which none overlap.
+        exclude: of `exclusion`.
+        limit: names of a part, matching or not; more until the first match of a pattern. None for all.
+
+    Raises:
+        UsageError: see `list_images`.
+    """
     pool = Pool(LIST_THREADS, "beam_tfr-list")
 
-    def next_batch(files: Iterator[storage.Entry]) -> Future[list[storage.Entry]]:
-        return pool.submit(lambda: list(itertools.islice(files, LIST_BATCH)))
+    def next_batch(found: Iterator[storage.Entry | Part]) -> Future[list[storage.Entry | Part]]:
+        return pool.submit(lambda: list(itertools.islice(found, LIST_BATCH)))
 
-    parts = [
-        itertools.chain.from_iterable(list_images(*pair, exclude=exclude) for pair in patterns[i::LIST_THREADS])
-        for i in range(min(LIST_THREADS, len(patterns)))
-    ]
-    ahead = collections.deque((part, next_batch(part)) for part in parts)
+    def list_some(parts: Sequence[Part]) -> Iterator[storage.Entry | Part]:
+        for part in parts:
+            if rest := (yield from _list_part(part, exclude, limit=limit)):
+                yield rest
+
+    listings = [list_some(parts[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(parts)))]
+    ahead = collections.deque((listing, next_batch(listing)) for listing in listings)
     try:
         while ahead:
-            part, batch = ahead.popleft()
-            if files := batch.result():
-                ahead.append((part, next_batch(part)))
-                yield from files
+            listing, batch = ahead.popleft()
+            if found := batch.result():
+                ahead.append((listing, next_batch(listing)))
+                yield from found
     finally:
         pool.close()
 
 
-def _list(pattern: str, option: str) -> Iterator[storage.Entry]:
+def divide_part(part: Part, parts: int) -> list[Part]:
+    """Divides a part on gs:// into about as many parts as wanted or more; into fewer if it holds few names.
+
+    Raises:
+        UsageError: the bucket cannot be listed.
+    """
+    bucket, literal = storage.split_gcs(literal_start(part.pattern))
+    pool = Pool(LIST_THREADS, "beam_tfr-divide")
+    try:
+        with _named_errors(part.pattern, "input"):
+            divided = ranges.divide(
+                functools.partial(storage.first_names, bucket),
+                part.start,
+                part.end or ranges.after_prefix(literal),
+                parts,
+                run=lambda function, ones: [
+                    future.result() for future in [pool.submit(functools.partial(function, one)) for one in ones]
+                ],
+            )
+    finally:
+        pool.close()
+    return [part._replace(start=one.start, end=one.end) for one in divided]
+
+
+def _list_part(
+    part: Part, exclude: re.Pattern[str] | None, *, option: str = "input", limit: int | None = None
+) -> Generator[storage.Entry, None, Part | None]:
+    """Yields the files of a part; returns what is left beyond `limit`."""
+    matched = bool(part.start)  # the pattern, before the range began
+    limit = limit if storage.is_gcs(part.pattern) else None
+    left_out = [*map(to_regex, part.before), *([exclude] if exclude else [])]
+    with _named_errors(part.pattern, option):
+        regex = to_regex(part.pattern, option=option) if WILDCARD.search(part.pattern) else None
+        for number, entry in enumerate(_walk(part, option)):
+            if limit is not None and number >= limit and matched:
+                return part._replace(start=storage.split_gcs(entry.path)[1])
+            if regex is None or regex.fullmatch(entry.path):
+                matched = True
+                if not any(other.fullmatch(entry.path) for other in left_out):
+                    yield entry
+        if not matched:
+            raise UsageError(f"matches no file{_hints(part.pattern, option)}", option=option, value=part.pattern)
+    return None
+
+
+@contextlib.contextmanager
+def _named_errors(pattern: str, option: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot be listed: {error.filename}: {error.strerror}"
+        raise UsageError(message, option=option, value=pattern) from error
+
+
+def _walk(part: Part, option: str) -> Iterator[storage.Entry]:
+    """Files that the pattern of a part may match."""
+    pattern = part.pattern
     if not WILDCARD.search(pattern):
         if entry := storage.find(pattern):
             yield entry
         return
     folder, rest = split_pattern(pattern, option=option)
-    regex = to_regex(pattern, option=option)
     # A folder above the first ** must match its part of the pattern; below it, any folder may hold a match, and beside
     # alternatives too, which may contain slashes.
     parts, deep = rest.split("/"), "**" in rest or "{" in rest
@@ -96,10 +179,14 @@ def _list(pattern: str, option: str) -> Iterator[storage.Entry]:
         level = path.count("/") - base.count("/")
         return bool(folders[level].fullmatch(path)) if level < len(folders) else deep
 
-    start = literal_start(pattern)[len(base) + 1 :]
-    for entry in storage.walk(folder, descend, prefix=start, deep=deep or len(parts) > 1):
-        if regex.fullmatch(entry.path):
-            yield entry
+    yield from storage.walk(
+        folder,
+        descend,
+        prefix=literal_start(pattern)[len(base) + 1 :],
+        deep=deep or len(parts) > 1,
+        start=part.start,
+        end=part.end,
+    )
 
 
 def _hints(pattern: str, option: str) -> str:

@@ -11,6 +11,7 @@ from beam_tfr.storage.base import AlreadyExistsError as AlreadyExistsError
 from beam_tfr.storage.base import ChangedError as ChangedError
 from beam_tfr.storage.base import Entry as Entry
 from beam_tfr.storage.base import PendingFile as PendingFile
+from beam_tfr.storage.base import split_gcs as split_gcs
 from beam_tfr.storage.files import READ_AHEAD as READ_AHEAD
 from beam_tfr.storage.files import check_path as check_path
 from beam_tfr.storage.files import create as create
@@ -31,7 +32,9 @@ from beam_tfr.storage.files import touch as touch
 from beam_tfr.storage.files import walk as walk
 from beam_tfr.storage.files import work_path as work_path
 from beam_tfr.storage.files import write_bytes as write_bytes
+from beam_tfr.storage.gcs import PAGE_SIZE as PAGE_SIZE
 from beam_tfr.storage.gcs import connect as connect
+from beam_tfr.storage.gcs import first_names as first_names
 from beam_tfr.storage.gcs_client import DEADLINE_S as DEADLINE_S
 from beam_tfr.storage.gcs_client import Access as Access
 from beam_tfr.storage.gcs_client import use_access as use_access

@@ -53,8 +53,16 @@ def check_path(path: str, *, option: str = "") -> str:
     raise UsageError(message if option else f"{path}: {message}", option=option, value=path)
 
 
-def walk(folder: str, descend: Callable[[str], bool], *, prefix: str = "", deep: bool = True) -> Iterator[Entry]:
-    """Every file below a folder, in no particular order.
+def walk(
+    folder: str,
+    descend: Callable[[str], bool],
+    *,
+    prefix: str = "",
+    deep: bool = True,
+    start: str = "",
+    end: str = "",
+) -> Iterator[Entry]:
+    """Every file below a folder; on gs:// by name, on a disk in no particular order.
 
     Links are followed, except into a folder that contains them. A dangling link is listed with size 0, so that reading
     it fails with the reason. Folder objects of gs:// (a trailing slash, no bytes) are left out.
@@ -64,11 +72,14 @@ def walk(folder: str, descend: Callable[[str], bool], *, prefix: str = "", deep:
         descend: whether to enter a local folder, given its path.
         prefix: of the paths below the folder; other files may be left out (on gs:// they are).
         deep: whether files in subfolders are needed; if not, they may be left out (on gs:// they are).
+        start, end: on gs://, only names in the bucket from `start` on and before `end`; empty for all.
 
     Raises:
         OSError: the bucket does not exist, or a folder may not be listed.
     """
-    return gcs.walk(folder, prefix=prefix, deep=deep) if is_gcs(folder) else disk.walk(folder, descend)
+    if is_gcs(folder):
+        return gcs.walk(folder, prefix=prefix, deep=deep, start=start, end=end)
+    return disk.walk(folder, descend)
 
 
 def list_folder(folder: str, *, prefix: str = "") -> list[str]:

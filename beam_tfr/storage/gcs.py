@@ -15,7 +15,7 @@ from typing import IO, Any
 from beam_tfr.storage.base import GCS, AlreadyExistsError, Entry, PendingFile, split_gcs
 from beam_tfr.storage.gcs_client import blob, bucket, client, named_errors, retrying
 
-PAGE_SIZE = 5000  # names requested per page of a listing; the service may return fewer
+PAGE_SIZE = 1000  # names in a page of a listing; the service gives no more
 PART_BYTES = 1 << 20  # 1 MiB, fetched at a time of an object that is read in parts
 UPLOAD_CHUNK_BYTES = 16 << 20  # 16 MiB of a large file in memory at a time
 
@@ -30,20 +30,36 @@ def connect() -> None:
         client()
 
 
-def walk(folder: str, *, prefix: str = "", deep: bool = True) -> Iterator[Entry]:
+def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", end: str = "") -> Iterator[Entry]:
     """`storage.walk` on gs://."""
-    name, start = _split_folder(folder)
+    name, below = _split_folder(folder)
     with named_errors(folder, "list"):
         for found in client().list_blobs(
             bucket(name),
-            prefix=start + prefix,
+            prefix=below + prefix,
             delimiter=None if deep else "/",
+            start_offset=start or None,
+            end_offset=end or None,
             fields="items(name,size,generation),nextPageToken",
             page_size=PAGE_SIZE,
             retry=retrying(),
         ):
             if not (found.name.endswith("/") and not found.size):
                 yield _entry(f"{GCS}{name}/{found.name}", found)
+
+
+def first_names(bucket_name: str, start: str, end: str) -> list[str]:
+    """The first names of objects from `start` on and before `end`, if any: as many as fit a page."""
+    with named_errors(f"{GCS}{bucket_name}", "list"):
+        found = client().list_blobs(
+            bucket(bucket_name),
+            start_offset=start or None,
+            end_offset=end or None,
+            fields="items(name),nextPageToken",
+            max_results=PAGE_SIZE,
+            retry=retrying(),
+        )
+        return [one.name for one in found]
 
 
 def _split_folder(folder: str) -> tuple[str, str]:

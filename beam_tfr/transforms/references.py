@@ -11,7 +11,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr import interrupt, storage
-from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.listing import Part, divide_part, list_parts
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
 from beam_tfr.labels import Labeler
 from beam_tfr.schema import DataError
@@ -19,6 +19,9 @@ from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Tables
 
 BATCHES = 64  # of patterns, each listed by one worker
+LIMITS = {"List": 50_000, "ListRanges": 1_000_000, "ListRest": None}  # names of a part, before the rest is divided
+RANGES = 128  # that a rest is divided into, if it is large
+RANGES_AT_A_TIME = 4  # listed by one worker, which waits for many answers at a time
 
 
 class MatchImages(beam.PTransform):
@@ -50,18 +53,25 @@ class MatchImages(beam.PTransform):
         self._exclude = exclusion(exclude, self._root)
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
-        return (
-            begin
-            | beam.Create([None])
-            | "Patterns" >> beam.FlatMap(_batches, self._patterns, self._input_list)
-            | "SpreadPatterns" >> beam.Reshuffle()
-            | "List" >> beam.FlatMap(_list, exclude=self._exclude)
-            | "Label" >> beam.Map(self._reference).with_output_types(bytes)
-        )
+        parts = begin | beam.Create([None]) | "Patterns" >> beam.FlatMap(_batches, self._patterns, self._input_list)
+        files = []
+        for step, limit in LIMITS.items():
+            listed = (
+                parts
+                | f"Spread{step}" >> beam.Reshuffle()
+                | step >> beam.FlatMap(_list, exclude=self._exclude, limit=limit).with_outputs(_REST, main="files")
+            )
+            files.append(listed.files)
+            if limit is not None:
+                parts = listed[_REST] | f"Divide{step}" >> beam.FlatMap(_divide)
+        return files | beam.Flatten() | "Label" >> beam.Map(self._reference).with_output_types(bytes)
 
     def _reference(self, entry: storage.Entry) -> bytes:
         interrupt.check()
         return self._labeler.label(entry, entry.path.removeprefix(self._root)).encode()
+
+
+_REST = "rest"
 
 
 def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterator[str]:
@@ -70,8 +80,16 @@ def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterat
         yield json.dumps(ordered[i::BATCHES])  # Beam's coder for text fails for names that are not UTF-8
 
 
-def _list(batch: str, exclude: re.Pattern[str] | None) -> Iterator[storage.Entry]:
-    return list_all(json.loads(batch), exclude=exclude)
+def _list(batch: str, exclude: re.Pattern[str] | None, limit: int | None) -> Iterator[Any]:
+    for found in list_parts([Part(*one) for one in json.loads(batch)], exclude=exclude, limit=limit):
+        yield beam.pvalue.TaggedOutput(_REST, json.dumps(found)) if isinstance(found, Part) else found
+
+
+def _divide(rest: str) -> Iterator[str]:
+    parts = divide_part(Part(*json.loads(rest)), RANGES)
+    batches = -(-len(parts) // RANGES_AT_A_TIME)
+    for i in range(batches):
+        yield json.dumps(parts[i::batches])
 
 
 class ReadTable(beam.PTransform):

@@ -1,0 +1,98 @@
+"""Divides the names in a bucket into ranges, so that they can be listed at the same time.
+
+A listing gives names in order, from any name on, but not how many there are. So the names are divided by the character
+after what they share, and again, until there are enough ranges. Ranges are half-open and meet, so each name is in one
+of them, whatever they were divided by.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from beam_tfr import storage
+
+FEW = storage.PAGE_SIZE  # names; a range of fewer is not divided
+
+
+class NameRange(NamedTuple):
+    """The names from `start` on and before `end`, if any.
+
+    Attributes:
+        start, end: in the order of code points, which is that of UTF-8.
+        depth: number of characters that all its names share.
+        known: number of its names, if they are few.
+    """
+
+    start: str
+    end: str
+    depth: int = 0
+    known: int | None = None
+
+
+Names = Callable[[str, str], list[str]]  # (start, end) -> the first names in this range, up to `FEW`
+Divided = Iterable[list[NameRange]]
+
+
+def after_prefix(prefix: str) -> str:
+    """The least text above all that begin with a prefix; empty if there is none."""
+    for end in range(len(prefix) - 1, -1, -1):
+        if (code := ord(prefix[end])) < sys.maxunicode:
+            return prefix[:end] + chr(0xE000 if code == 0xD7FF else code + 1)  # surrogates are no characters
+    return ""
+
+
+def divide(
+    names: Names,
+    start: str,
+    end: str,
+    parts: int,
+    *,
+    run: Callable[[Callable[[NameRange], list[NameRange]], Sequence[NameRange]], Divided] = map,
+) -> list[NameRange]:
+    """Divides a range of names into `parts` ranges or more; into fewer if it holds few names.
+
+    Args:
+        names: asks for names.
+        start, end: of the range.
+        parts: how many ranges are wanted.
+        run: `map`, which may make several calls at a time.
+    """
+    ranges = [NameRange(start, end, _shared(start, end))]
+    while len(ranges) < parts and any(one.known is None for one in ranges):
+        divided = run(lambda one: [one] if one.known is not None else _by_character(names, one, parts), ranges)
+        ranges = [*itertools.chain.from_iterable(divided)]
+    merged = ranges[:1]
+    for one in ranges[1:]:
+        last = merged[-1]
+        if last.known is None or one.known is None or last.known + one.known > FEW:
+            merged.append(one)
+        else:
+            merged[-1] = last._replace(end=one.end, known=last.known + one.known)
+    return merged
+
+
+def _by_character(names: Names, whole: NameRange, most: int) -> list[NameRange]:
+    """Divides a range by the next character of its names; if there are too many, the last part holds the rest."""
+    depth, at = whole.depth + 1, whole.start
+    counts: dict[str, int | None] = {}  # the beginning of names -> how many have it, if they are few
+    while len(counts) < most and (page := names(at, whole.end)):
+        counts.update(collections.Counter(name[:depth] for name in page))
+        if len(page) < FEW:
+            break
+        last = page[-1][:depth]
+        counts[last], at = None, after_prefix(last)
+        if not at or (whole.end and at >= whole.end):
+            break
+    starts = [whole.start, *[*counts][1:]]
+    ends = [*starts[1:], whole.end]
+    return [NameRange(*one) for one in zip(starts, ends, [depth] * len(starts), counts.values() or [0], strict=True)]
+
+
+def _shared(start: str, end: str) -> int:
+    """Number of characters that all names of a range share."""
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(start, end, strict=False)))
+    return shared + 1 if end and after_prefix(start[: shared + 1]) == end else shared
