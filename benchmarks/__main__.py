@@ -11,7 +11,7 @@ import sys
 
 from benchmarks import measuring
 
-NAMES = "convert", "keep", "png", "verify", "cloud", "ends", "gil", "read", "resize", "memory", "tables", "references"
+NAMES = "convert", "keep", "png", "verify", "cloud", "ends", "gil", "read", "resize", "memory", "tables", "scale"
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ FIRST_COLUMNS = {
     "resize": ["beam_tfr", "OpenCV AREA", "Pillow BILINEAR", "Pillow BICUBIC"],
     "memory": ["JPEG", "progressive JPEG", "PNG", "GIF", "TIFF", "WebP", "PNG, 16 bits", "TIFF, 64-bit floats"],
     "tables": ["parquet, read", "parquet, converted"],
-    "references": ["list", "plan"],
+    "scale": ["list", "plan", "spread, 1 worker", "spread, 2 workers"],
 }
 
 

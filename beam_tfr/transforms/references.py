@@ -54,8 +54,8 @@ class MatchImages(beam.PTransform):
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         parts = begin | beam.Create([None]) | "Patterns" >> beam.FlatMap(_batches, self._patterns, self._input_list)
-        files = []
-        for step, limit in LIMITS.items():
+        files, limits = [], LIMITS if storage.is_gcs(self._root) else {"List": None}
+        for step, limit in limits.items():
             listed = (
                 parts
                 | f"Spread{step}" >> beam.Reshuffle()

@@ -1,0 +1,198 @@
+"""What names cost before and after their images are converted: listing, planning, and publishing many.
+
+A server in another process makes up objects by arithmetic, and lists them in pages, as late as told. `list` lists them
+and counts; `plan` runs the real MatchImages, PlanShards and WriteManifest on Beam's FnApiRunner, with one thread, and
+instead of reading images pretends what they would have been. `spread` runs MatchImages and the survey in one worker
+process and in two.
+Each runs in a process of its own; the memory that a few names take is subtracted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import bisect
+import functools
+import http.server
+import sys
+import tempfile
+import time
+import urllib.parse
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.measuring import Cost, Table, measure, python, served
+
+PATTERN = "gs://scale/**/*.jpg"
+PAGE = 1000
+COLUMNS = {
+    "": "",
+    "names": ",",
+    "seconds": ".1f",
+    "names/s": ",.0f",
+    "CPU µs a name": ".1f",
+    "peak MB": ",.0f",
+    "bytes a name": ",.0f",
+}
+
+
+class Listing(http.server.BaseHTTPRequestHandler):
+    """Just enough of Cloud Storage's JSON API."""
+
+    protocol_version = "HTTP/1.1"
+    names = 0
+    latency_s = 0.0
+
+    def name(self, number: int) -> str:
+        return f"photos/{number * 1000 // self.names:03}/IMG_{number:012}.jpg"  # in order
+
+    def place(self, name: str) -> int:
+        return bisect.bisect_left(range(self.names), name, key=self.name)
+
+    def do_GET(self) -> None:
+        url = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        if query.get("alt") == "media":
+            self.answer(photo(), "image/jpeg")
+        elif url.path.endswith("/o"):
+            time.sleep(self.latency_s)
+            start = int(query.get("pageToken") or self.place(query.get("startOffset", "")))
+            end = self.place(query["endOffset"]) if "endOffset" in query else self.names
+            numbers = range(start, min(start + min(PAGE, int(query.get("maxResults", PAGE))), end))
+            form = '{"name":"%s"}' if "size" not in query["fields"] else '{"name":"%s","size":"%d","generation":"%d"}'
+            items = [form % (self.name(i), 100_000 + i % 977, 1 + i)[: form.count("%")] for i in numbers]
+            more = f',"nextPageToken":"{numbers.stop}"' if numbers.stop < end else ""
+            self.answer(f'{{"items":[{",".join(items)}]{more}}}'.encode(), "application/json")
+        else:
+            self.answer(b"{}", "application/json")
+
+    def answer(self, body: bytes, kind: str) -> None:
+        import google_crc32c
+
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        checksum = base64.b64encode(google_crc32c.Checksum(body).digest()).decode()
+        self.send_header("X-Goog-Hash", f"crc32c={checksum}")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@functools.cache
+def photo() -> bytes:
+    import io
+
+    import PIL.Image
+
+    buffer = io.BytesIO()
+    PIL.Image.effect_noise((64, 64), 60).convert("RGB").save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def serve(names: int, latency_ms: int) -> None:
+    Listing.names, Listing.latency_s = names, latency_ms / 1000
+    server = http.server.ThreadingHTTPServer(("localhost", 0), Listing)
+    print(f"http://localhost:{server.server_port}", flush=True)
+    server.serve_forever()
+
+
+def list_names() -> None:
+    from beam_tfr.inputs.listing import list_all
+    from beam_tfr.inputs.patterns import order_patterns
+
+    found = sum(1 for _ in list_all(order_patterns([PATTERN])))
+    print(f"{found} listed")
+
+
+def plan(shards: int) -> None:
+    import apache_beam as beam
+
+    from beam_tfr import lock, manifest
+    from beam_tfr.launch.flags import choose_runner, parse_beam_flags
+    from beam_tfr.options import ConvertOptions
+    from beam_tfr.pipeline import Convert
+    from beam_tfr.sources import open_source
+    from beam_tfr.transforms import MatchImages, WriteManifest
+
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-scale-") as output:
+        options = ConvertOptions(input=(PATTERN,), output=output, name="scale", num_shards=shards)
+        run_id = uuid.uuid4().hex
+        source = open_source(options)
+        step = Convert(options, source, run_id=run_id)
+        beam_options = parse_beam_flags(flags := ["--direct_num_workers=1"])
+        runner = choose_runner(beam_options, flags)
+        with lock.held(output, run_id), beam.Pipeline(runner, options=beam_options) as pipeline:
+            the_plan, work = pipeline | MatchImages(options.input, source.origin) | step.plan_shards()
+            infos = work | "Pretend" >> beam.Map(pretend)
+            infos | WriteManifest(output, plan=the_plan, run_id=run_id, max_rejects=0)
+        print(f"{manifest.read(output).counts['written']} in the manifest")
+
+
+def spread(workers: int) -> None:
+    import apache_beam as beam
+
+    from beam_tfr.labels import Labeler, parse_layout
+    from beam_tfr.launch.flags import choose_runner, parse_beam_flags
+    from beam_tfr.transforms import MatchImages
+    from beam_tfr.transforms.plans import _Survey
+
+    flags = [f"--direct_num_workers={workers}", "--direct_running_mode=multi_processing"]
+    beam_options = parse_beam_flags(flags)
+    with beam.Pipeline(choose_runner(beam_options, flags), options=beam_options) as pipeline:
+        refs = pipeline | MatchImages([PATTERN], Labeler(parse_layout("{label}/*")))
+        refs | beam.CombineGlobally(_Survey(0)) | beam.Map(lambda survey: print(survey.counts.total(), "listed"))
+
+
+def pretend(work: Any) -> Any:
+    """The counts of a shard whose images all became records of 3 x 1 pixels."""
+    from beam_tfr import naming, shards
+    from beam_tfr.schema import Image, ImageRef, Record
+
+    counter = shards.ShardCounter(work.shard)
+    image = Image(b"", "jpeg", 1, 3, 3, "RGB", 400, 500, "jpeg", "0" * 64, (9, 9, 9), (27, 27, 27))
+    for encoded in work.refs:
+        ref = ImageRef.decode(encoded)
+        counter.count_record(Record(ref.key.encode(), image), ref.label_ids or ())
+    info = counter.close("", None)
+    info.file = naming.file_name("scale", work.shard.name, ".tfrecord.gz")
+    info.sha256 = info.records_sha256 = "0" * 64
+    return info
+
+
+def cost(what: str, names: int, number: int, latency_ms: int = 0) -> Cost:
+    program = python("-m", "benchmarks.scale", what, number)
+    with served("-m", "benchmarks.scale", "serve", names, latency_ms) as (address, _):
+        return measure(["env", f"STORAGE_EMULATOR_HOST={address}", *program])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--names", type=int, nargs="+", default=[1_000_000], help="(default: 1000000)")
+    parser.add_argument("--shards", type=int, default=1500, help="files (default: 1500)")
+    parser.add_argument("--latency_ms", type=int, default=50, help="of each page, for spread (default: 50)")
+    parser.add_argument("--only", choices=("list", "plan", "spread"), nargs="+", default=["list", "plan", "spread"])
+
+
+def run(arguments: argparse.Namespace) -> Iterator[Table]:
+    sizes, shards = ([12_000], 20) if arguments.quick else (arguments.names, arguments.shards)
+    kinds = {"list": ("list", 0, 0), "plan": ("plan", shards, 0)}
+    for workers in (1, 2):
+        kinds[f"spread, {workers} worker{'s' * (workers > 1)}"] = ("spread", workers, arguments.latency_ms)
+    kinds = {row: kind for row, kind in kinds.items() if kind[0] in arguments.only}
+    rows = []
+    for row, (what, number, latency_ms) in kinds.items():
+        few = cost(what, 2 * PAGE, number).peak_bytes
+        for names in sizes:
+            done = cost(what, names, number, latency_ms)
+            each = max(0, done.peak_bytes - few) / names
+            cpu_us = done.cpu_s / names * 1e6
+            rows.append([row, names, done.wall_s, names / done.wall_s, cpu_us, done.peak_bytes / 1e6, each])
+    yield Table(f"scale: {shards} shards", COLUMNS, rows)
+
+
+if __name__ == "__main__":
+    what, *numbers = sys.argv[1:]
+    {"list": lambda _: list_names(), "plan": plan, "spread": spread, "serve": serve}[what](*map(int, numbers))
