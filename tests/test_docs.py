@@ -175,7 +175,7 @@ def test_arrays_are_read_as_in_the_docs(tmp_path: Path, beam_tfr: Callable[..., 
 def test_flags_of_convert_and_beam_exist() -> None:
     known = {field.name for field in dataclasses.fields(ConvertOptions)}
     known |= set(re.findall(r"--([a-z_]+)", inspect.getsource(verify)))
-    known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help"}
+    known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "yaml_pipeline_file"}
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
         text = re.sub(
             r"^.*(pip install|python -m benchmarks|beam-tfr bench).*$", "", page.read_text(), flags=re.MULTILINE

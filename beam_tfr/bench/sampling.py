@@ -28,7 +28,7 @@ def sample_files(patterns: Sequence[str], most: int) -> tuple[list[str], int]:
     """
     checked = [storage.check_path(pattern, option="input") for pattern in patterns]
     listed = sorted(itertools.islice(list_all(order_patterns(checked)), MAX_LISTED))
-    drawn = random.Random(0).sample(listed, min(most, len(listed)))  # noqa: S311 - no secret
+    drawn = random.Random(0).sample(listed, min(most, len(listed)))  # noqa: S311  # nosec B311  # no secret
     sizes = itertools.accumulate(entry.size_bytes for entry in drawn)
     within = [entry.path for entry, size in zip(drawn, sizes, strict=True) if size <= MAX_SAMPLE_BYTES]
     return within or [drawn[0].path], len(listed)

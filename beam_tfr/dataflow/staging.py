@@ -57,7 +57,7 @@ def own_wheel(folder: Path) -> Path:
     files = {
         f"{NAME}/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes()
         for path in sorted(PACKAGE.rglob("*"))
-        if path.suffix in (".py", ".json", ".txt", ".typed") and path.is_file() and "sample" not in path.parts
+        if path.suffix in (".py", ".json", ".yaml", ".txt", ".typed") and path.is_file() and "sample" not in path.parts
     }
     version = beam_tfr.__version__
     info = f"{NAME}-{version}.dist-info"

@@ -17,7 +17,7 @@ import multiprocessing
 import os
 import select
 import signal
-import subprocess
+import subprocess  # nosec B404  # starts this Python alone
 import sys
 import threading
 import time
@@ -65,7 +65,7 @@ class _Process:
         self._connection, theirs = multiprocessing.Pipe()
         with theirs:
             # In its own session, so that Ctrl-C does not reach it. It prints errors only until it is ready.
-            self._process = subprocess.Popen(  # noqa: S603
+            self._process = subprocess.Popen(  # noqa: S603  # nosec B603  # no word of it is an input
                 [sys.executable, "-c", _CHILD, str(theirs.fileno()), *sys.path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
