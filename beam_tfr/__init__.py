@@ -1,7 +1,8 @@
 """beam_tfr: folders of images become sharded, verified TFRecord datasets, with Apache Beam.
 
-`convert` and `verify` do what the commands of the same names do. Training code wants `beam_tfr.reader.load`, pipelines
-of your own want `beam_tfr.transforms`. Importing this package loads neither Beam nor TensorFlow, and no other library.
+`convert`, `inspect` and `verify` do what the commands of the same names do. Training code wants `beam_tfr.reader.load`,
+pipelines of your own want `beam_tfr.transforms`. Importing this package loads neither Beam nor TensorFlow, and no other
+library.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from beam_tfr.api import convert as convert
     from beam_tfr.api import verify as verify
+    from beam_tfr.inspection import inspect as inspect
     from beam_tfr.schema import BeamTfrError as BeamTfrError
     from beam_tfr.schema import DataError as DataError
     from beam_tfr.schema import InterruptedRunError as InterruptedRunError
@@ -23,6 +25,7 @@ __version__ = "0.1.0"
 
 _LATER = {
     "convert": "api",
+    "inspect": "inspection",
     "verify": "api",
     "BeamTfrError": "schema",
     "DataError": "schema",

@@ -178,7 +178,10 @@ def test_flags_of_convert_and_beam_exist() -> None:
     known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "yaml_pipeline_file"}
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
         text = re.sub(
-            r"^.*(pip install|python -m benchmarks|beam-tfr bench).*$", "", page.read_text(), flags=re.MULTILINE
+            r"^.*(pip install|python -m benchmarks|beam-tfr bench|beam-tfr inspect).*$",
+            "",
+            page.read_text(),
+            flags=re.MULTILINE,
         )
         unknown = [flag for flag in re.findall(r"--([a-z][a-z0-9_]+)", text) if flag not in known]
         assert not unknown, page.name

@@ -51,6 +51,7 @@ HELP = [
     ["verify", "--help"],
     ["template", "--help"],
     ["bench", "--help"],
+    ["inspect", "--help"],
     ["--version"],
     [],
 ]
@@ -65,6 +66,7 @@ HELP = [
             "import beam_tfr.schema, beam_tfr.storage, beam_tfr.options, beam_tfr.records, beam_tfr.manifest\n"
             "import beam_tfr.inputs, beam_tfr.labels, beam_tfr.images, beam_tfr.examples, beam_tfr.planning\n"
             "import beam_tfr.shards, beam_tfr.claim, beam_tfr.publish, beam_tfr.verification\n"
+            "import beam_tfr.inspection\n"
             "import beam_tfr.reader, beam_tfr.torch",
             HEAVY,
         ),
@@ -165,7 +167,7 @@ ALLOWED = {
     "reader": {"schema", "storage", "manifest", "options", "inputs", "records", "reader_arguments", "order", "splits"},
     "torch": {"schema", "storage", "manifest", "options", "examples", "records", "reader_arguments", "order", "splits"},
 }
-COMMANDS = {"api", "cli", "commands", "demo", "verification", "template", "bench"}
+COMMANDS = {"api", "cli", "commands", "demo", "inspection", "verification", "template", "bench"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in ALLOWED])

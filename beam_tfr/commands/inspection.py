@@ -1,0 +1,88 @@
+"""The command `inspect`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from beam_tfr.commands.bench import positive
+from beam_tfr.schema import UsageError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+EXAMPLES = """examples:
+  beam-tfr inspect /data/photos --where label=hat
+      features, counts, and the first records of class hat
+  beam-tfr inspect gs://bucket/train.tfrecord-00000-of-00010 --record 12
+  beam-tfr inspect /data/photos --contact_sheet photos.png
+  beam-tfr inspect /data/photos --export 100 photos
+"""
+SHEET = 40  # records of a contact sheet
+ROW = 8  # of a row of thumbnails
+
+
+def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_parser(
+        "inspect",
+        help="look into a dataset, or any TFRecord file",
+        description="Shows features, counts and the first records of a dataset, or of any TFRecord files, bare or "
+        "gzip, in readable form. Exits with 1 if a file is damaged.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")
+    parser.add_argument("--record", metavar="N", type=number, help="show this record, counted from 0")
+    parser.add_argument("--where", metavar="NAME=VALUE", help="only records with this value of a feature: label=hat")
+    parser.add_argument("--records", metavar="N", type=positive, help="how many records to show (default: 3)")
+    parser.add_argument(
+        "--export", metavar=("N", "DIR"), nargs=2, help="write the first N records as files: images, arrays, JSON"
+    )
+    parser.add_argument(
+        "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 records, or --records"
+    )
+    parser.set_defaults(run=run)
+
+
+def number(text: str) -> int:
+    """A whole number of 0 or more."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number, 0 or more")
+    return int(text)
+
+
+def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
+    """Shows what is in the path; 1 if it is damaged."""
+    from beam_tfr.inspection import inspect, pictures
+    from beam_tfr.inspection.looking import RECORDS
+
+    shown = parsed.records or RECORDS
+    most = parsed.records or (SHEET if parsed.contact_sheet else RECORDS)
+    exported = 0
+    if parsed.export:
+        try:
+            exported = positive(parsed.export[0])
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(str(error), option="export", value=" ".join(parsed.export)) from None
+    found = inspect(parsed.path, record=parsed.record, where=parsed.where, records=max(most, exported))
+    if parsed.export:
+        dataclasses.replace(found, records=found.records[:exported]).export(parsed.export[1])
+    if parsed.contact_sheet:
+        _save(pictures.contact_sheet(found.records[:most]), parsed.contact_sheet)
+    for line in found.lines(shown):
+        print(line)
+    if sys.stdout.isatty():
+        sheet = pictures.contact_sheet(found.records[:ROW], columns=ROW)
+        print(pictures.for_terminal(sheet, os.environ), end="")
+    return 1 if found.problem else 0
+
+
+def _save(sheet: Image, path: str) -> None:
+    try:
+        sheet.save(path)
+    except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
+        raise UsageError(f"cannot be written: {error}", option="contact_sheet", value=path) from None

@@ -1,0 +1,13 @@
+"""inspect: what is in a dataset, or in any TFRecord files, without TensorFlow and Beam.
+
+from beam_tfr.inspection import inspect
+inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")
+
+`records` finds and reads the records, `values` says what is in them, `pictures` draws them, `exporting` writes files,
+and `looking` puts these together.
+"""
+
+from beam_tfr.inspection.looking import Inspection, inspect
+from beam_tfr.inspection.records import Record
+
+__all__ = ["Inspection", "Record", "inspect"]

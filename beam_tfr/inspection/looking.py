@@ -1,0 +1,231 @@
+"""`inspect`: the features of a dataset or of TFRecord files, their counts, and some records."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from beam_tfr import markup, storage
+from beam_tfr.inspection import exporting, pictures
+from beam_tfr.inspection.records import File, Reading, Record, Values, features_of_name, find_files, matches
+from beam_tfr.inspection.values import describe, kind_of
+from beam_tfr.manifest import Manifest
+from beam_tfr.reader_arguments import integer
+from beam_tfr.records import RecordError
+from beam_tfr.schema import UsageError
+from beam_tfr.tallies import dataset_rows, in_order
+from beam_tfr.terminal import counted, printable
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+RECORDS = 3  # shown
+SAMPLE = 100  # records of files without a manifest that tell their features
+MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
+MAX_FEATURES = 50  # shown of a record
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Inspection:
+    """What is in a dataset, or in TFRecord files.
+
+    Attributes:
+        path: of the dataset, the file, or a pattern of files.
+        manifest: of the dataset; None for files.
+        features: name -> dtype and shape, as text: "int64", "bytes [3]", "float [any]".
+        num_files: TFRecord files.
+        num_records: in all files; of damaged ones, those before the damage.
+        records: those that were asked for.
+        problem: what is damaged; empty if nothing is, as far as it was read.
+    """
+
+    path: str
+    manifest: Manifest | None
+    features: Mapping[str, str]
+    num_files: int
+    num_records: int
+    records: tuple[Record, ...]
+    problem: str
+
+    def contact_sheet(self, columns: int = pictures.COLUMNS) -> Image:
+        """The records as a grid of thumbnails, each with its number and class, `columns` in a row."""
+        return pictures.contact_sheet(self.records, columns=columns)
+
+    def export(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the records to a new folder: images as they are stored, arrays as .npy, other values as JSON.
+
+        Raises:
+            UsageError: the folder is there and not empty, or cannot be written.
+        """
+        exporting.export(self.records, os.fspath(folder))
+
+    def lines(self, most: int = RECORDS) -> Iterator[str]:
+        """Yields all this as printable text, with at most so many records."""
+        yield printable(self._title())
+        for split, number in self._splits():
+            yield printable(f"  {split}: {number}")
+        yield "features:"
+        for name, about in itertools.islice(self.features.items(), MAX_FEATURES):
+            yield f"  {_inline(name):24} {about}"
+        for record in self.records[:most]:
+            yield printable(
+                f"record {record.number}: {record.file}, byte {record.offset:,}, {len(record.data):,} bytes"
+            )
+            yield from (f"  {_inline(name):24} {shown}" for name, shown in describe_record(record))
+        if self.problem:
+            yield printable(f"damaged: {self.problem}")
+
+    def __repr__(self) -> str:
+        return f"<{printable(self._title())}; features {', '.join(itertools.islice(self.features, 20))}>"
+
+    def _repr_html_(self) -> str:
+        """Features, counts and thumbnails, for notebooks."""
+        first = dict(describe_record(self.records[0])) if self.records else {}
+        rows = [(name, about, first.get(name, "")) for name, about in self.features.items()]
+        found = markup.table(self._title(), ["feature", "dtype and shape", "first record"], rows, [self.problem])
+        if self.manifest:
+            counts = [(title, *values, sum(values)) for title, values in dataset_rows(self.manifest)]
+            found += markup.table("", ["", *in_order(self.manifest.splits), "total"], counts)
+        return found + (pictures.html_image(self.contact_sheet()) if self.records else "")
+
+    def _title(self) -> str:
+        return f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"
+
+    def _splits(self) -> Iterator[tuple[str, str]]:
+        for name in in_order(self.manifest.splits) if self.manifest else ():
+            split = self.manifest.splits[name]  # type: ignore[union-attr]
+            classes = ", ".join(f"{of} {number:,}" for of, number in itertools.islice(split.class_counts.items(), 20))
+            yield name, counted(split.num_examples, "record") + (f" ({classes})" if classes else "")
+
+
+def inspect(
+    path: str | os.PathLike[str],
+    *,
+    record: int | None = None,
+    where: str | Mapping[str, object] | None = None,
+    records: int = RECORDS,
+) -> Inspection:
+    """Looks into a dataset, or into any TFRecord files, bare or gzip.
+
+    Files without a manifest are read to their end to count their records, and their first 100 tell the features.
+
+    Args:
+        path: folder of a dataset, a file, or a pattern of files ("train.tfrecord-*"), local or gs://.
+        record: number of the first record to give, from 0, over all files.
+        where: gives records with this value of a feature only: {"label": "hat"} or "label=hat". The last part of the
+            feature's name will do.
+        records: how many records to give; 1 if `record` is given.
+
+    Raises:
+        UsageError: there is no such record or feature, or the records asked for take too much memory.
+        NotFoundError: there is nothing at the path; also a FileNotFoundError.
+        DataError: the folder holds neither a dataset nor TFRecord files.
+    """
+    place = storage.check_path(os.fspath(path), option="path")
+    start = 0 if record is None else integer("record", record, 0, bits=63)
+    most = integer("records", records, 1) if record is None else 1
+    wanted = _conditions(where)
+    dataset, files = find_files(place)
+    total = sum(file.num_records for file in files) if dataset else None
+    look = _Look(wanted, start=start, most=most, counts=total is None)
+    look.run(files)
+    number = look.done if total is None else total
+    if record is not None and record >= number and not look.problem:
+        raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
+    if (
+        wanted
+        and not look.kept
+        and look.first
+        and (lacking := [n for n in wanted if not features_of_name(look.first, n)])
+    ):
+        known = ", ".join(itertools.islice(look.first, 20))
+        raise UsageError(f"there is no such feature; there are {known}", option="where", value=lacking[0])
+    return Inspection(
+        path=place,
+        manifest=dataset,
+        features=_features_of(dataset) if dataset else look.features(),
+        num_files=len(files),
+        num_records=number,
+        records=tuple(look.kept),
+        problem=look.problem,
+    )
+
+
+class _Look:
+    """Reads files, keeps the records that are wanted, and notes the features of the first ones."""
+
+    def __init__(self, where: Mapping[str, str], *, start: int, most: int, counts: bool) -> None:
+        self.kept: list[Record] = []
+        self.first: Values = {}
+        self.problem = ""
+        self.done = 0
+        self._where, self._start, self._most, self._counts = where, start, most, counts
+        self._lengths: dict[str, set[int]] = {}
+        self._kinds: dict[str, str] = {}
+
+    def run(self, files: Sequence[File]) -> None:
+        reading = Reading(files, 0 if self._counts else self._start)
+        kept_bytes = 0
+        try:
+            for record in reading:
+                if record.number < SAMPLE or not self.first:
+                    self._note(record)
+                if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):
+                    kept_bytes += len(record.data)
+                    if kept_bytes > MAX_KEPT_BYTES:
+                        raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes: ask for fewer")
+                    self.kept.append(record)
+                if len(self.kept) == self._most and not self._counts:
+                    break
+        except RecordError as error:
+            self.problem = str(error)
+        except OSError as error:
+            self.problem = f"{error.filename or ''}: {error.strerror or error}"
+        self.done = reading.done
+
+    def _note(self, record: Record) -> None:
+        self.first = self.first or record.values
+        for name, values in record.values.items():
+            self._lengths.setdefault(name, set()).add(len(values))
+            self._kinds[name] = self._kinds.get(name) or kind_of(values)
+
+    def features(self) -> dict[str, str]:
+        """Name -> dtype and shape of the features of the first records."""
+        found = {}
+        for name, lengths in sorted(self._lengths.items()):
+            shape = f" {[*lengths]}" if len(lengths) == 1 else " [any]"
+            found[name] = self._kinds[name] + ("" if lengths == {1} else shape)
+        return found
+
+
+def _features_of(dataset: Manifest) -> dict[str, str]:
+    return {
+        name: about["dtype"] + (f" {about['shape']}".replace("-1", "any") if about["shape"] else "")
+        for name, about in sorted(dataset.features.items())
+    }
+
+
+def _conditions(where: str | Mapping[str, object] | None) -> dict[str, str]:
+    if isinstance(where, str):
+        name, equals, value = where.partition("=")
+        if not name or not equals:
+            raise UsageError("must be NAME=VALUE, such as label=hat", option="where", value=where)
+        return {name: value}
+    return {name: str(value) for name, value in (where or {}).items()}
+
+
+def describe_record(record: Record) -> Iterator[tuple[str, str]]:
+    """Yields the features of a record, each with its values in a printable line."""
+    if not record.values:
+        yield "", f"not a tf.train.Example: {describe('', [record.data])}"
+    for name, values in itertools.islice(sorted(record.values.items()), MAX_FEATURES):
+        yield name, describe(name, values)
+    if len(record.values) > MAX_FEATURES:
+        yield "…", f"{len(record.values) - MAX_FEATURES:,} more features"
+
+
+def _inline(name: str) -> str:
+    return printable(name).replace("\n", "\\n")[:80]

@@ -1,0 +1,83 @@
+"""Draws records as thumbnails: on a contact sheet, or as a row in a terminal that can show pictures."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+
+from PIL import Image as PillowImage
+from PIL import ImageDraw, ImageFont, ImageOps
+
+from beam_tfr.images import convert_image
+from beam_tfr.inspection.records import Record
+from beam_tfr.inspection.values import image_of, label_of, tensor_of
+from beam_tfr.schema import RejectError
+from beam_tfr.schema.features import RAW
+from beam_tfr.terminal import printable
+
+SIDE = 112  # pixels of a thumbnail
+COLUMNS = 8
+_GAP, _LINE = 8, 18
+_INK, _FAINT, _PAPER = "#1f2328", "#d0d7de", "white"
+_CHUNK = 4096  # characters that kitty takes at once
+
+
+def contact_sheet(records: Sequence[Record], *, columns: int = COLUMNS) -> PillowImage.Image:
+    """A grid of thumbnails with their classes and the numbers of their records; gray where there is no image."""
+    columns = max(1, min(columns, len(records)))
+    rows = max(1, -(-len(records) // columns))
+    width, height = SIDE + _GAP, SIDE + _LINE + _GAP
+    sheet = PillowImage.new("RGB", (columns * width + _GAP, rows * height + _GAP), _PAPER)
+    canvas, font = ImageDraw.Draw(sheet), ImageFont.load_default(12)
+    for place, record in enumerate(records):
+        x, y = _GAP + place % columns * width, _GAP + place // columns * height
+        sheet.paste(_thumbnail(record), (x, y))
+        caption = printable(f"{record.number} {label_of(record.values)}").replace("\n", " ")
+        while canvas.textlength(caption, font=font) > SIDE:
+            caption = f"{caption.rstrip('…')[:-1]}…"
+        canvas.text((x, y + SIDE + 2), caption, fill=_INK, font=font)
+    return sheet
+
+
+def _thumbnail(record: Record) -> PillowImage.Image:
+    found = image_of(record.values)
+    if found is None:
+        return PillowImage.new("RGB", (SIDE, SIDE), _FAINT)
+    name, data = found
+    if name == RAW and (pixels := tensor_of(data)) is not None:
+        image = PillowImage.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]).convert("RGB")
+        return ImageOps.pad(image, (SIDE, SIDE), color=_PAPER)
+    try:
+        small = convert_image(data, image_size=(SIDE, SIDE), resize="pad", encoding="png")
+    except RejectError:
+        return PillowImage.new("RGB", (SIDE, SIDE), _FAINT)
+    return PillowImage.open(io.BytesIO(small.encoded)).convert("RGB")
+
+
+def png(image: PillowImage.Image) -> bytes:
+    """A picture as the bytes of a PNG."""
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def for_terminal(image: PillowImage.Image, environment: Mapping[str, str]) -> str:
+    """What shows a picture in the terminal that the environment names; empty if that is not known to show any."""
+    if "TMUX" in environment or environment.get("TERM", "").startswith("screen"):
+        return ""
+    data = png(image)
+    text = base64.b64encode(data).decode()
+    if "KITTY_WINDOW_ID" in environment or environment.get("TERM") in ("xterm-kitty", "xterm-ghostty"):
+        parts = [text[at : at + _CHUNK] for at in range(0, len(text), _CHUNK)]
+        more = [1] * (len(parts) - 1) + [0]
+        first = ["a=T,f=100,", *[""] * (len(parts) - 1)]
+        return "".join(f"\x1b_G{a}m={m};{p}\x1b\\" for a, m, p in zip(first, more, parts, strict=True)) + "\n"
+    if environment.get("TERM_PROGRAM") in ("iTerm.app", "WezTerm"):
+        return f"\x1b]1337;File=inline=1;size={len(data)}:{text}\x07\n"
+    return ""
+
+
+def html_image(image: PillowImage.Image) -> str:
+    """A picture as an element of HTML."""
+    return f'<img alt="records" src="data:image/png;base64,{base64.b64encode(png(image)).decode()}">'

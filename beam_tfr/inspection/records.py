@@ -1,0 +1,131 @@
+"""Finds the TFRecord files that a path names, and reads their records."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr import manifest, storage
+from beam_tfr.examples import parse_example
+from beam_tfr.inputs.listing import list_images
+from beam_tfr.inputs.patterns import WILDCARD
+from beam_tfr.manifest import Manifest
+from beam_tfr.records import RecordFile, longest_in
+from beam_tfr.schema import DataError, NotFoundError
+from beam_tfr.tallies import in_order
+
+Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
+
+
+class File(NamedTuple):
+    """A TFRecord file; `num_records` is -1 where only reading it tells."""
+
+    path: str
+    num_bytes: int
+    num_records: int = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A record.
+
+    Attributes:
+        number: from 0, over all files.
+        file: its path.
+        offset: where it begins in the uncompressed file, in bytes.
+        data: as stored.
+    """
+
+    number: int
+    file: str
+    offset: int
+    data: bytes = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def values(self) -> Values:
+        """Feature -> its values, bytes, int or float; none if the record is not a tf.train.Example."""
+        try:
+            return parse_example(self.data)
+        except ValueError:
+            return {}
+
+
+def find_files(path: str) -> tuple[Manifest | None, list[File]]:
+    """The manifest of the dataset in a folder, and its files in order; or the files that a path or pattern names.
+
+    Raises:
+        NotFoundError: there is nothing at the path.
+        DataError: the folder holds neither a dataset nor TFRecord files.
+        UsageError: the pattern matches nothing.
+    """
+    if entry := storage.find(path):
+        return None, [File(entry.path, entry.size_bytes)]
+    try:
+        dataset = manifest.read(path)
+    except DataError as error:
+        if isinstance(error, NotFoundError) and WILDCARD.search(path):
+            entries = sorted(list_images(path, option="path"))
+        else:
+            there = sorted(storage.walk(path, lambda _: False, deep=False))
+            entries = [entry for entry in there if "tfrecord" in entry.path.rpartition("/")[2]]
+        if not entries:
+            raise
+        return None, [File(entry.path, entry.size_bytes) for entry in entries]
+    shards = [shard for split in in_order(dataset.splits) for shard in dataset.splits[split].shards]
+    return dataset, [File(storage.join(path, one.file), one.num_bytes, one.num_examples) for one in shards]
+
+
+class Reading:
+    """An iterable over the records of files, for one iteration.
+
+    Attributes:
+        done: number of records that were read or skipped.
+
+    Args:
+        files: of `find_files`.
+        start: number of the first record; files of known length before it are not opened.
+
+    Iterating raises:
+        RecordError: a file is damaged.
+        OSError: a file cannot be read.
+    """
+
+    def __init__(self, files: Sequence[File], start: int = 0) -> None:
+        self.done = 0
+        self._files, self._start = files, start
+
+    def __iter__(self) -> Iterator[Record]:
+        before = 0
+        for file in self._files:
+            if 0 <= file.num_records <= self._start - before:
+                before += file.num_records
+                continue
+            records = RecordFile(
+                file.path, max_record_bytes=longest_in(file.num_bytes), skip=max(0, self._start - before)
+            )
+            for data in records:
+                self.done = before + records.record + 1
+                yield Record(before + records.record, file.path, records.offset, data)
+            before += records.record
+        self.done = before
+
+
+def features_of_name(values: Values, name: str) -> list[str]:
+    """The features that a short name means: "label" is "image/class/label" and "image/class/text"."""
+    ends = (f"/{name}", "class/text") if name == "label" else (f"/{name}",)
+    return [feature for feature in values if feature == name or f"/{feature}".endswith(ends)]
+
+
+def matches(values: Values, where: Mapping[str, str]) -> bool:
+    """Whether each of the features has the value, which is given as text."""
+    return all(
+        any(value in map(text_of, values[feature]) for feature in features_of_name(values, name))
+        for name, value in where.items()
+    )
+
+
+def text_of(value: Any) -> str:
+    """A value as text."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,95 @@
+"""Says in a line what the values of a feature are, and finds the image in a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from beam_tfr.images import formats
+from beam_tfr.inspection.records import Values, features_of_name, text_of
+from beam_tfr.schema import RejectError
+from beam_tfr.schema.features import ARRAY_RAW, RAW
+from beam_tfr.tensors import DTYPES, STRING, message_class
+
+MAX_VALUES = 8  # shown of a list
+MAX_TEXT = 80  # characters shown of a text
+_TENSORS = (RAW, ARRAY_RAW)
+_KINDS = {bytes: "bytes", int: "int64", float: "float"}
+
+
+def kind_of(values: Sequence[Any]) -> str:
+    """ "bytes", "int64" or "float"; empty for no values."""
+    return _KINDS[type(values[0])] if values else ""
+
+
+def describe(name: str, values: Sequence[Any]) -> str:
+    """The values of a feature in one printable line: "jpeg image, 224x224 pixels, 10,123 bytes", "'hat'", "1, 2"."""
+    shown = ", ".join(_describe_one(name, value) for value in values[:MAX_VALUES])
+    return f"{shown}, … {len(values):,} values" if len(values) > MAX_VALUES else shown or "no values"
+
+
+def _describe_one(name: str, value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if not isinstance(value, bytes):
+        return str(value)
+    size = f"{len(value):,} bytes"
+    if name in _TENSORS and (array := tensor_of(value)) is not None:
+        return f"{array.dtype.name} tensor {[*array.shape]}, {size}"
+    if image := image_format(value):
+        return f"{image[0]} image, {image[1]}x{image[2]} pixels, {size}"
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"{size}: {value[:8].hex(' ')}{' …' if len(value) > 8 else ''}"
+    return repr(text[:MAX_TEXT]) + (f" … {size}" if len(text) > MAX_TEXT else "")
+
+
+def image_format(data: bytes) -> tuple[str, int, int] | None:
+    """Format, height and width in pixels by the header of an image; None if it is none."""
+    try:
+        name = formats.identify(data)
+        source = formats.FORMATS[name].open(data)
+    except RejectError:
+        return None
+    return name, source.height, source.width
+
+
+def tensor_of(data: bytes) -> NDArray[Any] | None:
+    """The array of a serialized tensor of numbers; None of anything else."""
+    try:
+        tensor = message_class("TensorProto").FromString(data)
+    except DecodeError:
+        return None
+    names = {number: name for name, number in DTYPES.items() if name != STRING}
+    shape = [dim.size for dim in tensor.tensor_shape.dim]
+    if tensor.dtype not in names or min(shape, default=0) < 0 or len(shape) > 32:
+        return None
+    dtype = np.dtype(names[tensor.dtype])
+    if len(tensor.tensor_content) != math.prod(shape) * dtype.itemsize:
+        return None
+    array: NDArray[Any] = np.frombuffer(tensor.tensor_content, dtype).reshape(shape)
+    return array
+
+
+def image_of(values: Values) -> tuple[str, bytes] | None:
+    """The first feature that holds an image or a tensor of pixels, and its bytes."""
+    for name, found in values.items():
+        if len(found) == 1 and isinstance(found[0], bytes):
+            array = tensor_of(found[0]) if name == RAW else None
+            if array is not None and array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3):
+                return name, found[0]
+            if name != RAW and image_format(found[0]):
+                return name, found[0]
+    return None
+
+
+def label_of(values: Values) -> str:
+    """The class of a record as text, or its labels as numbers; empty if it names none."""
+    names = sorted(features_of_name(values, "label"), key=lambda name: not name.endswith("text"))
+    return next((", ".join(map(text_of, values[name])) for name in names if values[name]), "")

@@ -1,0 +1,201 @@
+"""`inspect`: what is in a dataset, or in any TFRecord files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import beam_tfr
+from beam_tfr import reader, storage
+from beam_tfr.examples import serialize
+from beam_tfr.inspection import inspect, pictures
+from beam_tfr.schema import DataError, UsageError
+from tests.conftest import Run
+from tests.converted import converted, converted_photos
+from tests.fixtures import save
+from tests.test_records import frame
+
+Command = Callable[..., Run]
+RED = save(Image.new("RGB", (30, 20), "red"), "PNG")
+FOREIGN = [
+    {"img": ("bytes", [RED]), "y": ("int64", [7]), "box": ("float", [0.5, 1.25]), "tags": ("bytes", [b"a", b"b"])},
+    {"img": ("bytes", [b"\xff\x00"]), "y": ("int64", [8]), "box": ("float", [1, 2]), "tags": ("bytes", [b"\x1b[0m"])},
+]
+
+
+def foreign(folder: Path, name: str = "x.tfrecord") -> Path:
+    """A file of two Examples of another program, and a record that is none."""
+    data = b"".join(map(frame, [*map(serialize, FOREIGN), b"no example \xff"]))
+    (folder / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    return folder / name
+
+
+def test_a_dataset(beam_tfr: Command) -> None:
+    folder = converted_photos()
+    run = beam_tfr("inspect", folder, "--where", "label=hat", "--records", 1)
+    lines = run.out.splitlines()
+    assert (run.code, run.err) == (0, "")
+    assert lines[:4] == [
+        f"{folder}: 18 records in 2 files",
+        "  train: 12 records (hat 4, shoes 4, t-shirt 4)",
+        "  test: 6 records (hat 2, shoes 2, t-shirt 2)",
+        "features:",
+    ]
+    features = dict(line.split() for line in lines[4 : lines.index(next(x for x in lines if x.startswith("record")))])
+    assert features == {name: about["dtype"] for name, about in reader.open(folder).features.items()}
+    assert sum(line.startswith("record") for line in lines) == 1
+    assert "  image/class/text         'hat'" in lines
+    assert any(line.startswith("  image/encoded            jpeg image, 224x224 pixels, ") for line in lines)
+
+
+def test_any_record_of_a_dataset() -> None:
+    folder = converted_photos()
+    every = inspect(folder, records=18).records
+    assert [record.number for record in every] == [*range(18)]
+    assert len({record.values["image/filename"][0] for record in every}) == 18
+    assert {Path(record.file).name.split("-")[1] for record in every[12:]} == {"test"}
+    for number in (0, 11, 12, 17):
+        assert inspect(folder, record=number).records == (every[number],)
+    assert inspect(every[12].file, record=3).records[0].data == every[15].data
+
+
+@pytest.mark.parametrize("name", ["x.tfrecord", "x.tfrecord.gz", "data"])
+def test_files_of_others(name: str, tmp_path: Path, beam_tfr: Command) -> None:
+    path = foreign(tmp_path, name)
+    run = beam_tfr("inspect", path)
+    assert run.out.splitlines() == [
+        f"{path}: 3 records in 1 file",
+        "features:",
+        "  box                      float [2]",
+        "  img                      bytes",
+        "  tags                     bytes [any]",
+        "  y                        int64",
+        f"record 0: {path}, byte 0, {len(serialize(FOREIGN[0]))} bytes",
+        "  box                      0.5, 1.25",
+        f"  img                      png image, 20x30 pixels, {len(RED)} bytes",
+        "  tags                     'a', 'b'",
+        "  y                        7",
+        f"record 1: {path}, byte {len(serialize(FOREIGN[0])) + 16}, {len(serialize(FOREIGN[1]))} bytes",
+        "  box                      1, 2",
+        "  img                      2 bytes: ff 00",
+        r"  tags                     '\x1b[0m'",
+        "  y                        8",
+        f"record 2: {path}, byte {len(serialize(FOREIGN[0])) + len(serialize(FOREIGN[1])) + 32}, 12 bytes",
+        "                           not a tf.train.Example: 12 bytes: 6e 6f 20 65 78 61 6d 70 …",
+    ]
+
+
+def test_folders_and_patterns_of_others(tmp_path: Path) -> None:
+    for name in ("a.tfrecord-0", "a.tfrecord-1"):
+        foreign(tmp_path, name)
+    for path in (tmp_path, tmp_path / "a.tfrecord-*"):
+        found = inspect(path, where={"y": 8}, records=9)
+        assert (found.num_files, found.num_records) == (2, 6)
+        assert [record.number for record in found.records] == [1, 4]
+    assert repr(inspect(tmp_path)) == f"<{tmp_path}: 6 records in 2 files; features box, img, tags, y>"
+
+
+def test_damage_is_told(tmp_path: Path, beam_tfr: Command) -> None:
+    path = foreign(tmp_path)
+    path.write_bytes(path.read_bytes()[:-3])
+    run = beam_tfr("inspect", path)
+    assert run.code == 1
+    assert run.out.startswith(f"{path}: 2 records in 1 file\n")
+    assert run.out.splitlines()[-1].startswith(f"damaged: {path}: record 2 at byte ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--record", "3"], "--record 3: there are 3 records, numbered from 0"),
+        (["--where", "label=hat"], "--where label: there is no such feature; there are "),
+        (["--where", "label"], "--where label: must be NAME=VALUE, such as label=hat"),
+        (["--record", "-1"], "argument --record: -1: must be a whole number, 0 or more"),
+        (["--export", "x", "out"], "--export x out: x: must be a whole number, 1 or more"),
+        (["--contact_sheet", "sheet.docx"], "--contact_sheet sheet.docx: cannot be written: unknown file extension"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else " ".join(value),
+)
+def test_wrong_calls(arguments: list[str], message: str, tmp_path: Path, beam_tfr: Command) -> None:
+    run = beam_tfr("inspect", foreign(tmp_path), *arguments)
+    assert run.code == 2
+    assert message in run.err
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="the folder does not exist"):
+        inspect(tmp_path / "none")
+    with pytest.raises(DataError, match="is not a complete dataset"):
+        inspect(tmp_path)
+    with pytest.raises(UsageError, match="`record='x'`: must be a whole number from 0"):
+        inspect(tmp_path, record="x")
+
+
+def test_export(tmp_path: Path, beam_tfr: Command) -> None:
+    path = foreign(tmp_path)
+    assert beam_tfr("inspect", path, "--export", 3, tmp_path / "out").code == 0
+    files = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    assert files.pop("000000-img.png") == RED
+    assert files.pop("000001-img.bin") == b"\xff\x00"
+    assert files.pop("000002.bin") == b"no example \xff"
+    first = {"img": "000000-img.png", "y": 7, "box": [0.5, 1.25], "tags": ["a", "b"]}
+    second = {"img": "000001-img.bin", "y": 8, "box": [1.0, 2.0], "tags": "\x1b[0m"}
+    assert [json.loads(files.pop(f"00000{number}.json")) for number in (0, 1)] == [first, second]
+    assert not files
+    assert "is not empty; give a new folder" in beam_tfr("inspect", path, "--export", 1, tmp_path / "out").err
+
+
+def test_raw_pixels_are_pictures(tmp_path: Path) -> None:
+    found = inspect(converted("--encoding raw --resize stretch"))
+    found.export(tmp_path / "out")
+    feature = next(line for line in found.lines() if "uint8 tensor" in line)
+    assert feature.startswith("  image/raw                uint8 tensor [32, 40, 3], ")
+    (expected, *_) = reader.load(found.path, split="train", output="image", streams=1).as_numpy_iterator()
+    with Image.open(tmp_path / "out" / "000000-image_raw.png") as image:
+        np.testing.assert_array_equal(np.asarray(image), expected)
+
+
+def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
+    path = foreign(tmp_path)
+    assert beam_tfr("inspect", path, "--contact_sheet", tmp_path / "sheet.png").code == 0
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        centers = [sheet.getpixel((8 + 56 + 120 * place, 8 + 56)) for place in range(3)]
+        assert (sheet.size, centers) == ((368, 146), [(255, 0, 0), (208, 215, 222), (208, 215, 222)])
+    shown = inspect(path)._repr_html_()
+    assert "x.tfrecord: 3 records in 1 file</b>" in shown
+    assert "<td>png image, 20x30 pixels" in shown
+    assert '<img alt="records" src="data:image/png;base64,' in shown
+
+
+@pytest.mark.parametrize(
+    ("environment", "begins"),
+    [
+        ({"KITTY_WINDOW_ID": "1"}, "\x1b_Ga=T,f=100,m=0;iVBOR"),
+        ({"TERM_PROGRAM": "iTerm.app"}, "\x1b]1337;File=inline=1;size="),
+        ({"TERM_PROGRAM": "iTerm.app", "TMUX": "/tmp/x"}, ""),
+        ({"TERM": "xterm-256color"}, ""),
+    ],
+    ids=["kitty", "iTerm2", "tmux", "others"],
+)
+def test_thumbnails_in_terminals_that_are_known(environment: dict[str, str], begins: str) -> None:
+    text = pictures.for_terminal(Image.new("RGB", (9, 9)), environment)
+    assert text[: len(begins) or None] == begins
+
+
+def test_records_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beam_tfr.inspection.looking.MAX_KEPT_BYTES", 100)
+    with pytest.raises(UsageError, match="the records have more than 100 bytes: ask for fewer"):
+        inspect(foreign(tmp_path))
+
+
+def test_objects(gcs: str, tmp_path: Path) -> None:
+    storage.write_bytes(f"{gcs}/x.tfrecord", foreign(tmp_path).read_bytes(), scratch=str(tmp_path))
+    found: Any = beam_tfr.inspect(f"{gcs}/x.tfrecord", where="y=8")
+    assert (found.num_records, [record.number for record in found.records]) == (3, [1])
