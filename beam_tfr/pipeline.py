@@ -92,11 +92,11 @@ class Convert(beam.PTransform):
             refs, distinct = begin | ReadTable(source.origin)  # ImageRef
         else:
             refs = begin | MatchImages(
-                options.input,
+                source.input,
                 source.origin,
                 root=source.root,
                 input_list=options.input_list,
-                exclude=options.exclude,
+                exclude=source.exclude,
             )
         return refs | self.plan_shards(after=distinct)  # type: ignore[no-any-return]
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr import saved_plan, storage
-from beam_tfr.inputs.patterns import WILDCARD, common_root, exclusion, read_input_list, to_regex
+from beam_tfr.inputs.patterns import common_root, escape, exclusion, is_wild, name_folders, read_input_list, to_regex
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import MANIFEST_FILE, UsageError
-from beam_tfr.schema.features import DICT_NAMES, features_of
+from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, features_of
 from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.rows import Roles, Tables
 
@@ -24,6 +24,7 @@ class Source:
 
     Attributes:
         root: folder that all keys are below, with a slash at its end.
+        input, exclude: patterns of files to take and to leave out; folders end in /, and are taken without the output.
         labelled: whether the records have labels.
         origin: tables, opened; or what reads labels and splits from the paths of files.
         plan: name, suffix and options of the plan to be made.
@@ -31,6 +32,8 @@ class Source:
     """
 
     root: str
+    input: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     labelled: bool
     origin: Tables | Labeler
     plan: dict[str, Any]
@@ -47,26 +50,31 @@ def open_source(options: ConvertOptions) -> Source:
     names = read_classes(options.classes) if options.classes else None
     classes = None if names is None else frozenset(names)
     origin: Tables | Labeler
+    patterns, exclude = name_folders(options.input), options.exclude
     if options.table:
         origin = _open_tables(options, classes)
         columns = {column: str(of) for column, of in origin.types.items()}
         data_options = options.data_options(names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)
     else:
-        patterns = [*options.input, *read_input_list(options.input_list)]
-        root = common_root(patterns)
-        _check_apart(options, patterns, exclusion(options.exclude, root))
+        all_patterns = [*patterns, *read_input_list(options.input_list)]
+        root = common_root(all_patterns)
+        if any(f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")):
+            exclude = (*exclude, f"{escape(options.output.rstrip('/'))}/**")
+        _check_apart(options, all_patterns, exclusion(exclude, root))
         data_options = options.data_options(names)
         origin = Labeler(parse_layout(options.layout), options.splits, classes)
         labelled = origin.layout.has_labels
     return Source(
         root=root,
+        input=patterns,
+        exclude=exclude,
         labelled=labelled,
         origin=origin,
         plan={"name": options.name, "suffix": options.suffix, "options": data_options},
         call={
             "root": root,
-            "input": sorted(set(options.input)),
+            "input": sorted(set(patterns)),
             "input_list": options.input_list,
             "exclude": sorted(set(options.exclude)),
             "table": list(options.table),
@@ -130,7 +138,13 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
         ("output", "the output folder", inside),
         ("save_plan", "this file", [options.save_plan] if options.save_plan else []),
     )
-    for pattern in filter(WILDCARD.search, patterns):
+    for pattern in filter(is_wild, patterns):
+        if pattern == f"{options.output.rstrip('/')}/":
+            raise UsageError("is the folder of `input=`; choose another", option="output", value=options.output)
+        if pattern.endswith("/") and options.encoding not in IMAGE_ENCODINGS:
+            below, some = escape(pattern), "**/*.npy" if options.encoding == "array" else "**"
+            message = f"is a folder, which stands for the images below it; use '{below}{some}'"
+            raise UsageError(message, option="input", value=pattern)
         matches = to_regex(pattern).fullmatch
         for option, place, paths in written:
             if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in paths):

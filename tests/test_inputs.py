@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import collections
 import contextlib
 import errno
 import itertools
@@ -23,9 +24,11 @@ from hypothesis import strategies as st
 from beam_tfr import storage
 from beam_tfr.inputs import ranges, reading
 from beam_tfr.inputs.listing import list_all, list_images
+from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import (
     common_root,
     exclusion,
+    name_folders,
     order_patterns,
     read_input_list,
     split_pattern,
@@ -208,14 +211,79 @@ def test_keys_begin_below_the_folder_that_all_patterns_share(patterns: list[str]
     [
         ("gs://b*/x.jpg", "write out the name of the bucket: gs://BUCKET/PATTERN"),
         ("gs://b", "names no file; use 'gs://b/**/*.jpg'"),
-        ("gs://b/", "names no file; use 'gs://b/**/*.jpg'"),
-        ("gs://b/photos/", "names no file; use 'gs://b/photos/**/*.jpg'"),
-        ("/", "names no file; use '/**/*.jpg'"),
     ],
 )
 def test_pattern_without_bucket_or_file(pattern: str, message: str) -> None:
     with pytest.raises(UsageError, match="^" + re.escape(f"`input={pattern}`: {message}")):
         split_pattern(pattern)
+
+
+FOLDER = [
+    "1.jpg",
+    "2.JPG",
+    "a/3.jpeg",
+    "a/b c/4.HeIc",
+    "a/b c/[5].png",
+    "a/6.tar.gif",
+]
+NO_IMAGES = {
+    ".DS_Store": ".DS_Store",
+    "a/Thumbs.db": ".db",
+    "desktop.ini": ".ini",
+    "._1.jpg": "._*",
+    "__MACOSX/._1.jpg": "__MACOSX",
+    "a/.thumbnails/1.jpg": ".thumbnails",
+    "notes.txt": ".txt",
+    "a/jpg": "other names",
+    "1.jpg~": "other names",
+    ".cache/2.png": ".cache",
+}
+
+
+@pytest.mark.parametrize("name", ["plain", "with [brackets] {and} *"])
+def test_a_folder_gives_all_images_and_counts_what_it_leaves_out(tmp_path: Path, name: str) -> None:
+    root = tmp_path / name
+    for file in [*FOLDER, *NO_IMAGES]:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).touch()
+    patterns = name_folders([str(root), str(root / "a")])
+    assert patterns == (f"{root}/", f"{root}/a/")
+    assert common_root(patterns) == f"{root}/"
+    passed = Passed(patterns, None)
+    listed = sorted(entry.path for entry in list_all(order_patterns(patterns), passed=passed))
+    assert listed == sorted(f"{root}/{file}" for file in FOLDER)
+    assert passed.counts == collections.Counter(("left-out", kind) for kind in NO_IMAGES.values())
+
+
+def test_folders_on_gs_are_told_by_their_names() -> None:
+    inputs = ["gs://b", "gs://b/", "gs://b/photos", "gs://b/p.q/r", "gs://b/1.jpg", "gs://b/p/*", "gs://b/*/x"]
+    assert name_folders(inputs) == ("gs://b/", "gs://b/", "gs://b/photos/", "gs://b/p.q/r/", *inputs[4:])
+
+
+@pytest.mark.parametrize(
+    ("patterns", "left_behind"),
+    [
+        (["**/*.jpg"], {".JPG": 1, ".jpeg": 1, ".HeIc": 1, ".png": 1}),
+        (["*.jpg"], {".JPG": 1}),
+        (["*.jpg", "*.JPG"], {}),
+        (["*.jpg", "2.JPG"], {}),
+        (["**/*.jpg", "a/**/*.png"], {".JPG": 1, ".jpeg": 1, ".HeIc": 1}),
+        (["**/*.{jpg,png}"], {".JPG": 1, ".jpeg": 1, ".HeIc": 1}),
+        (["1*.jpg"], {}),
+        (["**/*"], {}),
+        (["**/{*.jpg,*.png}"], {}),
+    ],
+)
+def test_a_pattern_tells_which_images_it_leaves_behind(
+    tmp_path: Path, patterns: list[str], left_behind: dict[str, int]
+) -> None:
+    for file in [*FOLDER, *NO_IMAGES]:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    given = [f"{tmp_path}/{pattern}" for pattern in patterns]
+    passed = Passed(given, exclusion(["a/6*"], f"{tmp_path}/"))
+    assert [*list_all(order_patterns(given), passed=passed)]
+    assert passed.counts == {("left-behind", kind): n for kind, n in left_behind.items()}
 
 
 def test_local_and_gs_patterns_do_not_mix() -> None:
@@ -260,6 +328,8 @@ HINTS = [
     ("nowhere/*.jpg", "matches no file; there is no folder {root}/nowhere"),
     ("a/*.gif", "matches no file"),
     ("a", "matches no file; it is a folder, use '{root}/a/**/*.jpg'"),
+    ("none/", "matches no file; there is no folder {root}/none"),
+    ("empty/", "matches no file below it that has the name of an image; '{root}/empty/**' takes all files"),
     ("empty/**/*.jpg", "matches no file"),
     ("x[1]/7.jpg", "matches no file; a file has this very name: write [[] for [, [{{] for {{"),
     ("a/1.jpg/*.jpg", "matches no file; there is no folder {root}/a/1.jpg"),

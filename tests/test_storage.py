@@ -385,7 +385,7 @@ def test_mistakes_on_gs(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: C
             f"--input gs://no-bucket/**/*.jpg: cannot be listed: gs://no-bucket: {missing}",
         ),
         (f"{gcs}/none/**/*.jpg", f"{gcs}/o", 2, f"--input {gcs}/none/**/*.jpg: matches no file"),
-        (f"{gcs}/photos/hat", f"{gcs}/o", 2, f"matches no file; it is a folder, use '{gcs}/photos/hat/**/*.jpg'"),
+        (f"{gcs}/none", f"{gcs}/o", 2, f"--input {gcs}/none/: matches no file below it that has the name of an image"),
         (photos, "gs://no-bucket/o", 2, f"--output gs://no-bucket/o: cannot be written to: {missing}"),
     ]:
         run = beam_tfr("convert", "--input", source, "--output", output)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from beam_tfr import storage
 from beam_tfr.inputs.listing import list_all
-from beam_tfr.inputs.patterns import order_patterns
+from beam_tfr.inputs.patterns import name_folders, order_patterns
 
 MAX_LISTED = 10_000  # files from which a sample is drawn
 MAX_SAMPLE_BYTES = 256 << 20  # 256 MiB
@@ -27,7 +27,7 @@ def sample_files(patterns: Sequence[str], most: int) -> tuple[list[str], int]:
         UsageError: a pattern is wrong, or matches nothing.
     """
     checked = [storage.check_path(pattern, option="input") for pattern in patterns]
-    listed = sorted(itertools.islice(list_all(order_patterns(checked)), MAX_LISTED))
+    listed = sorted(itertools.islice(list_all(order_patterns(name_folders(checked))), MAX_LISTED))
     drawn = random.Random(0).sample(listed, min(most, len(listed)))  # noqa: S311  # nosec B311  # no secret
     sizes = itertools.accumulate(entry.size_bytes for entry in drawn)
     within = [entry.path for entry, size in zip(drawn, sizes, strict=True) if size <= MAX_SAMPLE_BYTES]

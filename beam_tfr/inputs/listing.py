@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs import ranges
-from beam_tfr.inputs.patterns import WILDCARD, files_below, literal_start, split_pattern, to_regex
+from beam_tfr.inputs.passed import Passed
+from beam_tfr.inputs.patterns import escape, files_below, is_wild, literal_start, split_pattern, to_regex
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema import UsageError
 
@@ -38,7 +39,12 @@ class Part(NamedTuple):
 
 
 def list_images(
-    pattern: str, before: Sequence[str] = (), *, exclude: re.Pattern[str] | None = None, option: str = "input"
+    pattern: str,
+    before: Sequence[str] = (),
+    *,
+    exclude: re.Pattern[str] | None = None,
+    option: str = "input",
+    passed: Passed | None = None,
 ) -> Iterator[storage.Entry]:
     """Lists the files that match a pattern, but neither a pattern `before` it nor `exclude`.
 
@@ -47,32 +53,41 @@ def list_images(
         before: of `order_patterns`.
         exclude: of `exclusion`.
         option: the option or argument that the pattern was given for.
+        passed: is told of files that are listed and do not match.
 
     Raises:
         UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
     """
-    yield from _list_part(Part(pattern, before), exclude, option=option)
+    yield from _list_part(Part(pattern, before), exclude, option=option, passed=passed)
 
 
 def list_all(
-    patterns: Sequence[tuple[str, Sequence[str]]], *, exclude: re.Pattern[str] | None = None
+    patterns: Sequence[tuple[str, Sequence[str]]],
+    *,
+    exclude: re.Pattern[str] | None = None,
+    passed: Passed | None = None,
 ) -> Iterator[storage.Entry]:
     """Lists many patterns in parallel, in any order and in bounded memory.
 
     Args:
         patterns: (pattern, patterns before it), of `order_patterns`.
         exclude: of `exclusion`.
+        passed: see `list_images`.
 
     Raises:
         UsageError: see `list_images`.
     """
-    for found in list_parts([Part(*pair) for pair in patterns], exclude=exclude):
+    for found in list_parts([Part(*pair) for pair in patterns], exclude=exclude, passed=passed):
         if isinstance(found, storage.Entry):
             yield found
 
 
 def list_parts(
-    parts: Sequence[Part], *, exclude: re.Pattern[str] | None = None, limit: int | None = None
+    parts: Sequence[Part],
+    *,
+    exclude: re.Pattern[str] | None = None,
+    limit: int | None = None,
+    passed: Passed | None = None,
 ) -> Iterator[storage.Entry | Part]:
     """Lists as `list_all` does, but of each part on gs:// only the first names; yields the rest as a part.
 
@@ -80,6 +95,7 @@ def list_parts(
         parts: of which none overlap.
         exclude: of `exclusion`.
         limit: names of a part, matching or not; more until the first match of a pattern. None for all.
+        passed: see `list_images`.
 
     Raises:
         UsageError: see `list_images`.
@@ -91,7 +107,7 @@ def list_parts(
 
     def list_some(parts: Sequence[Part]) -> Iterator[storage.Entry | Part]:
         for part in parts:
-            if rest := (yield from _list_part(part, exclude, limit=limit)):
+            if rest := (yield from _list_part(part, exclude, limit=limit, passed=passed)):
                 yield rest
 
     listings = [list_some(parts[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(parts)))]
@@ -131,14 +147,19 @@ def divide_part(part: Part, parts: int) -> list[Part]:
 
 
 def _list_part(
-    part: Part, exclude: re.Pattern[str] | None, *, option: str = "input", limit: int | None = None
+    part: Part,
+    exclude: re.Pattern[str] | None,
+    *,
+    option: str = "input",
+    limit: int | None = None,
+    passed: Passed | None = None,
 ) -> Generator[storage.Entry, None, Part | None]:
     """Yields the files of a part; returns what is left beyond `limit`."""
     matched = bool(part.start)  # the pattern, before the range began
     limit = limit if storage.is_gcs(part.pattern) else None
     left_out = [*map(to_regex, part.before), *([exclude] if exclude else [])]
     with _named_errors(part.pattern, option):
-        regex = to_regex(part.pattern, option=option) if WILDCARD.search(part.pattern) else None
+        regex = to_regex(part.pattern, option=option) if is_wild(part.pattern) else None
         for number, entry in enumerate(_walk(part, option)):
             if limit is not None and number >= limit and matched:
                 return part._replace(start=storage.split_gcs(entry.path)[1])
@@ -146,6 +167,8 @@ def _list_part(
                 matched = True
                 if not any(other.fullmatch(entry.path) for other in left_out):
                     yield entry
+            elif passed:
+                passed.add(part.pattern, entry.path)
         if not matched:
             raise UsageError(f"matches no file{_hints(part.pattern, option)}", option=option, value=part.pattern)
     return None
@@ -163,14 +186,14 @@ def _named_errors(pattern: str, option: str) -> Iterator[None]:
 def _walk(part: Part, option: str) -> Iterator[storage.Entry]:
     """Files that the pattern of a part may match."""
     pattern = part.pattern
-    if not WILDCARD.search(pattern):
+    if not is_wild(pattern):
         if entry := storage.find(pattern):
             yield entry
         return
     folder, rest = split_pattern(pattern, option=option)
     # A folder above the first ** must match its part of the pattern; below it, any folder may hold a match, and beside
     # alternatives too, which may contain slashes.
-    parts, deep = rest.split("/"), "**" in rest or "{" in rest
+    parts, deep = rest.split("/"), not rest or "**" in rest or "{" in rest
     fixed = [] if "{" in rest else itertools.takewhile(lambda part: "**" not in part, parts[:-1])
     base = folder.rstrip("/")
     folders = [*map(to_regex, itertools.accumulate([base, *fixed], "{}/{}".format))]
@@ -191,7 +214,7 @@ def _walk(part: Part, option: str) -> Iterator[storage.Entry]:
 
 def _hints(pattern: str, option: str) -> str:
     """What may be wrong with a pattern that matches nothing."""
-    wild, hint = WILDCARD.search(pattern), ""
+    wild, hint = is_wild(pattern), ""
     folder = split_pattern(pattern, option=option)[0]
     if not wild and next(storage.walk(pattern, lambda _: True), None):
         hint = f"; it is a folder, use '{files_below(pattern, option)}'"
@@ -199,5 +222,7 @@ def _hints(pattern: str, option: str) -> str:
         hint = "; a file has this very name: write [[] for [, [{] for {, [*] for *, [?] for ?"
     elif not storage.is_gcs(pattern) and not os.path.isdir(folder):
         hint = f"; there is no folder {folder}"
+    elif pattern.endswith("/"):
+        hint = f" below it that has the name of an image; '{escape(pattern)}**' takes all files"
     part = next((part for part in pattern.split("/") if part != part.strip()), "")
     return hint + (f"; {part!r} begins or ends with blanks, which count: is that intended?" if part else "")

@@ -1,7 +1,8 @@
 """Patterns: what they match, which folder they share, and where they come from.
 
 `*` matches any characters except /, `**/` any number of folders, `?` one character, `[abc]` one of them, `{a,b}`
-either. Names that begin with a dot match like any other.
+either. Names that begin with a dot match like any other. A path that ends in / is a folder: it matches every file below
+it whose name is that of an image (`schema.extensions`).
 
 Functions that raise errors take `option`: the option or argument that the patterns were given for.
 """
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 
 from beam_tfr import storage
 from beam_tfr.schema import UsageError
+from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
 
 WILDCARD = re.compile(r"[*?\[{]")
 _TOKEN = re.compile(  # a ] that comes first in [...] is a member
@@ -25,16 +27,43 @@ _REGEXES = {"**/": "(?:[^/]*/)*", "**": "(?:[^/]*/)*[^/]*", "*": "[^/]*", "?": "
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a range
 
 
+def name_folders(patterns: Sequence[str]) -> tuple[str, ...]:
+    """Gives each folder among patterns the / at its end.
+
+    On gs:// nothing is asked: a folder is a path without wildcards whose last name has no extension.
+    """
+    return tuple(f"{pattern.rstrip('/')}/" if _is_folder(pattern) else pattern for pattern in patterns)
+
+
+def _is_folder(pattern: str) -> bool:
+    if not storage.is_gcs(pattern):
+        return os.path.isdir(pattern)
+    name = pattern[len(storage.GCS) :].partition("/")[2]
+    return pattern.endswith("/") or not (WILDCARD.search(pattern) or "." in name.rpartition("/")[2])
+
+
+def is_wild(pattern: str) -> bool:
+    """Whether a pattern may match several files."""
+    return pattern.endswith("/") or WILDCARD.search(pattern) is not None
+
+
+def escape(path: str) -> str:
+    """The pattern that matches just a path."""
+    return WILDCARD.sub(lambda char: f"[{char[0]}]", path)
+
+
 def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
     """Splits a pattern before its first wildcard: ("/data/a", "*/b.jpg"). Without one the second part is the file name.
+
+    Of a folder the second part is empty.
 
     Raises:
         UsageError: the pattern has no bucket or names no file.
     """
     slash = literal_start(pattern).rfind("/", len(storage.GCS) if storage.is_gcs(pattern) else 0)
-    if slash < 0 and WILDCARD.search(pattern):
+    if slash < 0 and is_wild(pattern):
         raise UsageError("write out the name of the bucket: gs://BUCKET/PATTERN", option=option, value=pattern)
-    if slash < 0 or slash == len(pattern) - 1:
+    if slash < 0 or (slash == len(pattern) - 1 and option != "input"):
         raise UsageError(f"names no file; use '{files_below(pattern, option)}'", option=option, value=pattern)
     return pattern[:slash] if slash else "/", pattern[slash + 1 :]
 
@@ -79,6 +108,8 @@ def to_regex(pattern: str, *, option: str = "input") -> re.Pattern[str]:
     Raises:
         UsageError: a [ or { is not closed.
     """
+    if pattern.endswith("/"):
+        return re.compile(f"{re.escape(pattern)}(?:(?!{JUNK}/)[^/]*/)*{IMAGE_NAME}", re.DOTALL)
     out, depth = "", 0
     for token in _TOKEN.finditer(pattern):
         text = token[0]
@@ -110,7 +141,7 @@ def _member(found: re.Match[str]) -> str:
 
 def literal_start(pattern: str) -> str:
     """The literal prefix of every matching path."""
-    return WILDCARD.split(pattern, maxsplit=1)[0]
+    return pattern if pattern.endswith("/") else WILDCARD.split(pattern, maxsplit=1)[0]
 
 
 def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
@@ -122,7 +153,7 @@ def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]
     Raises:
         UsageError: a [ or { is not closed.
     """
-    ordered = sorted((WILDCARD.search(pattern) is None, literal_start(pattern), pattern) for pattern in set(patterns))
+    ordered = sorted((not is_wild(pattern), literal_start(pattern), pattern) for pattern in set(patterns))
     wild: dict[str, list[str]] = {}  # literal prefix -> patterns
     found = []
     for is_path, start, pattern in ordered:

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.metrics import Metrics
 from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr import interrupt, storage
 from beam_tfr.inputs.listing import Part, divide_part, list_parts
+from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
 from beam_tfr.labels import Labeler
 from beam_tfr.schema import DataError
@@ -59,7 +61,10 @@ class MatchImages(beam.PTransform):
             listed = (
                 parts
                 | f"Spread{step}" >> beam.Reshuffle()
-                | step >> beam.FlatMap(_list, exclude=self._exclude, limit=limit).with_outputs(_REST, main="files")
+                | step
+                >> beam.FlatMap(_list, self._patterns, exclude=self._exclude, limit=limit).with_outputs(
+                    _REST, main="files"
+                )
             )
             files.append(listed.files)
             if limit is not None:
@@ -80,9 +85,12 @@ def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterat
         yield json.dumps(ordered[i::BATCHES])  # Beam's coder for text fails for names that are not UTF-8
 
 
-def _list(batch: str, exclude: re.Pattern[str] | None, limit: int | None) -> Iterator[Any]:
-    for found in list_parts([Part(*one) for one in json.loads(batch)], exclude=exclude, limit=limit):
+def _list(batch: str, patterns: Sequence[str], exclude: re.Pattern[str] | None, limit: int | None) -> Iterator[Any]:
+    passed = Passed(patterns, exclude)
+    for found in list_parts([Part(*one) for one in json.loads(batch)], exclude=exclude, limit=limit, passed=passed):
         yield beam.pvalue.TaggedOutput(_REST, json.dumps(found)) if isinstance(found, Part) else found
+    for (what, kind), number in passed.counts.items():
+        Metrics.counter("beam_tfr", f"{what} {kind}").inc(number)
 
 
 def _divide(rest: str) -> Iterator[str]:

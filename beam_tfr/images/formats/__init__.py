@@ -10,6 +10,7 @@ from typing import NamedTuple
 from beam_tfr.images.formats import extras, general, gif, jpeg, kinds, png, pnm, tiff
 from beam_tfr.images.source import Source
 from beam_tfr.schema import RejectError
+from beam_tfr.schema.extensions import FORMAT_OF
 
 
 class Format(NamedTuple):
@@ -17,13 +18,11 @@ class Format(NamedTuple):
 
     Attributes:
         is_one: whether bytes begin like a file of this format.
-        extensions: of file names, lower case.
         open: reads the header; raises RejectError `damaged-image` or `unsupported-image`.
         lossless: it stores pixels exactly; with --encoding keep, what must be encoded again becomes a PNG.
     """
 
     is_one: Callable[[bytes], object]
-    extensions: tuple[str, ...]
     open: Callable[[bytes], Source]
     lossless: bool = False
 
@@ -44,27 +43,24 @@ def _has_brand(*names: bytes) -> Callable[[bytes], object]:
 
 # In this order: an AVIF may have the brands of a HEIC too.
 FORMATS = {
-    "jpeg": Format(_begins(rb"\xff\xd8\xff"), ("jpg", "jpeg", "jpe", "jfif", "mpo"), jpeg.open_jpeg),
-    "png": Format(_begins(rb"\x89PNG\r\n\x1a\n"), ("png", "apng"), png.open_png, lossless=True),
-    "gif": Format(_begins(rb"GIF8[79]a"), ("gif",), gif.open_gif, lossless=True),
-    "webp": Format(_begins(rb"RIFF.{4}WEBP"), ("webp",), general.open_webp),
-    "bmp": Format(_begins(rb"BM.{24}"), ("bmp", "dib"), general.open_bmp, lossless=True),
-    "tiff": Format(_begins(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"), ("tif", "tiff"), tiff.open_tiff, lossless=True),
-    "ppm": Format(_begins(rb"P[1-6][\s#]"), ("ppm", "pgm", "pbm", "pnm"), pnm.open_pnm, lossless=True),
+    "jpeg": Format(_begins(rb"\xff\xd8\xff"), jpeg.open_jpeg),
+    "png": Format(_begins(rb"\x89PNG\r\n\x1a\n"), png.open_png, lossless=True),
+    "gif": Format(_begins(rb"GIF8[79]a"), gif.open_gif, lossless=True),
+    "webp": Format(_begins(rb"RIFF.{4}WEBP"), general.open_webp),
+    "bmp": Format(_begins(rb"BM.{24}"), general.open_bmp, lossless=True),
+    "tiff": Format(_begins(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"), tiff.open_tiff, lossless=True),
+    "ppm": Format(_begins(rb"P[1-6][\s#]"), pnm.open_pnm, lossless=True),
     "jpeg2000": Format(
         _begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"),
-        ("jp2", "j2k", "jpx", "jpf", "j2c"),
         general.open_jpeg2000,
     ),
-    "avif": Format(_has_brand(b"avif", b"avis"), ("avif",), general.open_avif),
+    "avif": Format(_has_brand(b"avif", b"avis"), general.open_avif),
     "heic": Format(
         _has_brand(b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"),
-        ("heic", "heif", "hif"),
         extras.open_heic,
     ),
-    "jxl": Format(_begins(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), ("jxl",), extras.open_jxl),
+    "jxl": Format(_begins(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), extras.open_jxl),
 }
-_BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
 
 
 def identify(data: bytes) -> str:
@@ -82,4 +78,4 @@ def identify(data: bytes) -> str:
 def is_wrong_extension(name: str, found: str) -> bool:
     """Whether a name has the extension of a format other than `found`; unknown extensions are never wrong."""
     extension = posixpath.splitext(name)[1][1:].lower()
-    return _BY_EXTENSION.get(extension, found) != found
+    return FORMAT_OF.get(extension, found) != found

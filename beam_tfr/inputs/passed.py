@@ -1,0 +1,84 @@
+"""What a listing sees and does not take: files that are no images, and images that a pattern leaves behind."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import re
+import threading
+from collections.abc import Sequence
+
+from beam_tfr.inputs.patterns import is_wild, split_pattern, to_regex
+from beam_tfr.schema import UsageError
+from beam_tfr.schema.extensions import kind_of_name, looks_like_image
+
+LEFT_OUT, LEFT_BEHIND = "left-out", "left-behind"
+MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
+
+
+class Passed:
+    """Counts the files that no pattern takes, each once; any thread may add to it.
+
+    A folder leaves out what is no image by its name. `*.jpg` leaves behind what `*.*` would take and looks like an
+    image, such as 1.JPG and 1.png.
+
+    Args:
+        patterns: all of the call; folders end in /.
+        exclude: of `exclusion`; what it matches is not counted.
+
+    Attributes:
+        counts: (`LEFT_OUT` or `LEFT_BEHIND`, kind of name) -> files.
+    """
+
+    def __init__(self, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
+        wild = sorted(filter(is_wild, patterns))
+        self.counts: collections.Counter[tuple[str, str]] = collections.Counter()
+        self._lock = threading.Lock()
+        self._reach = {pattern: _reach(pattern) for pattern in wild} if len(wild) <= MOST_PATTERNS else {}
+        self._taken, self._paths = [*map(to_regex, wild), *([exclude] if exclude else [])], {*patterns}
+
+    def add(self, pattern: str, path: str) -> None:
+        """Counts a file that was listed for a pattern, but does not match it."""
+        is_folder = pattern.endswith("/")
+        if not self._reach or not (is_folder or looks_like_image(path)):
+            return
+        if next((one for one, reach in self._reach.items() if reach and reach.fullmatch(path)), "") != pattern:
+            return
+        if not is_folder and not to_regex(f"{split_pattern(pattern)[0]}/").fullmatch(path):  # hidden, for example
+            return
+        if path in self._paths or any(regex.fullmatch(path) for regex in self._taken):
+            return
+        name = path.removeprefix(pattern) if is_folder else path.rpartition("/")[2]
+        with self._lock:
+            self.counts[LEFT_OUT if is_folder else LEFT_BEHIND, kind_of_name(name)] += 1
+
+
+def _reach(pattern: str) -> re.Pattern[str] | None:
+    """Matches what a pattern could have meant: all below a folder, or the same names with any extension."""
+    if pattern.endswith("/"):
+        return re.compile(f"{re.escape(pattern)}.*", re.DOTALL)
+    folder, _, name = pattern.rpartition("/")
+    stem = name.rpartition(".")[0]
+    with contextlib.suppress(UsageError):  # alternatives with dots or slashes in them
+        return to_regex(f"{folder}/{stem}.*") if stem else None
+    return None
+
+
+def tell_left_behind(kinds: dict[str, int], folder: str) -> str:
+    """Says that images stay behind, and what takes them; empty if none does.
+
+    Args:
+        kinds: kind of name -> files.
+        folder: that all inputs share.
+    """
+    if not kinds:
+        return ""
+    total = sum(kinds.values())
+    look = "file beside them looks like an image" if total == 1 else "files beside them look like images"
+    them = "it" if total == 1 else "them all"
+    return f"{total:,} {look} ({tell_kinds(kinds)}): `input={folder}` takes {them}"
+
+
+def tell_kinds(kinds: dict[str, int]) -> str:
+    """The kinds of names, the most frequent first: "10 .JPG, 3 .jpeg"."""
+    return ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))

@@ -1,0 +1,36 @@
+"""Names of files: which look like images, and which never are, whatever they look like."""
+
+from __future__ import annotations
+
+import re
+
+EXTENSIONS = {  # format -> extensions, lower case; beam_tfr.images.formats reads each of them
+    "jpeg": ("jpg", "jpeg", "jpe", "jfif", "mpo"),
+    "png": ("png", "apng"),
+    "gif": ("gif",),
+    "webp": ("webp",),
+    "bmp": ("bmp", "dib"),
+    "tiff": ("tif", "tiff"),
+    "ppm": ("ppm", "pgm", "pbm", "pnm"),
+    "jpeg2000": ("jp2", "j2k", "jpx", "jpf", "j2c"),
+    "avif": ("avif",),
+    "heic": ("heic", "heif", "hif"),
+    "jxl": ("jxl",),
+}
+FORMAT_OF = {extension: name for name, extensions in EXTENSIONS.items() for extension in extensions}
+JUNK = r"(?:\.[^/]*|__MACOSX|@eaDir)"  # a name that is hidden, or of a folder that systems make beside images
+IMAGE_NAME = rf"(?!{JUNK}$)[^/]+\.(?i:{'|'.join(FORMAT_OF)})"
+_JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
+
+
+def looks_like_image(path: str) -> bool:
+    """Whether a path has the extension of an image format."""
+    return path.rpartition("/")[2].rpartition(".")[2].lower() in FORMAT_OF
+
+
+def kind_of_name(path: str) -> str:
+    """What a path below a folder is by its name: `.DS_Store`, `__MACOSX`, `.txt`, or `other names`."""
+    if junk := _JUNK_PART.search(path):
+        return "._*" if junk[1].startswith("._") else junk[1]
+    stem, _, extension = path.rpartition("/")[2].rpartition(".")
+    return f".{extension}" if stem and re.fullmatch("[A-Za-z][A-Za-z0-9]{0,9}", extension) else "other names"
