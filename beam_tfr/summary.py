@@ -12,9 +12,9 @@ from typing import IO, Any
 
 from beam_tfr.claim import Progress
 from beam_tfr.launch import Job, Result, Saved
-from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT
+from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, Plan
 from beam_tfr.schema.features import things
-from beam_tfr.tallies import class_rows, dataset_rows, in_order
+from beam_tfr.tallies import dataset_rows, in_order, plan_rows
 from beam_tfr.terminal import printable
 
 MUCH = 0.1  # share of the images above which a hint is worth giving
@@ -100,25 +100,30 @@ def print_job(job: Job, *, as_json: bool) -> None:
 
 def print_saved(saved: Saved, *, as_json: bool) -> None:
     """Prints the summary of a saved plan."""
-    splits = {name: saved.plan.splits[name] for name in in_order(saved.plan.splits)}
-    shards = {name: 0 if name == NO_SPLIT else of.num_shards for name, of in splits.items()}
     if as_json:
         about = {
             "plan": saved.path,
             "matched": saved.plan.matched,
             "splits": {
-                name: {"matched": of.matched, "num_shards": shards[name], "class_counts": of.class_counts}
-                for name, of in splits.items()
+                name: {
+                    "matched": of.matched,
+                    "num_shards": 0 if name == NO_SPLIT else of.num_shards,
+                    "class_counts": of.class_counts,
+                }
+                for name, of in saved.plan.splits.items()
             },
             "seconds": round(saved.seconds, 3),
         }
         print(json.dumps(about, sort_keys=True))
         return
-    rows = [("matched", [of.matched for of in splits.values()]), ("shards", [*shards.values()])]
-    rows += class_rows(saved.plan.labels or [], [of.class_counts for of in splits.values()])
-    _print_table([*splits], rows, to=sys.stdout)
+    print_plan(saved.plan, to=sys.stdout)
     print(f"plan:    {saved.path}   {saved.seconds:.1f} s; the output was not touched")
     print(f"next:    the same command with --plan {shlex.quote(saved.path)} instead of --save_plan")
+
+
+def print_plan(plan: Plan, *, to: IO[str]) -> None:
+    """Prints the splits of a plan: images, shards and classes."""
+    _print_table(in_order(plan.splits), plan_rows(plan), to=to)
 
 
 def print_summary(result: Result, *, to: IO[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from beam_tfr.manifest import Manifest
+from beam_tfr.schema import NO_SPLIT, Plan
 from beam_tfr.terminal import printable
 
 SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
@@ -27,6 +28,16 @@ def dataset_rows(dataset: Manifest) -> list[Row]:
         ("shards", [len(split.shards) for split in splits]),
         ("bytes", [split.num_bytes for split in splits]),
         *class_rows(dataset.class_names, [split.class_counts for split in splits]),
+    ]
+
+
+def plan_rows(plan: Plan) -> list[Row]:
+    """What a plan has in each of its splits, which are `in_order`."""
+    splits = {name: plan.splits[name] for name in in_order(plan.splits)}
+    return [
+        ("matched", [of.matched for of in splits.values()]),
+        ("shards", [0 if name == NO_SPLIT else of.num_shards for name, of in splits.items()]),
+        *class_rows(plan.labels or [], [of.class_counts for of in splits.values()]),
     ]
 
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.bench.sampling import MAX_LISTED, forget, sample_files
@@ -58,16 +58,10 @@ def bench_convert(
     contents, reading_s = _read(paths)
     accepted, tried, stages = _measure_stages(contents, options, SECONDS / 4)
     alone_s = sum(stages.values())
-    count = int(min(MAX_CONVERTED, max(8 * here, SECONDS / 2 * here / alone_s)))
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-bench-") as folder:
-        few = max(here, count // 10)
-        ends_s, ends_cpu_s = _convert(folder, accepted, few, options)
-        wall_s, cpu_s = _convert(folder, accepted, count, options)
-    # Not faster than without Beam; a short run is full of noise.
-    each_s = max((wall_s - ends_s) / (count - few), alone_s / here)
-    costs = {**stages, "Beam, reading, writing": max(0.0, (cpu_s - ends_cpu_s) / (count - few) - alone_s)}
+    pace = measure_pace(accepted, options, alone_s=alone_s)
+    costs = {**stages, "Beam, reading, writing": max(0.0, pace.each_cpu_s - alone_s)}
     shares = {name: cost / sum(costs.values()) for name, cost in costs.items()}
-    rate = 1 / max(each_s, reading_s)
+    rate = 1 / max(pace.each_s, reading_s)
     images = images or (listed if listed < MAX_LISTED else MANY)
     cores = cores or here
     return {
@@ -76,18 +70,55 @@ def bench_convert(
         "rejected": tried - len(accepted),
         "sample_bytes": sum(map(len, contents.values())),
         "files_read_per_s": 1 / reading_s,
-        "converted": count,
+        "converted": pace.converted,
         "images_per_s": rate,
         "cores_here": here,
-        "busy_cores": (cpu_s - ends_cpu_s) / (each_s * (count - few)),
-        "ends_s": max(0.0, ends_s - few * each_s),
+        "busy_cores": pace.each_cpu_s / pace.each_s,
+        "ends_s": pace.ends_s,
         "cpu_ms_per_image": {name: cost * 1e3 for name, cost in costs.items()},
         "cpu_shares": shares,
-        "limit": "reading" if reading_s > each_s else max(shares, key=lambda name: shares[name]),
+        "limit": "reading" if reading_s > pace.each_s else max(shares, key=lambda name: shares[name]),
         "images": images,
         "cores": cores,
         "hours": images / (rate / here * cores) / 3600,
     }
+
+
+class Pace(NamedTuple):
+    """How fast real conversions here were.
+
+    Attributes:
+        converted: images.
+        each_s, each_cpu_s: seconds and CPU seconds for each.
+        ends_s: to start and to end.
+    """
+
+    converted: int
+    each_s: float
+    each_cpu_s: float
+    ends_s: float
+
+
+def measure_pace(
+    files: Sequence[tuple[str, bytes]], options: ImageOptions, *, alone_s: float, seconds: float = SECONDS
+) -> Pace:
+    """Converts copies of files, few and then many: what the many take longer is the pace.
+
+    Args:
+        files: (extension, content) of images that can be converted.
+        options: how they are converted.
+        alone_s: CPU seconds of one in `convert_image` alone.
+        seconds: that this may take, about.
+    """
+    here = default_threads()
+    count = int(min(MAX_CONVERTED, max(8 * here, seconds / 2 * here / alone_s)))
+    few = max(here, count // 10)
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-bench-") as folder:
+        few_s, few_cpu_s = _convert(folder, files, few, options)
+        wall_s, cpu_s = _convert(folder, files, count, options)
+    # Not faster than without Beam; a short run is full of noise.
+    each_s = max((wall_s - few_s) / (count - few), alone_s / here)
+    return Pace(count, each_s, max(alone_s, (cpu_s - few_cpu_s) / (count - few)), max(0.0, few_s - few * each_s))
 
 
 def _read(paths: Sequence[str]) -> tuple[dict[str, bytes], float]:

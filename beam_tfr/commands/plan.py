@@ -1,0 +1,61 @@
+"""The command `plan`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+
+from beam_tfr.commands.bench import positive
+from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
+
+EXAMPLES = """examples:
+  beam-tfr plan --input 'photos/**/*.jpg' --output /data/photos
+      what the same command with convert would do: classes, splits, shards, rejects, size, time
+  beam-tfr plan --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --workers 50 --price vcpu_hour=0.04
+      how long a Dataflow job with 50 workers would take, and what it would cost at that price
+"""
+
+
+def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_parser(
+        "plan",
+        help="show what convert would do, by a listing and a sample; writes nothing",
+        description="Shows what convert would do with the same options: keys, labels and splits as they are read, "
+        "classes, shards, rejects, size, time and cost. Lists all files, converts a sample, and writes nothing to the "
+        "output.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument(
+        "--sample_size", metavar="N", type=positive, default=256, help="images to convert (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=positive, default=10, help="of a Dataflow job (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--price",
+        metavar="NAME=NUMBER",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="in place of list prices: vcpu_hour, memory_gb_hour, shuffle_gb, reads_1000; vcpus and memory_gb of a "
+        "worker",
+    )
+    add_arguments(parser, ConvertOptions)
+    parser.set_defaults(run=run, takes_beam_flags=True)
+
+
+def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
+    """Lists, samples and estimates; `others` are Beam's flags, which are checked only."""
+    options = from_arguments(parsed, ConvertOptions)
+    from beam_tfr import cloud, launch
+    from beam_tfr.preview import Prices, preview, print_preview
+
+    cloud.use(launch.parse_beam_flags(others))
+    found = preview(options, sample_size=parsed.sample_size, workers=parsed.workers, prices=Prices.parse(parsed.price))
+    if options.json:
+        print(json.dumps(found.to_json(), sort_keys=True))
+    else:
+        print_preview(found)
+    return 0

@@ -1,0 +1,69 @@
+"""What is cheap to change before a conversion, and dear after it."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+
+from beam_tfr.options import ConvertOptions
+from beam_tfr.preview.looking import Look
+from beam_tfr.preview.sampling import Sampled
+from beam_tfr.schema import NO_SPLIT, Plan
+
+MUCH = 0.1  # share of the sample above which a change is worth a warning
+IMBALANCE = 10  # times as many images in the largest class as in the smallest
+FEW = 10  # images of a class in a split
+MAX_NAMED = 5
+
+
+def advise(options: ConvertOptions, found: Look, plan: Plan, sampled: Sampled) -> list[str]:
+    """Sentences about what the user may not have intended."""
+    return [*_of_images(options, sampled), *_of_classes(plan), *_of_files(found, sampled)]
+
+
+def _of_images(options: ConvertOptions, sampled: Sampled) -> Iterator[str]:
+    written = len(sampled.record_bytes)
+    height, width = options.image_size
+    stretched, enlarged = (sampled.adjusted[name] / written for name in ("aspect-changed", "enlarged"))
+    if stretched > MUCH:
+        yield (
+            f"{stretched:.0%} of the sample would be stretched by more than 1.2: --resize crop, pad and shortest "
+            "preserve the aspect ratio"
+        )
+    if enlarged > MUCH:
+        yield f"{enlarged:.0%} of the sample are smaller than {height}x{width} and would be enlarged: --image_size"
+
+
+def _of_classes(plan: Plan) -> Iterator[str]:
+    totals: collections.Counter[str] = collections.Counter()
+    few = []
+    for split, of in plan.splits.items():
+        if split == NO_SPLIT:
+            continue
+        totals.update(of.class_counts)
+        few += [
+            f"{name!r} ({split}: {count})"
+            for name in plan.labels or ()
+            if (count := of.class_counts.get(name, 0)) < FEW
+        ]
+    if few:
+        more = f" and {len(few) - MAX_NAMED} more" if len(few) > MAX_NAMED else ""
+        yield f"classes with fewer than {FEW} images: {', '.join(few[:MAX_NAMED])}{more}"
+    if len(totals) > 1:
+        (largest, most), (smallest, least) = totals.most_common()[0], totals.most_common()[-1]
+        if most > IMBALANCE * least:
+            yield f"imbalance: {most:,} images of {largest!r}, {least:,} of {smallest!r}"
+
+
+def _of_files(found: Look, sampled: Sampled) -> Iterator[str]:
+    if sampled.equal:
+        one, other = sampled.equal_keys
+        yield f"{sampled.equal:,} of {sampled.tried:,} files of the sample equal another, such as {one} and {other}"
+    if found.doubled:
+        yield (
+            f"{found.doubled:,} files have a name that another split has too, such as {found.double}: make sure that "
+            "they show different things"
+        )
+    if len(found.extensions) > 1:
+        extensions = ", ".join(f"{count:,} {name or 'without one'}" for name, count in found.extensions.most_common())
+        yield f"mixed file extensions: {extensions}"

@@ -1,0 +1,111 @@
+"""What a sample says about the whole: means and shares with 95 % intervals, time and cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from beam_tfr.schema import UsageError
+
+Z = 1.96  # of the normal distribution: 95 %
+NOISE = 0.1  # of a time, from one run to the next on a machine that does other things too
+REF_BYTES = 100  # of a reference in the shuffle: see docs/scale.md
+JOB_START_S = 240  # of a Dataflow job, until its workers convert
+
+
+class Estimate(NamedTuple):
+    """A value with the interval that holds it in 95 of 100 samples."""
+
+    value: float
+    low: float
+    high: float
+
+    def times(self, factor: float, plus: float = 0.0) -> Estimate:
+        """The estimate of a value that is proportional to this one, plus a constant."""
+        return Estimate(*(each * factor + plus for each in self))
+
+
+def mean(values: Sequence[float], *, of: int, noise: float = 0.0) -> Estimate:
+    """The mean of all `of` values, from a sample of them without repeats.
+
+    The standard error of the mean with the correction for a finite whole (W. G. Cochran, Sampling Techniques, 2.6).
+
+    Args:
+        values: the sample, one or more.
+        of: how many there are in all.
+        noise: relative error of the measurement itself.
+    """
+    middle, error = statistics.fmean(values), 0.0
+    if 1 < len(values) < of:
+        error = statistics.stdev(values) * math.sqrt((1 - len(values) / of) / len(values))
+    width = Z * math.hypot(error, noise / Z * middle)
+    return Estimate(middle, max(0.0, middle - width), middle + width)
+
+
+def share(number: int, sampled: int, *, of: int) -> Estimate:
+    """The share of all `of`, `number` of `sampled` having what is counted: Wilson's interval (1927)."""
+    if sampled >= of:
+        return Estimate(*[number / sampled] * 3)
+    found, spread = number / sampled, Z * Z / sampled
+    middle = (found + spread / 2) / (1 + spread)
+    width = Z * math.sqrt(found * (1 - found) / sampled + spread / sampled / 4) / (1 + spread)
+    return Estimate(found, max(0.0, middle - width) if number else 0.0, min(1.0, middle + width))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prices:
+    """What Dataflow and Cloud Storage charge: list prices of batch jobs in us-central1, and a worker's size.
+
+    Attributes:
+        vcpu_hour, memory_gb_hour: of a worker, per vCPU and per GB.
+        shuffle_gb: per GB that a job shuffles.
+        reads_1000: per 1,000 objects read.
+        vcpus, memory_gb: of one worker; those of n1-standard-4.
+    """
+
+    vcpu_hour: float = 0.056
+    memory_gb_hour: float = 0.003557
+    shuffle_gb: float = 0.011
+    reads_1000: float = 0.0004
+    vcpus: float = 4
+    memory_gb: float = 15
+
+    @classmethod
+    def parse(cls, given: Sequence[str]) -> Prices:
+        """Prices from texts such as `vcpu_hour=0.05`.
+
+        Raises:
+            UsageError: one is unknown or no number.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        values: dict[str, float] = {}
+        for text in given:
+            name, _, value = text.partition("=")
+            try:
+                values[name] = float(value)
+            except ValueError:
+                values[name] = math.nan
+            if name not in names or not 0 <= values[name] < math.inf:
+                allowed = f"must be NAME=NUMBER with one of the names {', '.join(names)}, such as vcpu_hour=0.05"
+                raise UsageError(allowed, option="price", value=text)
+        if not values.get("vcpus", 1):
+            raise UsageError("a worker has at least one", option="price", value="vcpus=0")
+        return cls(**values)
+
+
+def on_dataflow(cpu_s: Estimate, *, images: int, workers: int, prices: Prices) -> tuple[Estimate, Estimate]:
+    """The seconds and the cost of a Dataflow job, if its vCPUs are as fast as the cores here.
+
+    Args:
+        cpu_s: CPU seconds of all images.
+        images: to read and shuffle.
+        workers: machines, all of which work to the end.
+        prices: of them.
+    """
+    seconds = cpu_s.times(1 / (workers * prices.vcpus), JOB_START_S)
+    hourly = workers * (prices.vcpus * prices.vcpu_hour + prices.memory_gb * prices.memory_gb_hour)
+    fixed = images / 1000 * prices.reads_1000 + images * REF_BYTES / 1e9 * prices.shuffle_gb
+    return seconds, seconds.times(hourly / 3600, fixed)

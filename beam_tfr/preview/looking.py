@@ -1,0 +1,102 @@
+"""One look at all that a conversion would read: its listing, without the files."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import heapq
+import posixpath
+from collections.abc import Iterator
+
+from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
+from beam_tfr.options import ConvertOptions
+from beam_tfr.planning.survey import Survey, order_key
+from beam_tfr.schema import NO_SPLIT, ImageRef
+from beam_tfr.sources import Source
+from beam_tfr.tables.rows import Tables
+
+FIRST = 5  # keys to show
+MAX_NAMES = 1_000_000  # file names compared between splits: about 100 MB
+
+
+@dataclasses.dataclass
+class Look:
+    """What the listing says.
+
+    Attributes:
+        survey: counts by split and class, as the conversion itself makes it.
+        sample: the references that come first in the order of the dataset's seed.
+        first: the references with the smallest keys.
+        num_bytes: of all files.
+        extensions: extension, as it is written -> files.
+        reasons: reason -> references that are known to become rejects.
+        doubled: files whose name also stands in another split.
+        double: such a name; empty without one.
+    """
+
+    survey: Survey
+    sample: list[ImageRef] = dataclasses.field(default_factory=list)
+    first: list[ImageRef] = dataclasses.field(default_factory=list)
+    num_bytes: int = 0
+    extensions: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    doubled: int = 0
+    double: str = ""
+
+    @property
+    def matched(self) -> int:
+        return sum(self.survey.counts.values())
+
+
+def look(refs: Iterator[ImageRef], *, seed: int, sample_size: int) -> Look:
+    """Looks at each reference once; memory does not grow with them, but for `MAX_NAMES` names."""
+    found = Look(Survey(seed))
+    sample: list[tuple[int, ImageRef]] = []  # a heap; the negative order is unique
+    first: list[ImageRef] = []
+    splits: dict[bytes, str] = {}
+    for ref in refs:
+        found.survey.add(ref.encode())
+        found.num_bytes += ref.size_bytes
+        name = posixpath.basename(ref.key)
+        found.extensions[posixpath.splitext(name)[1]] += 1
+        first.append(ref)
+        if len(first) == 2 * FIRST:
+            first = sorted(first)[:FIRST]
+        if ref.reason:
+            found.reasons[ref.reason] += 1
+            continue
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+        if len(splits) < MAX_NAMES and splits.setdefault(digest, ref.split) != ref.split:
+            found.doubled += 1
+            found.double = min(found.double or name, name)
+        one = (-int.from_bytes(order_key(seed, ref.key), "big"), ref)
+        if len(sample) < sample_size:
+            heapq.heappush(sample, one)
+        elif one[0] > sample[0][0]:
+            heapq.heapreplace(sample, one)
+    found.sample = [ref for _, ref in sorted(sample, reverse=True)]
+    found.first = sorted(first)[:FIRST]
+    return found
+
+
+def references(options: ConvertOptions, source: Source) -> Iterator[ImageRef]:
+    """All references of a conversion, in any order.
+
+    Raises:
+        UsageError: a pattern matches nothing or cannot be listed, or a row names a file elsewhere.
+        DataError: a table is damaged.
+    """
+    if isinstance(source.origin, Tables):
+        for path in source.origin.files:
+            yield from (ref for _, ref in source.origin.read(path))
+        return
+    patterns = order_patterns([*options.input, *read_input_list(options.input_list)])
+    for entry in list_all(patterns, exclude=exclusion(options.exclude, source.root)):
+        yield source.origin.label(entry, entry.path.removeprefix(source.root))
+
+
+def splits_of(found: Look) -> list[str]:
+    """The splits that get records."""
+    return [split for split in found.survey.counts if split != NO_SPLIT]

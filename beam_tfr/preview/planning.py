@@ -1,0 +1,138 @@
+"""Puts together what the listing, a sample and the prices say of a conversion."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from beam_tfr.inputs.reading import measure_sample
+from beam_tfr.options import ConvertOptions, default_threads
+from beam_tfr.pipeline import Convert
+from beam_tfr.planning.drafts import draft_plan
+from beam_tfr.preview.advice import advise
+from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflow, share
+from beam_tfr.preview.looking import Look, look, references
+from beam_tfr.preview.sampling import Sampled, convert_sample
+from beam_tfr.schema import DataError, Plan
+from beam_tfr.sources import check_reach, open_source
+
+SAMPLE_SIZE = 256
+WORKERS = 10
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Preview:
+    """What a conversion would do.
+
+    Attributes:
+        plan: splits with their images, shards and classes, exactly as the conversion would make it.
+        found: the listing.
+        sampled: what became of the sample.
+        num_bytes: of the dataset's shards.
+        rejects: reason -> number of rejects; those that the listing shows are exact.
+        seconds: on this machine; None for anything but images.
+        cpu_seconds: likewise, of all cores together.
+        workers, prices: of Dataflow, as given.
+        dataflow_seconds, cost: of a Dataflow job; None for anything but images.
+        warnings: what is cheap to change now, as sentences.
+    """
+
+    plan: Plan
+    found: Look
+    sampled: Sampled
+    num_bytes: Estimate
+    rejects: dict[str, Estimate]
+    seconds: Estimate | None
+    cpu_seconds: Estimate | None
+    workers: int
+    prices: Prices
+    dataflow_seconds: Estimate | None
+    cost: Estimate | None
+    warnings: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The preview as JSON values; an estimate is [value, low, high]."""
+        keys = [(ref.key, ref.split, list(ref.labels)) for ref in self.found.first]
+        return {
+            "first": [{"key": key, "split": split, "labels": labels} for key, split, labels in keys],
+            "matched": self.plan.matched,
+            "source_bytes": self.found.num_bytes,
+            "splits": {
+                name: {"matched": of.matched, "num_shards": of.num_shards, "class_counts": of.class_counts}
+                for name, of in self.plan.splits.items()
+            },
+            "sample": {"tried": self.sampled.tried, "adjusted": dict(self.sampled.adjusted)},
+            "num_bytes": self.num_bytes,
+            "rejects": self.rejects,
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "dataflow": {
+                "workers": self.workers,
+                "prices": dataclasses.asdict(self.prices),
+                "seconds": self.dataflow_seconds,
+                "cost": self.cost,
+            },
+            "warnings": self.warnings,
+        }
+
+
+def preview(
+    options: ConvertOptions, *, sample_size: int = SAMPLE_SIZE, workers: int = WORKERS, prices: Prices | None = None
+) -> Preview:
+    """Lists the input, converts a sample, and estimates the rest; leaves the output alone.
+
+    Args:
+        options: of the conversion.
+        sample_size: images to convert.
+        workers: of a Dataflow job.
+        prices: of Dataflow; None for list prices.
+
+    Raises:
+        UsageError: an option is wrong, or the input cannot be listed.
+        DataError: a table is damaged, or no image of the sample can be converted.
+        RunError: no file of the sample can be read now.
+    """
+    prices = prices or Prices()
+    source = open_source(options)
+    check_reach(options, source)
+    found = look(references(options, source), seed=options.seed, sample_size=sample_size)
+    step = Convert(options, source, run_id="")
+    measured = measure_sample(
+        found.survey.sample_refs(),
+        root=step.read.root,
+        ahead=step.read.ahead,
+        steps=[part.fn for part in step.make],
+    )
+    plan = draft_plan(found.survey, measured.record_bytes, **source.plan, labelled=source.labelled, codecs={})
+    sampled = convert_sample(found.sample, step)
+    if not sampled.record_bytes:
+        reason, detail = next(iter(sampled.details.items()), ("", "there is none"))
+        raise DataError(f"no file of the sample can be converted, such as {detail} ({reason})")
+    usable = plan.matched - found.reasons.total()
+    rejects = {reason: Estimate(*[float(n)] * 3) for reason, n in sorted(found.reasons.items())}
+    for reason, number in sorted(sampled.reasons.items()):
+        rejects[reason] = share(number, sampled.tried, of=usable).times(usable)
+    written = share(len(sampled.record_bytes), sampled.tried, of=usable).value * usable
+    num_bytes = mean(sampled.record_bytes, of=usable).times(written * sampled.packed)
+    seconds = cpu_s = dataflow_s = cost = None
+    if pace := sampled.pace:
+        # The sample says how much the images differ; the pace of many of them at once, what one costs on all cores.
+        cpu_s = mean(sampled.cpu_s, of=usable, noise=NOISE)
+        cpu_s = cpu_s.times(usable * pace.each_cpu_s / cpu_s.value)
+        each_s = max(pace.each_s, sampled.read_s / default_threads())
+        seconds = cpu_s.times(usable * each_s / cpu_s.value, pace.ends_s)
+        dataflow_s, cost = on_dataflow(cpu_s, images=usable, workers=workers, prices=prices)
+    return Preview(
+        plan=plan,
+        found=found,
+        sampled=sampled,
+        num_bytes=num_bytes,
+        rejects=rejects,
+        seconds=seconds,
+        cpu_seconds=cpu_s,
+        workers=workers,
+        prices=prices,
+        dataflow_seconds=dataflow_s,
+        cost=cost,
+        warnings=advise(options, found, plan, sampled),
+    )

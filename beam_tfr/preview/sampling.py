@@ -1,0 +1,116 @@
+"""Converts a sample, and measures what that takes."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import posixpath
+import time
+import zlib
+from collections.abc import Sequence
+
+from beam_tfr import shards
+from beam_tfr.bench.converting import Pace, measure_pace
+from beam_tfr.bench.sampling import MAX_SAMPLE_BYTES, forget
+from beam_tfr.inputs.reading import read_refs
+from beam_tfr.pipeline import Convert
+from beam_tfr.planning.drafts import FRAME_BYTES
+from beam_tfr.schema import ImageRef, Record, RejectError
+from beam_tfr.schema.features import IMAGE_ENCODINGS
+
+
+@dataclasses.dataclass
+class Sampled:
+    """What became of a sample.
+
+    Attributes:
+        tried: references.
+        record_bytes: framed size of each record.
+        cpu_s: CPU seconds to convert each, alone on the machine.
+        packed: size of the records in a shard, by their own.
+        read_s: seconds to read one file.
+        reasons: reason -> rejects.
+        details: reason -> one of them, with its key.
+        adjusted: name of an adjustment -> images.
+        equal: files whose content another one in the sample has too.
+        equal_keys: two of them.
+        pace: of real conversions; None for anything but images.
+    """
+
+    tried: int = 0
+    record_bytes: list[float] = dataclasses.field(default_factory=list)
+    cpu_s: list[float] = dataclasses.field(default_factory=list)
+    packed: float = 1.0
+    read_s: float = 0.0
+    reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    details: dict[str, str] = dataclasses.field(default_factory=dict)
+    adjusted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    equal: int = 0
+    equal_keys: tuple[str, ...] = ()
+    pace: Pace | None = None
+
+
+def convert_sample(refs: Sequence[ImageRef], step: Convert) -> Sampled:
+    """Reads and converts references as `step` would, but writes nothing beside a temporary folder."""
+    options, root, found = step.options, step.read.root, Sampled()
+    files: list[tuple[str, bytes]] = []
+    seen: dict[str, str] = {}
+    shard = zlib.compressobj(shards.gzip_level(options.compression, options.gzip_level, options.encoding) or 0)
+    packed = 0
+    for ref in refs:
+        forget(root + ref.key)
+    started = time.perf_counter()
+    for ref, content in read_refs(root, _within(refs), step.read.ahead):
+        found.read_s += time.perf_counter() - started
+        found.tried += 1
+        cpu_s = time.thread_time()
+        try:
+            record = _record(step, ref, content)
+        except RejectError as error:
+            found.reasons[error.reason] += 1
+            found.details.setdefault(error.reason, f"{ref.key}: {error.detail}")
+            started = time.perf_counter()
+            continue
+        found.cpu_s.append(time.thread_time() - cpu_s)
+        found.record_bytes.append(len(record.serialized) + FRAME_BYTES)
+        packed += len(shard.compress(record.serialized))
+        if record.image is not None:
+            found.adjusted.update(record.image.adjusted)
+            other = seen.setdefault(record.image.source_sha256, ref.key)
+            if other != ref.key:
+                found.equal += 1
+                found.equal_keys = found.equal_keys or (other, ref.key)
+        if isinstance(content, bytes):
+            files.append((posixpath.splitext(ref.key)[1], content))
+        started = time.perf_counter()
+    if step.read.ahead is not None:
+        step.read.ahead.close()
+    found.read_s /= max(1, found.tried)
+    if found.record_bytes:
+        found.packed = (packed + len(shard.flush())) / sum(found.record_bytes)
+        if options.encoding in IMAGE_ENCODINGS:
+            alone_s = sum(found.cpu_s) / len(found.cpu_s)
+            found.pace = measure_pace(files, options.image_options(), alone_s=alone_s)
+    return found
+
+
+def _record(step: Convert, ref: ImageRef, content: object) -> Record:
+    if isinstance(content, RejectError):
+        raise content
+    made = content
+    for part in step.make:
+        made = part.fn(made, ref)
+    assert isinstance(made, Record)
+    return made
+
+
+def _within(refs: Sequence[ImageRef]) -> list[ImageRef]:
+    """The first references whose files fit into memory together, one at least."""
+    total = 0
+    taken: list[ImageRef] = []
+    for ref in refs:
+        total += ref.size_bytes
+        if taken and total > MAX_SAMPLE_BYTES:
+            break
+        taken.append(ref)
+    return taken
