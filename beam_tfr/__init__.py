@@ -1,6 +1,6 @@
 """beam_tfr: folders of images become sharded, verified TFRecord datasets, with Apache Beam.
 
-`convert`, `inspect` and `verify` do what the commands of the same names do. Training code wants `beam_tfr.reader.load`,
+`convert`, `inspect`, `plan` and `verify` do what the commands do. Training code wants `beam_tfr.reader.load`,
 pipelines of your own want `beam_tfr.transforms`. Importing this package loads neither Beam nor TensorFlow, and no other
 library.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from beam_tfr.api import convert as convert
+    from beam_tfr.api import plan as plan
     from beam_tfr.api import verify as verify
     from beam_tfr.inspection import inspect as inspect
     from beam_tfr.schema import BeamTfrError as BeamTfrError
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 _LATER = {
     "convert": "api",
     "inspect": "inspection",
+    "plan": "api",
     "verify": "api",
     "BeamTfrError": "schema",
     "DataError": "schema",

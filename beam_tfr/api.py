@@ -1,4 +1,4 @@
-"""What the commands do, as functions: `beam_tfr.convert` and `beam_tfr.verify`. Imports Beam only to convert.
+"""What the commands do, as functions: `beam_tfr.convert`, `plan` and `verify`. Beam is imported to convert only.
 
 Progress goes to `sys.stderr`, which in a notebook is the cell, unless `progress=` says otherwise.
 """
@@ -20,6 +20,7 @@ from beam_tfr.terminal import own_stderr
 if TYPE_CHECKING:
     from beam_tfr.claim import Progress
     from beam_tfr.launch import Result
+    from beam_tfr.preview import Preview
     from beam_tfr.verification import Report
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -73,6 +74,39 @@ def convert(
         return launch.convert(checked, flags, progress=lines.tell, say=lines.say)
 
 
+def plan(
+    *,
+    input: Paths = (),  # noqa: A002 - the name on the command line
+    output: str | os.PathLike[str] = "dataset",
+    sample_size: int = 256,
+    workers: int = 10,
+    price: Sequence[str] = (),
+    **options: Any,
+) -> Preview:
+    """Shows what `convert` would do with the same options, by a listing and a sample; writes nothing.
+
+    Args:
+        input, options: as for `convert`.
+        output: likewise; only its name matters.
+        sample_size: images to convert.
+        workers: of a Dataflow job.
+        price: in place of list prices: ["vcpu_hour=0.05"].
+
+    Returns:
+        The preview: `plan` with splits, shards and classes; `num_bytes`, `rejects`, `seconds` and `cost` as (value,
+        low, high); `warnings`.
+
+    Raises:
+        UsageError: the call is wrong, or the input cannot be listed; also a ValueError.
+        DataError: no file of the sample can be converted.
+        RunError: no file of the sample can be read now.
+    """
+    checked = from_values({"input": input, "output": output, **options}, ConvertOptions)
+    from beam_tfr.preview import Prices, preview
+
+    return preview(checked, sample_size=sample_size, workers=workers, prices=Prices.parse(price))
+
+
 def verify(folder: str | os.PathLike[str], **options: Any) -> Report:
     """Reads a dataset whole and compares it with its manifest: checksums, records, images, labels, counts.
 
@@ -107,3 +141,4 @@ def _with_all_options(function: Callable[..., Any]) -> None:
 
 
 _with_all_options(convert)
+_with_all_options(plan)

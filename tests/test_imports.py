@@ -52,6 +52,7 @@ HELP = [
     ["template", "--help"],
     ["bench", "--help"],
     ["inspect", "--help"],
+    ["plan", "--help"],
     ["--version"],
     [],
 ]
@@ -147,7 +148,7 @@ ALLOWED = {
     "records": {"schema", "storage"},
     "diff": set(),
     "markup": {"terminal"},
-    "tallies": {"manifest", "terminal"},
+    "tallies": {"manifest", "schema", "terminal"},
     "manifest": {"schema", "storage", "options", "naming"},
     "lock": {"schema", "storage"},
     "beam_internals": {"schema"},
@@ -167,7 +168,7 @@ ALLOWED = {
     "reader": {"schema", "storage", "manifest", "options", "inputs", "records", "reader_arguments", "order", "splits"},
     "torch": {"schema", "storage", "manifest", "options", "examples", "records", "reader_arguments", "order", "splits"},
 }
-COMMANDS = {"api", "cli", "commands", "demo", "inspection", "verification", "template", "bench"}
+COMMANDS = {"api", "cli", "commands", "demo", "inspection", "preview", "verification", "template", "bench"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in ALLOWED])

@@ -1,7 +1,7 @@
 """`beam-tfr plan`: what a conversion would do, by its listing and a sample; writes nothing."""
 
 from beam_tfr.preview.estimates import Estimate, Prices
-from beam_tfr.preview.planning import Preview, preview
-from beam_tfr.preview.telling import print_preview
+from beam_tfr.preview.planning import preview
+from beam_tfr.preview.result import Preview, print_preview
 
 __all__ = ["Estimate", "Preview", "Prices", "preview", "print_preview"]

@@ -52,7 +52,7 @@ def share(number: int, sampled: int, *, of: int) -> Estimate:
     found, spread = number / sampled, Z * Z / sampled
     middle = (found + spread / 2) / (1 + spread)
     width = Z * math.sqrt(found * (1 - found) / sampled + spread / sampled / 4) / (1 + spread)
-    return Estimate(found, max(0.0, middle - width) if number else 0.0, min(1.0, middle + width))
+    return Estimate(found, middle - width if number else 0.0, middle + width if number < sampled else 1.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,78 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import draft_plan
 from beam_tfr.preview.advice import advise
 from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflow, share
-from beam_tfr.preview.looking import Look, look, references
-from beam_tfr.preview.sampling import Sampled, convert_sample
-from beam_tfr.schema import DataError, Plan
+from beam_tfr.preview.looking import look, references
+from beam_tfr.preview.result import Preview
+from beam_tfr.preview.sampling import convert_sample
+from beam_tfr.schema import DataError
 from beam_tfr.sources import check_reach, open_source
 
 SAMPLE_SIZE = 256
 WORKERS = 10
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Preview:
-    """What a conversion would do.
-
-    Attributes:
-        plan: splits with their images, shards and classes, exactly as the conversion would make it.
-        found: the listing.
-        sampled: what became of the sample.
-        num_bytes: of the dataset's shards.
-        rejects: reason -> number of rejects; those that the listing shows are exact.
-        seconds: on this machine; None for anything but images.
-        cpu_seconds: likewise, of all cores together.
-        workers, prices: of Dataflow, as given.
-        dataflow_seconds, cost: of a Dataflow job; None for anything but images.
-        warnings: what is cheap to change now, as sentences.
-    """
-
-    plan: Plan
-    found: Look
-    sampled: Sampled
-    num_bytes: Estimate
-    rejects: dict[str, Estimate]
-    seconds: Estimate | None
-    cpu_seconds: Estimate | None
-    workers: int
-    prices: Prices
-    dataflow_seconds: Estimate | None
-    cost: Estimate | None
-    warnings: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        """The preview as JSON values; an estimate is [value, low, high]."""
-        keys = [(ref.key, ref.split, list(ref.labels)) for ref in self.found.first]
-        return {
-            "first": [{"key": key, "split": split, "labels": labels} for key, split, labels in keys],
-            "matched": self.plan.matched,
-            "source_bytes": self.found.num_bytes,
-            "splits": {
-                name: {"matched": of.matched, "num_shards": of.num_shards, "class_counts": of.class_counts}
-                for name, of in self.plan.splits.items()
-            },
-            "sample": {"tried": self.sampled.tried, "adjusted": dict(self.sampled.adjusted)},
-            "num_bytes": self.num_bytes,
-            "rejects": self.rejects,
-            "seconds": self.seconds,
-            "cpu_seconds": self.cpu_seconds,
-            "dataflow": {
-                "workers": self.workers,
-                "prices": dataclasses.asdict(self.prices),
-                "seconds": self.dataflow_seconds,
-                "cost": self.cost,
-            },
-            "warnings": self.warnings,
-        }
 
 
 def preview(

@@ -1,0 +1,138 @@
+"""A preview, as text, as JSON and in a notebook."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from typing import IO, Any
+
+from beam_tfr import markup
+from beam_tfr.preview.estimates import Estimate, Prices
+from beam_tfr.preview.looking import Look
+from beam_tfr.preview.sampling import Sampled
+from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan
+from beam_tfr.schema.features import things
+from beam_tfr.summary import print_plan
+from beam_tfr.tallies import in_order, plan_rows
+from beam_tfr.terminal import printable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Preview:
+    """What a conversion would do.
+
+    Attributes:
+        plan: splits with their images, shards and classes, exactly as the conversion would make it.
+        found: the listing.
+        sampled: what became of the sample.
+        num_bytes: of the dataset's shards.
+        rejects: reason -> number of rejects; those that the listing shows are exact.
+        seconds: on this machine; None for anything but images.
+        cpu_seconds: likewise, of all cores together.
+        workers, prices: of Dataflow, as given.
+        dataflow_seconds, cost: of a Dataflow job; None for anything but images.
+        warnings: what is cheap to change now, as sentences.
+    """
+
+    plan: Plan
+    found: Look
+    sampled: Sampled
+    num_bytes: Estimate
+    rejects: dict[str, Estimate]
+    seconds: Estimate | None
+    cpu_seconds: Estimate | None
+    workers: int
+    prices: Prices
+    dataflow_seconds: Estimate | None
+    cost: Estimate | None
+    warnings: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The preview as JSON values; an estimate is [value, low, high]."""
+        keys = [(ref.key, ref.split, list(ref.labels)) for ref in self.found.first]
+        return {
+            "first": [{"key": key, "split": split, "labels": labels} for key, split, labels in keys],
+            "matched": self.plan.matched,
+            "source_bytes": self.found.num_bytes,
+            "splits": {
+                name: {"matched": of.matched, "num_shards": of.num_shards, "class_counts": of.class_counts}
+                for name, of in self.plan.splits.items()
+            },
+            "sample": {"tried": self.sampled.tried, "adjusted": dict(self.sampled.adjusted)},
+            "num_bytes": self.num_bytes,
+            "rejects": self.rejects,
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "dataflow": {
+                "workers": self.workers,
+                "prices": dataclasses.asdict(self.prices),
+                "seconds": self.dataflow_seconds,
+                "cost": self.cost,
+            },
+            "warnings": self.warnings,
+        }
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """What the listing and the sample say, as titles and texts."""
+        sampled, what = self.sampled, things(self.plan.options["encoding"])
+        for ref in self.found.first:
+            yield "first", _read(ref)
+        yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; every estimate has its 95 % interval"
+        for reason, number in self.rejects.items():
+            such = f", such as {sampled.details[reason]}" if reason in sampled.details else ""
+            yield "rejects", f"{_interval(number, ',.0f')} {reason}: {REJECT_REASONS[reason]}{such}"
+        if not self.rejects:
+            yield "rejects", "none in the sample"
+        for name, count in sorted(sampled.adjusted.items()):
+            yield "adjusted", f"{count / len(sampled.record_bytes):.0%} {name}: {ADJUSTMENTS[name]}"
+        shards = sum(of.num_shards for of in self.plan.splits.values())
+        megabytes = self.num_bytes.times(1e-6)
+        yield "output", f"{_interval(megabytes, ',.1f')} MB, {megabytes.value / max(shards, 1):,.1f} MB a shard"
+        if self.seconds and self.cpu_seconds and self.dataflow_seconds and self.cost:
+            yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
+            yield (
+                "Dataflow",
+                f"{_duration(self.dataflow_seconds)} on {self.workers:,} workers of {self.prices.vcpus:g} vCPUs; "
+                f"{_interval(self.cost, ',.2f')} USD (--workers, --price)",
+            )
+        yield from (("warning", text) for text in self.warnings)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Preview: {self.plan.matched:,} {things(self.plan.options['encoding'])}, {len(self.warnings)} warnings>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The plan as a table, for notebooks."""
+        rows = [(title, *values, sum(values)) for title, values in plan_rows(self.plan)]
+        notes = (f"{title}: {text}" for title, text in self.lines())
+        return markup.table("Nothing was written", ["", *in_order(self.plan.splits), "total"], rows, notes)
+
+
+def print_preview(found: Preview, *, to: IO[str] | None = None) -> None:
+    """Prints a preview for people."""
+    to = to or sys.stdout
+    print_plan(found.plan, to=to)
+    before = ""
+    for title, text in found.lines():
+        print(f"{'' if title == before else title + ':':<11}{printable(text)}", file=to)
+        before = title
+    print("next:      nothing was written; beam-tfr convert with the same options writes the dataset", file=to)
+
+
+def _read(ref: ImageRef) -> str:
+    if ref.reason:
+        return f"{ref.key}   {ref.reason}: {ref.detail}"
+    labels = f", label {', '.join(ref.labels) or 'none'}" if ref.labels else ""
+    return f"{ref.key}   split {ref.split}{labels}"
+
+
+def _interval(of: Estimate, how: str) -> str:
+    value, low, high = (format(each, how) for each in of)
+    return value if low == high else f"{value} ({low} to {high})"
+
+
+def _duration(seconds: Estimate) -> str:
+    unit, size = ("s", 1) if seconds.value < 120 else ("minutes", 60) if seconds.value < 7200 else ("hours", 3600)
+    return f"{_interval(seconds.times(1 / size), ',.1f' if size > 1 else ',.0f')} {unit}"

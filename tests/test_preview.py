@@ -1,0 +1,182 @@
+"""`beam-tfr plan`: it says what `convert` then does, and writes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import beam_tfr
+from beam_tfr import manifest
+from beam_tfr.bench import converting
+from beam_tfr.options import ConvertOptions
+from beam_tfr.planning.drafts import draft_plan
+from beam_tfr.preview import Estimate, Preview, Prices, estimates, looking
+from beam_tfr.preview.advice import advise
+from beam_tfr.preview.looking import look
+from beam_tfr.preview.sampling import Sampled
+from beam_tfr.schema import ImageRef, UsageError
+from tests.conftest import Run
+from tests.converted import SAMPLE, converted_photos, once, spoil, write_photos
+
+Command = Callable[..., Run]
+LAYOUT = "{split}/{label}/*"
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(converting, "MAX_CONVERTED", 20)
+
+
+def test_a_plan_says_what_the_conversion_does_and_writes_nothing(beam_tfr: Command, tmp_path: Path) -> None:
+    photos, output = once("photos", write_photos), tmp_path / "out"
+    run = beam_tfr("plan", "--input", f"{photos}/**/*.jpg", "--output", output, "--layout", LAYOUT, "--json")
+    assert (run.code, run.err, output.exists()) == (0, "", False)
+    found, dataset = run.json, manifest.read(str(converted_photos()))
+    assert found["matched"] == 18
+    assert found["splits"] == {
+        name: {"matched": of.matched, "num_shards": len(of.shards), "class_counts": of.class_counts}
+        for name, of in dataset.splits.items()
+    }
+    assert found["first"][0] == {"key": _first_key(photos), "split": "test", "labels": ["hat"]}
+    value, low, high = found["num_bytes"]
+    assert value == low == high == pytest.approx(sum(of.num_bytes for of in dataset.splits.values()), rel=0.01)
+    assert found["rejects"] == {}
+    assert 0 < found["seconds"][1] < found["seconds"][0] < found["seconds"][2]
+    assert found["dataflow"]["seconds"][0] > estimates.JOB_START_S
+    assert found["dataflow"]["cost"][0] > 0
+
+
+def _first_key(photos: Path) -> str:
+    return min(path.relative_to(photos).as_posix() for path in photos.rglob("*.jpg"))
+
+
+def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    shutil.copytree(once("photos", write_photos), photos)
+    expected = spoil(photos)
+    call = ("--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", "--layout", LAYOUT)
+    run = beam_tfr("plan", *call)
+    assert (run.code, run.err) == (0, "")
+    for key, reason in expected.items():
+        assert f" {reason}: " in run.out, key
+        if reason != "layout-mismatch":  # known from the listing
+            assert f"such as {key}: " in run.out or [*expected.values()].count(reason) > 1
+    assert run.out.endswith("nothing was written; beam-tfr convert with the same options writes the dataset\n")
+
+
+def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("name,value\n" + "".join(f"<b>{n},{n}\n" for n in range(20)))
+    found = beam_tfr.plan(table=tmp_path / "rows.csv", key_column="name", encoding="row", sample_size=5)
+    assert repr(found) == "<Preview: 20 rows, 0 warnings>"
+    assert (found.sampled.tried, found.seconds, found.cost) == (5, None, None)
+    html = found._repr_html_()
+    assert '<td>matched</td><td style="text-align: right">20</td>' in html
+    assert "&lt;b&gt;0" in html
+    assert "<b>0" not in html
+    assert found.num_bytes.low <= found.num_bytes.value <= found.num_bytes.high
+
+
+def test_options_of_the_estimates_change_them() -> None:
+    def of(**changes: object) -> Preview:
+        return beam_tfr.plan(input=f"{SAMPLE}/test/hat/*.jpg", layout="*", **changes)
+
+    plain, wide = of(), of(workers=1000, price=["vcpu_hour=10"], sample_size=1)
+    assert (plain.sampled.tried, wide.sampled.tried) == (2, 1)
+    assert plain.dataflow_seconds
+    assert wide.dataflow_seconds
+    assert plain.cost
+    assert wide.cost
+    assert wide.dataflow_seconds.value < plain.dataflow_seconds.value
+    assert wide.cost.value > 100 * plain.cost.value
+
+
+@pytest.mark.parametrize("price", ["vcpu_hours=1", "vcpu_hour", "vcpu_hour=x", "vcpu_hour=-1", "vcpus=0", "vcpus=nan"])
+def test_a_wrong_price_is_named(price: str) -> None:
+    with pytest.raises(UsageError, match="price"):
+        Prices.parse([price])
+
+
+def _refs(*parts: tuple[str, str, str]) -> Iterator[ImageRef]:
+    return (ImageRef(key, 10, 0, split, (label,)) for key, split, label in parts)
+
+
+def test_what_is_cheap_to_change_now_is_said() -> None:
+    crowd = [(f"train/a/{n}.jpg", "train", "a") for n in range(200)]
+    found = look(_refs(*crowd, ("test/b/7.jpg", "test", "b"), ("test/b/x.PNG", "test", "b")), seed=0, sample_size=9)
+    options = ConvertOptions(input=("*",), output="out", image_size=(64, 64))
+    plan = draft_plan(
+        found.survey, 10.0, name="d", suffix=".tfrecord", options=options.data_options(None), labelled=True, codecs={}
+    )
+    sampled = Sampled(tried=9, record_bytes=[1.0] * 9, equal=1, equal_keys=("p", "q"))
+    sampled.adjusted.update({"aspect-changed": 9, "enlarged": 3})
+    assert advise(options, found, plan, sampled) == [
+        "100% of the sample would be stretched by more than 1.2: --resize crop, pad and shortest preserve the aspect "
+        "ratio",
+        "33% of the sample are smaller than 64x64 and would be enlarged: --image_size",
+        "classes with fewer than 10 images: 'a' (test: 0), 'b' (test: 2), 'b' (train: 0)",
+        "imbalance: 200 images of 'a', 2 of 'b'",
+        "1 of 9 files of the sample equal another, such as p and q",
+        "1 files have a name that another split has too, such as 7.jpg: make sure that they show different things",
+        "mixed file extensions: 201 .jpg, 1 .PNG",
+    ]
+    quiet = look(_refs(*crowd), seed=0, sample_size=9)
+    splits = {"train": plan.splits["train"]}
+    plan = dataclasses.replace(plan, splits=splits, labels=["a"])
+    assert advise(options, quiet, plan, Sampled(tried=9, record_bytes=[1.0] * 9)) == []
+
+
+def test_the_sample_is_the_start_of_the_seeds_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    refs = [*_refs(*((f"{n}.jpg", "train", "a") for n in range(50)))]
+    order = sorted(refs, key=lambda ref: looking.order_key(3, ref.key))
+    random.Random(0).shuffle(refs)
+    assert look(iter(refs), seed=3, sample_size=7).sample == order[:7]
+    assert look(iter(refs), seed=3, sample_size=99).sample == order
+    assert look(iter(refs), seed=3, sample_size=7).first == sorted(refs)[: looking.FIRST]
+    monkeypatch.setattr(looking, "MAX_NAMES", 0)
+    same = _refs(("a/1.jpg", "a", "x"), ("b/1.jpg", "b", "x"))
+    assert look(same, seed=0, sample_size=1).doubled == 0  # names beyond the limit are not compared
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=30), st.integers(0, 1000))
+def test_the_mean_of_all_has_no_width(values: list[float], more: int) -> None:
+    found = estimates.mean(values, of=len(values) + more)
+    assert found.low <= found.value <= found.high
+    if not more:
+        assert found.low == found.high
+
+
+@given(st.integers(1, 500), st.data())
+def test_a_share_lies_in_its_interval(sampled: int, data: st.DataObject) -> None:
+    number = data.draw(st.integers(0, sampled))
+    found = estimates.share(number, sampled, of=10_000)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    assert found.high > found.low
+    assert estimates.share(number, sampled, of=sampled) == Estimate(*[number / sampled] * 3)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    chance = random.Random(7)
+    sizes = [chance.lognormvariate(0, 0.5) for _ in range(5000)]
+    truth = sum(sizes) / len(sizes)
+    bad = sum(size > 2 for size in sizes)
+    hits = [0, 0]
+    for _ in range(400):
+        sample = chance.sample(sizes, 100)
+        low, high = estimates.mean(sample, of=len(sizes))[1:]
+        hits[0] += low <= truth <= high
+        low, high = estimates.share(sum(size > 2 for size in sample), 100, of=len(sizes))[1:]
+        hits[1] += low <= bad / len(sizes) <= high
+    assert min(hits) >= 0.92 * 400
+
+
+def test_the_interval_of_wilson_is_that_of_the_books() -> None:
+    found = estimates.share(10, 100, of=math.inf)  # type: ignore[arg-type]
+    assert [round(each, 4) for each in found] == [0.1, 0.0552, 0.1744]
