@@ -88,7 +88,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["convert", "--input", "a/*", "--output", "o", "--verbos3"], "--verbos3: unknown flag; beam-tfr convert --help "),
     (
         ["convert", "--input", "a/*", "--output", "o", "--dry_run=true"],
-        "--dry_run: has no effect without --runner DataflowRunner: --save_plan lists and plans without converting, ",
+        "--dry_run: has no effect without --runner DataflowRunner: beam-tfr plan shows what would be done, ",
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--job_endpoint=localhost:8099"],

@@ -63,7 +63,7 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
         UsageError: there is no such runner, or a flag has no effect on it.
     """
     if beam_options.view_as(TestOptions).dry_run:  # which Beam reads for Dataflow alone
-        cure = "`save_plan=` lists and plans without converting, `limit=` converts a few images"
+        cure = "beam-tfr plan shows what would be done, `limit=` converts a few images"
         raise UsageError(f"has no effect without `runner=DataflowRunner`: {cure}", option="dry_run")
     name = beam_options.view_as(StandardOptions).runner or LOCAL_RUNNERS[0]
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
