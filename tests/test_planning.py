@@ -396,6 +396,24 @@ def test_planning_costs_a_few_calls_per_reference_and_looks_at_few_again() -> No
     assert sum(len(near.find(ref)) for ref in encoded) < 1_000
 
 
+@pytest.mark.parametrize(("shards", "most_bytes", "least_each"), [(10, 1 << 16, 50), (600, 1 << 19, 7)])
+def test_references_of_many_shards_are_packed_together_too(shards: int, most_bytes: int, least_each: int) -> None:
+    values = [
+        (f"train-{chance}", ref.encode())
+        for ref, chance in zip(refs_of(20_000), itertools.cycle(range(shards)), strict=False)
+    ]
+    assigned = assignment.Assigned(1 << 16)
+    packed, held = [], 0
+    for pair in values:
+        held += len(pair[1])
+        if ready := assigned.add(*pair):
+            assert held < most_bytes + 1000
+            packed, held = packed + ready, 0
+    packed += assigned.flush()
+    assert len(values) / len(packed) > least_each
+    assert sum(len(name) + len(value) for name, value in packed) < 0.6 * sum(len(ref) for _, ref in values)
+
+
 def test_the_cost_of_many_shards_is_linear() -> None:
     refs = refs_of(2_000)
 

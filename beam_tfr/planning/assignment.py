@@ -13,6 +13,7 @@ from beam_tfr.planning.survey import order_key, order_key_of, planned_total
 from beam_tfr.schema import ImageRef, Plan, RunError, Shard, canonical_json
 
 _PLANNED, _IMAGES = b"\0", b"\1"  # first byte of the values grouped for a shard
+WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress
 _LENGTH = struct.Struct("<I")
 
 
@@ -32,7 +33,7 @@ class Assigned:
     """Packs assigned references by shard before they are grouped: fewer elements, and a third of the bytes.
 
     Args:
-        max_bytes: most to hold at a time.
+        max_bytes: most to hold at a time; eight times as many while those of a shard are less than `WORTH_BYTES`.
     """
 
     def __init__(self, max_bytes: int = 8 << 20) -> None:
@@ -43,7 +44,8 @@ class Assigned:
         """Adds a result of `assign`; returns the packed values that are ready, often none."""
         self._shards.setdefault(name, []).append(value)
         self._held += len(value)
-        return self.flush() if self._held >= self._max_bytes else []
+        enough = min(8 * self._max_bytes, max(self._max_bytes, WORTH_BYTES * len(self._shards)))
+        return self.flush() if self._held >= enough else []
 
     def flush(self) -> list[tuple[str, bytes]]:
         """Returns all packed values that are left."""
