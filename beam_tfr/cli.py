@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import functools
 import os
 import sys
@@ -61,7 +62,10 @@ def run() -> NoReturn:
     # Google's libraries warn about every Python but the newest, several times a run.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
     code = main()
-    if code == 130:  # threads of the interrupted engine would keep the process alive, and print
+    if code:  # threads of the engine that failed or was interrupted would keep the process alive, print, or abort it
+        sys.stdout.flush()
+        if code != 130:
+            atexit._run_exitfuncs()  # which end an engine that was started
         os._exit(code)
     sys.exit(code)
 

@@ -348,6 +348,8 @@ class Server:
         elif action == "take_log":
             log, self.log = self.log, []
             return Answer(200, log)
+        elif action == "delete":
+            self.objects[query["bucket"]].pop(query["name"], None)
         elif action == "clear":
             self.__init__()  # type: ignore[misc]
         elif action == "names":
@@ -416,6 +418,9 @@ class FakeGcs:
     def put_many(self, names: list[str]) -> None:
         """Empty objects in the bucket b."""
         self._ask("put_many", json.dumps(names).encode())
+
+    def delete(self, name: str, *, bucket: str = "b") -> None:
+        self._ask("delete", name=name, bucket=bucket)
 
     def put_folder(self, folder: Path, prefix: str) -> None:
         for path in sorted(folder.rglob("*")):

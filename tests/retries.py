@@ -23,10 +23,12 @@ PLACES: list[tuple[Any, str]] = [
     (storage, "create"),
     (storage.files, "create"),  # of `write_bytes`
     (storage.disk.DiskPendingFile, "commit"),
+    (storage.gcs.GcsPendingFile, "commit"),
     (sidecars, "write"),
     (lock, "check_held"),
     (publish, "write"),
     (claim, "finish"),
+    (storage, "delete_folder"),
 ]
 
 
@@ -41,18 +43,41 @@ class Attempts:
         self.done = 0
         self.failed: list[str] = []
         self.chance: random.Random | None = None  # while a bundle may fail
-        self.left: int | None = None  # calls until it does, chosen at its first place
+        self.left: int | None = None  # calls until it does; with `chance` chosen at its first place
         self.thread = 0  # of the bundle: a heartbeat's calls come when the clock says, and do not count
 
     def step(self, place: str) -> None:
-        if self.chance is not None and threading.get_ident() == self.thread:
-            if self.left is None:
-                self.left = self.chance.choice((self.chance.randrange(8), self.chance.randrange(60)))
+        if threading.get_ident() != self.thread:
+            return
+        if self.left is None and self.chance is not None:
+            self.left = self.chance.choice((self.chance.randrange(8), self.chance.randrange(60)))
+        if self.left is not None:
             self.left -= 1
             if self.left < 0:
-                self.chance = None
+                self.left = self.chance = None
                 self.failed.append(place)
                 raise InjectedError(place)
+
+
+@contextlib.contextmanager
+def failing(monkeypatch: pytest.MonkeyPatch, attempts: Attempts) -> Iterator[None]:
+    """Within the block `PLACES` fail as `attempts` says, in this thread."""
+    attempts.thread = threading.get_ident()
+
+    def faulty(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            attempts.step(f"before {name}")
+            result = function(*arguments, **named)
+            attempts.step(f"after {name}")
+            return result
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for owner, name in PLACES:
+            patch.setattr(owner, name, faulty(getattr(owner, name), name))
+        yield
 
 
 @contextlib.contextmanager
@@ -74,21 +99,9 @@ def every_bundle_twice(monkeypatch: pytest.MonkeyPatch, chance: random.Random | 
         except RuntimeError as error:
             if "InjectedError" not in str(error):
                 raise
-        attempts.chance = None
+        attempts.chance = attempts.left = None
         return process_bundle(self, *arguments, **named)
 
-    def faulty(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(*arguments: Any, **named: Any) -> Any:
-            attempts.step(f"before {name}")
-            result = function(*arguments, **named)
-            attempts.step(f"after {name}")
-            return result
-
-        return call
-
-    with monkeypatch.context() as patch:
+    with failing(monkeypatch, attempts), monkeypatch.context() as patch:
         patch.setattr(BundleManager, "process_bundle", twice)
-        for owner, name in PLACES:
-            patch.setattr(owner, name, faulty(getattr(owner, name), name))
         yield attempts

@@ -195,8 +195,14 @@ def by_processes(photos: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]
 
 def workers_of(run: subprocess.Popen[str]) -> list[int]:
     """The process ids of the workers of a run."""
-    listed = subprocess.check_output(["ps", "-A", "-ww", "-o", "pid,args"], text=True).splitlines()
-    return [int(line.split()[0]) for line in listed if line.endswith(f" -m beam_tfr.worker {run.pid}")]
+    return processes(rf".* -m beam_tfr\.worker {run.pid}$")
+
+
+def processes(pattern: str) -> list[int]:
+    """The ids of the processes whose parent and command match."""
+    listed = subprocess.check_output(["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], text=True).splitlines()
+    fields = [line.split(maxsplit=1) for line in listed]
+    return [int(pid) for pid, rest in fields if re.match(pattern, rest)]
 
 
 @pytest.mark.slow
@@ -227,6 +233,22 @@ def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(by_proces
         "published; run the same command again to resume from the finished shards, with fewer workers: "
         "--direct_num_workers 1\n"
     )
+
+
+@pytest.mark.slow
+def test_a_killed_prism_is_told_in_a_sentence(photos: Path, tmp_path: Path, prism: Path) -> None:
+    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
+    run = start("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", *flags)
+    engines = wait_for(lambda: run.poll() is not None or processes(rf"{run.pid} {prism} "))
+    wait_for(lambda: run.poll() is not None or (tmp_path / "o" / ".beam_tfr" / "plan.json").exists())
+    os.kill(engines[0], signal.SIGKILL)
+    ended = finish(run)
+    assert (ended.code, ended.out) == (1, "")
+    said = (
+        r"beam-tfr convert: the connection to the engine was lost \(.*\), most likely because it was killed or ran out "
+        r"of memory\. Nothing is published; run the same command again to resume from the finished shards\n"
+    )
+    assert re.fullmatch(said, ended.err)
 
 
 FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
-import random
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -41,10 +40,7 @@ from beam_tfr.schema import (
     SplitPlan,
 )
 from beam_tfr.sources import open_source
-from beam_tfr.verification import verify
 from tests.conftest import Run, files_of
-from tests.converted import converted_spoiled_photos, spoiled_photos
-from tests.retries import every_bundle_twice
 
 Command = Callable[..., Run]
 COLLECTED: dict[str, list[Any]] = {}
@@ -348,39 +344,6 @@ def test_the_pipeline_reads_like_the_drawing(photos: Path, tmp_path: Path) -> No
     }
     others = {"MapImages", "ReadTable", "ReadRows", "ParseArrays", "SavePlan", "ReadPlan", "ReadRejects"}
     assert exported == {part.full_label.split("/")[1] for part in step.parts} | others
-
-
-def test_every_bundle_run_twice_gives_the_same_bytes(
-    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    photos, expected = spoiled_photos(), files_of(converted_spoiled_photos())
-    shards = ["--num_shards", "train=3,test=2"]
-    assert len(expected) == 8
-    with every_bundle_twice(monkeypatch, None) as attempts:
-        assert beam_tfr(*arguments(photos, tmp_path / "twice", *shards)).code == 0
-        times = {path: path.stat().st_mtime_ns for path in (tmp_path / "twice").iterdir()}
-        assert beam_tfr(*arguments(photos, tmp_path / "twice", *shards, "--overwrite")).code == 0
-    assert attempts.done > 10
-    assert all(path.stat().st_mtime_ns > time for path, time in times.items())
-    assert files_of(tmp_path / "twice") == expected
-
-
-def test_bundles_that_fail_anywhere_and_are_run_again_give_the_same_bytes(
-    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    photos, expected = spoiled_photos(), files_of(converted_spoiled_photos())
-    shards = ["--num_shards", "train=3,test=2"]
-    places: set[str] = set()
-    for seed in range(5):
-        output = tmp_path / f"shaken {seed // 2}"  # every other run replaces the dataset of the one before
-        with every_bundle_twice(monkeypatch, random.Random(seed)) as attempts:
-            assert beam_tfr(*arguments(photos, output, *shards, *(["--overwrite"] if seed % 2 else []))).code == 0
-        assert attempts.failed
-        places |= set(attempts.failed)
-        assert files_of(output) == expected, attempts.failed
-    assert {"after commit", "before write_sidecar"} & places
-    assert len(places) > 8, places
-    assert verify(str(output)).ok
 
 
 def test_the_next_run_tidies_up_after_one_killed_after_its_manifest(

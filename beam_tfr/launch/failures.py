@@ -7,6 +7,8 @@ import contextlib
 import errno
 import re
 
+import grpc
+
 from beam_tfr import schema
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, RunError
 
@@ -31,6 +33,11 @@ def translate(error: BaseException) -> BeamTfrError:
     """The error of a step, from the worker's traceback, which every runner passes on."""
     if isinstance(error, BeamTfrError):
         return type(error)(re.sub(_WHILE, "", str(error)))
+    if isinstance(error, grpc.RpcError):
+        return RunError(
+            f"the connection to the engine was lost ({error.details()}), most likely because it was killed or ran out "
+            "of memory. Nothing is published; run the same command again to resume from the finished shards"
+        )
     text = str(error)
     if "\\n" in text and "\n" not in text:  # quoted by a job service
         with contextlib.suppress(ValueError, SyntaxError):

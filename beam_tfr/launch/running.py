@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import IO, Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -76,6 +76,12 @@ def held(
                 say(told)
 
 
+@functools.cache
+def _null() -> IO[str]:
+    """A file that is never closed, since a thread of an engine may still print to it when the run has ended."""
+    return open(os.devnull, "w")
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keeps the engine's own report of a failure off the screen.
@@ -91,8 +97,8 @@ def quiet() -> Iterator[None]:
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
     logging.getLogger("PrismJobServer").disabled = True  # its level is set by Beam
     inherited = os.dup(2)
-    with open(os.devnull, "w") as null, contextlib.redirect_stderr(null), os.fdopen(inherited):
-        os.dup2(null.fileno(), 2)
+    with contextlib.redirect_stderr(_null()), os.fdopen(inherited):
+        os.dup2(_null().fileno(), 2)
         try:
             yield
         finally:

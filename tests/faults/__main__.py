@@ -1,0 +1,103 @@
+"""Disturbs the real command, and shows what was lost.
+
+    python -m tests.faults --trials 40 --seed 1 [--engine threads …] [--kind kill …]
+    python -m tests.faults --kind mutations --trials 10000
+    python -m tests.faults --kind finalize --trials 200
+    python -m tests.faults --kind hostile
+
+Trial N has the seed SEED + N, so that one that failed can be run alone. Prism is built by Go, or comes from the cache
+of `tests.portable`. Full disks need the right to mount.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.faults import finalize, hostile, mutations
+from tests.faults.outcome import Outcome
+from tests.faults.places import write_photos
+from tests.faults.trials import KINDS, Scene, run_trial
+
+PARTS = {"finalize": finalize.trials, "mutations": mutations.trials, "hostile": hostile.trials}  # in this process
+Row = tuple[str, str]  # engine, kind
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", nargs="+", choices=[*KINDS], default=[*KINDS])
+    kinds = dict.fromkeys(kind for of in KINDS.values() for kind in of)
+    parser.add_argument("--kind", nargs="+", choices=[*kinds, *PARTS], default=[*kinds])
+    parser.add_argument("--json", action="store_true", help="end with a line of JSON")
+    arguments = parser.parse_args()
+    rows: dict[Row, Outcome] = {}
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder:
+        trial = trials_of(arguments.engine, arguments.kind, Path(folder))
+        run(trial, arguments.trials, arguments.seed, rows)
+    print(table(rows))
+    if arguments.json:
+        print(json.dumps([{"engine": row[0], "kind": row[1], **vars(of)} for row, of in rows.items()]))
+    return 1 if any(of.problems for of in rows.values()) else 0
+
+
+def trials_of(engines: list[str], kinds: list[str], folder: Path) -> Callable[[int], tuple[Row, Outcome]]:
+    """A function that runs the trial of a seed, each time another engine and kind in turn."""
+    photos = write_photos(folder / "photos")
+    scenes: dict[str, Scene] = {}
+    parts = {kind: make(folder / kind) for kind, make in PARTS.items() if kind in kinds}
+    rows = [("", kind) for kind in parts]
+    rows += [(engine, kind) for kind in kinds for engine in engines if kind in KINDS[engine]]
+
+    def trial(seed: int) -> tuple[Row, Outcome]:
+        engine, kind = row = rows[seed % len(rows)]
+        if not engine:
+            return row, parts[kind](seed)
+        if engine not in scenes:
+            scenes[engine] = Scene(engine, photos)
+        return row, run_trial(scenes[engine], kind, seed)
+
+    return trial
+
+
+def run(trial: Callable[[int], tuple[Row, Outcome]], trials: int, seed: int, rows: dict[Row, Outcome]) -> None:
+    """Runs all trials, and tells how far it is."""
+    started = told = time.monotonic()
+    for number in range(trials):
+        row, outcome = trial(seed + number)
+        rows.setdefault(row, Outcome(trials=0)).add(outcome)
+        if outcome.problems:
+            engine = f"--engine {row[0]} " if row[0] else ""
+            print(f"\n{row}: python -m tests.faults --trials 1 --seed {seed + number} {engine}--kind {row[1]}")
+            print(*outcome.problems, sep="\n", flush=True)
+        now = time.monotonic()
+        if now - told > 10 or number == trials - 1:
+            told, took = now, now - started
+            left = took / (number + 1) * (trials - number - 1)
+            faults, bad = sum(of.faults for of in rows.values()), sum(of.failed for of in rows.values())
+            print(
+                f"{number + 1} of {trials} trials, {faults} faults, {bad} failed, {60 * (number + 1) / took:.1f} a "
+                f"minute, {left / 60:.0f} minutes left",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+def table(rows: dict[Row, Outcome]) -> str:
+    """What came of all trials, a line for each engine and kind."""
+    columns = ("trials", "faults", "lost", "duplicated", "undetected", "failed")
+    lines = [f"{'engine':10} {'kind':10} " + " ".join(f"{name:>10}" for name in (*columns, "longest"))]
+    for (engine, kind), of in sorted(rows.items()):
+        counts = " ".join(f"{getattr(of, name):10,}" for name in columns)
+        lines.append(f"{engine:10} {kind:10} {counts} {of.longest_s:8.1f} s")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
