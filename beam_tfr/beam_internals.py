@@ -6,8 +6,10 @@ Each docstring says why it is needed and what to do when Beam changes it; tests/
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import inspect
+import itertools
 import logging
 import os
 import shlex
@@ -15,13 +17,14 @@ import signal
 import subprocess  # nosec B404  # for the class of worker processes, which Beam starts
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from apache_beam import pipeline as beam_pipeline
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.io import WriteToTFRecord
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics import monitoring_infos
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions, _BeamArgumentParser
 from apache_beam.pipeline import Pipeline
 from apache_beam.portability import python_urns
@@ -33,6 +36,7 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
 from beam_tfr.schema import RunError, UsageError
 
+PROGRESS_REQUEST_S = 1.0
 DATAFLOW_LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
 
 
@@ -96,18 +100,23 @@ class LocalRunner(fn_runner.FnApiRunner):
     2,500 of 100,000 references in bundles longer than a second. With a time limit of 0, size alone decides. Worker
     processes get the pipeline options only through the provision info. Their command is replaced because Beam's breaks
     if the path of Python has a space, and outlives this process when it is killed. Beam says nothing of a worker that
-    was killed, and ends none after an interrupt, so their processes are kept.
+    was killed, and ends none after an interrupt, so their processes are kept. It asks workers for their counters while
+    they work, if told how often, and keeps the answers to itself.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If
     `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK` is handed to the worker handlers. If
+    `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
     `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`.
     """
 
     def __init__(self, options: PipelineOptions) -> None:
         encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
         info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-        super().__init__(provision_info=fn_runner.ExtendedProvisionInfo(info))
+        super().__init__(
+            provision_info=fn_runner.ExtendedProvisionInfo(info), progress_request_frequency=PROGRESS_REQUEST_S
+        )
         self._workers: list[subprocess.Popen[bytes]] = []
+        self._reports: dict[str, Sequence[Any]] = {}
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
         command = f"exec {shlex.quote(sys.executable)} -m beam_tfr.worker {os.getpid()}"  # no shell stays in between
@@ -121,11 +130,30 @@ class LocalRunner(fn_runner.FnApiRunner):
                 super().__init__(*arguments, **settings)
                 workers.append(self)
 
+        reports = self._reports
+
+        class Requester(fn_runner.ProgressRequester):
+            def __init__(self, handler: Any, bundle: str, frequency: float) -> None:
+                super().__init__(handler, bundle, frequency, self._keep)
+
+            def _keep(self, progress: Any) -> None:
+                if progress.monitoring_infos:  # none when the bundle has ended
+                    reports[self._instruction_id] = progress.monitoring_infos
+
         with (
+            _replaced(fn_runner, "ProgressRequester", Requester),
             _replaced(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 0),
             _replaced(local_job_service, "subprocess", types.SimpleNamespace(Popen=Worker)),
         ):
             return super().run_via_runner_api(pipeline_proto, options)
+
+    def counters(self) -> Mapping[str, int]:
+        """Name -> value of this package's counters while the pipeline runs, about a second old."""
+        totals: collections.Counter[str] = collections.Counter()
+        for info in itertools.chain.from_iterable([*self._reports.values()]):
+            if info.urn == monitoring_infos.USER_COUNTER_URN and info.labels["NAMESPACE"] == "beam_tfr":
+                totals[info.labels["NAME"]] += monitoring_infos.extract_counter_value(info)
+        return totals
 
     def check_workers(self) -> None:
         """Checks that no worker process was killed, of which Beam tells nothing, or for which it waits for ever.

@@ -176,12 +176,25 @@ def _remove_dataset(output: str) -> None:
 
 
 class Progress(NamedTuple):
-    """How much of a plan is finished: shards, and their images including rejects."""
+    """How much of a plan is finished.
+
+    Attributes:
+        finished_shards: of this run and earlier ones.
+        num_shards: planned.
+        finished_images: written or rejected, by this run and earlier ones.
+        matched: all images of the plan.
+        rejected: by this run.
+        bytes_read: by this run.
+        bytes_written: by this run, in finished shards.
+    """
 
     finished_shards: int
     num_shards: int
     finished_images: int
     matched: int
+    rejected: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
 
 
 def read_progress(output: str) -> Progress | None:

@@ -100,6 +100,18 @@ def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDa
         assert not payload.state_specs
         before = step
     assert not any(environment.resource_hints for environment in components.environments.values())
+    shown = {
+        t.unique_name.partition("/")[2]: {
+            data.key: data.string_value
+            for labelled in t.display_data
+            for data in [beam_runner_api_pb2.LabelledPayload.FromString(labelled.payload)]
+        }
+        for t in components.transforms.values()
+    }
+    assert shown["WriteShards/Write"]["output"] == "gs://b/out"
+    assert shown["ReadImages/Read"]["images"] == "64"
+    assert shown["ResizeImages/ResizeImages"]["image_size"] == "(224, 224)"
+    assert shown["MatchImages/Patterns"]["input"] == "gs://b/photos/**/*.jpg"
     for name in chain:  # and nothing else takes what it makes
         (made,) = leaves[f"Convert/{name}"].outputs.values()
         assert sum(made in step.inputs.values() for step in leaves.values()) == 1

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
 
 import apache_beam as beam
@@ -20,6 +20,7 @@ from beam_tfr import attempts, claim, cloud, interrupt, lock
 from beam_tfr.beam_internals import labels_without_cells
 from beam_tfr.claim import Progress
 from beam_tfr.launch.failures import translate
+from beam_tfr.launch.live import progress_of
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, UsageError
@@ -106,13 +107,24 @@ def quiet() -> Iterator[None]:
 
 
 class Reporter:
-    """Reports how far a run is, from what it committed, whatever the runner.
+    """Reports how far a run is, from what it committed and from the engine's counters.
 
     It begins with what an earlier run finished. A plan to be saved has no progress.
+
+    Args:
+        options: of the run.
+        progress: is told.
+        counters: of this package, while the run goes on.
     """
 
-    def __init__(self, options: ConvertOptions, progress: Callable[[Progress], object] | None) -> None:
+    def __init__(
+        self,
+        options: ConvertOptions,
+        progress: Callable[[Progress], object] | None,
+        counters: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
         self._output, self._progress = options.output, None if options.save_plan else progress
+        self._counters = counters
         self._report()
 
     def tick(self) -> None:
@@ -124,7 +136,7 @@ class Reporter:
         started = time.monotonic()
         if self._progress is not None:
             with contextlib.suppress(OSError):
-                self._progress(claim.read_progress(self._output) or _NOTHING)
+                self._progress(progress_of(claim.read_progress(self._output) or _NOTHING, self._counters()))
         self._next = started + max(PROGRESS_S, (time.monotonic() - started) / MAX_REPORT_SHARE)
 
 

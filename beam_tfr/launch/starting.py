@@ -17,6 +17,7 @@ from beam_tfr.dataflow.jobs import Job
 from beam_tfr.launch import elsewhere
 from beam_tfr.launch.failures import translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
+from beam_tfr.launch.live import counters_of
 from beam_tfr.launch.results import Beginning, Result, Saved
 from beam_tfr.launch.running import (
     INTERRUPT_WAIT_S,
@@ -106,9 +107,9 @@ def _run_here(
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):
         pipeline = build(step, runner, beam_options)
-        reporter = Reporter(step.options, progress)
         with quiet():
             if isinstance(runner, LocalRunner):  # `run` returns when all is done
+                reporter = Reporter(step.options, progress, runner.counters)
                 by_processes = beam_options.view_as(DirectOptions).direct_running_mode == "multi_processing"
                 patience_s = PROCESSES_WAIT_S if by_processes else INTERRUPT_WAIT_S
 
@@ -131,5 +132,6 @@ def _run_here(
                         result.cancel()
                     return RESUME
 
+                reporter = Reporter(step.options, progress, lambda: counters_of(result))
                 wait(result.wait_until_finish, tick=reporter.tick, stop=cancel)
     return beginning.result()

@@ -38,3 +38,4 @@ from beam_tfr.storage.gcs import first_names as first_names
 from beam_tfr.storage.gcs_client import DEADLINE_S as DEADLINE_S
 from beam_tfr.storage.gcs_client import Access as Access
 from beam_tfr.storage.gcs_client import use_access as use_access
+from beam_tfr.storage.waits import take_waits as take_waits

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from beam_tfr.storage import waits
 from beam_tfr.storage.base import GCS, split_gcs
 
 if TYPE_CHECKING:
@@ -128,12 +129,17 @@ def retrying(deadline_s: float = DEADLINE_S, *, cancelled: Callable[[], bool] = 
     """
     from google.api_core.retry import Retry
 
-    end = time.monotonic() + deadline_s
+    end, backoff_s = time.monotonic() + deadline_s, FIRST_WAIT_S
 
     def wait(error: Exception) -> None:
+        nonlocal backoff_s
         headers = getattr(getattr(error, "response", None), "headers", None) or {}
+        after_s = 0.0
         with contextlib.suppress(ValueError):  # Retry-After may be a date
-            time.sleep(max(0.0, min(float(headers.get("Retry-After", 0)), end - time.monotonic())))
+            after_s = max(0.0, min(float(headers.get("Retry-After", 0)), end - time.monotonic()))
+        waits.note(_code(error), after_s + backoff_s / 2)  # the mean of the random wait that follows
+        backoff_s = min(2 * backoff_s, LONGEST_WAIT_S)
+        time.sleep(after_s)
 
     return Retry(
         predicate=lambda error: is_transient(error) and not cancelled(),

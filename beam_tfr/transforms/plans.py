@@ -17,6 +17,7 @@ from beam_tfr.planning import assignment
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema import Plan, RunError, ShardWork
+from beam_tfr.transforms.counting import ShownFunction, count
 
 _Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets in which they lie
 
@@ -115,12 +116,15 @@ def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple
 
 
 def _claim(output: str, run_id: str, overwrite: bool) -> beam.PTransform:
-    def claimed(plan: Plan) -> Plan:
+    def claimed(plan: Plan) -> Iterator[Plan]:
         options = beam_internals.worker_options()  # of a job made from a template, whose lock nobody else took
         job, has_ended = cloud.own_job(options), functools.partial(cloud.has_ended, options)
-        return claim.claim(output, plan, run_id=run_id, overwrite=overwrite, job=job, has_ended=has_ended)
+        plan = claim.claim(output, plan, run_id=run_id, overwrite=overwrite, job=job, has_ended=has_ended)
+        count("matched", plan.matched)
+        count("planned-shards", sum(split.num_shards for split in plan.splits.values()))
+        yield plan
 
-    return beam.Map(claimed)
+    return beam.ParDo(ShownFunction(claimed, output=output, run_id=run_id, overwrite=overwrite))
 
 
 def _every_shard() -> beam.PTransform:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+import time
 from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
@@ -13,6 +15,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from beam_tfr import attempts, codec_versions, interrupt, storage
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
 from beam_tfr.schema import ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
+from beam_tfr.transforms.counting import Shown, count, count_waits, measure
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 MOST_CAUSES = 3  # told of each shard
@@ -60,8 +63,10 @@ class ReadRows(ReadImages):
         self.ahead = None
 
 
-class _Read(beam.DoFn):
+class _Read(Shown):
     def __init__(self, root: str, ahead: ReadAhead | None, accept_unreadable: bool, output: str, guarded: bool) -> None:
+        shown = dataclasses.asdict(ahead) if ahead else {}
+        super().__init__(root=root, **shown, accept_unreadable=accept_unreadable, guarded=guarded)
         self._root, self._ahead, self._accept = root, ahead, accept_unreadable
         self._output, self._guarded = output, guarded
         self._missed = 0  # reads that failed since the last one that did not
@@ -86,8 +91,9 @@ class _Read(beam.DoFn):
         """The items of a shard; the attempt ends when the steps after this one are through with the last of them."""
         mark = self._output and storage.work_path(self._output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
-            for items in batches(self._read(work, contents)):
-                guarded = crashed or self._guarded
+            guarded = crashed or self._guarded
+            for items in batches(self._read(work, _counted(contents))):
+                count_waits()
                 yield [item._replace(guarded=True) for item in items] if guarded else items
 
     def _read(
@@ -153,3 +159,15 @@ class _Read(beam.DoFn):
     def teardown(self) -> None:
         if self._ahead is not None:
             self._ahead.close()
+
+
+def _counted(contents: Iterator[tuple[ImageRef, Content]]) -> Iterator[tuple[ImageRef, Content]]:
+    """The same, with the bytes and the time that was waited for each file counted."""
+    started = time.perf_counter()
+    for ref, content in contents:
+        if isinstance(content, bytes):
+            count("bytes-read", len(content))
+            measure("read-bytes", len(content))
+            measure("read-usec", (time.perf_counter() - started) * 1e6)
+        yield ref, content
+        started = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from beam_tfr.labels import Labeler
 from beam_tfr.schema import DataError
 from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Tables
+from beam_tfr.transforms.counting import ShownFunction
 
 BATCHES = 64  # of patterns, each listed by one worker
 LIMITS = {"List": 50_000, "ListRanges": 1_000_000, "ListRest": None}  # names of a part, before the rest is divided
@@ -55,7 +57,7 @@ class MatchImages(beam.PTransform):
         self._exclude = exclusion(exclude, self._root)
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
-        parts = begin | beam.Create([None]) | "Patterns" >> beam.FlatMap(_batches, self._patterns, self._input_list)
+        parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(self._begin())
         files, limits = [], LIMITS if storage.is_gcs(self._root) else {"List": None}
         for step, limit in limits.items():
             listed = (
@@ -70,6 +72,11 @@ class MatchImages(beam.PTransform):
             if limit is not None:
                 parts = listed[_REST] | f"Divide{step}" >> beam.FlatMap(_divide)
         return files | beam.Flatten() | "Label" >> beam.Map(self._reference).with_output_types(bytes)
+
+    def _begin(self) -> ShownFunction:
+        begin = functools.partial(_batches, patterns=self._patterns, input_list=self._input_list)
+        excluded = self._exclude and self._exclude.pattern
+        return ShownFunction(begin, input=", ".join(self._patterns), input_list=self._input_list, exclude=excluded)
 
     def _reference(self, entry: storage.Entry) -> bytes:
         interrupt.check()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -12,6 +13,7 @@ from apache_beam.pvalue import PCollection
 from beam_tfr import arrays, examples, images
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo, batches
+from beam_tfr.transforms.counting import ShownFunction, measure
 
 _Function = Callable[[Any, ImageRef], Any]
 
@@ -22,17 +24,26 @@ class MapImages(beam.PTransform):
     Args:
         fn: (value, ref) -> new value; raises `RejectError` to leave the image out.
         stage: its name in rejects.jsonl.
+        shown: options that the engine's console shows.
         guarded: the same for images of a shard that crashed; None for `fn`.
 
     Output: lists of `Item`, in the same order.
     """
 
-    def __init__(self, fn: _Function, *, stage: str = "MapImages", guarded: _Function | None = None) -> None:
+    def __init__(
+        self,
+        fn: _Function,
+        *,
+        stage: str = "MapImages",
+        guarded: _Function | None = None,
+        shown: Mapping[str, object] | None = None,
+    ) -> None:
         super().__init__()
         self.fn, self.guarded, self._stage = fn, guarded or fn, stage
+        self._shown = shown or {}
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[list[Item]]:
-        return items | self._stage >> beam.FlatMap(self._apply_to_all)
+        return items | self._stage >> beam.ParDo(ShownFunction(self._apply_to_all, **self._shown))
 
     def _apply_to_all(self, items: list[Item]) -> Iterator[list[Item]]:
         return batches(map(self._apply, items))  # not all at once: a small file may be a large raw image
@@ -40,10 +51,13 @@ class MapImages(beam.PTransform):
     def _apply(self, item: Item) -> Item:
         if item.ref is None or isinstance(item.value, (Reject, ShardInfo)):
             return item
+        started = time.perf_counter()
         try:
             return item._replace(value=(self.guarded if item.guarded else self.fn)(item.value, item.ref))
         except RejectError as error:
             return item.reject(self._stage, error)
+        finally:
+            measure("image-usec", (time.perf_counter() - started) * 1e6)
 
 
 class ResizeImages(MapImages):
@@ -58,6 +72,7 @@ class ResizeImages(MapImages):
             lambda data, ref: images.convert_image(data, options, name=ref.key),
             stage="ResizeImages",
             guarded=lambda data, ref: images.convert_guarded(data, options, name=ref.key),
+            shown=vars(options),
         )
 
 
@@ -76,4 +91,6 @@ class BuildExamples(MapImages):
     """
 
     def __init__(self, encoding: str = "jpeg") -> None:
-        super().__init__(functools.partial(examples.build_record, encoding), stage="BuildExamples")
+        super().__init__(
+            functools.partial(examples.build_record, encoding), stage="BuildExamples", shown={"encoding": encoding}
+        )

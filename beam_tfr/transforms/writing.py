@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -26,6 +27,7 @@ from beam_tfr.schema import (
     ShardInfo,
     Unfinished,
 )
+from beam_tfr.transforms.counting import Shown, ShownFunction, count, count_shard, count_waits
 
 
 class WriteShards(beam.io.WriteToTFRecord):
@@ -53,8 +55,9 @@ class WriteShards(beam.io.WriteToTFRecord):
         return items | "Write" >> beam.ParDo(self._write)
 
 
-class _Write(beam.DoFn):
+class _Write(Shown):
     def __init__(self, sink: Any, output: str, name: str, suffix: str, level: int | None) -> None:
+        super().__init__(output=output, name=name, suffix=suffix, gzip_level=level)
         self._sink, self._output, self._level = sink, output, level
         self._name, self._suffix = name, suffix
         self._pending: storage.PendingFile | None = None
@@ -64,9 +67,12 @@ class _Write(beam.DoFn):
         self._sequence = shards.Sequencer()
 
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
+        count("images", sum(item.ref is not None for item in items))  # before their shard is whole: see `launch.live`
         for item in items:
             if isinstance(item.value, ShardInfo):
                 self._sequence.check_closed()
+                count("resumed-shards")
+                count("resumed-images", item.value.shard.total)
                 yield item.value
             elif isinstance(item.value, Unfinished):
                 self._sequence.give_up(item.shard)
@@ -83,15 +89,18 @@ class _Write(beam.DoFn):
         if isinstance(item.value, Record) and item.ref is not None:
             self._sink.write_record(self._file, item.value.serialized)
             self._counter.count_record(item.value, item.ref.label_ids or ())
+            count("written")
         elif isinstance(item.value, Reject):
             self._counter.count_reject(item.value)
+            count("rejected")
+            count(f"rejected-{item.value.reason}")
         elif item.ref is not None:
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
 
     def _begin(self, shard: Shard) -> None:
         self._counter, self._fingerprints = shards.ShardCounter(shard), bytearray()
-        self._file_name = ""
+        self._file_name, self._started = "", time.monotonic()
         if shard.split != NO_SPLIT:
             self._file_name = file_name(self._name, shard.name, self._suffix)
             path = storage.join(self._output, self._file_name)
@@ -109,6 +118,8 @@ class _Write(beam.DoFn):
             self._pending = None
         info = self._counter.close(self._file_name, self._file if self._file_name else None)
         sidecars.write(self._output, info, self._counter.reject_lines, fingerprints=bytes(self._fingerprints))
+        count_shard(info, self._counter.reject_lines, time.monotonic() - self._started)
+        count_waits()
         return info
 
     def finish_bundle(self) -> None:
@@ -138,10 +149,11 @@ class WriteManifest(beam.PTransform):
     def __init__(self, output: str, *, plan: PCollection[Plan], run_id: str, max_rejects: int | float) -> None:
         super().__init__()
         self._plan = plan
-        self._publish = functools.partial(_publish, output=output, run_id=run_id, max_rejects=max_rejects)
+        publish = functools.partial(_publish, output=output, run_id=run_id, max_rejects=max_rejects)
+        self._publish = ShownFunction(publish, output=output, max_rejects=max_rejects)
 
     def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[manifest.Manifest]:
-        return self._plan | "Publish" >> beam.Map(self._publish, AsIter(infos))
+        return self._plan | "Publish" >> beam.ParDo(self._publish, AsIter(infos))
 
 
 class ReadRejects(beam.PTransform):
@@ -166,10 +178,10 @@ def _publish(
     output: str,
     run_id: str,
     max_rejects: int | float,
-) -> manifest.Manifest:
+) -> list[manifest.Manifest]:
     if plan.complete:
         claim.finish(output)  # what a run that was killed at its end left
-        return manifest.read(output)
+        return [manifest.read(output)]
     totals = publish.add_up(plan, infos)
     if plan.provisional:
         raise RunError(
@@ -187,4 +199,4 @@ def _publish(
         lock.check_held(output, run_id)
         published = publish.write(output, plan, totals)
     claim.finish(output)
-    return published
+    return [published]

@@ -1,0 +1,40 @@
+"""Progress of a run from Beam's counters, image by image; shards say it only when they are whole."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+
+from apache_beam.metrics import MetricsFilter
+from apache_beam.runners.runner import PipelineResult
+
+from beam_tfr.claim import Progress
+from beam_tfr.transforms.counting import NAMESPACE
+
+
+def counters_of(result: PipelineResult) -> Mapping[str, int]:
+    """Name -> value of this package's counters, with what is not committed yet; empty if the engine does not say."""
+    totals: collections.Counter[str] = collections.Counter()
+    try:
+        queried = result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))
+    except Exception:  # noqa: BLE001 - of whatever kind: an engine without counters is no reason to end a run
+        return totals
+    for found in queried["counters"]:
+        totals[found.key.metric.name] += max(found.attempted or 0, found.committed or 0)
+    return totals
+
+
+def progress_of(finished: Progress, counters: Mapping[str, int]) -> Progress:
+    """How far a run is.
+
+    Args:
+        finished: what finished shards say.
+        counters: of `counters_of` or `LocalRunner.counters`; empty if the engine has none during a run.
+    """
+    images = counters.get("images", 0) + counters.get("resumed-images", 0)
+    return finished._replace(
+        finished_images=min(max(finished.finished_images, images), finished.matched),
+        rejected=counters.get("rejected", 0),
+        bytes_read=counters.get("bytes-read", 0),
+        bytes_written=counters.get("bytes-written", 0),
+    )

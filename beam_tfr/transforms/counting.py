@@ -1,0 +1,98 @@
+"""What an engine's console shows of the steps: options, counters, distributions, a line of log for each shard.
+
+Counters are Beam's, in the namespace `beam_tfr`. One update takes 0.6 µs, an image of 400x533 about 2,000.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+
+from beam_tfr import storage
+from beam_tfr.schema import ShardInfo
+
+NAMESPACE = "beam_tfr"
+_counter = functools.cache(functools.partial(Metrics.counter, NAMESPACE))
+_distribution = functools.cache(functools.partial(Metrics.distribution, NAMESPACE))
+# By this name, in the namespace of Beam's own access to Cloud Storage, Dataflow knows that workers wait for a service:
+# it adds none while they do.
+_throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
+_LOGGER = logging.getLogger(__name__)
+MOST_SHOWN = 500  # characters of an option: a list of classes may be long
+
+
+class Shown(beam.DoFn):
+    """A DoFn that an engine's console shows with its options; those of composite steps do not reach an engine.
+
+    Args:
+        options: of the step; those without a value are left out.
+    """
+
+    def __init__(self, **options: object) -> None:
+        self._options = options
+
+    def display_data(self) -> dict[str, str]:
+        shown = {name: value for name, value in self._options.items() if value not in (None, "", (), [])}
+        return {name: str(value)[:MOST_SHOWN] for name, value in shown.items()}
+
+
+class ShownFunction(Shown):
+    """A function as such a DoFn.
+
+    Args:
+        fn: (element) or (element, side input) -> elements.
+        options: see `Shown`.
+    """
+
+    def __init__(self, fn: Callable[..., Iterable[Any]], **options: object) -> None:
+        super().__init__(**options)
+        self._fn = fn
+
+    def process(self, element: Any, side: Any = None) -> Iterable[Any]:
+        return self._fn(element) if side is None else self._fn(element, side)
+
+
+def count(name: str, number: int = 1) -> None:
+    """Adds to a counter."""
+    _counter(name).inc(number)
+
+
+def measure(name: str, value: float) -> None:
+    """Adds a value, as a whole number, to a distribution: its sum, count, least and greatest."""
+    _distribution(name).update(int(value))
+
+
+def count_waits() -> None:
+    """Counts the requests to gs:// that this process repeated since the last call."""
+    waits = storage.take_waits()
+    if waits.retries:
+        count("retries", waits.retries)
+        count("too-many-requests", waits.too_many)
+    if waits.throttled_s:
+        _throttled.inc(waits.throttled_s)
+
+
+def count_shard(info: ShardInfo, reject_lines: Sequence[str], seconds: float) -> None:
+    """Counts a shard that was written, and logs it: a line of JSON, and one for each reason of rejects."""
+    count("shards")
+    count("bytes-written", info.num_bytes)
+    for kind, number in info.adjusted.items():
+        count(f"adjusted-{kind}", number)
+    measure("shard-msec", seconds * 1e3)
+    measure("shard-bytes", info.num_bytes)
+    about = {"shard": info.shard.name, "written": info.num_examples, "bytes": info.num_bytes}
+    _LOGGER.info(json.dumps({**about, "rejected": dict(info.rejected), "seconds": round(seconds, 3)}))
+    examples: dict[str, str] = {}
+    for line in reject_lines:
+        reject = json.loads(line)
+        examples.setdefault(reject["reason"], reject["key"])
+    for reason, number in collections.Counter(info.rejected).items():
+        about = {"shard": info.shard.name, "reason": reason, "rejected": number, "example": examples[reason]}
+        _LOGGER.warning(json.dumps(about))

@@ -1,0 +1,103 @@
+"""What is seen of a run: counters that balance, progress image by image, log lines, options of each step."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from beam_tfr import beam_internals, pipeline, sidecars
+from beam_tfr.claim import Progress
+from beam_tfr.inputs.reading import ReadAhead
+from beam_tfr.launch import convert, live, running
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema import ImageRef, Shard, ShardWork
+from beam_tfr.sources import open_source
+from beam_tfr.transforms import ReadImages
+from tests.conftest import wait_for
+from tests.converted import spoiled_photos
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import Clock, clock, fake, fake_server
+
+__all__ = ["clock", "fake", "fake_server"]
+
+
+def metrics_of(build: Callable[[beam.Pipeline], object]) -> Any:
+    """The result of a pipeline on Beam's engine in this process."""
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+        build(p)
+    return p.result
+
+
+def test_counters_balance_and_shards_and_rejects_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "beam_tfr")
+    photos = spoiled_photos()
+    options = ConvertOptions(
+        input=(f"{photos}/**/*",),
+        output=tmp_path,
+        layout="{split}/{label}/*",
+        max_rejects=1.0,
+        num_shards={"train": 2},
+        resize="stretch",
+    )
+    step = pipeline.Convert(options, open_source(options), run_id="mine")
+    result = metrics_of(lambda p: p | step)
+    counts = json.loads((tmp_path / "manifest.json").read_text())["counts"]
+    counted = live.counters_of(result)
+    assert counted["matched"] == counted["images"] == counts["matched"]
+    assert counted["written"] == counts["written"]
+    assert counted["rejected"] == counts["matched"] - counts["written"] > 3
+    told = {name.partition("-")[2]: n for name, n in counted.items() if name.startswith("rejected-")}
+    assert told == counts["rejected"]
+    told = {name.partition("-")[2]: n for name, n in counted.items() if name.startswith("adjusted-")}
+    assert told == counts["adjusted"] != {}
+    files = [*tmp_path.glob("*.tfrecord.gz")]
+    assert counted["bytes-written"] == sum(file.stat().st_size for file in files)
+    found = result.metrics().query(MetricsFilter().with_namespace("beam_tfr"))["distributions"]
+    measured = {(d.key.step.rpartition("/")[2], d.key.metric.name): d.committed for d in found}
+    assert measured["Read", "read-bytes"].sum == counted["bytes-read"]
+    assert measured["ResizeImages", "image-usec"].sum > 100 * measured["ResizeImages", "image-usec"].count
+    assert measured["Write", "shard-msec"].count == counted["shards"] == counted["planned-shards"]
+    lines = [json.loads(record.message) for record in caplog.records if record.name.endswith("counting")]
+    assert sum(line["written"] for line in lines if "written" in line) == counts["written"]
+    reasons = {line["reason"] for line in lines if "reason" in line}
+    assert reasons == counts["rejected"].keys()
+
+
+def test_images_count_before_their_shard_is_whole(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Progress] = []
+    write = sidecars.write
+
+    def write_when_seen(*arguments: Any, **named: Any) -> None:
+        wait_for(lambda: seen and seen[-1].finished_images == 18)
+        write(*arguments, **named)
+
+    monkeypatch.setattr(beam_internals, "PROGRESS_REQUEST_S", 0.01)
+    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(sidecars, "write", write_when_seen)
+    options = ConvertOptions(input=(f"{photos}/**/*.jpg",), output=tmp_path / "out", num_shards={"train": 1})
+    convert(options, progress=seen.append)
+    size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
+    assert Progress(0, 1, 18, 18, rejected=0, bytes_read=size, bytes_written=0) in seen
+
+
+def test_waiting_for_a_service_that_asks_for_fewer_requests_is_counted(fake: FakeGcs, clock: Clock) -> None:
+    fake.put("in/a.jpg", b"some bytes")
+    fake.set(faults={"in/a.jpg": ["429:7", "503", "reset"]})
+    refs = [ImageRef("a.jpg", 10, 0, "train")]
+    work = ShardWork(Shard("train", 0, 1, 1, "plan"), [ref.encode() for ref in refs])
+    result = metrics_of(lambda p: p | beam.Create([work]) | ReadImages("gs://b/in/", ahead=ReadAhead()))
+    counted = live.counters_of(result)
+    assert (counted["retries"], counted["too-many-requests"], counted["bytes-read"]) == (3, 1, 10)
+    (waited,) = result.metrics().query(MetricsFilter().with_namespace("gcsio"))["counters"]
+    assert (waited.key.metric.name, waited.committed) == ("cumulativeThrottlingSeconds", 7)
