@@ -39,6 +39,8 @@ def build_example(ref: ImageRef, image: Image) -> bytes:
         features.SOURCE_WIDTH: ("int64", [image.source_width]),
         features.SOURCE_FORMAT: ("bytes", [image.source_format.encode()]),
     }
+    if image.damaged is not None:
+        values[features.SOURCE_DAMAGED] = ("int64", [int(image.damaged)])
     return _build(ref, values, names_of("jpeg"), image.source_sha256)
 
 

@@ -22,7 +22,7 @@ from beam_tfr import reader
 from beam_tfr.commands import verify
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS
-from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, RAW
+from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, RAW, SOURCE_DAMAGED
 from tests.conftest import Run
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +75,7 @@ def test_every_reason_and_adjustment_is_explained() -> None:
 
 def test_every_feature_and_field_of_a_dataset_is_explained() -> None:
     fields = json.loads((ROOT / "beam_tfr" / "manifest.schema.json").read_text())["properties"]
-    assert sorted(first_cells(DOCS / "dataset.md")) == sorted([*FEATURES, *LABEL_FEATURES, *fields])
+    assert sorted(first_cells(DOCS / "dataset.md")) == sorted([*FEATURES, *LABEL_FEATURES, SOURCE_DAMAGED, *fields])
     assert f"`{RAW}`" in (DOCS / "dataset.md").read_text()
 
 

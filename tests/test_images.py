@@ -77,6 +77,8 @@ ACTS: dict[str, tuple[bytes, dict[str, Any], dict[str, Any]]] = {
     "frames": (animation(), {}, {"frames": "reject"}),
     "encoding": (PHOTO, {}, {"encoding": "webp"}),
     "quality": (PHOTO, {}, {"quality": 89}),
+    "damaged": (PHOTO[:-2], {"damaged": "keep"}, {"damaged": "reject"}),
+    "damaged_share": (PHOTO[:-30], {"damaged": "keep", "damaged_share": 0.1}, {"damaged_share": 1}),
     "chroma": (PHOTO, {}, {"chroma": "444"}),
     "keep_all": (turned(), {"encoding": "keep", "resize": "none"}, {"keep_all": True}),
     "strip_metadata": (

@@ -118,6 +118,8 @@ def test_raw_pixels_have_their_own_feature() -> None:
     raw = features_of({"encoding": "raw"}, labelled=True)
     assert raw.keys() == (FEATURES.keys() | LABEL_FEATURES.keys() | {"image/raw"}) - {"image/encoded"}
     assert raw["image/raw"] == ("bytes", ())
+    damaged = features_of({"encoding": "jpeg", "damaged": "keep"}, labelled=False)
+    assert damaged == FEATURES | {"image/source/damaged": ("int64", ())}
 
 
 def test_reasons_are_a_closed_list_in_kebab_case() -> None:

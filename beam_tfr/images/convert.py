@@ -72,7 +72,16 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
         raise RejectError("file-too-large", f"{len(data)} bytes, more than --max_file_bytes {options.max_file_bytes}")
     if options.max_decode_s is not None:
         return guard.convert_guarded(data, options, name=name)
-    source = formats.FORMATS[formats.identify(data)].open(data)
+    name_of_format = formats.identify(data)
+    try:
+        return _convert(data, name, formats.FORMATS[name_of_format].open(data), options)
+    except RejectError as error:
+        if options.damaged == "reject" or (error.reason, name_of_format) != ("damaged-image", "jpeg"):
+            raise
+    return _convert(data, name, formats.jpeg.open_jpeg(data, damaged_share=options.damaged_share), options)
+
+
+def _convert(data: bytes, name: str, source: Source, options: ImageOptions) -> Image:
     limits.check(source, options)
     turned = source.orientation >= 5 and not options.ignore_orientation
     height, width = (source.width, source.height) if turned else (source.height, source.width)
@@ -122,7 +131,7 @@ def _rendered(
     cut = 1_000_000 - 1_000_000 * stored.rows * stored.columns // (source.height * source.width)
     notes |= _size_notes(source, stored, options) | ({"cropped"} if cut > MAX_CUT else set())
     kept = None
-    if options.encoding == "keep":
+    if options.encoding == "keep" and formats.jpeg.KEPT_DAMAGED not in decoded.adjusted:
         untouched = geometry.place(source.height, source.width, options.image_size, "none")
         kept = keep.keep(data, source, decoded, options) if stored == untouched else None
     if kept:
@@ -158,6 +167,7 @@ def _rendered(
         channel_sums=sums,
         channel_squares=squares,
         adjusted=tuple(sorted(notes)),
+        damaged=formats.jpeg.KEPT_DAMAGED in notes if options.damaged == "keep" else None,
         cut_ppm=cut,
     )
 

@@ -68,6 +68,15 @@ class ImageOptions:
         help="what to do with animations and multi-page files: take the first frame, or reject them",
         choices=("first", "reject"),
     )
+    damaged: str = _look(
+        "reject",
+        help="what to do with JPEGs that end early or have stray bytes in their header: reject them, or keep those "
+        "that have at least --damaged_share of their rows",
+        choices=("reject", "keep"),
+    )
+    damaged_share: float = _look(
+        0.95, help="with --damaged keep: share of the rows that must be there", metavar="SHARE", parse=table.number
+    )
     encoding: str = _look(
         "",  # not given: row for tables without --uri_column, else jpeg
         help="encoding of the stored image. raw: a serialized uint8 tensor; keep: the file's own bytes if the size is "
@@ -143,6 +152,9 @@ class ImageOptions:
         ):
             check_range(name, getattr(self, name), 1, most)
         check_range("min_pixels", self.min_pixels, 1, self.max_pixels)
+        if not is_number(self.damaged_share) or not 0 < self.damaged_share <= 1:
+            raise UsageError("must be a number above 0, 1 at most", option="damaged_share", value=self.damaged_share)
+        self._normalize("damaged_share", float(self.damaged_share))
         for name, least in (("max_aspect", 1.0), ("max_decode_s", 0.001)):
             if (value := getattr(self, name)) is not None:
                 if not is_number(value) or not least <= value < math.inf:
@@ -166,6 +178,8 @@ class ImageOptions:
             raise UsageError(cure, option="image_size", value=self._size())
         if self.upscale and self.resize not in ("fit", "pad"):
             self._no_effect("upscale", "resize", "it applies to fit and pad")
+        if self.damaged_share != 0.95 and self.damaged == "reject":
+            self._no_effect("damaged_share", "damaged", "use `damaged=keep`")
         if self.quality != 90 and self.encoding not in ("jpeg", "webp", "keep"):
             self._no_effect("quality", "encoding", "it applies to jpeg, webp and keep")
         if self.chroma != "420" and self.encoding not in ("jpeg", "keep"):

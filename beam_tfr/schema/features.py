@@ -17,6 +17,7 @@ COLORSPACE = "image/colorspace"  # bytes: "RGB", "Gray"; with --keep_all also "C
 SOURCE_HEIGHT = "image/source/height"  # int64, pixels, of the source, upright
 SOURCE_WIDTH = "image/source/width"  # int64, pixels, of the source, upright
 SOURCE_FORMAT = "image/source/format"  # bytes: "jpeg", "heic", …
+SOURCE_DAMAGED = "image/source/damaged"  # int64, only with --damaged keep: 1 if the source is damaged, else 0
 FILENAME = "image/filename"  # bytes: the key
 SHA256 = "image/key/sha256"  # bytes: hex digest of the source file
 LABEL = "image/class/label"  # int64, 0-based line number in labels.txt
@@ -86,6 +87,8 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
     encoding = options["encoding"]
     if encoding in IMAGE_ENCODINGS:
         features = {RAW if encoding == "raw" and name == ENCODED else name: about for name, about in FEATURES.items()}
+        if options.get("damaged") == "keep":
+            features[SOURCE_DAMAGED] = _INT64
     else:
         features = dict(_OTHER_FEATURES[encoding])
     if labelled:

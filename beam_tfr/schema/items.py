@@ -108,6 +108,7 @@ class Image:
             gray image counts for each.
         channel_squares: sum of squares, likewise.
         adjusted: members of `ADJUSTMENTS`, sorted.
+        damaged: whether the source is; None where such images are rejected.
         cut_ppm: millionths of the source's area that a crop cut off.
     """
 
@@ -124,6 +125,7 @@ class Image:
     channel_sums: tuple[int, ...]
     channel_squares: tuple[int, ...]
     adjusted: tuple[str, ...] = ()
+    damaged: bool | None = None
     cut_ppm: int = 0
 
 

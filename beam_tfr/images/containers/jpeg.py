@@ -11,7 +11,7 @@ from beam_tfr.schema import RejectError
 SOI, EOI, SOS, APP0, APP1, APP2, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xE2, 0xEE
 BARE = (0x01, *range(0xD0, 0xDA))  # markers without a segment: TEM, RSTn, SOI, EOI
 MAX_SEGMENTS = 1 << 15  # enough for every useful scan, and for 64 MiB of metadata in segments of ordinary size
-_MARKER = re.compile(rb"\xff([^\0\xd0-\xd7\xff])")  # not RSTn, which are data; any 0xFF before it are fill bytes
+MARKER = re.compile(rb"\xff([^\0\xd0-\xd7\xff])")  # not RSTn, which are data; any 0xFF before it are fill bytes
 
 
 class Segment(NamedTuple):
@@ -34,7 +34,7 @@ def segments(data: bytes, place: int = 2) -> Iterator[Segment]:
         RejectError: `damaged-image`: the file ends before EOI or within a segment, or has more than `MAX_SEGMENTS`.
     """
     for _ in range(MAX_SEGMENTS):
-        found = _MARKER.search(data, place)
+        found = MARKER.search(data, place)
         if found is None:
             raise RejectError("damaged-image", f"JPEG: ends after {len(data)} bytes without an EOI marker")
         marker, start = found[1][0], found.end()

@@ -14,7 +14,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
-from beam_tfr.images.formats import general, jpeg_header
+from beam_tfr.images.formats import general, jpeg_damage, jpeg_header
 from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, damage_in, detail
@@ -25,6 +25,7 @@ from beam_tfr.schema import RejectError
 COARSE = 1.5
 # Bytes: fewer than any segment whose loss could go unnoticed (an Adobe marker has 16), more than cameras pad with.
 MAX_STRAY = 15
+KEPT_DAMAGED = "damage-kept"  # in `Decoded.adjusted`
 _COEFFICIENT_BYTES = 2  # of each sample of a progressive JPEG, all of which are kept until the last scan
 _COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
 _BEFORE_EOI = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
@@ -36,18 +37,27 @@ _UNSUPPORTED = "Unsupported color conversion"  # lossless YCbCr
 _UNKNOWN_SAMPLING = "Could not determine subsampling level"
 
 
-def open_jpeg(data: bytes) -> Source:
+def open_jpeg(data: bytes, *, damaged_share: float | None = None) -> Source:
     """Opens a JPEG; pictures behind the first, as in an MPO, are ignored.
+
+    Args:
+        data: the file.
+        damaged_share: of its rows that must be there, for one that is damaged: it may end early, or have any number of
+            stray bytes in its header.
 
     Raises:
         RejectError: `damaged-image`, `unsupported-image` or `too-many-scans`.
     """
+    cut = None
+    if damaged_share is not None:
+        whole = jpeg_damage.complete(data)
+        cut, data = (None if whole is data else damaged_share), whole
     header = jpeg_header.read_header(data)
     if header.precision != 8:
         raise RejectError("unsupported-image", f"JPEG of {header.precision} bits a sample")
     if len(header.components) not in _COLORSPACES:
         raise RejectError("unsupported-image", f"JPEG of {len(header.components)} components")
-    if header.stray > MAX_STRAY:
+    if header.stray > MAX_STRAY and damaged_share is None:
         raise RejectError("damaged-image", f"JPEG: {header.stray} stray bytes in its header")
 
     def decode(least: tuple[int, int] | None) -> Decoded:
@@ -55,17 +65,19 @@ def open_jpeg(data: bytes) -> Source:
         # are eighths; a half and more is slower than no scaling. Below 8 pixels several give the same size.
         if header.lossless or max(header.height, header.width) < 8:
             least = None
-        pixels, padded = _decode(data, header, least)
+        pixels, padded = _decode(data, header, least) if cut is None else (_decode_cut(data, header, least, cut), False)
         if header.adobe >= 0 and len(header.components) == 4:
             np.subtract(255, pixels, out=pixels)
         eighths, shape = 8, pixels.shape[:2]
         if shape != (header.height, header.width):
             eighths = next(n for n in range(1, 8) if (-(-header.height * n // 8), -(-header.width * n // 8)) == shape)
         profile = jpeg_header.join_profile(header.profile_parts)
-        adjusted = ("padding-ignored",) * padded + ("profile-ignored",) * (profile is None)
+        made = ("padding-ignored",) * padded if damaged_share is None else (KEPT_DAMAGED,)
+        adjusted = made + ("profile-ignored",) * (profile is None)
         return Decoded(pixels=pixels, eighths=eighths, profile=profile or b"", adjusted=adjusted)
 
     def memory(least: tuple[int, int] | None) -> int:
+        least = None if cut else least  # all rows are decoded to count them
         rows, columns = least if least and header.has_usual_sampling else (header.height, header.width)
         eighths = next((n for n in range(1, 5) if header.height * n >= 8 * rows and header.width * n >= 8 * columns), 8)
         pixels = 4 * -(-header.height * eighths // 8) * -(-header.width * eighths // 8)
@@ -104,8 +116,27 @@ def _decode(data: bytes, header: Header, least: tuple[int, int] | None) -> tuple
     raise RejectError("unsupported-image" if _UNSUPPORTED in found else "damaged-image", f"JPEG: {found}")
 
 
-def _decode_strictly(data: bytes, header: Header, least: tuple[int, int] | None) -> Pixels | str:
-    """Decodes a JPEG with libjpeg-turbo; returns its message where it has an error or a warning."""
+def _decode_cut(data: bytes, header: Header, least: tuple[int, int] | None, share: float) -> Pixels:
+    """Decodes a JPEG that ends early; libjpeg fills the rest.
+
+    Raises:
+        RejectError: `damaged-image`: fewer than a share of its rows are there.
+    """
+    plain = jpeg_header.without_oddities(data, header)
+    rows = jpeg_damage.count_rows(plain, jpeg_header.read_header(plain), _COLORSPACES[len(header.components)])
+    if rows < share * header.height:
+        most = f"{rows} of {header.height} rows are there, fewer than --damaged_share {share:g}"
+        raise RejectError("damaged-image", f"JPEG: {most}")
+    found = _decode_strictly(plain, header, least, strict=False)
+    if isinstance(found, str):
+        raise RejectError("damaged-image", f"JPEG: {found}")
+    return found
+
+
+def _decode_strictly(
+    data: bytes, header: Header, least: tuple[int, int] | None, *, strict: bool = True
+) -> Pixels | str:
+    """Decodes a JPEG with libjpeg-turbo; returns its message where it has an error or, if strict, a warning."""
     rows, columns = least or (0, 0)  # twice what is wanted
     coarse = least is not None and 2 * min(header.height / rows, header.width / columns) >= COARSE
     resized = least is not None and least != (2 * header.height, 2 * header.width)
@@ -118,7 +149,7 @@ def _decode_strictly(data: bytes, header: Header, least: tuple[int, int] | None)
             min_width=columns,
             min_factor=2 if least else 1,
             fastupsample=coarse,
-            strict=True,
+            strict=strict,
         )
     except ValueError as error:
         return detail(error)

@@ -1,0 +1,151 @@
+"""--damaged keep: which damaged JPEGs are stored, and that all others stay rejects."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image as PillowImage
+
+from beam_tfr import manifest
+from beam_tfr.examples import parse_example
+from beam_tfr.images import convert_image
+from beam_tfr.options import ImageOptions
+from beam_tfr.records import read_records
+from beam_tfr.schema import Image, RejectError, UsageError
+from tests.conftest import Run
+from tests.fixtures import noise, psnr, save, smooth
+from tests.fixtures.exif import app1, exif
+from tests.fixtures.jpeg import ARITHMETIC, BASELINE, FILES, PROGRESSIVE, RESTARTS, SRGB
+from tests.fixtures.jpeg_writer import behind_soi, icc, lossless, segment
+
+PHOTO = noise(96, 8)
+KEEP = ImageOptions(damaged="keep", damaged_share=0.75, resize="none", encoding="png")
+
+
+def outcome(data: bytes, options: ImageOptions = KEEP) -> Image | str:
+    try:
+        return convert_image(data, options)
+    except RejectError as error:
+        return f"{error.reason}: {error.detail}"
+
+
+def pixels_of(image: Image | str) -> np.ndarray:
+    assert isinstance(image, Image)
+    return np.asarray(PillowImage.open(io.BytesIO(image.encoded)))
+
+
+@pytest.mark.parametrize("form", [{}, {"progressive": True}], ids=["baseline", "progressive"])
+def test_a_jpeg_cut_at_any_byte_is_kept_if_so_many_of_its_rows_are_there(form: dict[str, bool]) -> None:
+    """Restart markers tell which rows are there; of a progressive JPEG those of its last scan."""
+    data = save(PHOTO, "JPEG", quality=90, subsampling=0, restart_marker_rows=1, **form)
+    whole = pixels_of(outcome(data))
+    starts = [found.end() for found in re.finditer(rb"\xff\xda", data)]
+    ends = [found.start() for found in re.finditer(rb"\xff[\xd0-\xd7\xd9]", data) if found.start() > starts[-1]]
+    assert len(ends) == 12  # of 8 rows each
+    for size in range(4, len(data)):
+        found = outcome(data[:size])
+        assert isinstance(found, Image) == (size >= ends[8]), size
+        if isinstance(found, Image):
+            assert found == outcome(data[:size])
+            assert found.adjusted == ("damage-kept",)
+            rows = 8 * sum(size >= end for end in ends)
+            assert np.array_equal(pixels_of(found)[:rows], whole[:rows])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        save(smooth(40, 56), "JPEG", quality=90),
+        save(smooth(40, 56), "JPEG", quality=90, progressive=True),
+        save(smooth(40, 56).convert("L"), "JPEG"),
+        save(smooth(24, 24).convert("CMYK"), "JPEG"),
+        behind_soi(save(smooth(16, 16), "JPEG"), app1(exif())),
+        ARITHMETIC,
+        lossless(np.asarray(noise(8, 8)).transpose(2, 0, 1), ids=b"RGB"),
+        FILES["odd sampling, 3x1"].data,
+    ],
+    ids=["baseline", "progressive", "gray", "CMYK", "EXIF", "arithmetic", "lossless", "odd sampling"],
+)
+def test_a_jpeg_cut_at_any_byte_is_an_image_or_a_reject(data: bytes) -> None:
+    options = dataclasses.replace(KEEP, damaged_share=0.5)
+    outcomes = [outcome(data[:size], options) for size in range(4, len(data) + 1)]
+    assert {text.partition(":")[0] for text in outcomes if isinstance(text, str)} <= {"damaged-image"}
+    found = [isinstance(one, Image) for one in outcomes]
+    assert found == sorted(found)  # more bytes never make it worse
+    assert found[-1]
+    assert not any(found[: len(found) // 3])
+
+
+def test_what_is_kept_says_so_and_is_upright_and_in_color() -> None:
+    data = behind_soi(save(smooth(), "JPEG", exif=PillowImage.Exif(), icc_profile=SRGB), segment(0xFE, b"note"))
+    sound, cut = convert_image(data, KEEP), convert_image(data[:-2], KEEP)
+    assert (sound.damaged, sound.adjusted, cut.damaged, cut.adjusted) == (False, (), True, ("damage-kept",))
+    assert psnr(pixels_of(sound), pixels_of(cut)) > 60
+    again = convert_image(data[:-2], damaged="keep", resize="none", encoding="keep")  # a trainer may refuse the file
+    assert (again.format, again.adjusted) == ("jpeg", ("damage-kept", "re-encoded"))
+    assert again.encoded.endswith(b"\xff\xd9")
+    assert convert_image(data).damaged is None
+    zeros = convert_image(data[:-20] + bytes(5000), dataclasses.replace(KEEP, damaged_share=0.5))  # as downloads leave
+    assert np.array_equal(
+        pixels_of(zeros), pixels_of(outcome(data[:-20], dataclasses.replace(KEEP, damaged_share=0.5)))
+    )
+
+
+@pytest.mark.parametrize("stray", [b"x" * 100, b"Exif\0\0" + bytes(range(200)) * 9], ids=["text", "the rest of EXIF"])
+def test_stray_bytes_between_segments_are_left_out(stray: bytes) -> None:
+    """As in a file whose EXIF is longer than its segment says."""
+    data = behind_soi(BASELINE, segment(0xE1, b"Exif\0\0MM\0*") + stray, *icc(SRGB, 3))
+    assert outcome(data, dataclasses.replace(KEEP, damaged="reject", damaged_share=0.95)) == (
+        f"damaged-image: JPEG: {len(stray)} stray bytes in its header"
+    )
+    found = outcome(data)
+    assert isinstance(found, Image)
+    assert found.adjusted == ("damage-kept",)
+    assert np.array_equal(pixels_of(found), pixels_of(outcome(BASELINE)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, file in FILES.items()
+        if file.reason == "damaged-image"
+        and not name.startswith(("without its end", "cut in", "CMYK cut", "odd sampling, cut"))
+    ],
+)
+def test_other_damage_stays_a_reject(name: str) -> None:
+    """Of what is behind a wrong code nobody knows what it was."""
+    with pytest.raises(RejectError) as error:
+        convert_image(FILES[name].data, damaged="keep", damaged_share=0.01)
+    assert error.value.reason == "damaged-image"
+
+
+def test_the_share_needs_damaged_keep() -> None:
+    with pytest.raises(UsageError, match="`damaged_share=` has no effect with `damaged=reject`: use `damaged=keep`"):
+        ImageOptions(damaged_share=0.5)
+    for share in (0, 1.01, "0.5", float("nan")):
+        with pytest.raises(UsageError, match="must be a number above 0, 1 at most"):
+            ImageOptions(damaged="keep", damaged_share=share)  # type: ignore[arg-type]
+
+
+def test_a_dataset_tells_which_of_its_images_are_damaged(beam_tfr: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, data in {"a": BASELINE, "b": BASELINE[:-2], "c": RESTARTS[:-100], "d": PROGRESSIVE[:-2]}.items():
+        (tmp_path / "in" / f"{name}.jpg").write_bytes(data)
+    command = ["convert", "--input", f"{tmp_path}/in/*.jpg", "--output", tmp_path / "o", "--max_rejects=1"]
+    assert beam_tfr(*command, "--layout=*", "--damaged=keep", "--num_shards=1").code == 0
+    dataset = manifest.read(str(tmp_path / "o"))
+    assert dataset.counts["adjusted"]["damage-kept"] == 2
+    assert dataset.counts["rejected"] == {"damaged-image": 1}
+    assert dataset.features["image/source/damaged"] == {"dtype": "int64", "shape": []}
+    (shard,) = dataset.splits["train"].shards
+    records = [parse_example(record) for record in read_records(str(tmp_path / "o" / shard.file))]
+    found = {record["image/filename"][0]: record["image/source/damaged"] for record in records}
+    assert found == {b"a.jpg": [0], b"b.jpg": [1], b"d.jpg": [1]}
+    assert beam_tfr("verify", tmp_path / "o").code == 0
