@@ -38,6 +38,7 @@ from beam_tfr.transforms import (
     ReadTable,
     ResizeImages,
     SavePlan,
+    TakeFirst,
     WriteManifest,
     WriteShards,
 )
@@ -98,6 +99,8 @@ class Convert(beam.PTransform):
                 input_list=options.input_list,
                 exclude=source.exclude,
             )
+        if options.limit is not None:
+            refs = refs | TakeFirst(options.limit, seed=options.seed)
         return refs | self.plan_shards(after=distinct)  # type: ignore[no-any-return]
 
     def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:

@@ -71,6 +71,7 @@ def test_documented_defaults() -> None:
         "min_pixels": 1,
         "max_aspect": None,
         "max_decode_s": None,
+        "limit": None,
         "compression": "gzip",
         "gzip_level": "auto",
         "num_shards": None,
@@ -97,6 +98,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("input_list", "/lists/a.txt", "/lists/a.txt"),
     ("input_list", "gs://b/a.txt", "gs://b/a.txt"),
     ("exclude", "**/*.gif", ("**/*.gif",)),
+    ("limit", "100", 100),
     ("read_ahead", "1024", 1024),
     ("read_deadline_s", "0.5", 0.5),
     ("gcs_project", "payer", "payer"),
@@ -231,6 +233,7 @@ SIDES = "must be height x width, each from 1 to 8192 pixels, such as 224x224"
 SHARES = "must be NAME=SHARE pairs separated by commas, such as train=0.8,validation=0.1,test=0.1"
 WRONG: list[tuple[str, str, str]] = [
     ("input_list", "s3://b/a.txt", "only local paths and gs:// are supported"),
+    ("limit", "0", "the value must be a whole number from 1 to 1000000"),
     ("read_ahead", "0", "the value must be a whole number from 1 to 1024"),
     ("read_ahead", "1025", "the value must be a whole number from 1 to 1024"),
     ("read_deadline_s", "0", "must be above 0 and at most 86400 seconds"),
@@ -524,6 +527,8 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     }
     places = {"input", "input_list", "exclude", "output", "name"}
     run = {"read_ahead", "read_deadline_s", "gcs_project", "max_rejects", "accept_unreadable", "overwrite", "json"}
+    assert parse("--limit=9").data_options(None)["limit"] == 9
+    places.add("limit")  # which older datasets do not have
     assert FIELDS.keys() - data.keys() == places | run | {"no_wait", "on_interrupt", "save_plan", "plan"} | TABULAR
 
 

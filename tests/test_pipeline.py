@@ -21,6 +21,7 @@ from beam_tfr import images, manifest, pipeline, transforms
 from beam_tfr.examples import parse_example
 from beam_tfr.launch import translate
 from beam_tfr.options import ConvertOptions
+from beam_tfr.planning.survey import order_key
 from beam_tfr.records import read_records
 from beam_tfr.schema import Item, RunError, ShardInfo
 from beam_tfr.sources import open_source
@@ -130,6 +131,16 @@ def test_compression_and_name_do_not_change_the_dataset_digest(beam_tfr: Command
 )
 def test_each_option_changes_the_dataset(flags: str) -> None:
     assert digest_of(converted_photos(flags)) != digest_of(converted_photos())
+
+
+def test_a_limit_takes_the_first_images_of_the_order(photos: Path) -> None:
+    keys = [str(path.relative_to(photos)) for path in photos.rglob("*.jpg")]
+    first = sorted(keys, key=lambda key: order_key(0, key))[:7]
+    dataset = manifest.read(str(converted_photos("--limit 7")))
+    records = [*records_of(Path(dataset.folder), "train"), *records_of(Path(dataset.folder), "test")]
+    assert sorted(record["image/filename"][0].decode() for record in records) == sorted(first)
+    assert (dataset.options["limit"], dataset.counts["matched"]) == (7, 7)
+    assert "limit" not in manifest.read(str(converted_photos())).options
 
 
 def test_other_options_are_refused_and_named_unless_overwritten(

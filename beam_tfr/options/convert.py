@@ -23,6 +23,7 @@ from beam_tfr.schema.features import OTHER_ENCODINGS
 
 MAX_READ_AHEAD = 1024  # each image read ahead has its own thread
 MAX_DEADLINE_S = 86_400
+MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
 
 _place = functools.partial(option, group=WHAT, changes_data=False)
@@ -40,9 +41,9 @@ class ConvertOptions(TableOptions, ImageOptions):
 
     input: tuple[str, ...] = _place(
         (),
-        help="patterns of image files, local or gs://, in quotes: * any name, ** any number of folders, ? one "
-        "character, [abc], {a,b}; a file that matches twice counts once",
-        metavar="GLOB",
+        help="folders, of which every image is taken, and patterns of image files, local or gs://, in quotes: * any "
+        "name, ** any number of folders, ? one character, [abc], {a,b}; a file that matches twice counts once",
+        metavar="DIR|GLOB",
         many=True,
     )
     input_list: str | None = _place(
@@ -78,6 +79,13 @@ class ConvertOptions(TableOptions, ImageOptions):
         "train=0.8,validation=0.1,test=0.1 (default: all in train, or {split} of --layout)",
         metavar="SHARES",
         parse=table.shares,
+        group=WHAT,
+    )
+    limit: int | None = option(
+        None,
+        help="convert only so many images, as a try-out: the first in the order of --seed, which mixes the classes",
+        metavar="N",
+        parse=table.integer,
         group=WHAT,
     )
     compression: str = _shards("gzip", help="compression of the shard files", choices=("gzip", "none"))
@@ -158,6 +166,8 @@ class ConvertOptions(TableOptions, ImageOptions):
         self._check_labels()
         self._check_shards()
         check_range("seed", self.seed, 0, (1 << 63) - 1)
+        if self.limit is not None:
+            check_range("limit", self.limit, 1, MAX_LIMIT)
         check_range("read_ahead", self.read_ahead, 1, MAX_READ_AHEAD)
         if not is_number(self.read_deadline_s) or not 0 < self.read_deadline_s <= MAX_DEADLINE_S:
             allowed = f"must be above 0 and at most {MAX_DEADLINE_S} seconds"
@@ -269,6 +279,8 @@ class ConvertOptions(TableOptions, ImageOptions):
         for field in dataclasses.fields(self):
             if field.metadata["option"].changes_data:
                 values[field.name] = getattr(self, field.name)
+        if self.limit is None:  # the digests are those of datasets from before there was such an option
+            del values["limit"]
         for name in ("image_size", "background"):
             values[name] = list(values[name])
         values["splits"] = None if self.splits is None else {name: str(share) for name, share in self.splits.items()}

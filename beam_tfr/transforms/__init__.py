@@ -4,6 +4,7 @@
 """
 
 from beam_tfr import beam_internals, cloud
+from beam_tfr.transforms.first import TakeFirst
 from beam_tfr.transforms.plans import PlanShards, ReadPlan, SavePlan
 from beam_tfr.transforms.reading import ReadImages, ReadRows
 from beam_tfr.transforms.references import MatchImages, ReadTable
@@ -23,6 +24,7 @@ __all__ = [
     "ReadTable",
     "ResizeImages",
     "SavePlan",
+    "TakeFirst",
     "WriteManifest",
     "WriteShards",
 ]
