@@ -173,6 +173,10 @@ def _acquire(output: str, run_id: str, job: str, has_ended: HasEnded) -> int:
         "started": time.time(),
     }
     number = max(locks, default=-1) + 1
+    if storage.is_gcs(output):  # find out now whether deleting is permitted, not at the end
+        trial = work_path(output, f"may-delete.{run_id}")
+        storage.write_bytes(trial, b"", scratch="", replace=False)
+        storage.delete(trial)
     try:
         _write_lock(output, number, lock, replace=False)
     except FileNotFoundError:  # a run that has just ended removed the folder
@@ -183,8 +187,6 @@ def _acquire(output: str, run_id: str, job: str, has_ended: HasEnded) -> int:
         raise storage.AlreadyExistsError
     for other in others:
         storage.delete(work_path(output, f"lock.{other}"))
-    if storage.is_gcs(output):  # find out now whether deleting is permitted, not at the end
-        storage.delete(work_path(output, f"may-delete.{run_id}"))
     return number
 
 

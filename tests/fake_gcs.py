@@ -76,6 +76,9 @@ class Settings:
         fail_share: of the requests for objects that fail by chance, never one request's repetition for ever.
         faults: name -> what happens to the next requests for it, in order.
         denied: methods that are answered with 403.
+        said: the message of such an answer.
+        kept: what is said when an object is to be deleted or replaced; empty if it may be.
+        requester_pays: whether a request must name the project that pays.
         log: whether requests are noted.
     """
 
@@ -85,6 +88,9 @@ class Settings:
     fail_share: float = 0.0
     faults: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     denied: list[str] = dataclasses.field(default_factory=list)
+    said: str = "said 403"
+    kept: str = ""
+    requester_pays: bool = False
     log: bool = True
 
 
@@ -110,8 +116,8 @@ class Answer(Exception):  # noqa: N818 - what is raised is an answer, of any kin
         self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
-def refusal(status: int, **headers: str) -> Answer:
-    return Answer(status, {"error": {"code": status, "message": f"said {status}"}}, **headers)
+def refusal(status: int, said: str = "", **headers: str) -> Answer:
+    return Answer(status, {"error": {"code": status, "message": said or f"said {status}"}}, **headers)
 
 
 class Server:
@@ -229,12 +235,16 @@ class Server:
 
     def _handle(self, request: Request, fault: str) -> Answer:
         status, _, after = fault.partition(":")
+        if status == "403":
+            return refusal(403, self.settings.said)
         if status.isdecimal():
             return refusal(int(status), **({"Retry_After": after} if after else {}))
         if fault == "reset":
             return Answer(200)
         if request.path.startswith("/resumable/"):
             return self.resume_upload(request)
+        if self.settings.requester_pays and "userProject" not in request.query:
+            return refusal(400, "Bucket is a requester pays bucket but no user project provided.")
         if request.method == "POST":
             return self.upload(request)
         bucket, name = request.parts()
@@ -255,6 +265,7 @@ class Server:
         if request.query.get("generation", str(found.generation)) != str(found.generation):
             return refusal(404)
         if request.method == "DELETE":
+            self.check_kept(bucket, name)
             del self.objects[bucket][name]
             return Answer(204)
         if request.method == "PATCH":
@@ -287,6 +298,9 @@ class Server:
         page = names[:size]
         shown = [name for name in page if not delimiter or delimiter not in name[len(prefix) :]]
         answer: dict[str, Any] = {"items": [objects[name].metadata(bucket, name) for name in shown]}
+        if delimiter:
+            folders = (name[len(prefix) :].partition(delimiter)[0] for name in page if name not in shown)
+            answer["prefixes"] = sorted({f"{prefix}{folder}{delimiter}" for folder in folders})
         if len(names) > size:
             answer["nextPageToken"] = page[-1]
         return Answer(200, answer, Content_Type="application/json")
@@ -322,8 +336,13 @@ class Server:
         if "ifGenerationMatch" in query and int(query["ifGenerationMatch"]) != (found.generation if found else 0):
             raise refusal(412)
 
+    def check_kept(self, bucket: str, name: str) -> None:
+        if self.settings.kept and name in self.objects[bucket]:
+            raise refusal(403, self.settings.kept.format(f"{bucket}/{name}"))
+
     def finish_upload(self, bucket: str, name: str, query: Mapping[str, str], data: bytes, crc: str | None) -> Answer:
         self.check_generation(bucket, name, query)
+        self.check_kept(bucket, name)
         if crc is not None and crc != Object(data, 0).crc32c():
             return refusal(400)
         self.put(bucket, name, data)

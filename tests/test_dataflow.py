@@ -121,7 +121,8 @@ def test_options_reach_the_job(service: FakeDataflow, beam_tfr: Command, monkeyp
     monkeypatch.setenv("CLOUDSDK_COMPUTE_REGION", "us-central1")  # as gcloud's configuration has it
     flags = ["--job_name=my-job", "--labels=team=vision", '--labels={"cost": "low"}', "--num_workers=3"]
     flags += ["--max_num_workers=7", "--machine_type=n2-standard-4", "--disk_size_gb=50", "--disk_type=pd-ssd"]
-    flags += ["--service_account_email=w@p.iam.gserviceaccount.com", "--no_use_public_ips", "--gcs_project=payer"]
+    flags += ["--service_account_email=w@p.iam.gserviceaccount.com", "--impersonate_service_account=a@x"]
+    flags += ["--no_use_public_ips", "--gcs_project=payer"]
     flags += ["--subnetwork=regions/europe-west4/subnetworks/s", "--number_of_worker_harness_threads=2"]
     flags += ["--autoscaling_algorithm=THROUGHPUT_BASED", "--dataflow_service_options=enable_prime"]
     assert submit(beam_tfr, service, "--no_wait", "--region=", *flags).code == 0
@@ -142,6 +143,7 @@ def test_options_reach_the_job(service: FakeDataflow, beam_tfr: Command, monkeyp
     assert pool["numThreadsPerWorker"] == 2
     assert pool["workerHarnessContainerImage"] == IMAGE
     assert (options_of(job)["gcs_project"], options_of(job)["region"]) == ("payer", "us-central1")
+    assert "impersonate_service_account" not in options_of(job)
 
 
 def pickles_of(pipeline: beam_runner_api_pb2.Pipeline) -> Iterator[bytes]:
@@ -259,6 +261,11 @@ WRONG = [
     ([CLOUD], "Invalid GCS bucket (gs://b/tmp), given for the option: temp_location"),
     ([CLOUD, "--temp_location=gs://bucket"], "Invalid GCS path: 'gs://bucket' given for option: temp_location"),
     (["--sdk_container_image=", "--machine_type=t2a-standard-4"], "--machine_type t2a-standard-4: is not x86-64"),
+    (
+        ["--impersonate_service_account=a@x"],
+        "--impersonate_service_account a@x: only submits the job: Beam takes it away from the workers; also give "
+        "--service_account_email",
+    ),
     (["--output=/data/out"], "--output /data/out: must be on gs://, where Dataflow's workers can reach it"),
     (["--input=/data/*.jpg"], "--input /data/*.jpg: must be on gs://"),
     (["--input_list=/data/list"], "--input_list /data/list: must be on gs://"),

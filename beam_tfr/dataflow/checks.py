@@ -69,6 +69,13 @@ def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
             if not storage.is_gcs(path):
                 message = "must be on gs://, where Dataflow's workers can reach it"
                 raise UsageError(message, option=name, value=path)
+    if google.impersonate_service_account and not google.service_account_email:
+        raise UsageError(
+            "only submits the job: Beam takes it away from the workers; also give `service_account_email=`, the "
+            "account that they act as",
+            option="impersonate_service_account",
+            value=google.impersonate_service_account,
+        )
     if not worker.sdk_container_image and (worker.machine_type or "").startswith(_ARM):
         raise UsageError(
             "is not x86-64, for which the codecs are staged; give `sdk_container_image=` with an image for it",

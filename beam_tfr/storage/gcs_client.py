@@ -178,6 +178,18 @@ _CODES = {
 }
 
 
+# What the service says where no permission of ours is missing -> the cure.
+_CURES = {
+    "retention policy|under active .*hold": "a run deletes and replaces files of its own: write to a bucket without "
+    "retention policies and holds, and copy the dataset from there",
+    "Cloud KMS": "Cloud Storage's own account of the bucket's project needs the role Cloud KMS CryptoKey "
+    "Encrypter/Decrypter on the bucket's key",
+    "requester pays|serviceusage": "`gcs_project=` names the project that pays; the account needs the role "
+    "Service Usage Consumer on it",
+    "organization's policy": "call from within the service perimeter of VPC Service Controls",
+}
+
+
 @contextlib.contextmanager
 def named_errors(path: str, permission: str) -> Iterator[None]:
     """Turns errors of Google's libraries into the OSError that a disk would raise.
@@ -200,14 +212,19 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
             text, cause = "retried until the deadline; the last error: ", error.cause
         code = _code(cause)
         number, meaning = _CODES.get(code, (errno.EAGAIN, "the service failed"))
+        said = _answer(cause) if code else ""
+        cure = next((cure for cause, cure in _CURES.items() if re.search(cause, said)), "")
         if code:
-            text += f"{meaning} (HTTP {code}){_answer(cause)}"
+            number, meaning = (errno.EACCES, "refused") if cure else (number, meaning)
+            text += f"{meaning} (HTTP {code}){said}"
         elif isinstance(cause, GoogleAuthError) and not is_transient(cause):
             number = errno.EACCES
             text += f"no credentials: {str(cause).rstrip('.')}"
         else:
             text += _describe(cause)
-        if code in (401, 403):
+        if cure:
+            text += f"; {cure}"
+        elif code in (401, 403):
             text += f"; {account()} needs storage.objects.{permission} on {GCS}{split_gcs(path)[0]}"
         elif isinstance(cause, DefaultCredentialsError):
             text += "; `gcloud auth application-default login` creates some"
