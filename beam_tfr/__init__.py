@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from beam_tfr.schema import DataError as DataError
     from beam_tfr.schema import InterruptedRunError as InterruptedRunError
     from beam_tfr.schema import NotFoundError as NotFoundError
+    from beam_tfr.schema import NotInstalledError as NotInstalledError
     from beam_tfr.schema import RunError as RunError
     from beam_tfr.schema import UsageError as UsageError
 
@@ -33,6 +34,7 @@ _LATER = {
     "DataError": "schema",
     "InterruptedRunError": "schema",
     "NotFoundError": "schema",
+    "NotInstalledError": "schema",
     "RunError": "schema",
     "UsageError": "schema",
 }

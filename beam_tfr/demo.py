@@ -39,7 +39,7 @@ def demo(output: str) -> None:
         DataError: the dataset does not verify.
     """
     if importlib.util.find_spec("tensorflow") is None:
-        raise UsageError("the demo trains a model, which needs TensorFlow: pip install 'beam_tfr[reader]'")
+        raise UsageError("the demo trains a model, which needs TensorFlow: pip install 'beam_tfr[convert,reader]'")
     dataset = _convert(output)
     _verify(dataset)
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as home:

@@ -26,7 +26,6 @@ PROCESSORS = {
 _PRELUDE = """
 import os
 import cykooz_resizer
-from beam_tfr.images import resample
 
 class OtherResizer(cykooz_resizer.Resizer):
     def __init__(self):
@@ -34,7 +33,7 @@ class OtherResizer(cykooz_resizer.Resizer):
         self.cpu_extensions = cykooz_resizer.CpuExtensions[os.environ["RESIZER"]]
 
 if "RESIZER" in os.environ:
-    resample.Resizer = OtherResizer
+    cykooz_resizer.Resizer = OtherResizer
 """
 
 

@@ -31,6 +31,15 @@ def from_a_wheel(sources: Path, python: Path) -> Path:
     return python.parents[1]
 
 
+def copy_sources(folder: Path) -> Path:
+    """What a wheel is built from, so that building leaves nothing in the checkout."""
+    folder.mkdir(parents=True)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "beam_tfr", folder / "beam_tfr", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
 def site_packages(python: Path) -> Path:
     (folder,) = python.parents[1].glob("lib/python*/site-packages")
     return folder
@@ -38,12 +47,8 @@ def site_packages(python: Path) -> Path:
 
 def staged_by_a_wheel(service: FakeDataflow, folder: Path) -> dict[str, bytes]:
     """What a fresh environment stages, by name, where only the package itself is its own."""
-    sources, elsewhere = folder / "sources", folder / "elsewhere"
-    sources.mkdir(parents=True)
+    sources, elsewhere = copy_sources(folder / "sources"), folder / "elsewhere"
     elsewhere.mkdir()
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, sources)
-    shutil.copytree(ROOT / "beam_tfr", sources / "beam_tfr", ignore=shutil.ignore_patterns("__pycache__"))
     python = folder / "fresh" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "fresh"], check=True)
     home = from_a_wheel(sources, python)

@@ -98,7 +98,7 @@ def test_demo(
 
 def test_demo_without_tensorflow_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"needs TensorFlow: pip install 'beam_tfr\[reader\]'"):
+    with pytest.raises(UsageError, match=r"needs TensorFlow: pip install 'beam_tfr\[convert,reader\]'"):
         demo(str(tmp_path / "out"))
     assert os.listdir(tmp_path) == []
 

@@ -14,26 +14,17 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 from PIL import Image as PillowImage
 
 from beam_tfr.images.source import Pixels
 
 FILTERED = 8  # the largest factor that the filter reduces; beyond, it would take more memory and time than means
 LOBES = 3  # pixels of the result that the filter reaches to each side
-LANCZOS = ResizeAlg.convolution(FilterType.lanczos3)
 
 cv2.setNumThreads(1)  # the runner's threads are the parallelism
 
 
-class _Local(threading.local):
-    """Each thread's resizer, whose buffers it uses again: that saves 5 % of the time."""
-
-    def __init__(self) -> None:
-        self.resizer = Resizer()
-
-
-_local = _Local()
+_local = threading.local()  # each thread's resizer, whose buffers it uses again: that saves 5 % of the time
 
 
 def stretch(
@@ -61,9 +52,17 @@ def stretch(
         return pixels[int(y) : int(y) + size[0], int(x) : int(x) + size[1]]
     source = _mappable(pixels)
     resized = np.empty((*size, source.shape[2]), np.uint8)
-    options = ResizeOptions(LANCZOS, use_alpha=False, crop_box=CropBox(x, y, right.length, down.length))
-    _local.resizer.resize_pil(_mapped(source), _mapped(resized), options)
+    _resize(source, resized, (x, y, right.length, down.length))
     return resized if resized.shape[2] == pixels.shape[2] else _recoded(resized, 3, cv2.COLOR_RGBA2RGB)
+
+
+def _resize(source: Pixels, result: Pixels, box: tuple[float, float, float, float]) -> None:
+    from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer  # of the extra `convert`
+
+    if not hasattr(_local, "resizer"):
+        _local.resizer = Resizer()
+    options = ResizeOptions(ResizeAlg.convolution(FilterType.lanczos3), use_alpha=False, crop_box=CropBox(*box))
+    _local.resizer.resize_pil(_mapped(source), _mapped(result), options)
 
 
 def _mappable(pixels: Pixels) -> Pixels:

@@ -6,12 +6,15 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image as PillowImage
 from PIL import ImageDraw, ImageFont, ImageOps
 
-from beam_tfr.images import convert_image
+from beam_tfr.images import formats, limits
 from beam_tfr.inspection.records import Record
 from beam_tfr.inspection.values import image_of, label_of, tensor_of
+from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
 from beam_tfr.schema.features import RAW
 from beam_tfr.terminal import printable
@@ -46,13 +49,31 @@ def _thumbnail(record: Record) -> PillowImage.Image:
         return PillowImage.new("RGB", (SIDE, SIDE), _FAINT)
     name, data = found
     if name == RAW and (pixels := tensor_of(data)) is not None:
-        image = PillowImage.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]).convert("RGB")
-        return ImageOps.pad(image, (SIDE, SIDE), color=_PAPER)
+        return _fitted(pixels)
     try:
-        small = convert_image(data, image_size=(SIDE, SIDE), resize="pad", encoding="png")
+        pixels = _decoded(data)
     except RejectError:
         return PillowImage.new("RGB", (SIDE, SIDE), _FAINT)
-    return PillowImage.open(io.BytesIO(small.encoded)).convert("RGB")
+    return _fitted(pixels)
+
+
+def _decoded(data: bytes) -> NDArray[np.uint8]:
+    """The pixels of an image, perhaps scaled down: uint8 [h, w, 1, 3 or 4]; four are CMYK.
+
+    Raises:
+        RejectError: it is damaged, or would take too much memory.
+    """
+    options, least = ImageOptions(), (SIDE, SIDE)
+    source = formats.FORMATS[formats.identify(data)].open(data)
+    limits.check(source, options)
+    limits.check_memory(source, len(data), source.memory(least), options)
+    return source.decode(least).pixels
+
+
+def _fitted(pixels: NDArray[np.uint8]) -> PillowImage.Image:
+    mode = {1: "L", 3: "RGB", 4: "CMYK"}[pixels.shape[2]]
+    image = PillowImage.frombytes(mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes())
+    return ImageOps.pad(image.convert("RGB"), (SIDE, SIDE), color=_PAPER)
 
 
 def png(image: PillowImage.Image) -> bytes:

@@ -3,10 +3,19 @@
 `start(options, beam_flags)` is what `beam-tfr convert` does after parsing, `convert` the same for Python.
 """
 
-from beam_tfr.dataflow.jobs import Job
-from beam_tfr.launch.failures import translate
-from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-from beam_tfr.launch.results import Result, Saved
-from beam_tfr.launch.starting import convert, start
+import importlib
+
+from beam_tfr.schema import NotInstalledError
+
+try:
+    for library in ("apache_beam", "cykooz_resizer"):  # the second is needed by the first image only
+        importlib.import_module(library)
+    from beam_tfr.dataflow.jobs import Job
+    from beam_tfr.launch.failures import translate
+    from beam_tfr.launch.flags import choose_runner, parse_beam_flags
+    from beam_tfr.launch.results import Result, Saved
+    from beam_tfr.launch.starting import convert, start
+except ModuleNotFoundError as error:
+    raise NotInstalledError(f"converting needs {error.name}: pip install 'beam_tfr[convert]'") from error
 
 __all__ = ["Job", "Result", "Saved", "choose_runner", "convert", "parse_beam_flags", "start", "translate"]

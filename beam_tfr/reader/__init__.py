@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_tfr.reader.info import class_weights, feature_spec, open, steps_per_epoch  # noqa: A004
 from beam_tfr.reader.resume import Position, resume_position
+from beam_tfr.schema import NotInstalledError
 
 if TYPE_CHECKING:
     from beam_tfr.reader.files import load_records
@@ -44,4 +45,4 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise
-        raise ImportError(f"beam_tfr.reader.{name} needs TensorFlow: pip install 'beam_tfr[reader]'") from error
+        raise NotInstalledError(f"beam_tfr.reader.{name} needs TensorFlow: pip install 'beam_tfr[reader]'") from error

@@ -27,6 +27,7 @@ from beam_tfr.schema.errors import BeamTfrError as BeamTfrError
 from beam_tfr.schema.errors import DataError as DataError
 from beam_tfr.schema.errors import InterruptedRunError as InterruptedRunError
 from beam_tfr.schema.errors import NotFoundError as NotFoundError
+from beam_tfr.schema.errors import NotInstalledError as NotInstalledError
 from beam_tfr.schema.errors import RejectError as RejectError
 from beam_tfr.schema.errors import RunError as RunError
 from beam_tfr.schema.errors import UsageError as UsageError

@@ -37,6 +37,10 @@ class UsageError(BeamTfrError, ValueError):
     exit_code = 2
 
 
+class NotInstalledError(UsageError, ImportError):
+    """A library is missing that comes with an extra of this package."""
+
+
 class DataError(BeamTfrError):
     """The data is wrong, or a dataset differs from its manifest."""
 

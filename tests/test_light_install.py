@@ -1,0 +1,61 @@
+"""The package without extras reads, verifies and inspects; converting says which extra it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.converted import SAMPLE, converted_photos
+from tests.test_dataflow_installs import ROOT, copy_sources, site_packages
+
+CONVERT = ["convert", "--input", f"{SAMPLE}/test/hat/*.jpg", "--output", "out"]
+NEEDS = "beam-tfr convert: converting needs {}: pip install 'beam_tfr[convert]'\n"
+WITHOUT = "import sys; sys.modules[sys.argv.pop(1)] = None; from beam_tfr.cli import main; sys.exit(main())"
+READ = """
+import sys, beam_tfr
+from beam_tfr.torch import ImageDataset
+found = [example["image"].shape for example in ImageDataset(sys.argv[1], split="train", output="dict")]
+assert found == [(224, 224, 3)] * 12, found
+assert beam_tfr.verify(sys.argv[1]).ok
+try:
+    beam_tfr.convert(input="a/*.jpg", output="b")
+except ImportError as error:
+    assert isinstance(error, beam_tfr.UsageError), error
+"""
+
+
+@pytest.mark.parametrize("library", ["apache_beam", "cykooz_resizer"])
+def test_converting_without_its_extra_says_which(library: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT, library, *CONVERT]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+    assert (run.returncode, run.stderr) == (2, NEEDS.format(library))
+
+
+@pytest.mark.slow
+def test_a_light_install_reads_verifies_and_inspects(tmp_path: Path) -> None:
+    python = tmp_path / "light" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", python.parents[1]], check=True)
+    install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
+    subprocess.run([*install, "-c", ROOT / "requirements.txt", copy_sources(tmp_path / "sources")], check=True)
+    there = {path.name for path in site_packages(python).iterdir()}
+    assert not there & {"apache_beam", "pyarrow", "cykooz_resizer", "tensorflow", "torch", "grpc"}
+
+    def run(*command: object) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": "", "HOME": str(tmp_path)}
+        return subprocess.run(
+            list(map(str, command)), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    folder, beam_tfr = converted_photos(), python.parent / "beam-tfr"
+    for command in (
+        [beam_tfr, "verify", folder],
+        [beam_tfr, "inspect", folder, "--contact_sheet", "sheet.png"],
+        [python, "-c", READ, folder],
+    ):
+        done = run(*command)
+        assert done.returncode == 0, done.stderr
+    refused = run(beam_tfr, *CONVERT)
+    assert (refused.returncode, refused.stderr) == (2, NEEDS.format("apache_beam"))
