@@ -5,12 +5,13 @@ from __future__ import annotations
 import bisect
 import collections
 import concurrent.futures
+import contextlib
 import functools
 import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -66,45 +67,104 @@ def verify(
     """
     if exclude and not sources:
         raise UsageError("`exclude=` has no effect without `sources=`")
-    started = time.monotonic()
-    manifest = manifests.read(storage.check_path(folder))
-    tasks = choose(manifest, sample, seed)
-    compared = Sources(manifest, sources, exclude) if sources else None
-    problems, lock = Problems(), threading.Lock()
+    check = DatasetCheck(manifests.read(storage.check_path(folder)))
+    tasks = choose(check.manifest, sample, seed)
+    with contextlib.ExitStack() as stack:
+        compared = stack.enter_context(Sources(check.manifest, sources, exclude)) if sources else None
+        check.read(
+            tasks,
+            sources=compared,
+            threads=threads,
+            progress=progress,
+            max_record_bytes=max_record_bytes,
+            max_pixels=max_pixels,
+        )
+        return check.report(compared)
 
-    def tell(index: int, problem: Problem) -> None:
-        with lock:
-            problems.add(index, problem)
 
-    check = RecordCheck(manifest, max_pixels=max_pixels)
-    try:
+class DatasetCheck:
+    """What was found of the shards of a dataset so far, for a report.
+
+    Attributes:
+        manifest: of the dataset.
+        found: position of a shard -> what was read of it.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest, self.found = manifest, dict[int, ShardFound]()
+        self._problems, self._started = Problems(), time.monotonic()
+
+    def add(self, found: Iterable[ShardFound], problems: Problems | None = None) -> None:
+        """Takes shards that were read elsewhere, and their problems."""
+        self.found |= {one.task.position: one for one in found}
+        if problems is not None:
+            self._problems.merge(problems)
+
+    def read(
+        self,
+        tasks: Sequence[Task],
+        *,
+        sources: Sources | None = None,
+        threads: int | None = None,
+        progress: Callable[[Progress], object] | None = None,
+        max_record_bytes: int | None = None,
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        """Reads shards in several threads; the arguments are those of `verify`."""
+        lock = threading.Lock()
+
+        def tell(position: int, problem: Problem) -> None:
+            with lock:
+                self._problems.add(position, problem)
+
+        check = RecordCheck(self.manifest, max_pixels=max_pixels)
         shards = [
             ShardCheck(
-                manifest.folder,
+                self.manifest.folder,
                 task,
                 check,
                 functools.partial(tell, task.position),
                 max_record_bytes=max_record_bytes,
-                sources=compared,
+                sources=sources,
             )
             for task in tasks
         ]
         _read_all(shards, threads or default_threads(), progress)
-        found = [shard.found for shard in shards]
-        check_whole(manifest, found, problems)
-        number_compared = sum(one.sources for one in found)
-        if number_compared and problems.counts["source-gone"] == number_compared:
-            cure = "finds none of the records: give the patterns that the dataset was made from"
-            raise UsageError(cure, option="sources", value=" ".join(sources))
-        if compared and sample is None:
-            number, new = compared.find_new(b"".join(one.keys for one in found))
-            for problem in new:
-                problems.add(len(found) + 1, problem)
-            problems.counts["source-new"] += number - len(new)
-    finally:
-        if compared:
-            compared.close()
-    return make_report(manifest, found, problems, compared=compared is not None, seconds=time.monotonic() - started)
+        self.add(shard.found for shard in shards)
+
+    def report(self, sources: Sources | None = None) -> Report:
+        """Adds everything but the shards, and what the shards have with each other.
+
+        Args:
+            sources: that the shards were compared with.
+
+        Raises:
+            UsageError: none of the sources was found.
+        """
+        manifest, tasks, problems = self.manifest, choose(self.manifest), self._problems
+        found = [self.found[position] for position in sorted(self.found)]
+        for problem in check_files(manifest):
+            problems.add(-1, problem)
+        for problem in (*_of_unread(manifest, self.found), *_repeated_keys(found), *_total_problems(manifest, found)):
+            problems.add(len(tasks), problem)
+        if sources is not None:
+            if problems.counts["source-gone"] == sum(one.sources for one in found) > 0:
+                raise sources.unknown()
+            if len(found) == len(tasks):
+                problems.merge(sources.find_new(b"".join(one.keys for one in found)))
+        return Report(
+            folder=manifest.folder,
+            problems=problems.first,
+            kinds={kind: problems.counts[kind] for kind in KINDS if problems.counts[kind]},
+            broken=tuple(one.task.entry.file for one in found if one.problems),
+            unread=tuple(task.entry.file for task in tasks if task.position not in self.found),
+            examples=sum(one.done for one in found),
+            shards=len(tasks),
+            num_bytes=sum(one.num_bytes for one in found),
+            sources=sum(one.sources for one in found) if sources else None,
+            seconds=time.monotonic() - self._started,
+            dataset_digest=manifest.dataset_digest,
+        )
 
 
 def choose(manifest: Manifest, sample: float | None = None, seed: int = 0) -> list[Task]:
@@ -124,35 +184,6 @@ def choose(manifest: Manifest, sample: float | None = None, seed: int = 0) -> li
         mixed = sorted(of_split, key=lambda task: sha256_hex(f"{seed} {task.entry.file}".encode()))
         chosen += mixed[: math.ceil(sample * len(mixed))]
     return sorted(chosen)
-
-
-def check_whole(manifest: Manifest, found: Sequence[ShardFound], problems: Problems) -> None:
-    """Adds the problems of everything but the shards that were read, and those that these have with each other."""
-    for problem in check_files(manifest):
-        problems.add(-1, problem)
-    for problem in (*_of_unread(manifest, found), *_repeated_keys(found), *total_problems(manifest, found)):
-        problems.add(1 + max((one.task.position for one in found), default=0), problem)
-
-
-def make_report(
-    manifest: Manifest, found: Sequence[ShardFound], problems: Problems, *, compared: bool, seconds: float
-) -> Report:
-    """What was found, added up."""
-    read = {one.task.position for one in found}
-    tasks = choose(manifest)
-    return Report(
-        folder=manifest.folder,
-        problems=problems.first,
-        kinds={kind: problems.counts[kind] for kind in KINDS if problems.counts[kind]},
-        broken=tuple(one.task.entry.file for one in found if one.problems),
-        unread=tuple(task.entry.file for task in tasks if task.position not in read),
-        examples=sum(one.done for one in found),
-        shards=len(tasks),
-        num_bytes=sum(one.num_bytes for one in found),
-        sources=sum(one.sources for one in found) if compared else None,
-        seconds=seconds,
-        dataset_digest=manifest.dataset_digest,
-    )
 
 
 def _read_all(shards: Sequence[ShardCheck], threads: int, progress: Callable[[Progress], object] | None) -> None:
@@ -175,22 +206,21 @@ def _read_all(shards: Sequence[ShardCheck], threads: int, progress: Callable[[Pr
             executor.shutdown(cancel_futures=True)
 
 
-def _of_unread(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator[Problem]:
+def _of_unread(manifest: Manifest, found: Mapping[int, ShardFound]) -> Iterator[Problem]:
     """Yields the shards that were not read and are missing or have another size."""
-    read = {one.task.position for one in found}
-    tasks = choose(manifest)
-    if len(read) == len(tasks):
+    tasks = [task for task in choose(manifest) if task.position not in found]
+    if not tasks:
         return
     sizes = {entry.path: entry.size_bytes for entry in storage.walk(manifest.folder, lambda _: False, deep=False)}
     for task in tasks:
         size = sizes.get(storage.join(manifest.folder, task.entry.file))
-        if task.position not in read and size is None:
+        if size is None:
             yield Problem("missing", task.entry.file, "is missing")
-        elif task.position not in read and size != task.entry.num_bytes:
+        elif size != task.entry.num_bytes:
             yield Problem("damaged", task.entry.file, f"it has {size} bytes, expected {task.entry.num_bytes}")
 
 
-def total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator[Problem]:
+def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator[Problem]:
     """Yields what the sums over all shards are not; nothing unless all were read, as that would only repeat it."""
     if not len(found) == len(choose(manifest)) == sum(bool(one.records_sha256) for one in found):
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
 import heapq
 import itertools
@@ -18,12 +19,13 @@ from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
 from beam_tfr.manifest import Manifest
 from beam_tfr.schema import REJECTS_FILE, UsageError
-from beam_tfr.verification.problems import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, shown
+from beam_tfr.verification.problems import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
 
 KEY_BYTES = 16
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
 _CHUNK_BYTES = 1 << 18
 _PATHS_AT_A_TIME = 10_000
+_LAST = 1 << 62  # position of the problem of a new source, behind all shards
 
 
 class SourceRecord(NamedTuple):
@@ -40,7 +42,29 @@ def hash_key(key: bytes) -> bytes:
     return hashlib.blake2b(key, digest_size=KEY_BYTES).digest()
 
 
-class Sources:
+def look(root: str, record: SourceRecord) -> tuple[str, str] | None:
+    """Reads the source of a record; returns the kind of problem and a message, or None if it has the same bytes.
+
+    Args:
+        root: folder that keys are relative to, with a trailing slash.
+        record: whose source is read.
+    """
+    key = record.key.decode("utf-8", "surrogateescape")
+    digest = hashlib.sha256()
+    try:
+        with storage.open_binary(root + key) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    except FileNotFoundError:
+        return "source-gone", f"its source {shown(key)} is gone"
+    except OSError as error:
+        return "source-unreadable", f"its source {shown(key)} cannot be read: {error.strerror or error}"
+    if digest.hexdigest().encode() != record.sha256:
+        return "source-changed", f"its source {shown(key)} has other bytes now"
+    return None
+
+
+class Sources(contextlib.AbstractContextManager["Sources"]):
     """The source files of a dataset, found by the keys of its records.
 
     Takes no memory for each file, apart from the hashes of keys that `verify` keeps.
@@ -64,29 +88,22 @@ class Sources:
         next(self._listed(), None)  # raises an error if nothing matches
         self._pool = concurrent.futures.ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
 
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def unknown(self) -> UsageError:
+        """The error for patterns that find none of the records."""
+        cure = "finds none of the records: give the patterns that the dataset was made from"
+        return UsageError(cure, option="sources", value=" ".join(self._patterns))
+
     def compare(self, records: Sequence[SourceRecord]) -> Iterator[tuple[SourceRecord, str, str]]:
         """Yields (record, kind of problem, message) for each record whose source is not the file it was made from."""
-        for record, found in zip(records, self._pool.map(self._look, records), strict=True):
+        for record, found in zip(records, self._pool.map(functools.partial(look, self._root), records), strict=True):
             if found is not None:
                 yield record, *found
 
-    def _look(self, record: SourceRecord) -> tuple[str, str] | None:
-        key = record.key.decode("utf-8", "surrogateescape")
-        digest = hashlib.sha256()
-        try:
-            with storage.open_binary(self._root + key) as file:
-                while chunk := file.read(_CHUNK_BYTES):
-                    digest.update(chunk)
-        except FileNotFoundError:
-            return "source-gone", f"its source {shown(key)} is gone"
-        except OSError as error:
-            return "source-unreadable", f"its source {shown(key)} cannot be read: {error.strerror or error}"
-        if digest.hexdigest().encode() != record.sha256:
-            return "source-changed", f"its source {shown(key)} has other bytes now"
-        return None
-
-    def find_new(self, keys: bytes) -> tuple[int, list[Problem]]:
-        """Returns the number of files that are neither a record nor a reject, and the first `MAX_PROBLEMS` by name.
+    def find_new(self, keys: bytes) -> Problems:
+        """The files that are neither a record nor a reject, sorted.
 
         Args:
             keys: of all records, by `hash_key`, one after another.
@@ -104,8 +121,11 @@ class Sources:
                     number += 1
                     yield paths[index]
 
-        first = heapq.nsmallest(MAX_PROBLEMS, new())
-        return number, [Problem("source-new", shown(path), "is neither a record nor a reject") for path in first]
+        problems = Problems()
+        for path in heapq.nsmallest(MAX_PROBLEMS, new()):
+            problems.add(_LAST, Problem("source-new", shown(path), "is neither a record nor a reject"))
+        problems.counts["source-new"] = number
+        return problems
 
     def _listed(self) -> Iterator[str]:
         for pattern, before in order_patterns(self._patterns):
@@ -124,7 +144,3 @@ class Sources:
             for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""):
                 keys += hash_key(json.loads(line)["key"].encode("utf-8", "surrogateescape"))
         return bytes(keys)
-
-    def close(self) -> None:
-        """Ends the threads."""
-        self._pool.shutdown(cancel_futures=True)
