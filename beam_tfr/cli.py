@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from beam_tfr import __version__
-from beam_tfr.commands import bench, convert, demo, inspection, plan, template, verify
+from beam_tfr.commands import bench, convert, demo, inspection, plan, repair, template, verify
 from beam_tfr.options import nearest
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.terminal import discard_stdout, open_standard_streams, say
@@ -22,6 +22,7 @@ MODULES = {
     "plan": plan,
     "convert": convert,
     "verify": verify,
+    "repair": repair,
     "inspect": inspection,
     "demo": demo,
     "template": template,

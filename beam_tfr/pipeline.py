@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import uuid
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -21,13 +22,14 @@ from beam_tfr.manifest import Manifest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import Plan, ShardWork
+from beam_tfr.schema import DataError, Plan, ShardInfo, ShardWork, Unfinished
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.sources import Source, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms import (
     BuildExamples,
+    CheckRepaired,
     MapImages,
     MatchImages,
     ParseArrays,
@@ -69,13 +71,20 @@ class Convert(beam.PTransform):
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
         if options.save_plan:
             return work | SavePlan(options.save_plan, plan=plan, call=self.source.call, replace=options.overwrite)
+        publish = WriteManifest(options.output, plan=plan, run_id=run_id, max_rejects=options.max_rejects)
+        return self._write(work) | publish  # ShardInfo, Manifest
+
+    def _write(
+        self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
+    ) -> PCollection[ShardInfo | Unfinished]:
+        options = self.options
         items = work | self.read  # ReadImages: Item(bytes)
         for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
         level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
-        write = WriteShards(options.output, name=options.name, suffix=options.suffix, level=level)
-        publish = WriteManifest(options.output, plan=plan, run_id=run_id, max_rejects=options.max_rejects)
-        return items | write | publish  # ShardInfo, Manifest
+        return items | WriteShards(
+            options.output, name=options.name, suffix=options.suffix, level=level, expected=expected
+        )
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         options, source = self.options, self.source
@@ -131,6 +140,77 @@ class Convert(beam.PTransform):
             accept_unreadable=accept,
             after=after,
         )
+
+
+class Repair(Convert):
+    """Makes some shards of a dataset again, from the same sources. Each appears only with the bytes that it had.
+
+    Args:
+        options: of the dataset.
+        source: of `open_source(options)`.
+        dataset: its manifest.
+        wanted: names of the shards.
+
+    Output: a PCollection of one None, if all of them are made.
+    """
+
+    def __init__(self, options: ConvertOptions, source: Source, *, dataset: Manifest, wanted: Collection[str]) -> None:
+        super().__init__(options, source)
+        self._wanted = frozenset(wanted)
+        self._expected = {shard.file: shard.sha256 for split in dataset.splits.values() for shard in split.shards}
+        self._draft = functools.partial(
+            _draft_again,
+            named={**source.plan, "labelled": source.labelled},
+            options=dict(dataset.options),
+            num_shards={name: len(split.shards) for name, split in dataset.splits.items() if split.shards},
+            matched={name: split.matched for name, split in dataset.splits.items() if split.matched},
+            input_digest=dataset.fields["input_digest"],
+            labels=[*dataset.class_names],
+        )
+
+    def expand(self, begin: PBegin) -> PCollection[None]:
+        wanted = self._wanted
+        plan, work = self._plan(begin)
+        broken = work | "KeepBroken" >> beam.Filter(lambda one: one.shard.name in wanted)
+        check = CheckRepaired(self.options.output, self.source.root, wanted=wanted, plan=plan)
+        return self._write(broken, self._expected) | check
+
+    def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
+        """The step that plans the shards as they were planned then."""
+        return PlanShards(
+            None, draft=self._draft, seed=self.options.seed, run_id=self.run_id, overwrite=False, after=after
+        )
+
+
+INPUT_CHANGED = "the input has changed since the dataset was made"
+
+
+def _draft_again(
+    survey: Survey,
+    *,
+    named: dict[str, Any],
+    options: dict[str, Any],
+    num_shards: dict[str, int],
+    matched: dict[str, int],
+    input_digest: str,
+    labels: list[str],
+) -> Plan:
+    """The plan of a dataset, without reading a sample, since the number of its shards is known.
+
+    Raises:
+        DataError: the input, or the classes in it, are others.
+    """
+    hint = "; if the dataset was made with `splits=`, give it again, in the same order" if options["splits"] else ""
+    if f"{survey.digest:064x}" != input_digest:
+        raise DataError(f"{INPUT_CHANGED}: keys or sizes are others, of {survey.counts.total():,} now{hint}")
+    if survey.counts != matched:
+        raise DataError(f"the splits have other sizes than when the dataset was made{hint}")
+    plan = drafts.draft_plan(
+        survey, 0.0, **{**named, "options": {**options, "num_shards": num_shards}}, codecs=codec_versions.used(options)
+    )
+    if (plan.labels or []) != labels:
+        raise DataError(f"{INPUT_CHANGED}: the classes are {plan.labels}, not {labels}")
+    return dataclasses.replace(plan, options=options)
 
 
 def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[beam.PTransform]]:

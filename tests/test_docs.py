@@ -19,7 +19,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
 from beam_tfr import reader
-from beam_tfr.commands import verify
+from beam_tfr.commands import repair, verify
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, RAW, SOURCE_DAMAGED
@@ -174,7 +174,7 @@ def test_arrays_are_read_as_in_the_docs(tmp_path: Path, beam_tfr: Callable[..., 
 
 def test_flags_of_convert_and_beam_exist() -> None:
     known = {field.name for field in dataclasses.fields(ConvertOptions)}
-    known |= set(re.findall(r"--([a-z_]+)", inspect.getsource(verify)))
+    known |= set(re.findall(r"--([a-z_]+)", inspect.getsource(verify) + inspect.getsource(repair)))
     known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "yaml_pipeline_file"}
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
         text = re.sub(

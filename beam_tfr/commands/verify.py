@@ -71,17 +71,17 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         exclude=parsed.exclude or (),
         progress=ProgressLines(),
     )
-    print_report(report, as_json=parsed.json)
+    say_problems(report)
+    print(json.dumps(report.as_json(), sort_keys=True) if parsed.json else "\n".join(describe(report)))
     return 0 if report.ok else 1
 
 
-def print_report(report: Report, *, as_json: bool) -> None:
-    """Prints the problems to standard error, and the report to standard output."""
+def say_problems(report: Report) -> None:
+    """Prints the problems to standard error."""
     for problem in report.problems:
         say(str(problem))
     if report.num_problems > len(report.problems):
         say(f"and at least {report.num_problems - len(report.problems):,} more")
-    print(json.dumps(report.as_json(), sort_keys=True) if as_json else "\n".join(describe(report)))
 
 
 class ProgressLines:

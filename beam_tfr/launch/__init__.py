@@ -13,9 +13,10 @@ try:
     from beam_tfr.dataflow.jobs import Job
     from beam_tfr.launch.failures import translate
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
+    from beam_tfr.launch.repairing import repair
     from beam_tfr.launch.results import Result, Saved
     from beam_tfr.launch.starting import convert, start
 except ModuleNotFoundError as error:
     raise NotInstalledError(f"converting needs {error.name}: pip install 'beam_tfr[convert]'") from error
 
-__all__ = ["Job", "Result", "Saved", "choose_runner", "convert", "parse_beam_flags", "start", "translate"]
+__all__ = ["Job", "Result", "Saved", "choose_runner", "convert", "parse_beam_flags", "repair", "start", "translate"]

@@ -33,7 +33,7 @@ from beam_tfr.launch.running import (
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import UsageError
-from beam_tfr.sources import check_reach, open_source
+from beam_tfr.sources import Source, check_reach, open_source
 
 
 def convert(
@@ -77,6 +77,18 @@ def start(
         RunError: the run failed; the same call resumes from the finished shards.
         InterruptedRunError: Ctrl-C.
     """
+    return run_step(options, beam_flags, Convert, progress=progress, say=say)
+
+
+def run_step(
+    options: ConvertOptions,
+    beam_flags: Sequence[str],
+    make: Callable[[ConvertOptions, Source], Convert],
+    *,
+    progress: Callable[[Progress], object] | None,
+    say: Callable[[str], object],
+) -> Result | Saved | Job:
+    """Runs what `make` makes of the options; arguments and errors are those of `start`."""
     if options.gcs_project:
         beam_flags = [*beam_flags, f"--gcs_project={options.gcs_project}"]
     beam_options = parse_beam_flags(beam_flags)
@@ -90,7 +102,7 @@ def start(
     source = open_source(options)
     if not (on_dataflow and checks.is_only_form(beam_options)):
         check_reach(options, source)
-    step = Convert(options, source)
+    step = make(options, source)
     if on_dataflow:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
     return _run_here(step, choose_runner(beam_options, beam_flags), beam_options, progress, say)

@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -245,10 +245,11 @@ def shown_default(field: dataclasses.Field[Any]) -> str:
     return field.metadata["option"].show or str(field.default)
 
 
-def add_arguments(parser: argparse.ArgumentParser, of: type) -> None:
-    """Adds a flag for each option; values stay text until `from_arguments` parses them."""
+def add_arguments(parser: argparse.ArgumentParser, of: type, names: Collection[str] | None = None) -> None:
+    """Adds a flag for each option, or for some; values stay text until `from_arguments` parses them."""
     groups = {group: parser.add_argument_group(group) for group in GROUPS}
-    for field in sorted(dataclasses.fields(of), key=lambda field: GROUPS.index(field.metadata["option"].group)):
+    fields = [field for field in dataclasses.fields(of) if names is None or field.name in names]
+    for field in sorted(fields, key=lambda field: GROUPS.index(field.metadata["option"].group)):
         option: Option = field.metadata["option"]
         about = option.help
         if field.default is dataclasses.MISSING:

@@ -8,11 +8,13 @@ from beam_tfr.transforms.first import TakeFirst
 from beam_tfr.transforms.plans import PlanShards, ReadPlan, SavePlan
 from beam_tfr.transforms.reading import ReadImages, ReadRows
 from beam_tfr.transforms.references import MatchImages, ReadTable
+from beam_tfr.transforms.repairing import CheckRepaired
 from beam_tfr.transforms.values import BuildExamples, MapImages, ParseArrays, ResizeImages
 from beam_tfr.transforms.writing import ReadRejects, WriteManifest, WriteShards
 
 __all__ = [
     "BuildExamples",
+    "CheckRepaired",
     "MapImages",
     "MatchImages",
     "ParseArrays",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -29,6 +29,8 @@ from beam_tfr.schema import (
 )
 from beam_tfr.transforms.counting import Shown, ShownFunction, count, count_shard, count_waits
 
+OTHER_BYTES = "other bytes"  # why a shard that is repaired is `Unfinished`
+
 
 class WriteShards(beam.io.WriteToTFRecord):
     """Lists of items to files, framed and named as Beam does.
@@ -41,24 +43,29 @@ class WriteShards(beam.io.WriteToTFRecord):
         name: prefix of the files.
         suffix: of the files.
         level: of gzip, 0 to 9; None for no compression.
+        expected: file name -> SHA-256 that it must have to appear; None for any.
 
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps for a moment.
     """
 
-    def __init__(self, output: str, *, name: str, suffix: str, level: int | None) -> None:
+    def __init__(
+        self, output: str, *, name: str, suffix: str, level: int | None, expected: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(
             storage.join(output, name), file_name_suffix=suffix, compression_type=CompressionTypes.UNCOMPRESSED
         )
-        self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level)
+        self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level, expected)
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[ShardInfo | Unfinished]:
         return items | "Write" >> beam.ParDo(self._write)
 
 
 class _Write(Shown):
-    def __init__(self, sink: Any, output: str, name: str, suffix: str, level: int | None) -> None:
+    def __init__(
+        self, sink: Any, output: str, name: str, suffix: str, level: int | None, expected: Mapping[str, str] | None
+    ) -> None:
         super().__init__(output=output, name=name, suffix=suffix, gzip_level=level)
-        self._sink, self._output, self._level = sink, output, level
+        self._sink, self._output, self._level, self._expected = sink, output, level, expected
         self._name, self._suffix = name, suffix
         self._pending: storage.PendingFile | None = None
 
@@ -99,7 +106,7 @@ class _Write(Shown):
         return last
 
     def _begin(self, shard: Shard) -> None:
-        self._counter, self._fingerprints = shards.ShardCounter(shard), bytearray()
+        self._shard, self._counter, self._fingerprints = shard, shards.ShardCounter(shard), bytearray()
         self._file_name, self._started = "", time.monotonic()
         if shard.split != NO_SPLIT:
             self._file_name = file_name(self._name, shard.name, self._suffix)
@@ -107,9 +114,13 @@ class _Write(Shown):
             self._pending = storage.create(path, scratch=storage.work_path(self._output, ""))
             self._file = shards.ShardFile(self._pending.write, self._level)
 
-    def _commit(self) -> ShardInfo:
+    def _commit(self) -> ShardInfo | Unfinished:
         if self._pending is not None:
             self._file.close()
+            if self._expected is not None and self._file.sha256 != self._expected[self._file_name]:
+                self._abort()
+                total = self._shard.total
+                return Unfinished(shard=self._shard, causes={OTHER_BYTES: total}, images=total, example=self._file_name)
             try:
                 self._pending.commit()
             except storage.AlreadyExistsError:

@@ -15,10 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_tfr import storage
+from beam_tfr.examples import parse_example
 from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
 from beam_tfr.manifest import Manifest
+from beam_tfr.records import RecordError, RecordFile
 from beam_tfr.schema import REJECTS_FILE, UsageError
+from beam_tfr.schema.features import Names
 from beam_tfr.verification.problems import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
 
 KEY_BYTES = 16
@@ -62,6 +65,26 @@ def look(root: str, record: SourceRecord) -> tuple[str, str] | None:
     if digest.hexdigest().encode() != record.sha256:
         return "source-changed", f"its source {shown(key)} has other bytes now"
     return None
+
+
+def find_changed(folder: str, file: str, names: Names, root: str) -> tuple[int, list[str]]:
+    """Compares what can be read of a shard, which may be damaged or gone, with its sources.
+
+    Returns:
+        The number of records that were compared, and the keys of those whose sources changed or are gone.
+    """
+    compared, changed = 0, list[str]()
+    path = storage.join(folder, file)
+    records = RecordFile(path, on_damage=lambda _: None)
+    with contextlib.suppress(RecordError, OSError):
+        for data in records:
+            with contextlib.suppress(ValueError, LookupError):
+                values = parse_example(data)
+                record = SourceRecord(values[names.key][0], values[names.sha256][0], 0, 0)
+                compared += 1
+                if look(root, record):
+                    changed.append(shown(record.key))
+    return compared, changed
 
 
 class Sources(contextlib.AbstractContextManager["Sources"]):

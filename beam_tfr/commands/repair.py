@@ -1,0 +1,64 @@
+"""The command `repair`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+
+from beam_tfr.commands.verify import ProgressLines, describe, say_problems
+from beam_tfr.options import ConvertOptions, add_arguments
+from beam_tfr.terminal import counted, own_stderr, printable
+
+GIVEN = (
+    "input",
+    "input_list",
+    "exclude",
+    "table",
+    "image_root",
+    "splits",
+    "read_ahead",
+    "read_deadline_s",
+    "gcs_project",
+)
+EXAMPLES = """examples:
+  beam-tfr repair /data/photos --input 'photos/**/*.jpg'
+
+All other options are in the manifest. Beam's own options are accepted too, as by convert. After an interruption, the
+same command goes on. The dataset keeps its manifest and its digest, and is never less sound than before.
+"""
+
+
+def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_parser(
+        "repair",
+        help="make the broken shards of a dataset again",
+        description="Verifies a dataset and makes its broken and missing shards again, with the bytes that they had. "
+        "Needs the input that the dataset was made from; if that has changed, names some of the changes.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
+    add_arguments(parser, ConvertOptions, GIVEN)
+    parser.set_defaults(run=run, takes_beam_flags=True)
+
+
+def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
+    """Repairs a dataset; 1 if it still has problems. `others` are Beam's flags."""
+    from beam_tfr import launch
+
+    with own_stderr() as stream:
+        given = {name: getattr(parsed, name) for name in GIVEN}
+
+        def say(text: str) -> None:
+            print(f"repair: {printable(text)}", file=stream, flush=True)
+
+        report, repaired = launch.repair(parsed.folder, given, others, progress=ProgressLines("repair"), say=say)
+    say_problems(report)
+    if parsed.json:
+        print(json.dumps(report.as_json() | {"repaired": repaired}, sort_keys=True))
+    else:
+        print(f"made again: {counted(len(repaired), 'file')}" if repaired else "nothing was broken")
+        print("\n".join(describe(report)))
+    return 0 if report.ok else 1

@@ -1,0 +1,173 @@
+"""Repairs a dataset: makes the broken shards again from the same sources.
+
+The manifest stays where it is. Each shard appears whole, and only with the SHA-256 that the manifest promises, so that
+at every moment, and after a kill, the dataset is as sound as before or sounder. Nothing else is kept of a repair that
+was killed: the next one reads the dataset again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from beam_tfr import claim, diff, lock, publish, sidecars, storage
+from beam_tfr import manifest as manifests
+from beam_tfr.dataflow import checks
+from beam_tfr.inputs.patterns import read_input_list
+from beam_tfr.launch.flags import parse_beam_flags
+from beam_tfr.launch.starting import run_step
+from beam_tfr.manifest import Manifest
+from beam_tfr.naming import parse_file_name, shard_name
+from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.pipeline import INPUT_CHANGED, Convert, Repair
+from beam_tfr.planning import drafts
+from beam_tfr.planning.survey import planned_total
+from beam_tfr.schema import LABELS_FILE, MANIFEST_FILE, NO_SPLIT, REJECTS_FILE, DataError, SplitPlan, UsageError
+from beam_tfr.sources import Source
+from beam_tfr.tallies import in_order
+from beam_tfr.verification import Progress, Report, verify
+from beam_tfr.verification.dataset_check import DatasetCheck, choose
+
+_OTHERS = {LABELS_FILE, MANIFEST_FILE, REJECTS_FILE}
+_REPAIRED = ("missing", "damaged", "unreadable")
+
+
+def repair(
+    folder: str,
+    given: Mapping[str, Any],
+    beam_flags: Sequence[str] = (),
+    *,
+    progress: Callable[[Progress], object] | None = None,
+    say: Callable[[str], object] = lambda _: None,
+) -> tuple[Report, list[str]]:
+    """Makes the broken and missing shards of a dataset again, and all other files but the manifest.
+
+    Args:
+        folder: of the dataset, local or gs://.
+        given: the options that the manifest does not hold: `input`, `table` and so on.
+        beam_flags: Beam's own options, as on a command line.
+        progress: called while the dataset is read.
+        say: called with a line about what is done.
+
+    Returns:
+        The report on the whole dataset at the end, and the names of the files that were made again.
+
+    Raises:
+        UsageError: the call is wrong.
+        DataError: the manifest is missing or damaged; or the input has changed, which is told with names.
+        RunError: the run failed; the same call goes on.
+    """
+    if checks.is_only_form(parse_beam_flags(beam_flags)):
+        raise UsageError("`template_location=` and `dry_run=` repair nothing")
+    dataset = manifests.read(storage.check_path(folder))
+    with _restored(dataset, given) as options:
+        check = DatasetCheck(dataset)
+        check.read(tasks := choose(dataset), progress=progress)
+        report = check.report()
+        broken = {*report.broken}
+        files = {problem.file for problem in report.problems if problem.kind in _REPAIRED} & _OTHERS
+        wanted = {parse_file_name(file)[1] for file in broken}  # type: ignore[index]
+        if REJECTS_FILE in files:
+            wanted |= _with_rejects(dataset)
+        if not (wanted or files or storage.list_folder(storage.work_path(dataset.folder, ""))):
+            return report, []
+        if wanted:
+            say(f"{len(wanted):,} of {report.shards:,} shards are made again")
+            _run(dataset, options, beam_flags, wanted, say)
+    with lock.held(dataset.folder, uuid.uuid4().hex):
+        _write_others(dataset, files)
+        claim.finish(dataset.folder)
+    after = DatasetCheck(dataset)
+    after.add(check.found[task.position] for task in tasks if task.entry.file not in broken)
+    after.read([task for task in tasks if task.entry.file in broken], progress=progress)
+    return after.report(), sorted(broken | files)
+
+
+@contextlib.contextmanager
+def _restored(dataset: Manifest, given: Mapping[str, Any]) -> Iterator[ConvertOptions]:
+    """The options that a dataset was made with, and those that are given."""
+    names = {field.name for field in dataclasses.fields(ConvertOptions)} & dataset.options.keys()
+    values = {name: dataset.options[name] for name in names}
+    for name in ("image_size", "background"):
+        if name in values:
+            values[name] = tuple(values[name])
+    if values.get("splits"):
+        # Their order matters, and a manifest has them sorted by name: most write them in the usual order.
+        values["splits"] = {name: Fraction(values["splits"][name]) for name in in_order(values["splits"])}
+    present = {name: value for name, value in given.items() if value}
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as place:
+        if classes := values.pop("classes", None):
+            values["classes"] = os.path.join(place, "classes.txt")
+            with open(values["classes"], "wb") as file:
+                file.write(manifests.labels_text(classes))
+        yield from_values({**values, **present, "output": dataset.folder, "name": dataset.name}, ConvertOptions)
+
+
+def _run(
+    dataset: Manifest,
+    options: ConvertOptions,
+    beam_flags: Sequence[str],
+    wanted: set[str],
+    say: Callable[[str], object],
+) -> None:
+    def make(options: ConvertOptions, source: Source) -> Convert:
+        now = {name: source.plan["options"].get(name) for name in dataset.options}
+        if different := diff.describe(dict(dataset.options), now):
+            raise UsageError(f"the dataset was made from another input:{different}")
+        return Repair(options, source, dataset=dataset, wanted=wanted)
+
+    try:
+        run_step(options, beam_flags, make, progress=None, say=say)
+    except DataError as error:
+        if INPUT_CHANGED not in str(error) or not (options.input or options.input_list):
+            raise
+        raise DataError(
+            f"{error}{_name_changes(dataset, options)}. Put them back, or make the dataset again"
+        ) from error
+
+
+def _name_changes(dataset: Manifest, options: ConvertOptions) -> str:
+    """Some of the sources that changed, as far as the records can be read."""
+    patterns = [*options.input, *read_input_list(options.input_list)]
+    report = verify(dataset.folder, sources=patterns, exclude=options.exclude)
+    lost = dataset.counts["written"] - report.examples  # their sources seem new
+    counts = {kind: report.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone")}
+    counts["new"] = max(0, report.kinds.get("source-new", 0) - lost)
+    told = ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
+    named = [problem for problem in report.problems if problem.kind.startswith("source-")]
+    names = [str(problem) for problem in named if not (lost and problem.kind == "source-new")][:3]
+    return "".join(f"\n  {text}" for text in ([told] if told else []) + names)
+
+
+def _with_rejects(dataset: Manifest) -> set[str]:
+    """Names of the shards that have rejects."""
+    found = set()
+    for name, split in dataset.splits.items():
+        number = drafts.count_shards(split.matched, 0, {}, NO_SPLIT) if name == NO_SPLIT else len(split.shards)
+        plan = SplitPlan(matched=split.matched, num_shards=number, cuts=[], class_counts={})
+        written = [shard.num_examples for shard in split.shards] or [0] * number
+        found |= {shard_name(name, i, number) for i in range(number) if planned_total(plan, i) > written[i]}
+    return found
+
+
+def _write_others(dataset: Manifest, files: set[str]) -> None:
+    """Writes those of the other files that are broken."""
+    folder, scratch = dataset.folder, storage.work_path(dataset.folder, "")
+    if LABELS_FILE in files:
+        storage.write_bytes(
+            storage.join(folder, LABELS_FILE), manifests.labels_text(dataset.class_names), scratch=scratch
+        )
+    if MANIFEST_FILE in files:
+        storage.write_bytes(storage.join(folder, MANIFEST_FILE), manifests.to_bytes(dataset.fields), scratch=scratch)
+    if REJECTS_FILE in files:
+        totals = {split: publish.SplitTotals() for split in sorted(dataset.splits)}
+        for name in sorted(_with_rejects(dataset)):
+            if found := sidecars.read(folder, name):
+                totals[found.info.shard.split].add(found.info)
+        publish.write_rejects(storage.join(folder, REJECTS_FILE), folder, totals)

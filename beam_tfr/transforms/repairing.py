@@ -1,0 +1,79 @@
+"""CheckRepaired: whether all broken shards were made again, with the bytes that the manifest promises."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import apache_beam as beam
+from apache_beam.pvalue import AsIter, PCollection
+
+from beam_tfr import __version__, manifest, publish
+from beam_tfr.naming import file_name
+from beam_tfr.schema import DataError, Plan, RunError, ShardInfo, Unfinished
+from beam_tfr.transforms.writing import OTHER_BYTES
+from beam_tfr.verification.sources import find_changed
+
+MOST_KEYS = 3  # named in a message
+
+
+class CheckRepaired(beam.PTransform):
+    """What became of the broken shards; raises an error at the end, when all that can be repaired are.
+
+    Args:
+        folder: of the dataset.
+        root: folder that the keys of its sources are below, with a slash at its end.
+        wanted: names of the broken shards.
+        plan: of `PlanShards`, a PCollection of one.
+
+    Output: a PCollection of one None, if all of them are repaired.
+    """
+
+    def __init__(self, folder: str, root: str, *, wanted: Collection[str], plan: PCollection[Plan]) -> None:
+        super().__init__()
+        self._folder, self._root, self._wanted, self._plan = folder, root, wanted, plan
+
+    def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[None]:
+        return self._plan | "Check" >> beam.Map(_check, AsIter(infos), self._folder, self._root, self._wanted)
+
+
+def _check(
+    plan: Plan, infos: Iterable[ShardInfo | Unfinished], folder: str, root: str, wanted: Collection[str]
+) -> None:
+    found = {info.shard.name: info for info in infos}  # of the shards that are repaired alone
+    unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
+    if missing := sorted(set(wanted) - found.keys()):
+        raise RunError(f"the runner lost {len(missing)} shards, such as {missing[0]}; run the same command again")
+    differing = sorted(info.shard.name for info in unfinished if OTHER_BYTES in info.causes)
+    if differing:
+        raise DataError(_tell_differing(plan, folder, root, differing))
+    if unfinished:
+        causes = "; ".join(f"{n:,}: {cause}" for info in unfinished for cause, n in info.causes.items())
+        raise RunError(
+            f"{sum(info.images for info in unfinished):,} {plan.things} cannot be read, such as "
+            f"{unfinished[0].example} ({causes[: publish.MOST_CAUSES * 100]}): {len(unfinished):,} broken shards are "
+            "not repaired. Run the same command again"
+        )
+
+
+def _tell_differing(plan: Plan, folder: str, root: str, differing: list[str]) -> str:
+    dataset = manifest.read(folder)
+    compared, changed = 0, list[str]()
+    for name in differing:
+        number, keys = find_changed(folder, file_name(plan.name, name, plan.suffix), dataset.names, root)
+        compared, changed = compared + number, changed + keys
+    told = f"{len(differing):,} broken shards, such as {differing[0]}, would get other bytes than they had"
+    again = "or make the dataset again: convert with `overwrite=`"
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
+    libraries = (
+        f"other versions of the libraries: beam_tfr {dataset.fields['tool_version']} made the dataset, here are "
+        f"beam_tfr {__version__}, {versions}"
+    )
+    if changed:
+        many, names = f"{len(changed):,} of their {plan.things}", ", ".join(changed[:MOST_KEYS])
+        return f"{told}: {many} changed or are gone, such as {names}. Put them back, {again}"
+    if compared:
+        return f"{told}: their {plan.things} are the same, so there are {libraries}. Install those, {again}"
+    return (
+        f"{told}. Either {plan.things} have changed, or there are {libraries}. Which of the two cannot be said, since "
+        f"nothing of the old shards can be read. Put back what was there, {again}"
+    )

@@ -1,0 +1,167 @@
+"""`repair`: broken shards are made again with the bytes that they had, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_tfr import manifest, storage
+from beam_tfr.launch.repairing import _restored
+from beam_tfr.sources import open_source
+from tests.conftest import Run, files_of, wait_for
+from tests.converted import (
+    CONVERSIONS,
+    SAMPLE,
+    converted,
+    converted_photos,
+    converted_sample,
+    converted_spoiled_photos,
+    once,
+    spoil,
+    write_photos,
+)
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+from tests.test_gcs_writing import objects_below
+from tests.test_verify import edit
+from tests.test_verify_command import TEST_0, TRAIN, flip
+
+__all__ = ["fake", "fake_server"]
+
+Command = Callable[..., Run]
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """12 records in train, in 3 shards, 6 in test, in 2, and 7 rejects."""
+    return Path(shutil.copytree(converted_spoiled_photos(), tmp_path / "dataset"))
+
+
+@pytest.fixture
+def sources(photos: Path) -> Path:
+    """What `dataset` was made from."""
+    spoil(photos)
+    return photos
+
+
+def identities(dataset: Path) -> dict[str, tuple[int, int]]:
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in dataset.iterdir()}
+
+
+def test_broken_and_missing_shards_are_made_again_and_no_other_file_is_touched(
+    beam_tfr: Command, dataset: Path, sources: Path
+) -> None:
+    before, files = identities(dataset), files_of(dataset)
+    flip(dataset / TRAIN[1])
+    (dataset / TEST_0).unlink()
+    run = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")
+    assert (run.code, run.err) == (0, "repair: 2 of 5 shards are made again\n")
+    assert run.out.startswith(f"made again: 2 files\n{dataset}: 18 records in 5 shards, ")
+    assert run.out.endswith("OK: the dataset matches its manifest\n")
+    assert files_of(dataset) == files
+    after = identities(dataset)
+    assert {name for name in before if before[name] != after[name]} == {TRAIN[1], TEST_0}
+    again = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg", "--json")
+    assert (again.code, again.json["ok"], again.json["repaired"]) == (0, True, [])
+    assert identities(dataset) == after
+
+
+def test_the_other_files_are_made_again_too(beam_tfr: Command, dataset: Path, sources: Path) -> None:
+    files = files_of(dataset)
+    (dataset / "rejects.jsonl").unlink()
+    (dataset / "labels.txt").write_text("hat\n")
+    (dataset / "manifest.json").write_text(json.dumps(json.loads((dataset / "manifest.json").read_text())))
+    run = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg", "--json")
+    assert (run.code, run.json["repaired"]) == (0, ["labels.txt", "manifest.json", "rejects.jsonl"])
+    assert files_of(dataset) == files
+
+
+def test_changed_sources_are_named_and_replace_nothing(beam_tfr: Command, dataset: Path, sources: Path) -> None:
+    command = ["repair", dataset, "--input", f"{sources}/**/*.jpg"]
+    flip(dataset / TRAIN[0])
+    broken = files_of(dataset)
+    for path in sorted(sources.glob("train/*/*.jpg")):
+        if path.is_file() and path.stat().st_size > 1000:
+            flip(path)
+    run = beam_tfr(*command)
+    assert (run.code, run.out) == (1, "")
+    assert f"1 broken shards, such as {TRAIN[0][2:22]}" in run.err
+    assert "of their images changed or are gone, such as 'train/" in run.err
+    assert {name: data for name, data in files_of(dataset).items() if not name.startswith(".beam_tfr")} == broken
+
+    next(sources.glob("test/shoes/*.jpg")).unlink()
+    run = beam_tfr(*command)
+    assert run.code == 1
+    assert "the input has changed since the dataset was made" in run.err
+    assert "1 gone" in run.err
+    assert "its source 'test/shoes/" in run.err or "its source 'train/" in run.err
+
+
+def test_other_libraries_are_told(beam_tfr: Command, dataset: Path, sources: Path) -> None:
+    def other_bytes(fields: dict[str, Any]) -> None:
+        fields["splits"]["train"]["shards"][0]["sha256"] = "0" * 64
+
+    edit(dataset, other_bytes)
+    run = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")
+    assert run.code == 1
+    assert "their images are the same, so there are other versions of the libraries: beam_tfr 0.1.0 made" in run.err
+    (dataset / TRAIN[0]).unlink()
+    run = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")
+    assert run.code == 1
+    assert "Which of the two cannot be said" in run.err
+    assert not (dataset / TRAIN[0]).exists()
+
+
+def test_on_cloud_storage(beam_tfr: Command, fake: FakeGcs) -> None:
+    fake.put_folder(once("photos", write_photos), "photos")
+    fake.put_folder(converted_photos(), "out")
+    before = objects_below(fake, "out")
+    shard, gone = sorted(name for name in before if ".tfrecord" in name)
+    fake.put(f"out/{shard}", before[shard][:-1] + b"?")
+    storage.delete(f"gs://b/out/{gone}")
+    run = beam_tfr("repair", "gs://b/out", "--input", "gs://b/photos/**/*.jpg", "--json")
+    assert (run.code, run.json["repaired"]) == (0, [shard, gone])
+    assert objects_below(fake, "out") == before
+
+
+@pytest.mark.slow
+def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
+    made = converted_sample("--layout {split}/{label}/* --num_shards train=8")
+    fake.put_folder(SAMPLE, "photos")
+    fake.put_folder(made, "out")
+    before = objects_below(fake, "out")
+    shards = [name for name in before if ".tfrecord" in name]
+    for name in shards:
+        storage.delete(f"gs://b/out/{name}")
+    fake.set(latency_s=0.05)
+    flags = ["--input", "gs://b/photos/**/*.jpg", "--read_ahead", "2"]
+    command = [sys.executable, "-m", "beam_tfr", "repair", "gs://b/out", *flags]
+
+    def finished() -> dict[str, bytes]:
+        return {name: data for name, data in objects_below(fake, "out").items() if name in before}
+
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: len(finished()) > len(before) - len(shards) or process.poll() is not None)
+        process.send_signal(signal.SIGKILL)
+    fake.set()
+    left = finished()
+    assert left.items() <= before.items()
+    assert len(left) < len(before)
+    run = beam_tfr("repair", "gs://b/out", *flags, "--json")
+    assert (run.code, run.json["repaired"]) == (0, sorted(before.keys() - left.keys()))
+    assert objects_below(fake, "out") == before
+
+
+@pytest.mark.parametrize("flags", CONVERSIONS)
+def test_the_manifest_holds_all_options(flags: str) -> None:
+    dataset = manifest.read(str(converted(flags)))
+    with _restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}) as options:
+        assert json.loads(json.dumps(open_source(options).plan["options"])) == dataset.options
