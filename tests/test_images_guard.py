@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import os
@@ -28,6 +29,7 @@ from tests.test_images_hostile import LARGEST, some_options
 ROOT = Path(__file__).parents[1]
 PHOTO = save(smooth(300, 400), "JPEG", quality=90)
 SLOW = many_scans(880, 8000)  # takes about 20 seconds
+SLOWISH = many_scans(880, 1000)  # an eighth of that
 ENDLESS = ImageOptions(max_scan_pixels=1 << 50, max_decode_s=600)
 
 
@@ -133,24 +135,42 @@ def test_the_start_of_the_process_does_not_count(monkeypatch: pytest.MonkeyPatch
     assert time.monotonic() - started > 2
 
 
-@pytest.mark.parametrize(("number", "seconds"), [(signal.SIGKILL, 600), (signal.SIGSEGV, None)])
-def test_a_crash_is_a_reject_and_the_next_image_works(number: signal.Signals, seconds: float | None) -> None:
-    convert_image(PHOTO, max_decode_s=60)
-    process = own_process()._process.pid
+@contextlib.contextmanager
+def killing(times: int, number: signal.Signals) -> Iterator[None]:
+    """Within the block, guarded processes of this one are killed while they decode, one after the other."""
+    killed = {*children()}
 
-    def crash() -> None:
-        wait_until(lambda: limits.BUDGET._asked)  # it decodes
-        time.sleep(0.1)
-        os.kill(process, number)
+    def kill() -> None:
+        for _ in range(times):
+            wait_until(lambda: children().keys() - killed and limits.BUDGET._asked)
+            (process,) = children().keys() - killed
+            time.sleep(0.1)
+            os.kill(process, number)
+            killed.add(process)
 
-    thread = threading.Thread(target=crash)
+    thread = threading.Thread(target=kill)
     thread.start()
-    with pytest.raises(RejectError) as error:
-        guard.convert_guarded(SLOW, dataclasses.replace(ENDLESS, max_decode_s=seconds), name="")
+    yield
     thread.join()
+
+
+@pytest.mark.parametrize(("number", "seconds"), [(signal.SIGKILL, 600), (signal.SIGSEGV, None)])
+def test_an_image_that_crashes_twice_is_a_reject_and_the_next_one_works(
+    number: signal.Signals, seconds: float | None
+) -> None:
+    options = dataclasses.replace(ENDLESS, max_decode_s=seconds)
+    with killing(2, number), pytest.raises(RejectError) as error:
+        guard.convert_guarded(SLOW, options, name="")
     assert error.value.reason == "crashed-decoder"
     assert error.value.detail == f"the guarded process died of {number.name}"
     assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
+
+
+def test_an_image_whose_process_was_killed_once_is_no_reject() -> None:
+    """As when memory ran out for a moment."""
+    with killing(1, signal.SIGKILL):
+        image = guard.convert_guarded(SLOWISH, ENDLESS, name="")
+    assert image == convert_image(SLOWISH, ENDLESS, max_decode_s=None)
 
 
 def test_a_crash_between_images_costs_no_image() -> None:

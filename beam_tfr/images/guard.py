@@ -42,16 +42,27 @@ _own = threading.local()
 def convert_guarded(data: bytes, options: ImageOptions, *, name: str) -> Image:
     """Converts an image in a guarded process, in at most `options.max_decode_s` seconds; None for no limit.
 
-    The start of the process does not count, nor does waiting until other images are decoded.
+    The start of the process does not count, nor does waiting until other images are decoded. If it dies, a second one
+    tries again: the first one may have been killed for any reason, as when memory ran out for a moment.
 
     Raises:
         RejectError: `decode-timeout`, `crashed-decoder`, or what `convert_image` raises.
         RunError: the process does not start, or `convert_image` raises another error.
     """
+    try:
+        return _own_process().convert(data, options, name)
+    except RejectError as error:
+        if error.reason != "crashed-decoder":
+            raise
+    return _own_process().convert(data, options, name)
+
+
+def _own_process() -> _Process:
+    """The guarded process of this thread."""
     process: _Process | None = getattr(_own, "process", None)
     if process is None or not process.is_usable():
         process = _own.process = _Process()
-    return process.convert(data, options, name)
+    return process
 
 
 class _Process:

@@ -12,6 +12,7 @@ of `tests.portable`. Full disks need the right to mount.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -38,16 +39,19 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="end with a line of JSON")
     arguments = parser.parse_args()
     rows: dict[Row, Outcome] = {}
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder:
-        trial = trials_of(arguments.engine, arguments.kind, Path(folder))
-        run(trial, arguments.trials, arguments.seed, rows)
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-faults-") as folder, contextlib.ExitStack() as stack:
+        trial = trials_of(arguments.engine, arguments.kind, Path(folder), stack)
+        with contextlib.suppress(KeyboardInterrupt):  # shows what there is
+            run(trial, arguments.trials, arguments.seed, rows)
     print(table(rows))
     if arguments.json:
         print(json.dumps([{"engine": row[0], "kind": row[1], **vars(of)} for row, of in rows.items()]))
     return 1 if any(of.problems for of in rows.values()) else 0
 
 
-def trials_of(engines: list[str], kinds: list[str], folder: Path) -> Callable[[int], tuple[Row, Outcome]]:
+def trials_of(
+    engines: list[str], kinds: list[str], folder: Path, stack: contextlib.ExitStack
+) -> Callable[[int], tuple[Row, Outcome]]:
     """A function that runs the trial of a seed, each time another engine and kind in turn."""
     photos = write_photos(folder / "photos")
     scenes: dict[str, Scene] = {}
@@ -61,6 +65,7 @@ def trials_of(engines: list[str], kinds: list[str], folder: Path) -> Callable[[i
             return row, parts[kind](seed)
         if engine not in scenes:
             scenes[engine] = Scene(engine, photos)
+            stack.callback(scenes[engine].close)
         return row, run_trial(scenes[engine], kind, seed)
 
     return trial

@@ -39,7 +39,6 @@ class Disk:
 
     def __init__(self, folder: Path, photos: Path) -> None:
         self._folder, self._out = folder, folder / "out"
-        folder.mkdir()
         shutil.copytree(photos, folder / "photos", copy_function=os.link)
         self.input, self.output = f"{folder}/photos/**/*.jpg", str(self._out)
         self.environment: dict[str, str] = {}

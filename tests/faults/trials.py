@@ -54,7 +54,7 @@ class Scene:
         if self._server is not None:
             place = Bucket(self._server, self._photos)
         else:
-            place = Disk(Path(tempfile.mkdtemp(prefix="beam_tfr-faults-")) / "t", self._photos)
+            place = Disk(Path(tempfile.mkdtemp(prefix="beam_tfr-faults-")), self._photos)
         try:
             yield place
         finally:
