@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import IO
@@ -54,6 +55,17 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode() for char in text
     )
+
+
+_SECRETS = re.compile(
+    r"(?<=://)[^/@\s'`]+(?=@)|(?<=[?&])(?P<name>(?:[\w-]*-)?(?:Signature|Credential|token|sig|key)=)[^&\s'`]*",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """Blots out passwords and signatures in URLs: "https://***@host/x.jpg?X-Goog-Signature=***"."""
+    return _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
 
 
 def counted(number: int, noun: str) -> str:

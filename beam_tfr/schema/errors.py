@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from beam_tfr.schema.dataset import REJECT_REASONS
-from beam_tfr.terminal import printable
+from beam_tfr.terminal import printable, without_secrets
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
 
@@ -28,7 +28,7 @@ class BeamTfrError(Exception):
 
     def __init__(self, message: str, *, option: str = "", value: object = None) -> None:
         given = "" if value is None else str(value).replace("\n", "\\n")
-        super().__init__(printable(f"`{option}={given}`: {message}" if option else message))
+        super().__init__(printable(without_secrets(f"`{option}={given}`: {message}" if option else message)))
 
 
 class UsageError(BeamTfrError, ValueError):
@@ -76,7 +76,6 @@ class RejectError(Exception):
     def __init__(self, reason: str, detail: str, *, may_pass: bool = False) -> None:
         if reason not in REJECT_REASONS:
             raise ValueError(f"unknown reject reason {reason!r}, known: {', '.join(REJECT_REASONS)}")
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
+        self.reason, self.detail = reason, without_secrets(detail)
+        super().__init__(f"{reason}: {self.detail}")
         self.may_pass = may_pass
