@@ -93,6 +93,7 @@ class Convert(beam.PTransform):
                 options.plan,
                 output=options.output,
                 accept_unreadable=options.accept_unreadable,
+                check_finished=options.check_finished,
                 run_id=self.run_id,
                 overwrite=options.overwrite,
             )
@@ -138,6 +139,7 @@ class Convert(beam.PTransform):
             run_id=self.run_id,
             overwrite=options.overwrite,
             accept_unreadable=accept,
+            check_finished=options.check_finished,
             after=after,
         )
 

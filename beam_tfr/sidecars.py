@@ -1,7 +1,8 @@
 """Sidecars of finished shards, for the manifest and for a run that resumes.
 
-`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with the fingerprints of its references, the
-shard's reject lines, and one line with the SHA-256 of all lines before it.
+`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with the generation of its file (on a disk its
+modification time) and the fingerprints of its references, the shard's reject lines, and one line with the SHA-256 of
+all lines before it.
 
 When the input has changed since, `SHARD.changed` replaces the sidecar of a shard that is made again. It notes what
 changed, for the user.
@@ -31,6 +32,7 @@ class Sidecar(NamedTuple):
     info: ShardInfo
     fingerprints: bytes
     reject_lines: list[bytes]
+    generation: int
 
 
 class Changes(NamedTuple):
@@ -56,9 +58,12 @@ def _path(output: str, shard_name: str) -> str:
     return work_path(output, f"{shard_name}.json")
 
 
-def write(output: str, info: ShardInfo, reject_lines: Sequence[str], *, fingerprints: bytes = b"") -> None:
-    """Writes the sidecar of a shard whose file is committed."""
-    body = "\n".join([info.to_json(), base64.b64encode(fingerprints).decode(), *reject_lines]) + "\n"
+def write(
+    output: str, info: ShardInfo, reject_lines: Sequence[str], *, fingerprints: bytes = b"", generation: int = 0
+) -> None:
+    """Writes the sidecar of a shard whose file is committed, with this generation."""
+    of_file = f"{generation} {base64.b64encode(fingerprints).decode()}"
+    body = "\n".join([info.to_json(), of_file, *reject_lines]) + "\n"
     data = body.encode() + sha256_hex(body.encode()).encode() + b"\n"
     storage.write_bytes(_path(output, info.shard.name), data, scratch=work_path(output, ""))
 
@@ -73,8 +78,9 @@ def read(output: str, shard_name: str) -> Sidecar | None:
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
-    info, fingerprints, *lines = body.splitlines(keepends=True)
-    return Sidecar(ShardInfo.from_json(info), base64.b64decode(fingerprints), lines)
+    info, of_file, *lines = body.splitlines(keepends=True)
+    generation, _, fingerprints = of_file.rpartition(b" ")
+    return Sidecar(ShardInfo.from_json(info), base64.b64decode(fingerprints), lines, int(generation or 0))
 
 
 def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
@@ -91,17 +97,26 @@ def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
 
 
 def read_finished(
-    output: str, shard: Shard, refs: Sequence[bytes] = (), *, accept_unreadable: bool = False
+    output: str,
+    shard: Shard,
+    refs: Sequence[bytes] = (),
+    *,
+    accept_unreadable: bool = False,
+    check_finished: bool = False,
 ) -> ShardInfo | None:
     """The `ShardInfo` of a shard that an earlier run finished with the same references and recipe, or None.
 
-    Reads the whole shard to compare its SHA-256. If the references are others, notes that for `take_changes`.
+    A file whose size and generation are those of its commit is the same: a generation on gs:// names its bytes for
+    ever, and a modification time on a disk changes with them, unless somebody sets it back or the disk itself decays.
+    A file of the same size with another generation, such as a copy, is read whole to compare its SHA-256. If the
+    references are others, notes that for `take_changes`.
 
     Args:
         output: folder of the dataset.
         shard: its place in the plan.
         refs: the encoded references of the shard, in order.
         accept_unreadable: whether a shard counts in which an earlier run accepted files that could not be read.
+        check_finished: whether every file is read whole.
     """
     sidecar = read(output, shard.name)
     if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (shard.name, shard.recipe):
@@ -117,9 +132,14 @@ def read_finished(
         return None
     if not info.file:
         return info
-    digest = hashlib.sha256()
+    path, digest = storage.join(output, info.file), hashlib.sha256()
     try:
-        with storage.open_binary(storage.join(output, info.file)) as file:
+        there = storage.find(path)
+        if there is None or there.size_bytes != info.num_bytes:
+            return None
+        if there.generation == sidecar.generation and not check_finished:
+            return info
+        with storage.open_binary(path) as file:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)
     except OSError:

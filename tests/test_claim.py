@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,9 @@ def finish_shard(output: Path, plan: Plan, number: int = 0, split: str = "train"
             num_bytes=len(data),
         )
         (output / info.file).write_bytes(data)
-    sidecars.write(str(output), info, [reject.to_json()])
+        os.utime(output / info.file, (1e9, 1e9))  # a test that changes it may do so within the same tick of the clock
+    generation = (output / info.file).stat().st_mtime_ns if info.file else 0
+    sidecars.write(str(output), info, [reject.to_json()], generation=generation)
     return info
 
 
@@ -162,10 +165,10 @@ def test_progress_counts_committed_shards(tmp_path: Path) -> None:
     assert claim.read_progress(str(tmp_path)) is None
     plan = begin(tmp_path)
     total = sum(of.num_shards for of in plan.splits.values())
-    assert claim.read_progress(str(tmp_path)) == (0, total, 0, plan.matched)
+    assert claim.read_progress(str(tmp_path)) == claim.Progress(0, total, 0, plan.matched)
     finish_shard(tmp_path, plan)
     images = plan.splits["train"].matched // plan.splits["train"].num_shards
-    assert claim.read_progress(str(tmp_path)) == (1, total, images, plan.matched)
+    assert claim.read_progress(str(tmp_path)) == claim.Progress(1, total, images, plan.matched)
 
 
 # Overwriting

@@ -85,6 +85,7 @@ def test_documented_defaults() -> None:
         "gcs_project": "",
         "max_rejects": 0.01,
         "accept_unreadable": False,
+        "check_finished": False,
         "overwrite": False,
         "json": False,
         "save_plan": None,
@@ -158,6 +159,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("max_rejects", "1.", 1.0),
     ("max_rejects", ".5", 0.5),
     ("accept_unreadable", "true", True),
+    ("check_finished", "true", True),
     ("overwrite", "TRUE", True),
     ("overwrite", "false", False),
     ("json", "true", True),
@@ -314,6 +316,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("max_rejects", "1%", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
     ("max_rejects", "1e-3", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
     ("accept_unreadable", "1", "must be true or false; the flag without a value means true"),
+    ("check_finished", "1", "must be true or false; the flag without a value means true"),
     ("overwrite", "yes", "must be true or false; the flag without a value means true"),
     ("json", "1", "must be true or false; the flag without a value means true"),
     ("save_plan", "s3://b/a.zip", "only local paths and gs:// are supported"),
@@ -527,6 +530,7 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     }
     places = {"input", "input_list", "exclude", "output", "name"}
     run = {"read_ahead", "read_deadline_s", "gcs_project", "max_rejects", "accept_unreadable", "overwrite", "json"}
+    run.add("check_finished")
     assert parse("--limit=9").data_options(None)["limit"] == 9
     places.add("limit")  # which older datasets do not have
     assert FIELDS.keys() - data.keys() == places | run | {"no_wait", "on_interrupt", "save_plan", "plan"} | TABULAR

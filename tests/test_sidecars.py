@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from beam_tfr import sidecars
+from beam_tfr import sidecars, storage
 from beam_tfr.schema import Reject, RunError, ShardInfo
 from tests.test_claim import begin, finish_shard, make_plan, shard_of, sidecar
 
@@ -70,6 +71,21 @@ def test_a_finished_shard_with_a_changed_file_is_written_again(tmp_path: Path, c
         changed = {"emptied": b"", "appended": data + b"\0", "one bit": bytes([data[0] ^ 1]) + data[1:]}
         file.write_bytes(changed[change])
     assert sidecars.read_finished(str(tmp_path), info.shard) is None
+
+
+@pytest.mark.parametrize("check_finished", [False, True])
+def test_a_finished_shard_is_read_only_if_its_time_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check_finished: bool
+) -> None:
+    info = finish_shard(tmp_path, begin(tmp_path))
+    read: list[str] = []
+    open_binary = storage.open_binary
+    monkeypatch.setattr(storage, "open_binary", lambda path: read.append(path) or open_binary(path))
+    assert sidecars.read_finished(str(tmp_path), info.shard, check_finished=check_finished) == info
+    assert len(read) == check_finished
+    os.utime(tmp_path / info.file)  # as of a copy of the folder
+    assert sidecars.read_finished(str(tmp_path), info.shard) == info
+    assert len(read) == check_finished + 1
 
 
 def test_reject_lines_survive_byte_for_byte(tmp_path: Path) -> None:

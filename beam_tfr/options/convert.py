@@ -138,6 +138,11 @@ class ConvertOptions(TableOptions, ImageOptions):
         help="reject images that cannot be read now but perhaps later: no permission, a failing disk or service; "
         "without it the run ends, and the next one reads them again",
     )
+    check_finished: bool = _run(
+        False,
+        help="read the finished shards that a run resumes from and compare their SHA-256; without it only those whose "
+        "modification time, on gs:// whose generation, changed since they were written",
+    )
     overwrite: bool = _run(False, help="replace another dataset in the output (with --save_plan: another plan)")
     save_plan: str | None = _run(
         None,

@@ -40,8 +40,8 @@ class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
         self._file.write(data)
 
     @abc.abstractmethod
-    def commit(self) -> None:
-        """Makes the whole file visible.
+    def commit(self) -> int:
+        """Makes the whole file visible; returns its generation, as `Entry` has it.
 
         Raises:
             AlreadyExistsError: it must not replace the file that is there, and that has other bytes.

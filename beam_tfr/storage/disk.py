@@ -116,10 +116,11 @@ class DiskPendingFile(PendingFile):
         with self._named_errors():
             self._file.write(data)
 
-    def commit(self) -> None:
+    def commit(self) -> int:
         with self._named_errors():
             self._file.flush()
             os.fsync(self._file.fileno())
+        generation = os.fstat(self._file.fileno()).st_mtime_ns
         if self._replace:
             os.replace(self._temporary, self._path)
         else:
@@ -128,12 +129,14 @@ class DiskPendingFile(PendingFile):
             except FileExistsError:
                 if not filecmp.cmp(self._temporary, self._path, shallow=False):
                     raise AlreadyExistsError(self._path) from None
+                generation = os.stat(self._path).st_mtime_ns
         self.abort()  # removes the unfinished file, if it was linked or not needed
         folder = os.open(os.path.dirname(self._path), os.O_RDONLY)
         try:
             os.fsync(folder)  # so that the name survives a power cut, too
         finally:
             os.close(folder)
+        return generation
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:

@@ -156,7 +156,7 @@ class GcsPendingFile(PendingFile):
         self._path, self._generation = path, found.generation if found else 0
         self._file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - has no name, goes with the process
 
-    def commit(self) -> None:
+    def commit(self) -> int:
         target = blob(self._path)
         size = self._file.seek(0, os.SEEK_END)
         target.chunk_size = UPLOAD_CHUNK_BYTES
@@ -175,6 +175,7 @@ class GcsPendingFile(PendingFile):
             if not self._is_uploaded(target):
                 raise AlreadyExistsError(self._path) from None
         self._file.close()
+        return int(target.generation or 0)
 
     def _is_uploaded(self, target: Any) -> bool:
         import google_crc32c

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -16,9 +16,10 @@ from beam_tfr import beam_internals, claim, cloud, codec_versions, saved_plan, s
 from beam_tfr.planning import assignment
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import Plan, RunError, ShardWork
+from beam_tfr.schema import Plan, RunError, Shard, ShardInfo, ShardWork
 from beam_tfr.transforms.counting import ShownFunction, count
 
+_Finished = Callable[[Shard, Sequence[bytes]], ShardInfo | None]
 _Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets in which they lie
 
 
@@ -35,6 +36,7 @@ class PlanShards(beam.PTransform):
         run_id: holds the folder's lock.
         overwrite: whether another dataset in the folder is replaced.
         accept_unreadable: whether shards stay in which an earlier run accepted files that could not be read.
+        check_finished: whether shards that stay are read whole.
         after: must exist before anything is written.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
@@ -49,11 +51,13 @@ class PlanShards(beam.PTransform):
         run_id: str,
         overwrite: bool,
         accept_unreadable: bool = False,
+        check_finished: bool = False,
         after: PCollection[None] | None = None,
     ) -> None:
         super().__init__()
         self._output, self._seed, self._run_id, self._overwrite = output, seed, run_id, overwrite
-        self._accept, self._draft, self._after = accept_unreadable, draft, after
+        self._draft, self._after = draft, after
+        self._finished = _finished(output, accept_unreadable, check_finished)
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         after = [] if self._after is None else [AsSingleton(self._after)]
@@ -76,7 +80,7 @@ class PlanShards(beam.PTransform):
             (assigned, plan | "EveryShard" >> _every_shard())
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "Order" >> beam.Map(_order, output=self._output, seed=self._seed, accept=self._accept)
+            | "Order" >> beam.Map(_order, seed=self._seed, finished=self._finished)
         )
         return plan, work
 
@@ -143,11 +147,18 @@ class _Assign(beam.DoFn):
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
 
 
-def _order(grouped: tuple[str, Iterable[bytes]], *, output: str | None, seed: int, accept: bool) -> ShardWork:
-    shard, refs = assignment.order(grouped[1], seed)
+def _finished(output: str | None, accept_unreadable: bool, check_finished: bool) -> _Finished:
+    """What tells whether a shard is finished; of a plan to be saved none is."""
     if output is None:
-        return ShardWork(shard, refs)
-    return ShardWork(shard, refs, sidecars.read_finished(output, shard, refs, accept_unreadable=accept))
+        return lambda shard, refs: None
+    return lambda shard, refs: sidecars.read_finished(
+        output, shard, refs, accept_unreadable=accept_unreadable, check_finished=check_finished
+    )
+
+
+def _order(grouped: tuple[str, Iterable[bytes]], *, seed: int, finished: _Finished) -> ShardWork:
+    shard, refs = assignment.order(grouped[1], seed)
+    return ShardWork(shard, refs, finished(shard, refs))
 
 
 class SavePlan(beam.PTransform):
@@ -177,17 +188,24 @@ class ReadPlan(beam.PTransform):
 
     Args:
         path: of the file, local or gs://.
-        output, run_id, overwrite, accept_unreadable: as for `PlanShards`.
+        output, run_id, overwrite, accept_unreadable, check_finished: as for `PlanShards`.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
 
     def __init__(
-        self, path: str, *, output: str, run_id: str, overwrite: bool, accept_unreadable: bool = False
+        self,
+        path: str,
+        *,
+        output: str,
+        run_id: str,
+        overwrite: bool,
+        accept_unreadable: bool = False,
+        check_finished: bool = False,
     ) -> None:
         super().__init__()
         self._path, self._output, self._run_id, self._overwrite = path, output, run_id, overwrite
-        self._accept = accept_unreadable
+        self._finished = _finished(output, accept_unreadable, check_finished)
 
     def expand(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         plan = (
@@ -200,7 +218,7 @@ class ReadPlan(beam.PTransform):
             plan
             | "EveryShard" >> _every_shard()
             | "SpreadShards" >> beam.Reshuffle()
-            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._output, self._accept))
+            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._finished))
         )
         return plan, work
 
@@ -216,8 +234,8 @@ def _with_codecs(plan: Plan) -> Plan:
 
 
 class _ReadRefs(beam.DoFn):
-    def __init__(self, path: str, output: str, accept: bool = False) -> None:
-        self._path, self._output, self._accept = path, output, accept
+    def __init__(self, path: str, finished: _Finished) -> None:
+        self._path, self._finished = path, finished
 
     def setup(self) -> None:
         self._saved = saved_plan.SavedPlan(self._path)
@@ -233,7 +251,7 @@ class _ReadRefs(beam.DoFn):
                 value=self._path,
             )
         refs = self._saved.refs(shard)
-        yield ShardWork(shard, refs, sidecars.read_finished(self._output, shard, refs, accept_unreadable=self._accept))
+        yield ShardWork(shard, refs, self._finished(shard, refs))
 
     def teardown(self) -> None:
         self._saved.close()

@@ -115,6 +115,7 @@ class _Write(Shown):
             self._file = shards.ShardFile(self._pending.write, self._level)
 
     def _commit(self) -> ShardInfo | Unfinished:
+        generation = 0
         if self._pending is not None:
             self._file.close()
             if self._expected is not None and self._file.sha256 != self._expected[self._file_name]:
@@ -122,14 +123,15 @@ class _Write(Shown):
                 total = self._shard.total
                 return Unfinished(shard=self._shard, causes={OTHER_BYTES: total}, images=total, example=self._file_name)
             try:
-                self._pending.commit()
+                generation = self._pending.commit()
             except storage.AlreadyExistsError:
                 path = storage.join(self._output, self._file_name)
                 raise RunError(f"{path} was written by another run at the same time; run the command again") from None
             self._pending = None
         info = self._counter.close(self._file_name, self._file if self._file_name else None)
-        sidecars.write(self._output, info, self._counter.reject_lines, fingerprints=bytes(self._fingerprints))
-        count_shard(info, self._counter.reject_lines, time.monotonic() - self._started)
+        lines, fingerprints = self._counter.reject_lines, bytes(self._fingerprints)
+        sidecars.write(self._output, info, lines, fingerprints=fingerprints, generation=generation)
+        count_shard(info, lines, time.monotonic() - self._started)
         count_waits()
         return info
 
