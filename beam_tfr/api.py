@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
+from beam_tfr.display import Display
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import things
@@ -45,8 +46,9 @@ def convert(
         input: one pattern of files or several, local or gs://: "photos/**/*.jpg".
         runner: Beam's runner, such as "DataflowRunner"; None runs here, on every core.
         beam_flags: Beam's own options as on a command line: ["--project=p", "--region=europe-west1"].
-        progress: whether to print how far the run is; or a function that is called about every 10 s with
-            `finished_shards`, `num_shards`, `finished_images` and `matched` (all images), zero while files are listed.
+        progress: whether to print how far the run is; or a function that is called about every second with
+            `listed`, and then with `finished_shards`, `num_shards`, `finished_images` and `matched` (all images), which
+            are zero while files are listed.
         options: all options of `beam-tfr convert` by their names. Values may be of Python, such as image_size=224 or
             (224, 256) (height, width), splits={"train": 0.9, "test": 0.1}, overwrite=True, or text as on the command
             line: "224x256", "train=0.9,test=0.1".
@@ -65,13 +67,16 @@ def convert(
         raise UsageError('must be a list, such as ["--project=p"]', option="beam_flags", value=beam_flags)
     flags = [*([f"--runner={runner}"] if runner else []), *beam_flags]
     from beam_tfr import launch
-    from beam_tfr.summary import ProgressLines
+    from beam_tfr.summary import Follow
 
     if progress is not True:
         return launch.convert(checked, flags, progress=progress or None)
-    with own_stderr() as stream:
-        lines = ProgressLines(stream, things(checked.encoding))
-        return launch.convert(checked, flags, progress=lines.tell, say=lines.say)
+    what = things(checked.encoding)
+    with (
+        own_stderr() as stream,
+        Display(stream, "convert", what=what, log_format=checked.log_format, quiet=checked.quiet) as shown,
+    ):
+        return launch.convert(checked, flags, progress=Follow(shown), say=shown.say)
 
 
 def plan(

@@ -183,6 +183,7 @@ class Progress(NamedTuple):
         num_shards: planned.
         finished_images: written or rejected, by this run and earlier ones.
         matched: all images of the plan.
+        listed: files or rows that this run found, when all are planned anew.
         rejected: by this run.
         bytes_read: by this run.
         bytes_written: by this run, in finished shards.
@@ -192,6 +193,7 @@ class Progress(NamedTuple):
     num_shards: int
     finished_images: int
     matched: int
+    listed: int = 0
     rejected: int = 0
     bytes_read: int = 0
     bytes_written: int = 0

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr.claim import Progress
+from beam_tfr.display import Display, State
 from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, Plan
 from beam_tfr.schema.features import things
@@ -20,31 +19,34 @@ from beam_tfr.terminal import printable
 MUCH = 0.1  # share of the images above which a hint is worth giving
 
 
-class ProgressLines:
-    """Prints the progress of a conversion, with rate and time left; the first call marks its start."""
+class Follow:
+    """Shows how far a conversion is; the first call, before it begins, what an earlier run has finished."""
 
-    def __init__(self, stream: IO[str], what: str = "images") -> None:
-        self._what = what
-        self._stream, self._started, self._before = stream, time.monotonic(), -1
+    def __init__(self, shown: Display) -> None:
+        self._shown, self._begun = shown, False
 
-    def tell(self, progress: Progress) -> None:
-        done, of = f"{progress.finished_shards:,} of {progress.num_shards:,} shards", progress.matched
-        seconds, images = time.monotonic() - self._started, progress.finished_images
-        if self._before < 0:
-            self._before = images
-            if images:
-                self.say(f"an earlier run has finished {done}")
-            return
-        if not of:  # still listing
-            return
-        self._before = min(self._before, images)  # less if what the earlier run finished was replaced
-        rate = (images - self._before) / max(seconds, 1e-3)
-        left = f", {(of - images) / rate:,.0f} s left" if rate else ""
-        self.say(f"{images:,} of {of:,} {self._what}, {done}, {rate:,.0f} {self._what}/s{left}")
+    def __call__(self, progress: Progress) -> None:
+        if not self._begun and progress.finished_shards:
+            done, of = progress.finished_shards, progress.num_shards
+            self._shown.say(f"an earlier run has finished {done:,} of {of:,} shards")
+        self._begun = True
+        self._shown(state_of(progress))
 
-    def say(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            print(f"convert: {printable(text)}", file=self._stream, flush=True)
+
+def state_of(progress: Progress) -> State:
+    """The stage of a conversion, and how far it is."""
+    if not progress.matched:
+        return State("listing", progress.listed)
+    done = progress.finished_images == progress.matched
+    return State(
+        "publishing" if done else "converting",
+        progress.finished_images,
+        progress.matched,
+        progress.finished_shards,
+        progress.num_shards,
+        progress.bytes_read,
+        progress.rejected,
+    )
 
 
 def hints(counts: Mapping[str, Any]) -> list[str]:

@@ -134,6 +134,7 @@ def test_only_some_modules_import_beam_or_tensorflow() -> None:
 ALLOWED = {
     "naming": set(),
     "terminal": set(),
+    "display": {"terminal"},
     "schema": {"naming", "terminal"},
     "interrupt": {"schema"},
     "storage": {"schema"},
@@ -160,7 +161,7 @@ ALLOWED = {
     "claim": {"schema", "storage", "manifest", "attempts", "lock", "diff", "sidecars", "naming"},
     "saved_plan": {"schema", "storage", "planning", "diff"},
     "sources": {"schema", "storage", "inputs", "labels", "tables", "options", "saved_plan", "naming"},
-    "options": {"schema", "storage", "labels", "naming"},
+    "options": {"schema", "storage", "labels", "naming", "display"},
     "codec_versions": {"schema", "images", "shards"},
     "dataflow": {"schema", "storage", "options", "images", "beam_internals"},
     "reader_arguments": {"schema", "storage"},

@@ -87,6 +87,8 @@ def test_documented_defaults() -> None:
         "accept_unreadable": False,
         "check_finished": False,
         "overwrite": False,
+        "log_format": "auto",
+        "quiet": False,
         "json": False,
         "save_plan": None,
         "plan": None,
@@ -162,6 +164,8 @@ VALUES: list[tuple[str, str, Any]] = [
     ("check_finished", "true", True),
     ("overwrite", "TRUE", True),
     ("overwrite", "false", False),
+    ("log_format", "json", "json"),
+    ("quiet", "true", True),
     ("json", "true", True),
     ("save_plan", "/plans/a.zip", "/plans/a.zip"),
     ("plan", "gs://b/a.zip", "gs://b/a.zip"),
@@ -318,6 +322,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("accept_unreadable", "1", "must be true or false; the flag without a value means true"),
     ("check_finished", "1", "must be true or false; the flag without a value means true"),
     ("overwrite", "yes", "must be true or false; the flag without a value means true"),
+    ("log_format", "xml", "must be one of: auto, plain, json"),
+    ("quiet", "1", "must be true or false; the flag without a value means true"),
     ("json", "1", "must be true or false; the flag without a value means true"),
     ("save_plan", "s3://b/a.zip", "only local paths and gs:// are supported"),
     ("plan", "s3://b/a.zip", "only local paths and gs:// are supported"),
@@ -532,8 +538,9 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     run = {"read_ahead", "read_deadline_s", "gcs_project", "max_rejects", "accept_unreadable", "overwrite", "json"}
     run.add("check_finished")
     assert parse("--limit=9").data_options(None)["limit"] == 9
+    more = {"no_wait", "on_interrupt", "save_plan", "plan", "log_format", "quiet"}
     places.add("limit")  # which older datasets do not have
-    assert FIELDS.keys() - data.keys() == places | run | {"no_wait", "on_interrupt", "save_plan", "plan"} | TABULAR
+    assert FIELDS.keys() - data.keys() == places | run | more | TABULAR
 
 
 def test_data_options_ignore_place_and_run() -> None:

@@ -3,45 +3,55 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from beam_tfr import summary
+from beam_tfr import cli, display, summary
 from beam_tfr.claim import Progress
+from beam_tfr.display import Display
 from beam_tfr.launch import running
 from tests.conftest import Run
 
 Command = Callable[..., Run]
 
 
-def test_progress_shows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(summary.time, "monotonic", lambda: now[0])
+def test_a_conversion_is_listed_converted_and_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "FIRST_S", 0.0)
+    monkeypatch.setattr(display, "LINE_S", 0.0)
     stream = io.StringIO()
-    account = summary.ProgressLines(stream)
-    account.tell(Progress(2, 10, 2_000, 10_000))
-    now[0] = 110.0
-    account.tell(Progress(7, 10, 7_000, 10_000))
-    account.tell(Progress(1, 10, 1_000, 10_000))  # with --overwrite, of another plan
-    account.tell(Progress(2, 10, 2_000, 10_000))
+    follow = summary.Follow(Display(stream, "convert"))
+    follow(Progress(2, 10, 2_000, 10_000))
+    follow(Progress(0, 0, 0, 0, listed=700))
+    follow(Progress(1, 10, 1_000, 10_000))  # with --overwrite, of another plan
+    follow(Progress(10, 10, 10_000, 10_000, rejected=1))
     assert stream.getvalue().splitlines() == [
         "convert: an earlier run has finished 2 of 10 shards",
-        "convert: 7,000 of 10,000 images, 7 of 10 shards, 500 images/s, 6 s left",
-        "convert: 1,000 of 10,000 images, 1 of 10 shards, 0 images/s",
-        "convert: 2,000 of 10,000 images, 2 of 10 shards, 100 images/s, 80 s left",
+        "convert: converting: 2,000 of 10,000 images, 2 of 10 shards",
+        "convert: listing: 700 images",
+        "convert: converting: 1,000 of 10,000 images, 1 of 10 shards",
+        "convert: publishing: 10,000 of 10,000 images, 1 rejected, 10 of 10 shards",
     ]
 
 
-def test_first_run_reports_no_earlier_work(
-    beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("flags", [["--log_format", "plain"], ["--log_format", "json"], ["--quiet"]])
+def test_how_progress_is_shown(
+    flags: list[str], photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(running, "PROGRESS_S", 0.0)
-    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--num_shards", "6")
-    assert run.code == 0
-    lines = run.err.splitlines()
-    assert all(line.startswith("convert: ") and "of 18 images" in line for line in lines), lines
+    monkeypatch.setattr(display, "FIRST_S", 0.0)
+    monkeypatch.setattr(display, "LINE_S", 0.0)
+    assert cli.main(["convert", "--input", f"{photos}/**/*.jpg", "--output", f"{tmp_path}/o", *flags]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    if "--quiet" in flags:
+        assert lines == []
+    elif "json" in flags:
+        assert {json.loads(line)["stage"] for line in lines} <= {"listing", "converting", "publishing"}
+        assert json.loads(lines[0])["stage"] == "listing"
+    else:
+        assert lines[0].startswith("convert: listing: ")
 
 
 def test_the_table_has_the_splits_in_the_order_of_training(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:

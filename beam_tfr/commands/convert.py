@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from beam_tfr.display import Display
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import things
@@ -52,11 +53,14 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         raise
     with _first_imports():
         from beam_tfr import launch  # imports Beam: not before the options are known to be valid
-    from beam_tfr.summary import ProgressLines, print_job, print_saved, print_summary, summary
+    from beam_tfr.summary import Follow, print_job, print_saved, print_summary, summary
 
-    with own_stderr() as stream:
-        lines = ProgressLines(stream, things(options.encoding))
-        done = launch.start(options, others, progress=lines.tell, say=lines.say)
+    what = things(options.encoding)
+    with (
+        own_stderr() as stream,
+        Display(stream, "convert", what=what, log_format=options.log_format, quiet=options.quiet) as shown,
+    ):
+        done = launch.start(options, others, progress=Follow(shown), say=shown.say)
     if isinstance(done, launch.Saved):
         print_saved(done, as_json=options.json)
     elif isinstance(done, launch.Job):

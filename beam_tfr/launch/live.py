@@ -34,6 +34,7 @@ def progress_of(finished: Progress, counters: Mapping[str, int]) -> Progress:
     images = counters.get("images", 0) + counters.get("resumed-images", 0)
     return finished._replace(
         finished_images=min(max(finished.finished_images, images), finished.matched),
+        listed=counters.get("listed", 0),
         rejected=counters.get("rejected", 0),
         bytes_read=counters.get("bytes-read", 0),
         bytes_written=counters.get("bytes-written", 0),

@@ -27,8 +27,8 @@ from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunErro
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
 PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to come to its end
-PROGRESS_S = 10.0
-MAX_REPORT_SHARE = 0.05  # of the time; with 100,000 shards on gs:// each report takes seconds
+PROGRESS_S = 1.0
+MAX_REPORT_SHARE = 0.01  # of the time; with 100,000 shards on gs:// each report takes seconds
 _THREAD = "beam_tfr-pipeline"
 _NOTHING = Progress(0, 0, 0, 0)
 RESUME = "nothing is published; run the same command again to resume from the finished shards"

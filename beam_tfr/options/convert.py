@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.display import FORMATS
 from beam_tfr.labels import SPLIT_RULE, is_split_name, parse_layout
 from beam_tfr.naming import NAME, SUFFIXES
 from beam_tfr.options import table
@@ -155,6 +156,14 @@ class ConvertOptions(TableOptions, ImageOptions):
         "engine",
         metavar="FILE",
     )
+    log_format: str = _run(
+        "auto",
+        help="how progress is shown on stderr: live on a terminal and a line every 10 s elsewhere (auto), always lines "
+        "(plain), or a JSON object a line (json)",
+        choices=FORMATS,
+        template=False,
+    )
+    quiet: bool = _run(False, help="show no progress; warnings, errors and the summary remain", template=False)
     json: bool = _run(False, help="print the summary as one JSON object on stdout, and nothing else", template=False)
     no_wait: bool = _run(False, help="on Dataflow: return as soon as the job is created", template=False)
     on_interrupt: str = _run(

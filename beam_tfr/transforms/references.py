@@ -20,7 +20,7 @@ from beam_tfr.labels import Labeler
 from beam_tfr.schema import DataError
 from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Tables
-from beam_tfr.transforms.counting import ShownFunction
+from beam_tfr.transforms.counting import ShownFunction, counted
 
 BATCHES = 64  # of patterns, each listed by one worker
 LIMITS = {"List": 50_000, "ListRanges": 1_000_000, "ListRest": None}  # names of a part, before the rest is divided
@@ -94,7 +94,8 @@ def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterat
 
 def _list(batch: str, patterns: Sequence[str], exclude: re.Pattern[str] | None, limit: int | None) -> Iterator[Any]:
     passed = Passed(patterns, exclude)
-    for found in list_parts([Part(*one) for one in json.loads(batch)], exclude=exclude, limit=limit, passed=passed):
+    parts = [Part(*one) for one in json.loads(batch)]
+    for found in counted(list_parts(parts, exclude=exclude, limit=limit, passed=passed), "listed"):
         yield beam.pvalue.TaggedOutput(_REST, json.dumps(found)) if isinstance(found, Part) else found
     for (what, kind), number in passed.counts.items():
         Metrics.counter("beam_tfr", f"{what} {kind}").inc(number)
@@ -141,7 +142,7 @@ class ReadTable(beam.PTransform):
 def _read_rows(table: tuple[int, str], opened: Tables) -> Iterator[Any]:
     number, path = table
     seen = Seen(number)
-    for row, ref in opened.read(path):
+    for row, ref in counted(opened.read(path), "listed"):
         interrupt.check()
         yield ref.encode()
         if opened.roles.uri or opened.roles.key:  # others are numbers, which cannot repeat

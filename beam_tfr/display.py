@@ -1,0 +1,169 @@
+"""Shows how far a long command is: live on a terminal, a line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from beam_tfr.terminal import printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+FIRST_S = 2.0  # a shorter command shows nothing
+LINE_S = 10.0  # between lines, where nothing can be overwritten
+FORMATS = ("auto", "plain", "json")
+
+
+class State(NamedTuple):
+    """How far a command is.
+
+    Attributes:
+        stage: what it does: "listing", "converting", "verifying".
+        done: things so far, those of an earlier run too.
+        total: 0 if it is not known yet.
+        shards, num_shards: finished and all; both 0 where there are none.
+        num_bytes: read so far by this command.
+        rejected: by this command.
+    """
+
+    stage: str
+    done: int
+    total: int = 0
+    shards: int = 0
+    num_shards: int = 0
+    num_bytes: int = 0
+    rejected: int = 0
+
+
+class Pace:
+    """The pace of a stage: what was done since the first of it began, by the time that this took.
+
+    What an earlier run did does not count, nor the start of the engine.
+
+    Args:
+        now: seconds on a clock.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._first, self._done = (State("", 0), 0.0), 0
+
+    def add(self, state: State) -> tuple[float, float, float]:
+        """Returns things/s, bytes/s and the seconds left; 0 while they are not known."""
+        now = self._now()
+        first, _ = self._first
+        if state.stage != first.stage or state.done < self._done or state.done == first.done:
+            self._first = state, now
+        self._done = state.done
+        first, since = self._first
+        if state.done == first.done:
+            return 0.0, 0.0, 0.0
+        seconds = max(now - since, 1e-3)
+        rate = (state.done - first.done) / seconds
+        left = (state.total - state.done) / rate if state.total else 0.0
+        return rate, (state.num_bytes - first.num_bytes) / seconds, left
+
+
+class Display:
+    """Shows states on a stream, from `FIRST_S` seconds on; a context manager.
+
+    Args:
+        stream: a terminal, or anything else.
+        command: its name, at the start of each line.
+        what: plural noun of what is counted.
+        log_format: one of `FORMATS`; auto is live on a terminal, else plain.
+        quiet: shows no states; messages of `say` remain.
+    """
+
+    def __init__(
+        self, stream: IO[str], command: str, *, what: str = "images", log_format: str = "auto", quiet: bool = False
+    ) -> None:
+        self._stream, self._command, self._what = stream, command, what
+        self._format, self._quiet = log_format, quiet
+        self._live: Progress | None = None
+        self._task: TaskID | None = None
+        self._pace, self._next = Pace(time.monotonic), time.monotonic() + FIRST_S
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            with contextlib.suppress(OSError):
+                self._live.stop()
+
+    def __call__(self, state: State) -> None:
+        """Shows a state if it is time to."""
+        rate, bytes_rate, left = self._pace.add(state)
+        if self._quiet or time.monotonic() < self._next:
+            return
+        if self._format == "auto" and self._stream.isatty():
+            self._draw(state, rate, bytes_rate, left)
+            return
+        self._next = time.monotonic() + LINE_S
+        if self._format == "json":
+            about = {**state._asdict(), "per_s": round(rate, 1), "bytes_per_s": round(bytes_rate)}
+            self._print(json.dumps({"command": self._command, **about, "left_s": round(left, 1)}))
+        else:
+            self.say(describe(state, self._what, rate, bytes_rate, left))
+
+    def say(self, text: str) -> None:
+        """Prints a message in a line of its own."""
+        line = f"{self._command}: {printable(text)}"
+        self._print(json.dumps({"command": self._command, "message": text}) if self._format == "json" else line)
+
+    def _print(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            if self._live is not None:
+                self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            else:
+                print(line, file=self._stream, flush=True)
+
+    def _draw(self, state: State, rate: float, bytes_rate: float, left: float) -> None:
+        text = describe(state, self._what, rate, bytes_rate, left)
+        with contextlib.suppress(OSError):
+            if self._live is None or self._task is None:
+                self._live = _bar(self._stream)
+                self._task = self._live.add_task(text, total=None)
+                self._live.start()
+            self._live.update(self._task, description=text, completed=state.done, total=state.total or None)
+            self._live.refresh()
+
+
+def describe(state: State, what: str, rate: float, bytes_rate: float, left: float) -> str:
+    """One line: "converting: 1,200 of 3,781 images, 612 images/s, 14.1 MB/s, 3 of 16 shards, 4 s left"."""
+    parts = [f"{state.done:,} of {state.total:,} {what}" if state.total else f"{state.done:,} {what}"]
+    if rate:
+        parts.append(f"{rate:,.0f} {what}/s")
+    if bytes_rate:
+        parts.append(f"{bytes_rate / 1e6:,.1f} MB/s")
+    if state.rejected:
+        parts.append(f"{state.rejected:,} rejected")
+    if state.num_shards:
+        parts.append(f"{state.shards:,} of {state.num_shards:,} shards")
+    if left:
+        parts.append(f"{duration(left)} left")
+    return f"{state.stage}: {', '.join(parts)}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: "40 s", "12 min", "3 h 20 min"."""
+    if seconds < 120:
+        return f"{seconds:,.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60:,} h {minutes % 60:02d} min"
+
+
+def _bar(stream: IO[str]) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = BarColumn(bar_width=20), TextColumn("{task.description}", markup=False)
+    return Progress(*columns, console=Console(file=stream), auto_refresh=False, transient=True)

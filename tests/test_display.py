@@ -1,0 +1,175 @@
+"""What a long command shows while it runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import select
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr import display
+from beam_tfr.display import Display, Pace, State, duration
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(display.time, "monotonic", found)
+    return found
+
+
+def converting(done: int, total: int = 10_000, **more: int) -> State:
+    return State("converting", done, total, num_shards=10, **more)
+
+
+def test_nothing_is_said_before_two_seconds_then_a_line_every_ten(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Display(stream, "convert") as shown:
+        for second, state in (
+            (0.0, State("listing", 0)),
+            (1.9, State("listing", 3_000)),
+            (3, State("listing", 9_000)),
+            (5, converting(2_000)),  # of an earlier run
+            (6, converting(2_000)),
+            (8, converting(3_000, num_bytes=10_000_000, shards=2)),
+            (16, converting(7_000, num_bytes=50_000_000, shards=7, rejected=3)),
+            (16.1, converting(7_100, num_bytes=51_000_000, shards=7, rejected=3)),
+        ):
+            clock.now = 100 + second
+            shown(state)
+        shown.say("a message\x1b[31m")
+    assert stream.getvalue().splitlines() == [
+        "convert: listing: 9,000 images, 3,000 images/s",
+        "convert: converting: 7,000 of 10,000 images, 500 images/s, 5.0 MB/s, 3 rejected, 7 of 10 shards, 6 s left",
+        r"convert: a message\x1b[31m",
+    ]
+
+
+def test_json_lines(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Display(stream, "verify", what="records", log_format="json") as shown:
+        shown(converting(0))
+        clock.now += 4
+        shown(converting(2_000, num_bytes=8_000_000, shards=1))
+        shown.say("x")
+    state, message = map(json.loads, stream.getvalue().splitlines())
+    assert state == {
+        "command": "verify",
+        "stage": "converting",
+        "done": 2000,
+        "total": 10000,
+        "shards": 1,
+        "num_shards": 10,
+        "num_bytes": 8000000,
+        "rejected": 0,
+        "per_s": 500.0,
+        "bytes_per_s": 2000000,
+        "left_s": 16.0,
+    }
+    assert message == {"command": "verify", "message": "x"}
+
+
+def test_quiet_leaves_messages(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Display(stream, "convert", quiet=True) as shown:
+        clock.now += 60
+        shown(converting(1))
+        shown.say("job 7")
+    assert stream.getvalue() == "convert: job 7\n"
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[io.TextIOWrapper, Callable[[], str]]]:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as stream:
+
+        def seen() -> str:
+            found = b""
+            while select.select([ours], [], [], 0)[0]:
+                found += os.read(ours, 1 << 16)
+            return found.decode()
+
+        yield stream, seen
+    os.close(ours)
+
+
+def test_a_terminal_shows_one_line_in_place(
+    clock: Clock, terminal: tuple[io.TextIOWrapper, Callable[[], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream, seen = terminal
+    with Display(stream, "convert") as shown:
+        for second in range(6):
+            clock.now = 100 + second
+            shown(converting(1_000 * second, num_bytes=second << 20))
+        shown.say("a message")
+    text = seen()
+    assert "converting: 5,000 of 10,000 images, 1,000 images/s, 1.0 MB/s, 0 of 10 shards, 5 s left" in text
+    assert "1,000 of 10,000 images" not in text.replace("converting: 5,000", "")[: text.index("2,000")]  # first 2 s
+    assert "convert: a message" in text
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", text)  # NO_COLOR
+    assert text.endswith("\x1b[2K")  # the line is cleared
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
+
+
+def test_a_stream_that_is_closed_ends_nothing(clock: Clock) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    stream = os.fdopen(write, "w", buffering=1)
+    with Display(stream, "convert") as shown:
+        clock.now += 60
+        shown(converting(1))
+        shown.say("x")
+    with pytest.raises(OSError, match="Broken pipe"):
+        stream.close()
+
+
+@given(
+    st.integers(0, 1000),
+    st.floats(0.1, 1000),
+    st.floats(0, 60),
+    st.floats(0.1, 0.9),
+)
+def test_the_time_left_is_right_whatever_was_done_before(resumed: int, rate: float, start: float, part: float) -> None:
+    clock = Clock()
+    pace, total = Pace(clock), resumed + 100_000
+    pace.add(State("converting", resumed, total))
+    clock.now += start  # an engine that does nothing yet
+    pace.add(State("converting", resumed, total))
+    done = int(100_000 * part)
+    clock.now += done / rate
+    found, _, left = pace.add(State("converting", resumed + done, total))
+    assert found == pytest.approx(rate)
+    assert left == pytest.approx((100_000 - done) / rate)
+
+
+def test_a_plan_that_was_replaced_begins_anew() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    pace.add(converting(5_000))
+    clock.now += 1
+    assert pace.add(converting(6_000)) == (1000.0, 0.0, 4.0)
+    assert pace.add(converting(10)) == (0.0, 0.0, 0.0)
+
+
+def test_durations() -> None:
+    assert [duration(s) for s in (0.4, 119, 125, 7_100, 12_000)] == ["0 s", "119 s", "2 min", "118 min", "3 h 20 min"]
