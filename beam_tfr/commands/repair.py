@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from beam_tfr.commands.verify import ProgressLines, describe, say_problems
 from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.terminal import counted, own_stderr, printable
+from beam_tfr.terminal import counted, own_stderr
 
 GIVEN = (
     "input",
@@ -50,11 +50,8 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
     with own_stderr() as stream:
         given = {name: getattr(parsed, name) for name in GIVEN}
-
-        def say(text: str) -> None:
-            print(f"repair: {printable(text)}", file=stream, flush=True)
-
-        report, repaired = launch.repair(parsed.folder, given, others, progress=ProgressLines("repair"), say=say)
+        lines = ProgressLines("repair", to=stream)
+        report, repaired = launch.repair(parsed.folder, given, others, progress=lines, say=lines.say)
     say_problems(report)
     if parsed.json:
         print(json.dumps(report.as_json() | {"repaired": repaired}, sort_keys=True))

@@ -6,10 +6,11 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from beam_tfr.options import table
-from beam_tfr.terminal import counted, say
+from beam_tfr.schema import UsageError
+from beam_tfr.terminal import counted, own_stderr, say
 
 if TYPE_CHECKING:
     from beam_tfr.verification import Progress, Report
@@ -20,6 +21,8 @@ EXAMPLES = """examples:
       reads one shard of a hundred
   beam-tfr verify /data/photos --sources 'photos/**/*.jpg'
       also compares every record with the file that it was made from
+  beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=… --temp_location=gs://…
+      reads the shards on other machines; any of Beam's runners can
 """
 PROGRESS_S = 10.0
 
@@ -49,7 +52,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--exclude", metavar="GLOB", nargs="+", help="with --sources: files that are none")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def _share(text: str) -> float:
@@ -59,11 +62,21 @@ def _share(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text}: {error}") from None
 
 
-def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
-    """Verifies a dataset; 1 if it has problems."""
+def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
+    """Verifies a dataset; 1 if it has problems. `others` are Beam's flags."""
+    on_runner = any(flag.partition("=")[0] == "--runner" for flag in others)
+    if others and not on_runner:
+        raise UsageError(f"unknown: {' '.join(others)}; see beam-tfr verify --help")
+    report = _verify_on(parsed, others) if on_runner else _verify_here(parsed)
+    say_problems(report)
+    print(json.dumps(report.as_json(), sort_keys=True) if parsed.json else "\n".join(describe(report)))
+    return 0 if report.ok else 1
+
+
+def _verify_here(parsed: argparse.Namespace) -> Report:
     from beam_tfr.verification import verify
 
-    report = verify(
+    return verify(
         parsed.folder,
         sample=parsed.sample,
         seed=parsed.seed,
@@ -71,9 +84,19 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         exclude=parsed.exclude or (),
         progress=ProgressLines(),
     )
-    say_problems(report)
-    print(json.dumps(report.as_json(), sort_keys=True) if parsed.json else "\n".join(describe(report)))
-    return 0 if report.ok else 1
+
+
+def _verify_on(parsed: argparse.Namespace, beam_flags: Sequence[str]) -> Report:
+    from beam_tfr import launch
+
+    with own_stderr() as stream:
+        lines = ProgressLines(to=stream)
+        launch.parse_beam_flags(beam_flags)  # a misspelled flag is reported first
+        if parsed.sources:
+            raise UsageError("`sources=` cannot be combined with `runner=`: sources are read by this machine")
+        return launch.verify_on(
+            parsed.folder, beam_flags, sample=parsed.sample, seed=parsed.seed, progress=lines, say=lines.say
+        )
 
 
 def say_problems(report: Report) -> None:
@@ -87,15 +110,19 @@ def say_problems(report: Report) -> None:
 class ProgressLines:
     """Prints a line every `PROGRESS_S` seconds, with rate and time left."""
 
-    def __init__(self, command: str = "verify") -> None:
-        self._command = command
+    def __init__(self, command: str = "verify", *, to: IO[str] | None = None) -> None:
+        self._command, self._stream = command, to
         self._started = self._said = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
         if now - self._said >= PROGRESS_S:
             self._said = now
-            say(f"{self._command}: {describe_progress(progress, now - self._started)}")
+            self.say(describe_progress(progress, now - self._started))
+
+    def say(self, text: str) -> None:
+        """Prints a line."""
+        say(f"{self._command}: {text}", to=self._stream)
 
 
 def describe_progress(progress: Progress, seconds: float) -> str:

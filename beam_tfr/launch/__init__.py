@@ -16,7 +16,19 @@ try:
     from beam_tfr.launch.repairing import repair
     from beam_tfr.launch.results import Result, Saved
     from beam_tfr.launch.starting import convert, start
+    from beam_tfr.launch.verifying import verify_on
 except ModuleNotFoundError as error:
     raise NotInstalledError(f"converting needs {error.name}: pip install 'beam_tfr[convert]'") from error
 
-__all__ = ["Job", "Result", "Saved", "choose_runner", "convert", "parse_beam_flags", "repair", "start", "translate"]
+__all__ = [
+    "Job",
+    "Result",
+    "Saved",
+    "choose_runner",
+    "convert",
+    "parse_beam_flags",
+    "repair",
+    "start",
+    "translate",
+    "verify_on",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import tempfile
 import uuid
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from beam_tfr import claim, diff, lock, publish, sidecars, storage
+from beam_tfr import claim, cloud, diff, lock, publish, sidecars, storage
 from beam_tfr import manifest as manifests
 from beam_tfr.dataflow import checks
 from beam_tfr.inputs.patterns import read_input_list
@@ -63,7 +64,8 @@ def repair(
         DataError: the manifest is missing or damaged; or the input has changed, which is told with names.
         RunError: the run failed; the same call goes on.
     """
-    if checks.is_only_form(parse_beam_flags(beam_flags)):
+    beam_options = parse_beam_flags(beam_flags)
+    if checks.is_only_form(beam_options):
         raise UsageError("`template_location=` and `dry_run=` repair nothing")
     dataset = manifests.read(storage.check_path(folder))
     with _restored(dataset, given) as options:
@@ -80,7 +82,7 @@ def repair(
         if wanted:
             say(f"{len(wanted):,} of {report.shards:,} shards are made again")
             _run(dataset, options, beam_flags, wanted, say)
-    with lock.held(dataset.folder, uuid.uuid4().hex):
+    with lock.held(dataset.folder, uuid.uuid4().hex, has_ended=functools.partial(cloud.has_ended, beam_options)):
         _write_others(dataset, files)
         claim.finish(dataset.folder)
     after = DatasetCheck(dataset)

@@ -34,8 +34,8 @@ _NOTHING = Progress(0, 0, 0, 0)
 RESUME = "nothing is published; run the same command again to resume from the finished shards"
 
 
-def build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) -> beam.Pipeline:
-    """The pipeline of a conversion, not yet started.
+def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineOptions) -> beam.Pipeline:
+    """The pipeline of a step, not yet started.
 
     Raises:
         UsageError: Beam refuses its own options.
@@ -47,7 +47,7 @@ def build(step: Convert, runner: PipelineRunner, beam_options: PipelineOptions) 
     except Exception as error:
         raise translate(error) from error
     with labels_without_cells():
-        pipeline | "Convert" >> step
+        pipeline | type(step).__name__ >> step
     return pipeline
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
+import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineRunner
 
@@ -119,31 +120,47 @@ def _run_here(
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):
         pipeline = build(step, runner, beam_options)
-        with quiet():
-            if isinstance(runner, LocalRunner):  # `run` returns when all is done
-                reporter = Reporter(step.options, progress, runner.counters)
-                by_processes = beam_options.view_as(DirectOptions).direct_running_mode == "multi_processing"
-                patience_s = PROCESSES_WAIT_S if by_processes else INTERRUPT_WAIT_S
-
-                def tick() -> None:
-                    runner.check_workers()
-                    reporter.tick()
-
-                try:
-                    wait(lambda: pipeline.run().wait_until_finish(), tick=tick, patience_s=patience_s)
-                finally:
-                    runner.end_workers()
-            else:
-                try:
-                    result = pipeline.run()  # some want the main thread for it
-                except Exception as error:
-                    raise translate(error) from error
-
-                def cancel() -> str:
-                    with contextlib.suppress(Exception):
-                        result.cancel()
-                    return RESUME
-
-                reporter = Reporter(step.options, progress, lambda: counters_of(result))
-                wait(result.wait_until_finish, tick=reporter.tick, stop=cancel)
+        follow(pipeline, runner, beam_options, lambda counters: Reporter(step.options, progress, counters).tick)
     return beginning.result()
+
+
+def follow(
+    pipeline: beam.Pipeline,
+    runner: PipelineRunner,
+    beam_options: PipelineOptions,
+    report: Callable[[Callable[[], Mapping[str, int]]], Callable[[], object]],
+) -> None:
+    """Runs a pipeline on a runner other than Dataflow, to its end.
+
+    Args:
+        pipeline: with all its steps.
+        runner: of the pipeline.
+        beam_options: of the pipeline.
+        report: gets what reads the counters, returns what is called often while the pipeline runs.
+    """
+    with quiet():
+        if isinstance(runner, LocalRunner):  # `run` returns when all is done
+            told = report(runner.counters)
+            by_processes = beam_options.view_as(DirectOptions).direct_running_mode == "multi_processing"
+            patience_s = PROCESSES_WAIT_S if by_processes else INTERRUPT_WAIT_S
+
+            def tick() -> None:
+                runner.check_workers()
+                told()
+
+            try:
+                wait(lambda: pipeline.run().wait_until_finish(), tick=tick, patience_s=patience_s)
+            finally:
+                runner.end_workers()
+        else:
+            try:
+                result = pipeline.run()  # some want the main thread for it
+            except Exception as error:
+                raise translate(error) from error
+
+            def cancel() -> str:
+                with contextlib.suppress(Exception):
+                    result.cancel()
+                return RESUME
+
+            wait(result.wait_until_finish, tick=report(lambda: counters_of(result)), stop=cancel)

@@ -10,6 +10,7 @@ from beam_tfr.transforms.reading import ReadImages, ReadRows
 from beam_tfr.transforms.references import MatchImages, ReadTable
 from beam_tfr.transforms.repairing import CheckRepaired
 from beam_tfr.transforms.values import BuildExamples, MapImages, ParseArrays, ResizeImages
+from beam_tfr.transforms.verifying import VerifyShards
 from beam_tfr.transforms.writing import ReadRejects, WriteManifest, WriteShards
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "ResizeImages",
     "SavePlan",
     "TakeFirst",
+    "VerifyShards",
     "WriteManifest",
     "WriteShards",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import collections
 import concurrent.futures
 import contextlib
@@ -13,8 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
-
 from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest
@@ -23,9 +20,10 @@ from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
 from beam_tfr.verification.manifest_check import check_files
 from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
 from beam_tfr.verification.record_check import RecordCheck
+from beam_tfr.verification.repeats import all_repeats
 from beam_tfr.verification.report import Progress, Report
 from beam_tfr.verification.shard_check import ShardCheck, ShardFound, Task
-from beam_tfr.verification.sources import KEY_BYTES, Sources
+from beam_tfr.verification.sources import Sources
 
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _PROGRESS_S = 0.5
@@ -45,7 +43,7 @@ def verify(
 ) -> Report:
     """Reads a dataset and compares it with its manifest.
 
-    Takes 16 bytes of memory per record to compare keys (64 at the end), about four times the longest record per
+    Takes 16 bytes of memory per record to compare keys (100 at the end), about four times the longest record per
     thread, and the pixels of one large image.
 
     Args:
@@ -145,8 +143,9 @@ class DatasetCheck:
         found = [self.found[position] for position in sorted(self.found)]
         for problem in check_files(manifest):
             problems.add(-1, problem)
-        for problem in (*_of_unread(manifest, self.found), *_repeated_keys(found), *_total_problems(manifest, found)):
-            problems.add(len(tasks), problem)
+        problems.merge(all_repeats(found, tasks))
+        for problem in (*_of_unread(manifest, self.found), *_total_problems(manifest, found)):
+            problems.add(len(tasks) + 1, problem)
         if sources is not None:
             if problems.counts["source-gone"] == sum(one.sources for one in found) > 0:
                 raise sources.unknown()
@@ -247,20 +246,3 @@ def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator
         if there != expected:
             message = f"{what} is {shown(expected)}, but the records have {shown(there)}"
             yield Problem("manifest", MANIFEST_FILE, message)
-
-
-def _repeated_keys(found: Sequence[ShardFound]) -> Iterator[Problem]:
-    hashes = np.frombuffer(b"".join(one.keys for one in found), np.uint64).reshape(-1, 2)
-    order = np.lexsort((hashes[:, 0], hashes[:, 1]))  # stable: equal keys stay in the order of the dataset
-    hashes = hashes[order]
-    again = (hashes[1:] == hashes[:-1]).all(axis=1)
-    ends = list(itertools.accumulate(len(one.keys) // KEY_BYTES for one in found))
-    for first, second in zip(order[:-1][again].tolist(), order[1:][again].tolist(), strict=True):
-        (file, record), (other, number) = _place(found, ends, second), _place(found, ends, first)
-        yield Problem("repeated", file, f"has the key of record {number} of {other}", record)
-
-
-def _place(found: Sequence[ShardFound], ends: list[int], position: int) -> tuple[str, int]:
-    """File and number of the record at a position of the whole dataset."""
-    index = bisect.bisect_right(ends, position)
-    return found[index].task.entry.file, position - (ends[index - 1] if index else 0)

@@ -56,10 +56,10 @@ class Problems:
         self.counts: collections.Counter[str] = collections.Counter()
         self._kept: list[tuple[int, int, Problem]] = []
 
-    def add(self, position: int, problem: Problem) -> None:
-        """Takes a problem of the part of the dataset at a position; those of one part come in order."""
+    def add(self, position: int, problem: Problem, *, order: int | None = None) -> None:
+        """Takes a problem of the part of the dataset at a position; those of one part come in order, or tell theirs."""
         self.counts[problem.kind] += 1
-        self._keep((position, self.counts.total(), problem))
+        self._keep((position, sum(self.counts.values()) if order is None else order, problem))
 
     def merge(self, other: Problems) -> None:
         """Takes the problems of other parts."""

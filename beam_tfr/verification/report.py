@@ -78,3 +78,21 @@ class Report:
             "unread": [*self.unread],
             "seconds": round(self.seconds, 3),
         }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Report:
+        """The report of `as_json`."""
+        counts = fields["counts"]
+        return cls(
+            folder=fields["folder"],
+            problems=tuple(Problem(**problem) for problem in fields["problems"]),
+            kinds=fields["kinds"],
+            broken=tuple(fields["broken"]),
+            unread=tuple(fields["unread"]),
+            examples=counts["records_read"],
+            shards=counts["shards"],
+            num_bytes=counts["bytes_read"],
+            sources=counts["sources_read"],
+            seconds=fields["seconds"],
+            dataset_digest=fields["dataset_digest"],
+        )

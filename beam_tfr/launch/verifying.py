@@ -1,0 +1,114 @@
+"""Verifies a dataset on any of Beam's runners."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+
+from beam_tfr import cloud, manifest, storage
+from beam_tfr.dataflow import checks, jobs
+from beam_tfr.dataflow.staging import staged
+from beam_tfr.launch.flags import choose_runner, parse_beam_flags
+from beam_tfr.launch.live import counters_of
+from beam_tfr.launch.running import build, on_interrupt, wait
+from beam_tfr.launch.starting import follow
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema import RunError, UsageError
+from beam_tfr.transforms import VerifyShards
+from beam_tfr.verification import Progress, Report
+from beam_tfr.verification.dataset_check import choose
+
+TICK_S = 2.0  # between looks at the counters
+
+
+def verify_on(
+    folder: str,
+    beam_flags: Sequence[str],
+    *,
+    sample: float | None = None,
+    seed: int = 0,
+    progress: Callable[[Progress], object] | None = None,
+    say: Callable[[str], object] = lambda _: None,
+) -> Report:
+    """Verifies a dataset as a pipeline; the report is that of `verification.verify`.
+
+    Args:
+        folder: of the dataset, where the runner's workers can read it.
+        beam_flags: Beam's own options, as on a command line. The report comes back by way of `temp_location`, or of a
+            folder of this machine.
+        sample, seed, progress: as of `verify`.
+        say: called with a line about a job elsewhere.
+
+    Raises:
+        UsageError: the call is wrong.
+        DataError: there is no manifest, or it is invalid or was edited.
+        RunError: the run failed.
+    """
+    beam_options = parse_beam_flags(beam_flags)
+    folder = storage.check_path(folder)
+    on_dataflow = checks.is_wanted(beam_options)
+    if on_dataflow:
+        if not storage.is_gcs(folder):
+            raise UsageError(f"{folder}: must be on gs://, where Dataflow's workers can reach it")
+        if checks.is_only_form(beam_options):
+            raise UsageError("`template_location=` and `dry_run=` verify nothing")
+        checks.check(ConvertOptions(input=(f"{folder.rstrip('/')}/*",), output=folder), beam_options)
+    cloud.use(beam_options)
+    tasks = choose(manifest.read(folder), sample, seed)
+    total = sum(task.entry.num_examples for task in tasks)
+
+    def report(counters: Callable[[], Mapping[str, int]]) -> Callable[[], None]:
+        last = [time.monotonic()]
+
+        def tick() -> None:
+            if progress is not None and time.monotonic() - last[0] >= TICK_S:
+                last[0] = time.monotonic()
+                shards, records, num_bytes = (counters().get(f"verified-{of}", 0) for of in _COUNTED)
+                progress(Progress(shards, len(tasks), records, total, num_bytes))
+
+        return tick
+
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as local, on_interrupt():
+        place = beam_options.view_as(GoogleCloudOptions).temp_location or local
+        path = storage.join(place, f"beam_tfr-verify-{uuid.uuid4().hex}.json")
+        step = VerifyShards(folder, path, sample=sample, seed=seed)
+        if on_dataflow:
+            _run_job(step, beam_options, report, say)
+        else:
+            runner = choose_runner(beam_options, beam_flags)
+            follow(build(step, runner, beam_options), runner, beam_options, report)
+        try:
+            fields = json.loads(storage.read_bytes(path))
+        except FileNotFoundError:
+            cure = "give a folder that this machine and the workers share as `temp_location=`"
+            raise RunError(f"the runner reports success, but the report is not at {path}: {cure}") from None
+        storage.delete(path)
+    return Report.from_json(fields)
+
+
+_COUNTED = ("shards", "records", "bytes")
+
+
+def _run_job(
+    step: VerifyShards,
+    beam_options: PipelineOptions,
+    report: Callable[[Callable[[], Mapping[str, int]]], Callable[[], None]],
+    say: Callable[[str], object],
+) -> None:
+    with jobs.messages(say):
+        with staged(beam_options) as runner:
+            pipeline = build(step, runner, beam_options)
+            result = wait(pipeline.run, stop=lambda: "the job was being submitted; the console lists it")
+        job = jobs.job_of(result, beam_options)
+        say(f"job {job.id}: {job.place}")
+
+        def stop() -> str:
+            jobs.stop(result, job, "cancel")
+            return f"job {job.id} is cancelled"
+
+        wait(lambda: jobs.wait(result, job), tick=report(lambda: counters_of(result)), stop=stop)

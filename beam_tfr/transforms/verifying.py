@@ -1,0 +1,108 @@
+"""VerifyShards: the checks of `verify`, shard by shard on any runner."""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
+
+from beam_tfr import manifest, storage
+from beam_tfr.transforms.counting import Shown, count
+from beam_tfr.verification.dataset_check import MAX_PIXELS, DatasetCheck, choose
+from beam_tfr.verification.problems import Problems
+from beam_tfr.verification.record_check import RecordCheck
+from beam_tfr.verification.repeats import find_repeats, keys_by_bucket
+from beam_tfr.verification.shard_check import ShardCheck, ShardFound
+
+
+class VerifyShards(beam.PTransform):
+    """The shards of a dataset, each read by one worker, to a file with the report as JSON.
+
+    The hashes of the keys are shuffled, 24 bytes for each record, and a 256th of them is in one place at a time.
+
+    Args:
+        folder: of the dataset.
+        report: path of the file to write.
+        sample, seed: as of `verify`.
+
+    Output: a PCollection of one None, once the report is written.
+    """
+
+    def __init__(self, folder: str, report: str, *, sample: float | None = None, seed: int = 0) -> None:
+        super().__init__()
+        self._folder, self._report = folder, report
+        self._positions = [task.position for task in choose(manifest.read(folder), sample, seed)]
+
+    def expand(self, begin: PBegin) -> PCollection[None]:
+        read = (
+            begin
+            | "Shards" >> beam.Create(self._positions)
+            | "SpreadShards" >> beam.Reshuffle()
+            | "ReadShards" >> beam.ParDo(_Read(self._folder)).with_outputs("keys", main="found")
+        )
+        repeats = (
+            read.keys
+            | "GroupKeys" >> beam.GroupByKey()
+            | "FindRepeats" >> beam.Map(_find_repeats, self._folder)
+            | "AddRepeats" >> beam.CombineGlobally(_merged)
+        )
+        started = begin | "Start" >> beam.Create([None])
+        write = functools.partial(_write, folder=self._folder, path=self._report, started=time.time())
+        return started | "WriteReport" >> beam.Map(write, AsIter(read.found), AsSingleton(repeats))
+
+
+class _Read(Shown):
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder=folder)
+        self._folder = folder
+
+    def setup(self) -> None:
+        self._manifest = manifest.read(self._folder)
+        self._tasks = choose(self._manifest)
+        self._check = RecordCheck(self._manifest, max_pixels=MAX_PIXELS)
+
+    def process(self, position: int) -> Iterator[Any]:
+        problems, task = Problems(), self._tasks[position]
+        check = ShardCheck(self._folder, task, self._check, functools.partial(problems.add, position))
+        found = check.run(threading.Event())
+        for bucket in keys_by_bucket(found):
+            yield beam.pvalue.TaggedOutput("keys", bucket)
+        found.keys.clear()
+        count("verified-shards")
+        count("verified-records", found.done)
+        count("verified-bytes", found.num_bytes)
+        yield found, problems
+
+
+def _find_repeats(grouped: tuple[int, Iterable[bytes]], folder: str) -> Problems:
+    return find_repeats(b"".join(grouped[1]), choose(manifest.read(folder)))
+
+
+def _merged(parts: Iterable[Problems]) -> Problems:
+    total = Problems()
+    for part in parts:
+        total.merge(part)
+    return total
+
+
+def _write(
+    _: None,
+    read: Iterable[tuple[ShardFound, Problems]],
+    repeats: Problems,
+    *,
+    folder: str,
+    path: str,
+    started: float,
+) -> None:
+    check = DatasetCheck(manifest.read(folder))
+    for found, problems in read:
+        check.add([found], problems)
+    check.add([], repeats)
+    fields = check.report().as_json() | {"seconds": round(time.time() - started, 3)}
+    storage.write_bytes(path, json.dumps(fields).encode(), scratch=path.rpartition("/")[0])
