@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr import saved_plan, storage
-from beam_tfr.inputs.patterns import common_root, escape, exclusion, is_wild, name_folders, read_input_list, to_regex
+from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.passed import LEFT_BEHIND, Passed, tell_left_behind
+from beam_tfr.inputs.patterns import (
+    common_root,
+    escape,
+    exclusion,
+    is_wild,
+    name_folders,
+    order_patterns,
+    read_input_list,
+    to_regex,
+)
 from beam_tfr.labels import Labeler, parse_layout, read_classes
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
@@ -16,6 +28,8 @@ from beam_tfr.schema import MANIFEST_FILE, UsageError
 from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, features_of
 from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.rows import Roles, Tables
+
+MOST_LOOKED_AT = 10_000  # files, before the work begins
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,6 +116,24 @@ def check_reach(options: ConvertOptions, source: Source) -> None:
     if options.plan:
         with saved_plan.SavedPlan(options.plan) as saved:
             saved.check_call(source.call, source.plan)
+
+
+def look_beside(options: ConvertOptions, source: Source) -> str:
+    """Tells of images that the patterns leave behind, before the work; empty if there are none among the first files.
+
+    On gs:// nothing is listed twice: there the summary tells.
+
+    Raises:
+        UsageError: a pattern matches nothing, or cannot be listed.
+    """
+    wild = [pattern for pattern in source.input if is_wild(pattern) and not pattern.endswith("/")]
+    if options.plan or not wild or storage.is_gcs(source.root):
+        return ""
+    passed = Passed(source.input, exclusion(source.exclude, source.root))
+    for _ in itertools.islice(list_all(order_patterns(wild), passed=passed), MOST_LOOKED_AT):
+        pass
+    kinds = passed.counts[LEFT_BEHIND]
+    return tell_left_behind(kinds, source.root) if kinds else ""
 
 
 def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tables:

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from beam_tfr.claim import Progress
 from beam_tfr.display import Display, State
+from beam_tfr.inputs.passed import tell_kinds, tell_left_behind
 from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, Plan
 from beam_tfr.schema.features import things
@@ -82,6 +83,8 @@ def summary(result: Result) -> dict[str, Any]:
         },
         "cropped": dataset.statistics.get("cropped"),
         "columns": dataset.options.get("feature_columns", {}),
+        "left_out": dict(result.left_out),
+        "left_behind": dict(result.left_behind),
         "hints": hints(dataset.counts),
         "dataset_digest": dataset.dataset_digest,
         "seconds": seconds,
@@ -141,7 +144,13 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     _print_table(in_order(dataset.splits), dataset_rows(dataset), to=to)
     counts, columns = dataset.counts, dataset.options.get("feature_columns", {})
     rejected = sum(counts["rejected"].values())
+    if limit := dataset.options.get("limit"):
+        line(f"limit:   a try-out of the first {limit:,} in the order of --seed")
     line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
+    if result.left_out:
+        line(
+            f"left out: {sum(result.left_out.values()):,} without the name of an image ({tell_kinds(result.left_out)})"
+        )
     for reason, number in counts["rejected"].items():
         line(f"  {reason}: {number:,}")
     if rejected:
@@ -154,14 +163,22 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line(f"column:  {name} {kind}")
     for hint in hints(counts):
         line(f"note:    {hint}")
+    if result.left_behind:
+        line(f"note:    {tell_left_behind(result.left_behind, 'DIR')}")
     line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")
     if result.fresh:
         what = things(dataset.options["encoding"])
         line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} {what}/s")
     line(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}")
+    split = next((name for name in in_order(dataset.splits) if name != NO_SPLIT), "train")
+    line(f"load:    from beam_tfr.reader import load; {split} = load({dataset.folder!r}, split={split!r})")
 
 
 def _print_table(splits: Sequence[str], rows: Iterable[tuple[str, Sequence[int]]], *, to: IO[str]) -> None:
     print(f"{'':24}{''.join(f'{name:>12}' for name in splits)}{'total':>12}", file=to)
+    headed = False
     for title, values in rows:
+        if title.startswith("  ") and not headed:
+            headed = True
+            print("classes", file=to)
         print(f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}", file=to)

@@ -304,7 +304,7 @@ def test_the_summary_balances_and_names_what_comes_next(beam_tfr: Command, photo
     ]
     assert "balance: 19 matched = 18 written + 1 rejected" in lines
     assert "  empty-file: 1" in lines
-    assert lines[-1] == f"next:    beam-tfr verify '{output}'"
+    assert lines[-2] == f"next:    beam-tfr verify '{output}'"
 
 
 @pytest.mark.slow

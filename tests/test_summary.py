@@ -67,7 +67,36 @@ def test_the_table_has_the_splits_in_the_order_of_training(beam_tfr: Command, ph
     ]
     assert ["t-shirt", "4", "2", "6"] in rows
     assert "balance: 18 matched = 18 written + 0 rejected" in run.out
-    assert run.out.splitlines()[-1] == f"next:    beam-tfr verify {tmp_path / 'o'}"
+    assert rows[6:8] == [["classes"], ["hat", "4", "2", "6"]]
+    assert run.out.splitlines()[-2:] == [
+        f"next:    beam-tfr verify {tmp_path / 'o'}",
+        f"load:    from beam_tfr.reader import load; train = load('{tmp_path / 'o'}', split='train')",
+    ]
+
+
+def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
+    beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, photo in enumerate(sorted(photos.rglob("*.jpg"))[:6]):
+        folder = tmp_path / "phone" / ("cat" if number % 2 else "dog")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}{'.JPG' if number < 3 else '.jpg'}").write_bytes(photo.read_bytes())
+    for junk in (".DS_Store", "cat/._1.jpg", "notes.txt"):
+        (tmp_path / "phone" / junk).touch()
+    whole = beam_tfr("convert", "--input", "phone", "--output", "phone/out")
+    assert (whole.code, whole.err) == (0, "")
+    assert "balance: 6 matched = 6 written + 0 rejected" in whole.out
+    assert "left out: 3 without the name of an image (1 .DS_Store, 1 ._*, 1 .txt)" in whole.out
+    again = beam_tfr("convert", "--input", "phone", "--output", "phone/out", "--json")
+    assert (again.json["complete_already"], again.json["left_out"]) == (True, {"._*": 1, ".DS_Store": 1, ".txt": 1})
+    part = beam_tfr("convert", "--input", "phone/**/[0-9].jpg", "--output", "part", "--limit", "2")
+    left = "3 files beside them look like images (3 .JPG): --input"
+    assert part.err == f"convert: {left} phone takes them all\n"
+    assert f"note:    {left} DIR takes them all" in part.out
+    assert "limit:   a try-out of the first 2 in the order of --seed" in part.out
+    same = beam_tfr("convert", "--input", "phone", "--output", "phone")
+    assert (same.code, "--output" in same.err, "is the folder of --input" in same.err) == (2, True, True)
 
 
 def test_hints_are_given_when_more_than_a_tenth_of_the_images_deserve_one() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import re
+import shlex
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from beam_tfr import storage
 from beam_tfr.inputs.patterns import is_wild, split_pattern, to_regex
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.extensions import kind_of_name, looks_like_image
@@ -27,12 +30,15 @@ class Passed:
         exclude: of `exclusion`; what it matches is not counted.
 
     Attributes:
-        counts: (`LEFT_OUT` or `LEFT_BEHIND`, kind of name) -> files.
+        counts: `LEFT_OUT` or `LEFT_BEHIND` -> kind of name -> files.
     """
 
     def __init__(self, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
         wild = sorted(filter(is_wild, patterns))
-        self.counts: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.counts: dict[str, collections.Counter[str]] = {
+            LEFT_OUT: collections.Counter(),
+            LEFT_BEHIND: collections.Counter(),
+        }
         self._lock = threading.Lock()
         self._reach = {pattern: _reach(pattern) for pattern in wild} if len(wild) <= MOST_PATTERNS else {}
         self._taken, self._paths = [*map(to_regex, wild), *([exclude] if exclude else [])], {*patterns}
@@ -50,7 +56,7 @@ class Passed:
             return
         name = path.removeprefix(pattern) if is_folder else path.rpartition("/")[2]
         with self._lock:
-            self.counts[LEFT_OUT if is_folder else LEFT_BEHIND, kind_of_name(name)] += 1
+            self.counts[LEFT_OUT if is_folder else LEFT_BEHIND][kind_of_name(name)] += 1
 
 
 def _reach(pattern: str) -> re.Pattern[str] | None:
@@ -64,21 +70,19 @@ def _reach(pattern: str) -> re.Pattern[str] | None:
     return None
 
 
-def tell_left_behind(kinds: dict[str, int], folder: str) -> str:
-    """Says that images stay behind, and what takes them; empty if none does.
-
-    Args:
-        kinds: kind of name -> files.
-        folder: that all inputs share.
-    """
-    if not kinds:
-        return ""
-    total = sum(kinds.values())
-    look = "file beside them looks like an image" if total == 1 else "files beside them look like images"
-    them = "it" if total == 1 else "them all"
-    return f"{total:,} {look} ({tell_kinds(kinds)}): `input={folder}` takes {them}"
-
-
-def tell_kinds(kinds: dict[str, int]) -> str:
+def tell_kinds(kinds: Mapping[str, int]) -> str:
     """The kinds of names, the most frequent first: "10 .JPG, 3 .jpeg"."""
     return ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
+
+
+def tell_left_behind(kinds: Mapping[str, int], root: str) -> str:
+    """Says that images stay behind, and what takes them; `root` is the folder that all inputs share."""
+    total, folder = sum(kinds.values()), root.rstrip("/") or "/"
+    if not storage.is_gcs(root) and root.startswith(f"{os.getcwd()}/"):
+        folder = os.path.relpath(root)
+    look, them = (
+        ("file beside them looks like an image", "it")
+        if total == 1
+        else ("files beside them look like images", "them all")
+    )
+    return f"{total:,} {look} ({tell_kinds(kinds)}): --input {shlex.quote(folder)} takes {them}"

@@ -53,4 +53,4 @@ def run(
 
         reporter = Reporter(options, progress, lambda: counters_of(result))
         wait(lambda: jobs.wait(result, job), tick=reporter.tick, stop=stop)
-    return beginning.result()
+    return beginning.result(counters_of(result))

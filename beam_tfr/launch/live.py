@@ -9,6 +9,7 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
 from beam_tfr.claim import Progress
+from beam_tfr.inputs.passed import LEFT_BEHIND, LEFT_OUT
 from beam_tfr.transforms.counting import NAMESPACE
 
 
@@ -22,6 +23,16 @@ def counters_of(result: PipelineResult) -> Mapping[str, int]:
     for found in queried["counters"]:
         totals[found.key.metric.name] += max(found.attempted or 0, found.committed or 0)
     return totals
+
+
+def passed_of(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """What the listing saw and did not take: `LEFT_OUT` or `LEFT_BEHIND` -> kind of name -> files."""
+    found: dict[str, dict[str, int]] = {LEFT_OUT: {}, LEFT_BEHIND: {}}
+    for name, number in counters.items():
+        what, _, kind = name.partition(" ")
+        if what in found:
+            found[what][kind] = number
+    return found
 
 
 def progress_of(finished: Progress, counters: Mapping[str, int]) -> Progress:

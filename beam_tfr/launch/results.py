@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping
 
 from beam_tfr import manifest, markup, storage
+from beam_tfr.inputs.passed import LEFT_BEHIND, LEFT_OUT
+from beam_tfr.launch.live import passed_of
 from beam_tfr.manifest import Split
 from beam_tfr.options import ConvertOptions
 from beam_tfr.saved_plan import SavedPlan
@@ -30,11 +32,15 @@ class Result:
         manifest: of the dataset.
         seconds: wall time.
         fresh: False when the dataset was there already and nothing was done.
+        left_out: kind of name, such as ".txt" -> files of the folders in `input=` that have no name of an image.
+        left_behind: kind of name -> files that look like images, beside those that a pattern takes.
     """
 
     manifest: manifest.Manifest
     seconds: float
     fresh: bool
+    left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -120,8 +126,11 @@ class Beginning:
         """Whether there was a dataset with images that crashed the decoder."""
         return self._before is not None and "crashed-decoder" in self._before["counts"]["rejected"]
 
-    def result(self) -> Result | Saved:
+    def result(self, counters: Mapping[str, int]) -> Result | Saved:
         """The result of the run, which has ended.
+
+        Args:
+            counters: of this package, at the end.
 
         Raises:
             RunError: there is no dataset, or no plan, whatever the engine says.
@@ -135,4 +144,11 @@ class Beginning:
         except (UsageError, DataError) as error:
             raise RunError(f"the runner reports success, but it lost elements on the way: {error}") from error
         fresh = options.overwrite or self._before != published.fields
-        return Result(manifest=published, seconds=time.monotonic() - self._started, fresh=fresh)
+        passed = passed_of(counters)
+        return Result(
+            manifest=published,
+            seconds=time.monotonic() - self._started,
+            fresh=fresh,
+            left_out=passed[LEFT_OUT],
+            left_behind=passed[LEFT_BEHIND],
+        )

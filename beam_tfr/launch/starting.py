@@ -8,7 +8,7 @@ from typing import cast
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
-from apache_beam.runners.runner import PipelineRunner
+from apache_beam.runners.runner import PipelineResult, PipelineRunner
 
 from beam_tfr import cloud
 from beam_tfr.beam_internals import LocalRunner
@@ -34,7 +34,7 @@ from beam_tfr.launch.running import (
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import UsageError
-from beam_tfr.sources import Source, check_reach, open_source
+from beam_tfr.sources import Source, check_reach, look_beside, open_source
 
 
 def convert(
@@ -103,6 +103,8 @@ def run_step(
     source = open_source(options)
     if not (on_dataflow and checks.is_only_form(beam_options)):
         check_reach(options, source)
+    if told := look_beside(options, source):
+        say(told)
     step = make(options, source)
     if on_dataflow:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
@@ -120,8 +122,10 @@ def _run_here(
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):
         pipeline = build(step, runner, beam_options)
-        follow(pipeline, runner, beam_options, lambda counters: Reporter(step.options, progress, counters).tick)
-    return beginning.result()
+        result = follow(
+            pipeline, runner, beam_options, lambda counters: Reporter(step.options, progress, counters).tick
+        )
+    return beginning.result(counters_of(result))
 
 
 def follow(
@@ -129,8 +133,8 @@ def follow(
     runner: PipelineRunner,
     beam_options: PipelineOptions,
     report: Callable[[Callable[[], Mapping[str, int]]], Callable[[], object]],
-) -> None:
-    """Runs a pipeline on a runner other than Dataflow, to its end.
+) -> PipelineResult:
+    """Runs a pipeline on a runner other than Dataflow, to its end; returns what the runner says of it.
 
     Args:
         pipeline: with all its steps.
@@ -149,7 +153,7 @@ def follow(
                 told()
 
             try:
-                wait(lambda: pipeline.run().wait_until_finish(), tick=tick, patience_s=patience_s)
+                result = wait(pipeline.run, tick=tick, patience_s=patience_s)
             finally:
                 runner.end_workers()
         else:
@@ -164,3 +168,4 @@ def follow(
                 return RESUME
 
             wait(result.wait_until_finish, tick=report(lambda: counters_of(result)), stop=cancel)
+    return result

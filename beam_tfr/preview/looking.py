@@ -92,8 +92,8 @@ def references(options: ConvertOptions, source: Source) -> Iterator[ImageRef]:
         for path in source.origin.files:
             yield from (ref for _, ref in source.origin.read(path))
         return
-    patterns = order_patterns([*options.input, *read_input_list(options.input_list)])
-    for entry in list_all(patterns, exclude=exclusion(options.exclude, source.root)):
+    patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
+    for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root)):
         yield source.origin.label(entry, entry.path.removeprefix(source.root))
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
+
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import draft_plan
+from beam_tfr.planning.survey import order_key
 from beam_tfr.preview.advice import advise
 from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflow, share
 from beam_tfr.preview.looking import look, references
@@ -37,7 +40,10 @@ def preview(
     prices = prices or Prices()
     source = open_source(options)
     check_reach(options, source)
-    found = look(references(options, source), seed=options.seed, sample_size=sample_size)
+    refs = references(options, source)
+    if options.limit is not None:
+        refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
+    found = look(refs, seed=options.seed, sample_size=sample_size)
     step = Convert(options, source, run_id="")
     measured = measure_sample(
         found.survey.sample_refs(),

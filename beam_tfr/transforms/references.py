@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
 from apache_beam.pvalue import PBegin, PCollection
 
 from beam_tfr import interrupt, storage
@@ -20,7 +19,7 @@ from beam_tfr.labels import Labeler
 from beam_tfr.schema import DataError
 from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Tables
-from beam_tfr.transforms.counting import ShownFunction, counted
+from beam_tfr.transforms.counting import ShownFunction, count, counted
 
 BATCHES = 64  # of patterns, each listed by one worker
 LIMITS = {"List": 50_000, "ListRanges": 1_000_000, "ListRest": None}  # names of a part, before the rest is divided
@@ -97,8 +96,9 @@ def _list(batch: str, patterns: Sequence[str], exclude: re.Pattern[str] | None, 
     parts = [Part(*one) for one in json.loads(batch)]
     for found in counted(list_parts(parts, exclude=exclude, limit=limit, passed=passed), "listed"):
         yield beam.pvalue.TaggedOutput(_REST, json.dumps(found)) if isinstance(found, Part) else found
-    for (what, kind), number in passed.counts.items():
-        Metrics.counter("beam_tfr", f"{what} {kind}").inc(number)
+    for what, kinds in passed.counts.items():
+        for kind, number in kinds.items():
+            count(f"{what} {kind}", number)
 
 
 def _divide(rest: str) -> Iterator[str]:
