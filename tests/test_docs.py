@@ -6,9 +6,11 @@ import ast
 import dataclasses
 import inspect
 import json
+import os
 import re
 import runpy
 import shlex
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
 from beam_tfr import reader
-from beam_tfr.commands import repair, verify
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, RAW, SOURCE_DAMAGED
@@ -172,13 +173,35 @@ def test_arrays_are_read_as_in_the_docs(tmp_path: Path, beam_tfr: Callable[..., 
     assert sorted(array.numpy().shape for array in names["arrays"]) == [(2, 0), (2, 1), (2, 2)]
 
 
+STUB = """#!/bin/sh
+echo "$(basename "$0") $*" >>"$LOG"
+echo '"name"'
+"""
+
+
+def test_the_commands_of_the_first_cloud_run_are_those_of_a_shell(tmp_path: Path) -> None:
+    """With programs in place of gcloud and ours that only note how they are called."""
+    for name in ("gcloud", "curl", "cp", "beam-tfr"):
+        (tmp_path / name).write_text(STUB)
+        (tmp_path / name).chmod(0o755)
+    named = {name: name.lower() for name in ("PROJECT", "REGION", "BUCKET", "IMAGE", "WORKER")}
+    environment = {**named, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
+    shell = "".join(blocks(DOCS / "first-cloud-run.md", "sh")).replace("1111", "2")
+    subprocess.run(["bash", "-eu", "-c", shell], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    called = (tmp_path / "log").read_text().splitlines()
+    jobs = [line for line in called if line.startswith("beam-tfr convert") and "--runner=DataflowRunner" in line]
+    assert len(jobs) == 5
+    assert all("--temp_location=gs://bucket/tmp --service_account_email=worker" in line for line in jobs)
+
+
 def test_flags_of_convert_and_beam_exist() -> None:
     known = {field.name for field in dataclasses.fields(ConvertOptions)}
-    known |= set(re.findall(r"--([a-z_]+)", inspect.getsource(verify) + inspect.getsource(repair)))
-    known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "yaml_pipeline_file"}
+    for path in (ROOT / "beam_tfr" / "commands").glob("*.py"):
+        known |= set(re.findall(r'"--([a-z_]+)"', path.read_text()))
+    known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "yaml_pipeline_file", "slow"}
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
         text = re.sub(
-            r"^.*(pip install|python -m benchmarks|beam-tfr bench|beam-tfr inspect|gcloud ).*$",
+            r"^.*(pip install|python -m benchmarks|python -m tests|gcloud ).*$",
             "",
             page.read_text(),
             flags=re.MULTILINE,
