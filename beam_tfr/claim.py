@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from beam_tfr import diff, lock, manifest, naming, sidecars, storage
 from beam_tfr.attempts import SAMPLE_MARK
@@ -39,9 +39,11 @@ _CURE = "Choose another `output=`, or give `overwrite=` to replace it"
 def _read_plan(output: str) -> dict[str, Any] | None:
     """The content of plan.json, or None if it is missing or damaged."""
     try:
-        return cast("dict[str, Any]", json.loads(storage.read_bytes(work_path(output, PLAN_FILE))))
-    except (FileNotFoundError, ValueError):
+        begun: dict[str, Any] = json.loads(storage.read_bytes(work_path(output, PLAN_FILE)))
+        sound = Plan.from_fields(begun["plan"]).digest == begun["digest"]
+    except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
         return None
+    return begun if sound else None
 
 
 def claim(

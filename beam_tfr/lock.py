@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.schema import WORK_FOLDER, RunError, UsageError, canonical_json
+from beam_tfr.schema import WORK_FOLDER, RunError, UsageError, canonical_json, sha256_hex
 from beam_tfr.storage import work_path
 
 HEARTBEAT_S = 10.0
@@ -102,17 +102,19 @@ def _read_locks(output: str) -> dict[int, dict[str, Any]]:
     for name in storage.list_folder(work_path(output, ""), prefix="lock."):
         if match := LOCK_FILE.fullmatch(name):
             try:
-                locks[int(match[1])] = json.loads(storage.read_bytes(work_path(output, name)))
+                lock = json.loads(storage.read_bytes(work_path(output, name)))
+                sound = lock.pop("digest") == sha256_hex(canonical_json(lock))
             except FileNotFoundError:
                 continue
-            except ValueError:  # cut off by a power failure: held by nobody
-                locks[int(match[1])] = {}
+            except (ValueError, LookupError, TypeError, AttributeError):  # cut off by a power failure, say
+                sound = False
+            locks[int(match[1])] = lock if sound else {}  # held by nobody
     return locks
 
 
 def _write_lock(output: str, number: int, lock: Mapping[str, Any], *, replace: bool) -> None:
-    scratch = work_path(output, "")
-    storage.write_bytes(work_path(output, f"lock.{number}"), canonical_json(lock), scratch=scratch, replace=replace)
+    data = canonical_json({**lock, "digest": sha256_hex(canonical_json(lock))})
+    storage.write_bytes(work_path(output, f"lock.{number}"), data, scratch=work_path(output, ""), replace=replace)
 
 
 def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import random
 from pathlib import Path
 
 import pytest
 
-from beam_tfr import claim, sidecars, storage
+from beam_tfr import claim, lock, sidecars, storage
 from beam_tfr.naming import shard_name
 from beam_tfr.schema import Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, UsageError, sha256_hex
 from tests.conftest import files_of
+from tests.faults.mutations import mutated
 from tests.test_lock import Other, others, pool
 
 __all__ = ["others", "pool"]
@@ -95,7 +97,7 @@ def test_the_same_plan_resumes_and_another_is_refused(tmp_path: Path) -> None:
     assert len(list(sidecars.read_rejects(str(tmp_path), info.shard.name))) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", bytes(99), b'{"plan'])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", bytes(99), b'{"plan', b"[]", b'{"plan":{}}'])
 def test_a_damaged_plan_is_ignored(tmp_path: Path, content: bytes) -> None:
     plan = begin(tmp_path)
     finish_shard(tmp_path, plan, split="none")
@@ -104,6 +106,19 @@ def test_a_damaged_plan_is_ignored(tmp_path: Path, content: bytes) -> None:
     assert begin(tmp_path, run_id="second") == plan
     assert sorted(path.name for path in (tmp_path / ".beam_tfr").iterdir()) == ["lock.1", "plan.json"]
     assert json.loads((tmp_path / ".beam_tfr" / "plan.json").read_text())["digest"] == plan.digest
+
+
+def test_a_plan_that_was_changed_is_refused_with_the_cure(tmp_path: Path) -> None:
+    plan = begin(tmp_path)
+    finish_shard(tmp_path, plan)
+    path = tmp_path / ".beam_tfr" / "plan.json"
+    sound = path.read_bytes()
+    die(tmp_path)
+    for seed in range(100):
+        path.write_bytes(mutated(sound, random.Random(seed)))
+        with pytest.raises(UsageError, match=r"holds files of an unknown dataset, such as .*`overwrite=`"):
+            begin(tmp_path, run_id=f"{seed}")
+        lock.release(str(tmp_path), f"{seed}")
 
 
 def test_shards_without_a_plan_are_not_reused(tmp_path: Path) -> None:

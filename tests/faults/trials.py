@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from beam_tfr.schema import DataError
+from beam_tfr.schema import DataError, canonical_json, sha256_hex
 from beam_tfr.verification import verify
 from tests.fake_gcs import FakeGcs
 from tests.faults.mutations import mutated
@@ -151,13 +151,15 @@ def stop(trial: Trial) -> None:
 
 
 def takeover(trial: Trial) -> None:
-    """Stops a run, as its lock were of a machine that is silent; another one takes over; the first one goes on."""
+    """Stops a run whose process seems to be dead; another one takes over; the first one goes on."""
     first = trial.start()
     if trial.moment(first, ("lock", "plan", "shards", "publish")):
         first.send(signal.SIGSTOP, first.processes())
         for name in [name for name in trial.place.names() if name.startswith(LOCK)]:
             lock = json.loads(trial.place.read(name))
-            trial.place.write(name, json.dumps({**lock, "machine": "another", "heartbeat": 0}).encode())
+            dead = {**lock, "process_start": "0"}
+            del dead["digest"]
+            trial.place.write(name, canonical_json({**dead, "digest": sha256_hex(canonical_json(dead))}))
         second = trial.start()
         if trial.chance.random() < 0.5:  # both at work
             trial.moment(second)
