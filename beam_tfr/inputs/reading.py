@@ -129,6 +129,10 @@ class ReadAhead:
         fill()
         return drain()
 
+    def is_far(self, path: str) -> bool:
+        """Whether a file is read ahead by threads."""
+        return storage.is_gcs(path) or self._disk_s > SLOW_DISK_S
+
     def close(self) -> None:
         """Cancels reading without waiting for it; reads in progress end by themselves and are not retried."""
         if self._pool is not None:
@@ -139,7 +143,7 @@ class ReadAhead:
         """Begins to read a source if it is far; returns what gives its content."""
         if source is None:
             return lambda: None
-        if storage.is_gcs(source if isinstance(source, str) else source.path) or self._disk_s > SLOW_DISK_S:
+        if self.is_far(source if isinstance(source, str) else source.path):
             return pool.submit(functools.partial(self._read_one, source, pool.closed.is_set)).result
         return functools.partial(self._read_near, source)
 

@@ -18,6 +18,7 @@ from beam_tfr.schema import ImageRef, Item, RejectError, RunError, Shard, ShardW
 from beam_tfr.transforms.counting import Shown, count, count_waits, measure
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
+MOST_HELD = 512  # images of a small shard; a second's work
 MOST_CAUSES = 3  # told of each shard
 
 
@@ -72,14 +73,27 @@ class _Read(Shown):
         self._missed = 0  # reads that failed since the last one that did not
 
     def start_bundle(self) -> None:
-        self._items: Iterator[list[Item]] = iter(())
+        self._held: Iterator[list[Item]] = iter(())
 
     def process(self, work: ShardWork) -> Iterator[list[Item]]:
-        items, self._items = self._items, self._begin(work)  # the next shard is read ahead too
-        yield from items
+        items = self._begin(work)  # is read ahead while the one before it is consumed
+        yield from self._held
+        if self._is_held(work):
+            self._held = items
+        else:
+            self._held = iter(())
+            yield from items
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        yield from map(GlobalWindows.windowed_value, self._items)
+        yield from map(GlobalWindows.windowed_value, self._held)
+
+    def _is_held(self, work: ShardWork) -> bool:
+        """Whether the items of a shard come out with the next one, whose reading has begun by then.
+
+        That hides the wait for the first image, which only a small shard feels, and only a far one has. All others come
+        out at once: what an engine is given in `finish_bundle` it takes for done, and cannot give to another worker.
+        """
+        return self._ahead is not None and len(work.refs) <= MOST_HELD and self._ahead.is_far(self._root)
 
     def _begin(self, work: ShardWork) -> Iterator[list[Item]]:
         if item := work.done():
