@@ -71,7 +71,13 @@ class Convert(beam.PTransform):
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
         if options.save_plan:
             return work | SavePlan(options.save_plan, plan=plan, call=self.source.call, replace=options.overwrite)
-        publish = WriteManifest(options.output, plan=plan, run_id=run_id, max_rejects=options.max_rejects)
+        publish = WriteManifest(
+            options.output,
+            plan=plan,
+            run_id=run_id,
+            max_rejects=options.max_rejects,
+            allow_empty=options.allow_empty,
+        )
         return self._write(work) | publish  # ShardInfo, Manifest
 
     def _write(
@@ -83,7 +89,12 @@ class Convert(beam.PTransform):
             items = items | step
         level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
         return items | WriteShards(
-            options.output, name=options.name, suffix=options.suffix, level=level, expected=expected
+            options.output,
+            name=options.name,
+            suffix=options.suffix,
+            level=level,
+            expected=expected,
+            most_rejects=options.most_rejects,
         )
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 from typing import Any, NamedTuple
 
-from beam_tfr import __version__, sidecars, storage
+from beam_tfr import __version__, rejects, storage
 from beam_tfr.manifest import Manifest, dataset_digest, find, labels_text, manifest_digest, parse, to_bytes
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -20,7 +17,6 @@ from beam_tfr.schema import (
     NO_SPLIT,
     REJECTS_FILE,
     Counts,
-    DataError,
     Plan,
     RunError,
     ShardInfo,
@@ -31,7 +27,6 @@ from beam_tfr.schema import (
 from beam_tfr.schema.features import features_of
 
 MOST_CAUSES = 3  # told of images that cannot be read
-READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
 _UNPUBLISHED = "Nothing is published"
 
 
@@ -123,50 +118,9 @@ def _tell_unfinished(unfinished: Sequence[Unfinished], plan: Plan, num_shards: i
     )
 
 
-def check_rejects(plan: Plan, totals: Mapping[str, SplitTotals], max_rejects: int | float) -> None:
-    """Checks that not too many images were rejected, nor a whole split or class.
-
-    Args:
-        plan: what was to be written.
-        totals: from `add_up`.
-        max_rejects: a share (float) or a number (int).
-
-    Raises:
-        DataError: too many rejects, or a split or class without a record.
-    """
-    total = _sum(totals)
-    # The share as it was written: 0.29 of 100 is 29, in floating point a little less.
-    allowed = Fraction(str(max_rejects)) * plan.matched if isinstance(max_rejects, float) else max_rejects
-    if total.num_rejected > allowed:
-        led = ", ".join(f"{reason} {n}" for reason, n in sorted(total.rejected.items(), key=lambda kv: (-kv[1], kv[0])))
-        raise DataError(
-            f"{total.num_rejected} of {plan.matched} {plan.things} were rejected ({led}), `max_rejects={max_rejects}` "
-            f"allows {math.floor(allowed)}: nothing is published. Fix them, or call again with a larger "
-            "`max_rejects=`: finished shards are kept"
-        )
-    for split, of in totals.items():
-        if split == NO_SPLIT:
-            continue
-        planned = plan.splits[split]
-        if not of.counts.num_examples:
-            raise DataError(
-                f"split {split} would be empty: all of its {plan.things} were rejected ({planned.matched:,}). Fix one, "
-                f"or leave them out of {plan.input_option}"
-            )
-        for label_id, label in enumerate(plan.labels or ()):
-            if planned.class_counts.get(label) and not of.counts.class_counts.get(label_id):
-                raise DataError(
-                    f"class {label} would be lost from split {split}: all of its {plan.things} there were rejected "
-                    f"({planned.class_counts[label]:,}). Fix one, or leave the class out of {plan.input_option} or "
-                    "`classes=`"
-                )
-
-
-def _sum(totals: Mapping[str, SplitTotals]) -> Counts:
-    total = Counts()
-    for of in totals.values():
-        total.add(of.counts)
-    return total
+def with_rejects(totals: Mapping[str, SplitTotals]) -> list[str]:
+    """Names of the shards that have rejects."""
+    return [name for of in totals.values() for name, entry in of.shards.items() if entry.num_rejected]
 
 
 def statistics(counts: Counts, *, cropped: bool = False) -> dict[str, Any]:
@@ -188,7 +142,7 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
     """The content of manifest.json."""
     labels = plan.labels or []
     features = features_of(plan.options, labelled=plan.labels is not None)
-    total = _sum(totals)
+    total = rejects.add_up(of.counts for of in totals.values())
     fields: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "name": plan.name,
@@ -262,24 +216,10 @@ def write(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifes
     scratch = storage.work_path(folder, "")
     if plan.labels is not None:
         storage.write_bytes(storage.join(folder, LABELS_FILE), labels_text(plan.labels), scratch=scratch)
-    rejects_sha256 = write_rejects(storage.join(folder, REJECTS_FILE), folder, totals)
+    rejects_sha256 = rejects.write(storage.join(folder, REJECTS_FILE), folder, with_rejects(totals))
     data = to_bytes(manifest_fields(plan, totals, rejects_sha256=rejects_sha256))
     try:
         storage.write_bytes(storage.join(folder, MANIFEST_FILE), data, scratch=scratch, replace=False)
     except storage.AlreadyExistsError:
         raise RunError(f"another run published a different dataset into {folder} while this one ran") from None
     return parse(data, folder)
-
-
-def write_rejects(path: str, folder: str, totals: Mapping[str, SplitTotals]) -> str:
-    """Writes the reject lines of all shards of a folder to one file; returns its SHA-256."""
-    digest = hashlib.sha256()
-    names = [name for of in totals.values() for name, entry in of.shards.items() if entry.num_rejected]
-    with storage.create(path, scratch=storage.work_path(folder, "")) as file, ThreadPoolExecutor(READERS) as pool:
-        for start in range(0, len(names), READERS):  # in memory at a time
-            for lines in pool.map(lambda name: [*sidecars.read_rejects(folder, name)], names[start : start + READERS]):
-                for line in lines:
-                    digest.update(line)
-                    file.write(line)
-        file.commit()
-    return digest.hexdigest()

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
+from beam_tfr import rejects, storage
 from beam_tfr.claim import Progress
 from beam_tfr.display import Display, State
 from beam_tfr.inputs.passed import tell_kinds, tell_left_behind
 from beam_tfr.launch import Job, Result, Saved
-from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, Plan
+from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan
 from beam_tfr.schema.features import things
 from beam_tfr.tallies import dataset_rows, in_order, plan_rows
 from beam_tfr.terminal import printable
@@ -151,10 +152,14 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line(
             f"left out: {sum(result.left_out.values()):,} without the name of an image ({tell_kinds(result.left_out)})"
         )
+    listed = storage.join(dataset.folder, REJECTS_FILE)
+    leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
     for reason, number in counts["rejected"].items():
         line(f"  {reason}: {number:,}")
+        for example in examples if reason == leading else ():
+            line(f"    {example}")
     if rejected:
-        line(f"  each with its reason in {dataset.folder}/rejects.jsonl")
+        line(f"  each with its reason in {listed}")
     for title, number in counts["adjusted"].items():
         line(f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})")
     if facts["cropped"] is not None:

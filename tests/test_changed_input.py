@@ -22,7 +22,7 @@ SHARDS = 6
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """240 files, two of which are empty: more than `--max_rejects 0` allows."""
+    """240 files, two of which are empty: more than `--max_rejects 0.001` allows."""
     for i in range(240):
         path = tmp_path / "files" / "a" / f"{i:03}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def convert(beam_tfr: Command, source: object, output: object, *options: object) -> Run:
-    flags = ["--encoding", "bytes", "--num_shards", SHARDS, "--name", "d", "--max_rejects", 0, "--json"]
+    flags = ["--encoding", "bytes", "--num_shards", SHARDS, "--name", "d", "--max_rejects", 0.001, "--json"]
     return beam_tfr("convert", "--input", f"{source}/*/*", "--output", output, *flags, *options)
 
 

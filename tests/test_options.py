@@ -86,6 +86,8 @@ def test_documented_defaults() -> None:
         "max_rejects": 0.01,
         "accept_unreadable": False,
         "check_finished": False,
+        "fail_fast": False,
+        "allow_empty": (),
         "overwrite": False,
         "log_format": "auto",
         "quiet": False,
@@ -162,6 +164,8 @@ VALUES: list[tuple[str, str, Any]] = [
     ("max_rejects", ".5", 0.5),
     ("accept_unreadable", "true", True),
     ("check_finished", "true", True),
+    ("fail_fast", "true", True),
+    ("allow_empty", "test", ("test",)),
     ("overwrite", "TRUE", True),
     ("overwrite", "false", False),
     ("log_format", "json", "json"),
@@ -321,6 +325,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("max_rejects", "1e-3", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
     ("accept_unreadable", "1", "must be true or false; the flag without a value means true"),
     ("check_finished", "1", "must be true or false; the flag without a value means true"),
+    ("fail_fast", "1", "must be true or false; the flag without a value means true"),
     ("overwrite", "yes", "must be true or false; the flag without a value means true"),
     ("log_format", "xml", "must be one of: auto, plain, json"),
     ("quiet", "1", "must be true or false; the flag without a value means true"),
@@ -346,7 +351,7 @@ def test_wrong_value_error_names_flag_value_and_allowed_values(flag: str, text: 
 
 
 def test_every_checked_flag_is_tested_with_a_wrong_value() -> None:
-    free = {"input", "output", "classes", "exclude", "gcs_project"}
+    free = {"input", "output", "classes", "exclude", "gcs_project", "allow_empty"}
     assert FIELDS.keys() - {flag for flag, _, _ in WRONG} == free | TABULAR
 
 
@@ -537,6 +542,7 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     places = {"input", "input_list", "exclude", "output", "name"}
     run = {"read_ahead", "read_deadline_s", "gcs_project", "max_rejects", "accept_unreadable", "overwrite", "json"}
     run.add("check_finished")
+    run |= {"fail_fast", "allow_empty"}
     assert parse("--limit=9").data_options(None)["limit"] == 9
     more = {"no_wait", "on_interrupt", "save_plan", "plan", "log_format", "quiet"}
     places.add("limit")  # which older datasets do not have

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import manifest, publish, sidecars
+from beam_tfr import manifest, publish, rejects, sidecars
 from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, sha256_hex
 
 LABELS = ["hat", "shoes"]
@@ -67,9 +67,11 @@ def make_infos(plan: Plan) -> dict[str, ShardInfo]:
     return {info.shard.name: info for info in infos}
 
 
-def totals_of(plan: Plan, infos: dict[str, ShardInfo], max_rejects: int | float = 3) -> dict[str, publish.SplitTotals]:
+def totals_of(
+    plan: Plan, infos: dict[str, ShardInfo], max_rejects: int | float = 3, allow_empty: tuple[str, ...] = ()
+) -> dict[str, publish.SplitTotals]:
     found = publish.add_up(plan, infos.values())
-    publish.check_rejects(plan, found, max_rejects)
+    rejects.check(plan, {split: of.counts for split, of in found.items()}, max_rejects, allow_empty=allow_empty)
     return found
 
 
@@ -214,15 +216,17 @@ def test_a_lost_split_or_class_is_an_error() -> None:
     infos = make_infos(plan)
     change("test-00000-of-00002", num_examples=0, rejected={"not-found": 4}, class_counts={})(infos)
     with pytest.raises(
-        DataError, match=r"split test would be empty: all of its images were rejected \(4\)\. Fix one, or"
+        DataError, match=r"split test would be empty: all of its images were rejected \(4\)\. Fix one, "
     ):
-        totals_of(plan, infos, 1.0)
+        totals_of(plan, infos, 1.0, ("hat",))
+    totals_of(plan, infos, 1.0, ("test",))
     infos = make_infos(plan)
     change("test-00000-of-00002", num_examples=2, rejected={"not-found": 2}, class_counts={0: 2})(infos)
     with pytest.raises(
         DataError, match=r"class shoes would be lost from split test: all of its images there were rejected \(2\)"
     ):
-        totals_of(plan, infos, 1.0)
+        totals_of(plan, infos, 1.0, ("hat",))
+    totals_of(plan, infos, 1.0, ("shoes",))
     unused = make_plan(labels=[*LABELS, "unused"])
     totals_of(unused, make_infos(unused))
 
@@ -236,7 +240,8 @@ def test_rows_are_called_rows() -> None:
         totals_of(plan, infos, 0)
     change("test-00000-of-00002", num_examples=0, rejected={"bad-value": 4}, class_counts={})(infos)
     with pytest.raises(
-        DataError, match=r"all of its rows were rejected \(4\)\. Fix one, or leave them out of `table=`$"
+        DataError,
+        match=r"all of its rows were rejected \(4\)\. Fix one, leave them out of `table=`, or give `allow_empty=test`$",
     ):
         totals_of(plan, infos, 1.0)
 
@@ -292,8 +297,8 @@ def write(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> manifest.Man
     (folder / ".beam_tfr").mkdir(parents=True, exist_ok=True)
     for name, info in infos.items():
         reasons = [reason for reason, count in info.rejected.items() for _ in range(count)]
-        rejects = (Reject(f"{name}/{i}", "MatchImages", reason, "x") for i, reason in enumerate(reasons))
-        sidecars.write(str(folder), info, [reject.to_json() for reject in rejects])
+        lines = [Reject(f"{name}/{i}", "MatchImages", reason, "x").to_json() for i, reason in enumerate(reasons)]
+        sidecars.write(str(folder), info, lines)
     return publish.write(str(folder), plan, totals_of(plan, infos, 1.0))
 
 

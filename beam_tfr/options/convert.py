@@ -134,6 +134,14 @@ class ConvertOptions(TableOptions, ImageOptions):
         metavar="N",
         parse=table.share_or_number,
     )
+    fail_fast: bool = _run(
+        False,
+        help="stop at the first reject, or when a worker has had more than --max_rejects if that is a number, instead "
+        "of finding them all; --max_rejects 0 does so too",
+    )
+    allow_empty: tuple[str, ...] = _run(
+        (), help="splits and classes that may lose all of their images to rejects", metavar="NAME", many=True
+    )
     accept_unreadable: bool = _run(
         False,
         help="reject images that cannot be read now but perhaps later: no permission, a failing disk or service; "
@@ -307,6 +315,12 @@ class ConvertOptions(TableOptions, ImageOptions):
             values |= self._given() | {"feature_columns": dict(columns or {}), "multi_label": multi_label}
             values.pop("image_root", None)  # a place, which changes nothing
         return values
+
+    @property
+    def most_rejects(self) -> int | None:
+        """Rejects of a worker above which the run stops early; None if it does not."""
+        most = self.max_rejects if isinstance(self.max_rejects, int) else 0
+        return most if self.fail_fast or self.max_rejects == 0 else None
 
     @property
     def suffix(self) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
 
-from beam_tfr import beam_internals, claim, lock, manifest, publish, shards, sidecars, storage
+from beam_tfr import beam_internals, claim, lock, manifest, publish, rejects, shards, sidecars, storage
 from beam_tfr.naming import file_name
 from beam_tfr.schema import (
     NO_SPLIT,
@@ -44,17 +43,25 @@ class WriteShards(beam.io.WriteToTFRecord):
         suffix: of the files.
         level: of gzip, 0 to 9; None for no compression.
         expected: file name -> SHA-256 that it must have to appear; None for any.
+        most_rejects: that a bundle may have; more end the run. None for any number.
 
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps for a moment.
     """
 
     def __init__(
-        self, output: str, *, name: str, suffix: str, level: int | None, expected: Mapping[str, str] | None = None
+        self,
+        output: str,
+        *,
+        name: str,
+        suffix: str,
+        level: int | None,
+        expected: Mapping[str, str] | None = None,
+        most_rejects: int | None = None,
     ) -> None:
         super().__init__(
             storage.join(output, name), file_name_suffix=suffix, compression_type=CompressionTypes.UNCOMPRESSED
         )
-        self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level, expected)
+        self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level, expected, most_rejects)
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[ShardInfo | Unfinished]:
         return items | "Write" >> beam.ParDo(self._write)
@@ -62,15 +69,24 @@ class WriteShards(beam.io.WriteToTFRecord):
 
 class _Write(Shown):
     def __init__(
-        self, sink: Any, output: str, name: str, suffix: str, level: int | None, expected: Mapping[str, str] | None
+        self,
+        sink: Any,
+        output: str,
+        name: str,
+        suffix: str,
+        level: int | None,
+        expected: Mapping[str, str] | None,
+        most_rejects: int | None,
     ) -> None:
         super().__init__(output=output, name=name, suffix=suffix, gzip_level=level)
         self._sink, self._output, self._level, self._expected = sink, output, level, expected
         self._name, self._suffix = name, suffix
+        self._most_rejects = most_rejects
         self._pending: storage.PendingFile | None = None
 
     def start_bundle(self) -> None:
         self._abort()  # what a failed attempt left open
+        self._rejects = 0
         self._sequence = shards.Sequencer()
 
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
@@ -101,9 +117,19 @@ class _Write(Shown):
             self._counter.count_reject(item.value)
             count("rejected")
             count(f"rejected-{item.value.reason}")
+            self._check_rejects(item.value)
         elif item.ref is not None:
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
+
+    def _check_rejects(self, reject: Reject) -> None:
+        self._rejects += 1
+        if self._most_rejects is not None and self._rejects > self._most_rejects:
+            raise DataError(
+                f"{reject.key} was rejected ({reject.reason}: {reject.detail}), and the run stops early when a worker "
+                f"has more than {self._most_rejects} rejects: nothing is published. Fix them, or raise "
+                "`max_rejects=` and leave out `fail_fast=`, and run the same command again: finished shards are kept"
+            )
 
     def _begin(self, shard: Shard) -> None:
         self._shard, self._counter, self._fingerprints = shard, shards.ShardCounter(shard), bytearray()
@@ -155,14 +181,25 @@ class WriteManifest(beam.PTransform):
         plan: of `PlanShards`, a PCollection of one.
         run_id: must still hold the folder's lock.
         max_rejects: a share (float) or a number (int).
+        allow_empty: splits and classes that may lose all images.
 
     Output: the `Manifest`, once the dataset is complete.
     """
 
-    def __init__(self, output: str, *, plan: PCollection[Plan], run_id: str, max_rejects: int | float) -> None:
+    def __init__(
+        self,
+        output: str,
+        *,
+        plan: PCollection[Plan],
+        run_id: str,
+        max_rejects: int | float,
+        allow_empty: Sequence[str] = (),
+    ) -> None:
         super().__init__()
         self._plan = plan
-        publish = functools.partial(_publish, output=output, run_id=run_id, max_rejects=max_rejects)
+        publish = functools.partial(
+            _publish, output=output, run_id=run_id, max_rejects=max_rejects, allow_empty=allow_empty
+        )
         self._publish = ShownFunction(publish, output=output, max_rejects=max_rejects)
 
     def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[manifest.Manifest]:
@@ -176,12 +213,7 @@ class ReadRejects(beam.PTransform):
     """
 
     def expand(self, manifests: PCollection[manifest.Manifest]) -> PCollection[Reject]:
-        return manifests | "ReadRejects" >> beam.FlatMap(_read_rejects)
-
-
-def _read_rejects(of: manifest.Manifest) -> Iterator[Reject]:
-    with storage.open_seekable(storage.join(of.folder, REJECTS_FILE)) as file:
-        yield from (Reject(**json.loads(line)) for line in file)
+        return manifests | "ReadRejects" >> beam.FlatMap(lambda of: rejects.read(storage.join(of.folder, REJECTS_FILE)))
 
 
 def _publish(
@@ -191,6 +223,7 @@ def _publish(
     output: str,
     run_id: str,
     max_rejects: int | float,
+    allow_empty: Sequence[str],
 ) -> list[manifest.Manifest]:
     if plan.complete:
         claim.finish(output)  # what a run that was killed at its end left
@@ -202,11 +235,14 @@ def _publish(
             "Nothing is published; run the same command again"
         )
     try:
-        publish.check_rejects(plan, totals, max_rejects)
+        counts = {split: of.counts for split, of in totals.items()}
+        rejects.check(plan, counts, max_rejects, allow_empty=allow_empty)
     except DataError as error:
         path = storage.work_path(output, REJECTS_FILE)
-        publish.write_rejects(path, output, totals)
-        raise DataError(f"{error}. Each reject with its reason: {path}") from error
+        rejects.write(path, output, publish.with_rejects(totals))
+        reason, shown = rejects.first(path, rejects.add_up(counts.values()).rejected)
+        listed = "".join(f"\n  {text}" for text in shown)
+        raise DataError(f"{error}. Each reject with its reason: {path}\nThe first of {reason}:{listed}") from error
     published = publish.find_published(output, plan, totals)  # by this step, run before
     if published is None:
         lock.check_held(output, run_id)

@@ -1,0 +1,130 @@
+"""rejects.jsonl: all rejects of a dataset by key, and whether they are too many."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import heapq
+import itertools
+import json
+import math
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+from beam_tfr import sidecars, storage
+from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject
+
+MOST_SHOWN = 10  # rejects of the leading reason
+READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
+_RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
+
+
+def check(
+    plan: Plan, splits: Mapping[str, Counts], max_rejects: int | float, *, allow_empty: Collection[str] = ()
+) -> None:
+    """Checks that not too many images were rejected, nor a whole split or class.
+
+    Args:
+        plan: what was to be written.
+        splits: the sums over the shards of each.
+        max_rejects: a share (float) or a number (int).
+        allow_empty: splits and classes that may lose all images.
+
+    Raises:
+        DataError: too many rejects, or a split or class without a record.
+    """
+    total = add_up(splits.values())
+    # The share as it was written: 0.29 of 100 is 29, in floating point a little less.
+    allowed = Fraction(str(max_rejects)) * plan.matched if isinstance(max_rejects, float) else max_rejects
+    if total.num_rejected > allowed:
+        led = ", ".join(f"{reason} {n}" for reason, n in sorted(total.rejected.items(), key=lambda kv: (-kv[1], kv[0])))
+        raise DataError(
+            f"{total.num_rejected} of {plan.matched} {plan.things} were rejected ({led}), `max_rejects={max_rejects}` "
+            f"allows {math.floor(allowed)}: nothing is published. Fix them, or call again with a larger "
+            "`max_rejects=`: finished shards are kept"
+        )
+    for split, counts in splits.items():
+        if split in (NO_SPLIT, *allow_empty):
+            continue
+        planned = plan.splits[split]
+        if not counts.num_examples:
+            raise DataError(
+                f"split {split} would be empty: all of its {plan.things} were rejected ({planned.matched:,}). Fix one, "
+                f"leave them out of {plan.input_option}, or give `allow_empty={split}`"
+            )
+        for label_id, label in enumerate(plan.labels or ()):
+            if planned.class_counts.get(label) and not counts.class_counts.get(label_id) and label not in allow_empty:
+                raise DataError(
+                    f"class {label} would be lost from split {split}: all of its {plan.things} there were rejected "
+                    f"({planned.class_counts[label]:,}). Fix one, leave the class out of {plan.input_option} or "
+                    f"`classes=`, or give `allow_empty={label}`"
+                )
+
+
+def add_up(parts: Iterable[Counts]) -> Counts:
+    """The sum of counts."""
+    total = Counts()
+    for counts in parts:
+        total.add(counts)
+    return total
+
+
+def write(path: str, folder: str, shard_names: Iterable[str]) -> str:
+    """Writes the reject lines of some finished shards of a folder to one file, by key; returns its SHA-256."""
+    digest = hashlib.sha256()
+    with storage.create(path, scratch=storage.work_path(folder, "")) as file:
+        for line in by_key(_lines(folder, shard_names)):
+            digest.update(line)
+            file.write(line)
+        file.commit()
+    return digest.hexdigest()
+
+
+def _lines(folder: str, shard_names: Iterable[str]) -> Iterator[bytes]:
+    names = iter(shard_names)
+    with ThreadPoolExecutor(READERS) as pool:
+        while some := [*itertools.islice(names, READERS)]:  # in memory at a time
+            for lines in pool.map(lambda name: [*sidecars.read_rejects(folder, name)], some):
+                yield from lines
+
+
+def by_key(lines: Iterable[bytes], run_bytes: int = _RUN_BYTES) -> Iterator[bytes]:
+    """Sorts reject lines by key, in runs that wait on the disk: memory does not grow with them."""
+    with contextlib.ExitStack() as stack:
+        runs = list[Iterable[bytes]]()
+        run, size = list[bytes](), 0
+        for line in lines:
+            run.append(line)
+            size += len(line)
+            if size >= run_bytes:
+                run.sort(key=_key)
+                file = stack.enter_context(tempfile.TemporaryFile())
+                file.writelines(run)
+                file.seek(0)
+                runs.append(file)
+                run, size = [], 0
+        yield from heapq.merge(*runs, sorted(run, key=_key), key=_key)
+
+
+def _key(line: bytes) -> tuple[str, bytes]:
+    return json.loads(line)["key"], line
+
+
+def read(path: str) -> Iterator[Reject]:
+    """The rejects in a file."""
+    with storage.open_seekable(path) as file:
+        yield from (Reject(**json.loads(line)) for line in file)
+
+
+def first(path: str, counts: Mapping[str, int]) -> tuple[str, list[str]]:
+    """The leading reason in a file of rejects, and its first rejects: "key: detail".
+
+    Args:
+        path: of the file.
+        counts: its rejects by reason; not empty.
+    """
+    leading = min(counts, key=lambda reason: (-counts[reason], reason))
+    found = (f"{reject.key}: {reject.detail}" for reject in read(path) if reject.reason == leading)
+    return leading, [*itertools.islice(found, MOST_SHOWN)]

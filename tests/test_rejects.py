@@ -1,0 +1,129 @@
+"""rejects.jsonl: sorted, complete, in bounded memory; how a run with too many of them ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_tfr import manifest, rejects
+from beam_tfr.schema import Reject
+from tests.conftest import Run
+from tests.converted import converted_spoiled_photos
+
+Command = Callable[..., Run]
+
+
+def line(key: str) -> bytes:
+    return f"{Reject(key, 'ReadImages', 'empty-file', '').to_json()}\n".encode()
+
+
+@given(st.lists(st.text(max_size=3)), st.integers(1, 500))
+def test_lines_are_sorted_by_key_however_short_the_runs(keys: list[str], run_bytes: int) -> None:
+    found = [*rejects.by_key(map(line, keys), run_bytes)]
+    assert [json.loads(one)["key"] for one in found] == sorted(keys)
+    assert sorted(found) == sorted(map(line, keys))
+
+
+MANY = """
+import resource, sys
+from beam_tfr import rejects
+from beam_tfr.schema import Reject
+def lines(count):
+    for i in range(count):
+        reject = Reject(f"{i * 7919 % count:07}.jpg", "ResizeImages", "damaged-image", "x" * 60)
+        yield f"{reject.to_json()}\\n".encode()
+before = 0
+for count in (150_000, 600_000):
+    last, total = b"", 0
+    for one in rejects.by_key(lines(count)):
+        total += 1
+    assert total == count
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+def test_many_rejects_take_the_memory_of_a_few() -> None:
+    run = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=True)
+    few, many = map(int, run.stdout.split())
+    assert many < 1.2 * few
+
+
+def test_rejects_of_a_dataset_are_sorted_by_key_across_splits_and_shards() -> None:
+    folder = converted_spoiled_photos()
+    found = [reject.key for reject in rejects.read(str(folder / "rejects.jsonl"))]
+    assert found == sorted(found)
+    assert len(found) == 7
+    assert len(manifest.read(str(folder)).splits) == 3
+
+
+def convert(beam_tfr: Command, source: Path, output: Path, *flags: object) -> Run:
+    return beam_tfr(
+        "convert",
+        "--input",
+        f"{source}/*",
+        "--output",
+        output,
+        "--encoding=bytes",
+        "--layout=*",
+        "--num_shards=3",
+        *flags,
+    )
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """60 files, 12 of which are empty."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for i in range(60):
+        (folder / f"{i:02}.bin").write_bytes(b"" if i % 5 == 0 else b"%d" % i)
+    return folder
+
+
+def test_the_first_ten_rejects_of_the_leading_reason_are_shown(beam_tfr: Command, source: Path, tmp_path: Path) -> None:
+    run = convert(beam_tfr, source, tmp_path / "o", "--max_rejects=11")
+    first = "\n".join(f"  {i:02}.bin: 0 bytes" for i in range(0, 50, 5))
+    assert run.code == 1
+    assert f"{tmp_path}/o/.beam_tfr/rejects.jsonl\nThe first of empty-file:\n{first}\n" in run.err
+    run = convert(beam_tfr, source, tmp_path / "o", "--max_rejects=12")
+    lines = run.out.splitlines()
+    at = lines.index("  empty-file: 12")
+    assert lines[at + 1 : at + 12] == [
+        *(f"    {i:02}.bin: 0 bytes" for i in range(0, 50, 5)),
+        f"  each with its reason in {tmp_path}/o/rejects.jsonl",
+    ]
+
+
+@pytest.mark.parametrize("flags", [["--max_rejects=0"], ["--fail_fast"], ["--fail_fast", "--max_rejects=2"]])
+def test_a_run_stops_early_and_resumes(beam_tfr: Command, source: Path, tmp_path: Path, flags: list[str]) -> None:
+    run = convert(beam_tfr, source, tmp_path / "o", *flags)
+    assert run.code == 1
+    assert "was rejected (empty-file: 0 bytes), and the run stops early when a worker has more than " in run.err
+    assert not (tmp_path / "o" / "manifest.json").exists()
+    assert not (tmp_path / "o" / ".beam_tfr" / "rejects.jsonl").exists()
+    assert convert(beam_tfr, source, tmp_path / "o", "--max_rejects=12").code == 0
+    assert manifest.read(str(tmp_path / "o")).counts["written"] == 48
+
+
+def test_a_split_or_class_may_be_lost_where_allowed(beam_tfr: Command, tmp_path: Path) -> None:
+    for name, data in (("train/hat/a", b"a"), ("train/shoe/b", b""), ("test/hat/c", b"")):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    command = ["convert", "--input", f"{tmp_path}/in/*/*/*", "--output", tmp_path / "o", "--layout={split}/{label}/*"]
+    command += ["--encoding=bytes", "--max_rejects=2"]
+    assert beam_tfr(*command).code == 1
+    run = beam_tfr(*command, "--allow_empty", "test")
+    assert "class shoe would be lost from split train" in run.err
+    assert beam_tfr(*command, "--allow_empty", "test", "shoe").code == 0
+    dataset = manifest.read(str(tmp_path / "o"))
+    assert {name: split.num_examples for name, split in dataset.splits.items()} == {"test": 0, "train": 1}
+    assert beam_tfr("verify", tmp_path / "o").code == 0
