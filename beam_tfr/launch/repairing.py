@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from beam_tfr import claim, cloud, diff, lock, publish, sidecars, storage
+from beam_tfr import claim, cloud, diff, lock, rejects, sidecars, storage
 from beam_tfr import manifest as manifests
 from beam_tfr.dataflow import checks
 from beam_tfr.inputs.patterns import read_input_list
@@ -168,8 +168,5 @@ def _write_others(dataset: Manifest, files: set[str]) -> None:
     if MANIFEST_FILE in files:
         storage.write_bytes(storage.join(folder, MANIFEST_FILE), manifests.to_bytes(dataset.fields), scratch=scratch)
     if REJECTS_FILE in files:
-        totals = {split: publish.SplitTotals() for split in sorted(dataset.splits)}
-        for name in sorted(_with_rejects(dataset)):
-            if found := sidecars.read(folder, name):
-                totals[found.info.shard.split].add(found.info)
-        publish.write_rejects(storage.join(folder, REJECTS_FILE), folder, totals)
+        names = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
+        rejects.write(storage.join(folder, REJECTS_FILE), folder, names)
