@@ -6,13 +6,14 @@ Progress goes to `sys.stderr`, which in a notebook is the cell, unless `progress
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
-from beam_tfr.display import Display
+from beam_tfr.display import Display, State
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import things
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from beam_tfr.launch import Result
     from beam_tfr.preview import Preview
     from beam_tfr.verification import Report
+    from beam_tfr.verification.report import Progress as Verified
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -107,17 +109,29 @@ def plan(
         RunError: no file of the sample can be read now.
     """
     checked = from_values({"input": input, "output": output, **options}, ConvertOptions)
+    importlib.import_module("beam_tfr.launch")  # says which extra is missing
     from beam_tfr.preview import Prices, preview
 
     return preview(checked, sample_size=sample_size, workers=workers, prices=Prices.parse(price))
 
 
-def verify(folder: str | os.PathLike[str], **options: Any) -> Report:
+def verify(
+    folder: str | os.PathLike[str],
+    *,
+    sources: Paths = (),
+    exclude: Paths = (),
+    progress: bool | Callable[[Verified], object] = True,
+    **options: Any,
+) -> Report:
     """Reads a dataset whole and compares it with its manifest: checksums, records, images, labels, counts.
 
     Args:
         folder: of the dataset, local or gs://.
-        options: those of `beam_tfr.verification.verify`, such as `threads` and `progress`.
+        sources: patterns of the files that the dataset was made from; compares each record with its file by SHA-256.
+        exclude: patterns of files that are no sources.
+        progress: whether to print how far it is; or a function that is called about twice a second with `shards`,
+            `num_shards`, `records`, `num_records` and `num_bytes` (read so far).
+        options: others of `beam_tfr.verification.verify`, such as `sample`, a share of the shards, or `threads`.
 
     Returns:
         A report: `ok`, and the first `problems`, each with `file`, `record` and `message`.
@@ -129,7 +143,22 @@ def verify(folder: str | os.PathLike[str], **options: Any) -> Report:
     """
     from beam_tfr import verification
 
-    return verification.verify(storage.check_path(os.fspath(folder)), **options)
+    with own_stderr() as stream, Display(stream, "verify", what="records", quiet=progress is not True) as shown:
+
+        def show(read: Verified) -> None:
+            shown(State("verifying", read.records, read.num_records, read.shards, read.num_shards, read.num_bytes))
+
+        return verification.verify(
+            storage.check_path(os.fspath(folder)),
+            sources=_texts(sources),
+            exclude=_texts(exclude),
+            progress=progress if callable(progress) else show,
+            **options,
+        )
+
+
+def _texts(paths: Paths) -> list[str]:
+    return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
 
 
 def _with_all_options(function: Callable[..., Any]) -> None:

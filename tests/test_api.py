@@ -56,7 +56,15 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(photos: Path, tmp
     shown = by_values._repr_html_()
     assert f"<b>{title}</b>" in shown
     assert "train/hat/&lt;b&gt;.jpg: empty-file" in shown
-    assert beam_tfr.verify(tmp_path / "out").ok
+    report = beam_tfr.verify(tmp_path / "out", sources=photos / "**" / "*.jpg", progress=False)
+    assert report.ok
+    assert report.sources == 18
+    assert repr(report) == f"<{tmp_path}/out: OK; 18 records in 3 shards, {report.seconds:.1f} s>"
+    shard = next((tmp_path / "out").glob("*-00000-of-00002*"))
+    shard.write_bytes(shard.read_bytes()[:-9])
+    shown = beam_tfr.verify(tmp_path / "out")._repr_html_()
+    assert "problems; " in shown
+    assert f"<td>{shard.name}</td>" in shown
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,11 @@ from beam_tfr.torch import ImageDataset
 found = [example["image"].shape for example in ImageDataset(sys.argv[1], split="train", output="dict")]
 assert found == [(224, 224, 3)] * 12, found
 assert beam_tfr.verify(sys.argv[1]).ok
-try:
-    beam_tfr.convert(input="a/*.jpg", output="b")
-except ImportError as error:
-    assert isinstance(error, beam_tfr.UsageError), error
+for function in (beam_tfr.convert, beam_tfr.plan):
+    try:
+        function(input="a/*.jpg", output="b")
+    except ImportError as error:
+        assert isinstance(error, beam_tfr.UsageError), error
 """
 
 

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from beam_tfr import markup
+from beam_tfr.terminal import counted
 from beam_tfr.verification.problems import Problem
 
 
@@ -19,7 +21,10 @@ class Progress(NamedTuple):
     num_bytes: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+SHOWN_PROBLEMS = 20  # in a notebook
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
     """What `verify` found.
 
@@ -57,6 +62,21 @@ class Report:
     @property
     def num_problems(self) -> int:
         return sum(self.kinds.values())
+
+    def __repr__(self) -> str:
+        return f"<{self._title()}>"
+
+    def _repr_html_(self) -> str:
+        """The counts, and the first problems, for notebooks."""
+        shown = self.problems[:SHOWN_PROBLEMS]
+        rows = [(problem.file, "" if problem.record is None else problem.record, problem.message) for problem in shown]
+        more = [f"and {self.num_problems - len(shown):,} more"] if self.num_problems > len(shown) else []
+        return markup.table(self._title(), ["file", "record", "problem"] if rows else [], rows, more)
+
+    def _title(self) -> str:
+        found = "OK" if self.ok else counted(self.num_problems, "problem")
+        read = counted(self.shards - len(self.unread), "shard")
+        return f"{self.folder}: {found}; {counted(self.examples, 'record')} in {read}, {self.seconds:.1f} s"
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values; docs/verifying.md explains the fields."""
