@@ -177,6 +177,8 @@ ALLOWED = {
         "images",
         "inputs",
         "records",
+        "markup",
+        "terminal",
     },
     "splits": {"schema", "storage", "manifest"},
     "order": {"schema", "reader_arguments"},
