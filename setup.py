@@ -10,7 +10,8 @@ VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/__init__.py").rea
 
 WORKERS = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()  # what the wheel requires that workers get
 CONVERT = [line for line in WORKERS if line.startswith(("apache-beam", "cykooz-resizer", "pyarrow"))]
-CORE = [line for line in WORKERS if line not in CONVERT]
+TERMINAL = ["shtab>=1.7,<2", 'tomli>=2; python_version < "3.11"']  # what only the command line needs, no worker
+CORE = [line for line in WORKERS if line not in CONVERT] + TERMINAL
 FORMATS = ["pillow-heif>=1.0", "pillow-jxl-plugin>=1.3"]  # HEIC and JPEG XL
 READER = ["tensorflow>=2.20,<2.22"]
 TORCH = ["torch>=2.2,<3"]  # not in test and dev: PyPI's wheel for Linux brings 3 GB of CUDA with it

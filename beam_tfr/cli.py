@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from beam_tfr import __version__
-from beam_tfr.commands import bench, convert, demo, inspection, plan, repair, template, verify
+from beam_tfr.commands import bench, completion, convert, demo, inspection, plan, repair, template, verify
 from beam_tfr.options import nearest
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.terminal import discard_stdout, open_standard_streams, say
@@ -27,8 +27,17 @@ MODULES = {
     "demo": demo,
     "template": template,
     "bench": bench,
+    "completion": completion,
 }
 COMMANDS = tuple(MODULES)
+STEPS = """three steps:
+  beam-tfr convert --input photos --output /data/photos     photos/cat/1.jpg belongs to class cat
+  beam-tfr verify /data/photos
+  in Python: from beam_tfr.reader import load; train = load("/data/photos", split="train", batch_size=32)
+
+start with: beam-tfr demo
+exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 130 interrupted
+"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -41,13 +50,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="beam-tfr",
         description="Folders of images become sharded, verified TFRecord datasets.",
-        epilog="start with: beam-tfr demo\nexit codes: 0 done, 1 the data is wrong or the run failed, "
-        "2 the call is wrong, 130 interrupted",
+        epilog=STEPS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"beam-tfr {__version__}")
-    parser.set_defaults(takes_beam_flags=False)
+    parser.set_defaults(parser=parser, takes_beam_flags=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     add = functools.partial(
         commands.add_parser, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False

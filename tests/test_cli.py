@@ -47,6 +47,14 @@ def test_without_arguments_it_lists_the_commands(beam_tfr: Command) -> None:
     for command in cli.COMMANDS:
         assert command in run.out
     assert "start with: beam-tfr demo" in run.out
+    assert "three steps:\n  beam-tfr convert --input photos --output /data/photos " in run.out
+
+
+def test_completion_knows_commands_and_options(beam_tfr: Command) -> None:
+    run = beam_tfr("completion", "bash")
+    assert run.code == 0
+    assert "--max_scan_pixels" in run.out
+    assert "'inspect'" in run.out
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

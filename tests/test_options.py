@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from beam_tfr import beam_internals, launch
 from beam_tfr.cli import make_parser
+from beam_tfr.commands import calls
 from beam_tfr.options import ConvertOptions, add_arguments, default_threads, from_arguments
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema import UsageError
@@ -549,6 +550,41 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     assert FIELDS.keys() - data.keys() == places | run | more | TABULAR
 
 
+def test_a_saved_call_is_the_same_call(tmp_path: Any) -> None:
+    file, again = str(tmp_path / "call.toml"), str(tmp_path / "again.toml")
+    flags = ["--input", "a/*.jpg", 'b "c" é', "--output=o", "--splits=a=0.25,b=0.75", "--max_rejects=0.05", "--json"]
+    beam = ["--runner=PrismRunner", "--experiments=a", "--experiments", "b", "--streaming"]
+    parsed, others = make_parser().parse_known_args(["convert", *flags, *beam])
+    calls.save_call(file, parsed, others)
+    from_file, none = make_parser().parse_known_args(["convert", "--config", file, "--output", "other"])
+    options, beam_flags = calls.read_call(from_file, none)
+    called, _ = make_parser().parse_known_args(["convert", *flags, "--output=other"])
+    assert options == from_arguments(called, ConvertOptions)
+    assert beam_flags == ["--runner=PrismRunner", "--experiments=a", "--experiments=b", "--streaming"]
+    calls.save_call(again, from_file, beam_flags)
+    assert (tmp_path / "again.toml").read_text() == (tmp_path / "call.toml").read_text().replace('"o"', '"other"')
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("image_size = 32\nsplits = {a = 0.5, b = 0.5}\ninput = 'x'\noutput = 'o'", ""),
+        ("image_sise = 32", "--image_sise: unknown flag; did you mean --image_size?"),
+        ("image_size = ", "is not TOML: "),
+        ("quality = 101\ninput = 'x'\noutput = 'o'", "`quality=101`: the value must be a whole number"),
+    ],
+)
+def test_a_file_of_options(tmp_path: Any, text: str, message: str) -> None:
+    (tmp_path / "c.toml").write_text(text)
+    parsed, others = make_parser().parse_known_args(["convert", "--config", str(tmp_path / "c.toml")])
+    if message:
+        with pytest.raises(UsageError, match=re.escape(message)):
+            calls.read_call(parsed, others)
+    else:
+        options = calls.read_call(parsed, others)[0]
+        assert (options.image_size, options.splits) == ((32, 32), {"a": Fraction(1, 2), "b": Fraction(1, 2)})
+
+
 def test_data_options_ignore_place_and_run() -> None:
     flags = ["--name=other", "--max_rejects=0.5", "--overwrite", "--json", "--layout=/{label}/*"]
     assert parse(*flags).data_options(None) == parse().data_options(None)
@@ -556,6 +592,12 @@ def test_data_options_ignore_place_and_run() -> None:
 
 def test_help_has_every_flag_with_its_default() -> None:
     subparsers = next(a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    brief = subparsers.choices["convert"].format_help()
+    assert "--help_all" in brief
+    assert "--image_size HxW" in brief
+    assert "--max_scan_pixels" not in brief
+    with pytest.raises(SystemExit):
+        subparsers.choices["convert"].parse_args(["--help_all"])
     text = " ".join(subparsers.choices["convert"].format_help().split())
     for name, field in FIELDS.items():
         option = field.metadata["option"]

@@ -9,21 +9,21 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from beam_tfr.commands.calls import add_options, read_call, save_call
 from beam_tfr.display import Display
-from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
-from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import things
 from beam_tfr.terminal import own_stderr
 
 EXAMPLES = """examples:
-  beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos
+  beam-tfr convert --input photos --output /data/photos
       photos/cat/1.jpg belongs to class cat; everything goes into the split train
-  beam-tfr convert --input 'photos/**/*.jpg' --output /data/photos --splits train=0.9,test=0.1
+  beam-tfr convert --input photos --output /data/photos --layout '{label}_*' --splits train=0.9,test=0.1
+      photos/cat_1.jpg belongs to class cat
   beam-tfr convert --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --layout '{split}/{label}/*'
       gs://bucket/photos/train/cat/1.jpg belongs to class cat and split train
 
 Beam's own options are accepted too: --runner=DataflowRunner --project=… --region=… and so on.
-Without --runner it runs here, on every core.
+--help_all shows all options. Without --runner it runs here, on every core.
 After an interruption, the same command resumes where it stopped.
 """
 
@@ -37,22 +37,19 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "listed in rejects.jsonl with a reason.",
         epilog=EXAMPLES,
     )
-    add_arguments(parser, ConvertOptions)
+    parser.add_argument("--save_config", metavar="FILE", help="write these options to a file for --config")
+    add_options(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Converts; `others` are Beam's flags."""
-    try:
-        options = from_arguments(parsed, ConvertOptions)
-    except UsageError:
-        if others:  # a misspelled flag may be why one is missing: report that first
-            from beam_tfr import launch
-
-            launch.parse_beam_flags(others)
-        raise
+    options, flags = read_call(parsed, others)
     with _first_imports():
         from beam_tfr import launch  # imports Beam: not before the options are known to be valid
+    if parsed.save_config:
+        launch.parse_beam_flags(flags)
+        save_call(parsed.save_config, parsed, flags)
     from beam_tfr.summary import Follow, print_job, print_saved, print_summary, summary
 
     what = things(options.encoding)
@@ -60,7 +57,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         own_stderr() as stream,
         Display(stream, "convert", what=what, log_format=options.log_format, quiet=options.quiet) as shown,
     ):
-        done = launch.start(options, others, progress=Follow(shown), say=shown.say)
+        done = launch.start(options, flags, progress=Follow(shown), say=shown.say)
     if isinstance(done, launch.Saved):
         print_saved(done, as_json=options.json)
     elif isinstance(done, launch.Job):

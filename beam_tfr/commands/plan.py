@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from beam_tfr.commands.bench import positive
-from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
+from beam_tfr.commands.calls import add_options, read_call
 
 EXAMPLES = """examples:
   beam-tfr plan --input 'photos/**/*.jpg' --output /data/photos
@@ -42,17 +42,17 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="in place of list prices: vcpu_hour, memory_gb_hour, shuffle_gb, reads_1000; vcpus and memory_gb of a "
         "worker",
     )
-    add_arguments(parser, ConvertOptions)
+    add_options(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Lists, samples and estimates; `others` are Beam's flags, which are checked only."""
-    options = from_arguments(parsed, ConvertOptions)
+    options, flags = read_call(parsed, others)
     from beam_tfr import cloud, launch
     from beam_tfr.preview import Prices, preview, print_preview
 
-    cloud.use(launch.parse_beam_flags(others))
+    cloud.use(launch.parse_beam_flags(flags))
     found = preview(options, sample_size=parsed.sample_size, workers=parsed.workers, prices=Prices.parse(parsed.price))
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))

@@ -46,6 +46,7 @@ class ConvertOptions(TableOptions, ImageOptions):
         "name, ** any number of folders, ? one character, [abc], {a,b}; a file that matches twice counts once",
         metavar="DIR|GLOB",
         many=True,
+        example="photos",
     )
     input_list: str | None = _place(
         None, help="file with more patterns or paths, one per line, local or gs://", metavar="FILE"
@@ -56,8 +57,13 @@ class ConvertOptions(TableOptions, ImageOptions):
         "all inputs share: 'thumbs/**', '**/*.gif'",
         metavar="GLOB",
         many=True,
+        example="'**/*_mask.png'",
     )
-    output: str = _place(help="folder of the dataset, local or gs://", metavar="DIR")
+    output: str = _place(
+        help="folder of the dataset, local or gs://",
+        metavar="DIR",
+        example="/data/photos",
+    )
     name: str = _place(
         "", help="prefix of the shard files: letters, digits, _ (default: last part of --output)", metavar="NAME"
     )
@@ -67,12 +73,14 @@ class ConvertOptions(TableOptions, ImageOptions):
         "names: {label}_*; '*' alone: no labels (default: {label}/*)",
         metavar="PARTS",
         group=WHAT,
+        example="'{split}/{label}/*'",
     )
     classes: str | None = _place(
         None,
         help="file with one class per line, in the order of their ids; images of other classes are rejected "
         "(default: all classes found, sorted)",
         metavar="FILE",
+        example="classes.txt",
     )  # its content changes data: see data_options
     splits: dict[str, Fraction] | None = option(
         None,
@@ -81,6 +89,7 @@ class ConvertOptions(TableOptions, ImageOptions):
         metavar="SHARES",
         parse=table.shares,
         group=WHAT,
+        example="train=0.8,validation=0.1,test=0.1",
     )
     limit: int | None = option(
         None,
@@ -88,6 +97,7 @@ class ConvertOptions(TableOptions, ImageOptions):
         metavar="N",
         parse=table.integer,
         group=WHAT,
+        example="100",
     )
     compression: str = _shards("gzip", help="compression of the shard files", choices=("gzip", "none"))
     gzip_level: int | str = _shards(
@@ -133,6 +143,7 @@ class ConvertOptions(TableOptions, ImageOptions):
         "(25)",
         metavar="N",
         parse=table.share_or_number,
+        example="0.05",
     )
     fail_fast: bool = _run(
         False,

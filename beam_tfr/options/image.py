@@ -36,6 +36,7 @@ class ImageOptions:
         metavar="HxW",
         parse=table.image_size,
         show="224x224",
+        example="299",
     )
     resize: str = _look(
         "crop",
@@ -43,6 +44,7 @@ class ImageOptions:
         "with --background; stretch: ignore its shape; fit: shrink it to fit inside the size; shortest: scale the "
         "shorter side to the size, which must be square; none: keep all pixels",
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
+        example="pad",
     )
     upscale: bool = _look(False, help="let --resize fit and pad enlarge images too")
     background: tuple[int, int, int] = _look(
@@ -83,6 +85,7 @@ class ImageOptions:
         "right and a trainer can decode them, else encoded again; bytes: any files, unchanged; array: .npy files as "
         "serialized tensors; row: table rows without files (default: jpeg, or row for --table without --uri_column)",
         choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
+        example="png",
     )
     quality: int = _look(90, help="quality of JPEG and WebP, 1 to 100", metavar="N", parse=table.integer)
     chroma: str = _look("420", help="chroma subsampling of JPEG: halved, or full", choices=("420", "444"))

@@ -39,6 +39,7 @@ class Option:
         changes_data: can change a record, a shard or a reject, and is therefore part of the options digest.
         show: the default as --help shows it, where it differs from the default itself.
         template: is also a parameter of the Flex Template.
+        example: a value; options with one are in --help, all others in --help_all only.
     """
 
     help: str
@@ -50,6 +51,7 @@ class Option:
     changes_data: bool = True
     show: str = ""
     template: bool = True
+    example: str = ""
 
 
 def option(default: Any = dataclasses.MISSING, **about: Any) -> Any:
@@ -245,8 +247,23 @@ def shown_default(field: dataclasses.Field[Any]) -> str:
     return field.metadata["option"].show or str(field.default)
 
 
-def add_arguments(parser: argparse.ArgumentParser, of: type, names: Collection[str] | None = None) -> None:
-    """Adds a flag for each option, or for some; values stay text until `from_arguments` parses them."""
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        for action in parser._actions:
+            action.help = getattr(action, "full_help", action.help)
+        parser.print_help()
+        parser.exit()
+
+
+def add_arguments(
+    parser: argparse.ArgumentParser, of: type, names: Collection[str] | None = None, *, brief: bool = False
+) -> None:
+    """Adds a flag for each option, or for some; values stay text until `from_arguments` parses them.
+
+    With `brief`, --help has the options that have an example, and --help_all has all.
+    """
+    if brief:
+        parser.add_argument("--help_all", action=_HelpAll, nargs=0, help="show all options")
     groups = {group: parser.add_argument_group(group) for group in GROUPS}
     fields = [field for field in dataclasses.fields(of) if names is None or field.name in names]
     for field in sorted(fields, key=lambda field: GROUPS.index(field.metadata["option"].group)):
@@ -261,7 +278,12 @@ def add_arguments(parser: argparse.ArgumentParser, of: type, names: Collection[s
             extra |= {"nargs": "+", "action": "extend"}
         elif option.parse is boolean:
             extra |= {"nargs": "?", "const": "true", "metavar": "true|false"}
-        groups[option.group].add_argument(f"--{field.name}", default=None, help=about.replace("%", "%%"), **extra)
+        added = groups[option.group].add_argument(
+            f"--{field.name}", default=None, help=about.replace("%", "%%"), **extra
+        )
+        if brief:
+            added.full_help = added.help  # type: ignore[attr-defined]
+            added.help = f"{added.help}; e.g. --{field.name} {option.example}" if option.example else argparse.SUPPRESS
 
 
 def from_arguments(arguments: argparse.Namespace, of: type[_Options]) -> _Options:

@@ -42,12 +42,14 @@ class TableOptions:
         help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; paths or patterns, local or gs://",
         metavar="FILE",
         many=True,
+        example="labels.csv",
     )
     uri_column: str = _column(
         "",
         help="column with the path of each image: gs://, absolute, or relative to --image_root; without it the rows "
         "themselves become the records",
         metavar="NAME",
+        example="path",
     )
     image_root: str = _column(
         "",
@@ -60,7 +62,12 @@ class TableOptions:
         help="column with a unique name for each row, without --uri_column (default: table and row number)",
         metavar="NAME",
     )
-    label_column: str = _column("", help="column with the class, or with a list of classes", metavar="NAME")
+    label_column: str = _column(
+        "",
+        help="column with the class, or with a list of classes",
+        metavar="NAME",
+        example="class",
+    )
     label_separator: str = _column(
         "",
         help="separator of classes in --label_column, such as '|'; each row then has any number of labels",

@@ -1,0 +1,116 @@
+"""The call of `convert` and `plan`: options from the command line, from a file, and written to a file."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from beam_tfr import storage
+from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
+from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+OPTIONS = {field.name: field.metadata["option"] for field in dataclasses.fields(ConvertOptions)}
+_BARE = re.compile(r"true|false|0|[1-9][0-9]*|[0-9]+\.[0-9]+")  # TOML values that are written without quotes
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of a conversion, and where else they may stand."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="TOML file with options by their names, Beam's too: image_size = 299, splits = {train = 0.9, test = 0.1}; "
+        "the command line wins",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="show the engine's own log, and where an error was raised"
+    )
+    add_arguments(parser, ConvertOptions, brief=True)
+
+
+def read_call(parsed: argparse.Namespace, others: Sequence[str]) -> tuple[ConvertOptions, list[str]]:
+    """The options, and Beam's flags, of which `others` are on the command line.
+
+    Raises:
+        UsageError: a value is not allowed, or the file of --config cannot be read.
+    """
+    if parsed.verbose:
+        os.environ[TRACEBACK_VARIABLE] = "1"
+    flags = [*(_take_config(parsed) if parsed.config else ()), *others]
+    try:
+        return from_arguments(parsed, ConvertOptions), flags
+    except UsageError:
+        if flags:  # a misspelled flag may be why one is missing: report that first
+            from beam_tfr import launch
+
+            launch.parse_beam_flags(flags)
+        raise
+
+
+def _take_config(parsed: argparse.Namespace) -> list[str]:
+    """Fills in the options that the command line does not give; returns the other flags of the file."""
+    path = storage.check_path(parsed.config, option="config")
+    try:
+        values = tomllib.loads(storage.read_bytes(path).decode(), parse_float=str)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror or error}", option="config", value=path) from error
+    except ValueError as error:
+        raise UsageError(f"is not TOML: {error}", option="config", value=path) from error
+    flags = []
+    for name, value in values.items():
+        several = [*map(_text, value)] if isinstance(value, list) else [_text(value)]
+        if name not in OPTIONS:
+            flags += [f"--{name}" if value is True else f"--{name}={one}" for one in several if value is not False]
+        elif getattr(parsed, name) is None:
+            is_many = (
+                next(one for one in dataclasses.fields(ConvertOptions) if one.name == name).metadata["option"].many
+            )
+            setattr(parsed, name, several if is_many else ",".join(several))
+    return flags
+
+
+def _text(value: Any) -> str:
+    """A value as it is on the command line."""
+    if isinstance(value, dict):
+        return ",".join(f"{name}={one}" for name, one in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def save_call(path: str, parsed: argparse.Namespace, flags: Sequence[str]) -> None:
+    """Writes options and Beam's flags to a file for --config.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    given: dict[str, str | list[str]] = {
+        name: value for name in OPTIONS if (value := getattr(parsed, name)) is not None
+    }
+    tokens = [*flags]
+    while tokens:
+        name, _, value = tokens.pop(0).lstrip("-").partition("=")
+        if not value:
+            value = tokens.pop(0) if tokens and not tokens[0].startswith("-") else "true"
+        before = given.get(name)
+        given[name] = value if before is None else [*([before] if isinstance(before, str) else before), value]
+    text = "".join(f"{name} = {_toml(value)}\n" for name, value in given.items())
+    path = storage.check_path(path, option="save_config")
+    try:
+        storage.write_bytes(path, text.encode(), scratch=path.rpartition("/")[0])
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror or error}", option="save_config", value=path) from error
+
+
+def _toml(value: str | list[str]) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return value if _BARE.fullmatch(value) else json.dumps(value, ensure_ascii=False)
