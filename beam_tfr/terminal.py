@@ -87,7 +87,7 @@ def silent_stderr() -> Iterator[None]:
         os.close(saved)
 
 
-def say(text: str, *, to: IO[str] | None = None) -> None:
-    """Prints a message to standard error, or another stream, if anybody still reads it."""
+def say(text: str) -> None:
+    """Prints a message to standard error, if anybody still reads it."""
     with contextlib.suppress(OSError):
-        print(printable(text), file=to or sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr.commands.verify import describe_progress
+from beam_tfr.commands.verify import state_of
+from beam_tfr.display import describe
 from beam_tfr.verification import Progress, verify
 from beam_tfr.verification.problems import KINDS
 from tests.conftest import Run
@@ -155,11 +156,10 @@ def test_sources_and_dataset_on_cloud_storage(beam_tfr: Command, dataset: Path, 
     assert "finds none of the records: give the patterns that the dataset was made from" in other.err
 
 
-def test_progress_in_a_line() -> None:
-    assert describe_progress(Progress(1, 4, 250, 1000, 50_000_000), 10) == (
-        "250 of 1,000 records, 1 of 4 shards, 5.0 MB/s, 30 s left"
-    )
-    assert describe_progress(Progress(0, 4, 0, 1000, 0), 10) == "0 of 1,000 records, 0 of 4 shards, 0.0 MB/s"
+def test_progress_counts_records_shards_and_bytes() -> None:
+    state = state_of(Progress(1, 4, 250, 1000, 50_000_000))
+    told = "verifying: 250 of 1,000 records, 25 records/s, 5.0 MB/s, 1 of 4 shards, 30 s left"
+    assert describe(state, "records", 25.0, 5e6, 30.0) == told
 
 
 def test_a_folder_that_is_no_dataset(beam_tfr: Command, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.verify import ProgressLines, describe, say_problems
+from beam_tfr.commands.verify import describe, say_problems, state_of
+from beam_tfr.display import Display
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.terminal import counted, own_stderr
 
@@ -48,10 +49,11 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Repairs a dataset; 1 if it still has problems. `others` are Beam's flags."""
     from beam_tfr import launch
 
-    with own_stderr() as stream:
-        given = {name: getattr(parsed, name) for name in GIVEN}
-        lines = ProgressLines("repair", to=stream)
-        report, repaired = launch.repair(parsed.folder, given, others, progress=lines, say=lines.say)
+    given = {name: getattr(parsed, name) for name in GIVEN}
+    with own_stderr() as stream, Display(stream, "repair", what="records") as shown:
+        report, repaired = launch.repair(
+            parsed.folder, given, others, progress=lambda progress: shown(state_of(progress)), say=shown.say
+        )
     say_problems(report)
     if parsed.json:
         print(json.dumps(report.as_json() | {"repaired": repaired}, sort_keys=True))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
+from beam_tfr.display import Display, State
 from beam_tfr.options import table
 from beam_tfr.schema import UsageError
 from beam_tfr.terminal import counted, own_stderr, say
@@ -24,7 +24,6 @@ EXAMPLES = """examples:
   beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=… --temp_location=gs://…
       reads the shards on other machines; any of Beam's runners can
 """
-PROGRESS_S = 10.0
 
 
 def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
@@ -52,6 +51,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--exclude", metavar="GLOB", nargs="+", help="with --sources: files that are none")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
+    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
     parser.set_defaults(run=run, takes_beam_flags=True)
 
 
@@ -67,13 +67,14 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     on_runner = any(flag.partition("=")[0] == "--runner" for flag in others)
     if others and not on_runner:
         raise UsageError(f"unknown: {' '.join(others)}; see beam-tfr verify --help")
-    report = _verify_on(parsed, others) if on_runner else _verify_here(parsed)
+    with own_stderr() as stream, Display(stream, "verify", what="records", quiet=parsed.quiet) as shown:
+        report = _verify_on(parsed, others, shown) if on_runner else _verify_here(parsed, shown)
     say_problems(report)
     print(json.dumps(report.as_json(), sort_keys=True) if parsed.json else "\n".join(describe(report)))
     return 0 if report.ok else 1
 
 
-def _verify_here(parsed: argparse.Namespace) -> Report:
+def _verify_here(parsed: argparse.Namespace, shown: Display) -> Report:
     from beam_tfr.verification import verify
 
     return verify(
@@ -82,21 +83,24 @@ def _verify_here(parsed: argparse.Namespace) -> Report:
         seed=parsed.seed,
         sources=parsed.sources or (),
         exclude=parsed.exclude or (),
-        progress=ProgressLines(),
+        progress=lambda progress: shown(state_of(progress)),
     )
 
 
-def _verify_on(parsed: argparse.Namespace, beam_flags: Sequence[str]) -> Report:
+def _verify_on(parsed: argparse.Namespace, beam_flags: Sequence[str], shown: Display) -> Report:
     from beam_tfr import launch
 
-    with own_stderr() as stream:
-        lines = ProgressLines(to=stream)
-        launch.parse_beam_flags(beam_flags)  # a misspelled flag is reported first
-        if parsed.sources:
-            raise UsageError("`sources=` cannot be combined with `runner=`: sources are read by this machine")
-        return launch.verify_on(
-            parsed.folder, beam_flags, sample=parsed.sample, seed=parsed.seed, progress=lines, say=lines.say
-        )
+    launch.parse_beam_flags(beam_flags)  # a misspelled flag is reported first
+    if parsed.sources:
+        raise UsageError("`sources=` cannot be combined with `runner=`: sources are read by this machine")
+    return launch.verify_on(
+        parsed.folder,
+        beam_flags,
+        sample=parsed.sample,
+        seed=parsed.seed,
+        progress=lambda progress: shown(state_of(progress)),
+        say=shown.say,
+    )
 
 
 def say_problems(report: Report) -> None:
@@ -107,32 +111,10 @@ def say_problems(report: Report) -> None:
         say(f"and at least {report.num_problems - len(report.problems):,} more")
 
 
-class ProgressLines:
-    """Prints a line every `PROGRESS_S` seconds, with rate and time left."""
-
-    def __init__(self, command: str = "verify", *, to: IO[str] | None = None) -> None:
-        self._command, self._stream = command, to
-        self._started = self._said = time.monotonic()
-
-    def __call__(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if now - self._said >= PROGRESS_S:
-            self._said = now
-            self.say(describe_progress(progress, now - self._started))
-
-    def say(self, text: str) -> None:
-        """Prints a line."""
-        say(f"{self._command}: {text}", to=self._stream)
-
-
-def describe_progress(progress: Progress, seconds: float) -> str:
-    """One line: shards, records, MB/s, time left."""
+def state_of(progress: Progress) -> State:
+    """How far `verify` is, to be shown."""
     shards, num_shards, records, num_records, num_bytes = progress
-    left = f", {seconds * (num_records - records) / records:,.0f} s left" if records else ""
-    return (
-        f"{records:,} of {num_records:,} records, {shards:,} of {num_shards:,} shards, "
-        f"{num_bytes / 1e6 / max(seconds, 1e-3):,.1f} MB/s{left}"
-    )
+    return State("verifying", records, num_records, shards, num_shards, num_bytes)
 
 
 def describe(report: Report) -> Iterator[str]:
