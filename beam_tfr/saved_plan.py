@@ -3,7 +3,7 @@
 A ZIP file with uncompressed entries, in the order of the shards and without times, so that equal plans are equal files:
 
     plan.json    the call that saved it, the plan, and the SHA-256 of both
-    SHARD.gz     the references of a shard in their order, by `assignment.join`: the length of each, its bytes
+    SHARD.gz     the references of a shard in their order, by `packing.join`: the length of each, its bytes
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr import diff, storage
-from beam_tfr.planning import assignment
+from beam_tfr.planning import packing
 from beam_tfr.schema import FORMAT_VERSION, DataError, Plan, RunError, Shard, UsageError, canonical_json, sha256_hex
 
 _HEADER = "plan.json"
@@ -30,7 +30,7 @@ _DAMAGES = (OSError, EOFError, KeyError, ValueError, NotImplementedError, zlib.e
 
 def pack(refs: Sequence[bytes]) -> bytes:
     """The content of a shard's entry."""
-    return gzip.compress(assignment.join(refs), 1, mtime=0)
+    return gzip.compress(packing.join(refs), 1, mtime=0)
 
 
 def write(
@@ -169,7 +169,7 @@ class SavedPlan(contextlib.AbstractContextManager["SavedPlan"]):
             DataError: the file is damaged.
         """
         try:
-            found = [*assignment.split(gzip.decompress(self._archive.read(f"{shard.name}.gz")))]
+            found = [*packing.split(gzip.decompress(self._archive.read(f"{shard.name}.gz")))]
             if len(found) != shard.total:
                 raise ValueError(f"{len(found)} references in place of {shard.total}")
         except _DAMAGES as error:

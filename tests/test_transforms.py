@@ -24,6 +24,7 @@ from beam_tfr.launch import translate
 from beam_tfr.launch.running import on_interrupt
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.pipeline import Convert
+from beam_tfr.planning import packing
 from beam_tfr.records import read_records
 from beam_tfr.schema import (
     NO_SPLIT,
@@ -97,7 +98,7 @@ def test_match_images_gives_each_file_once_with_its_label_and_split(photos: Path
         [f"{photos}/train/**/*.jpg", f"{photos}/*/*/*.jpg", f"{photos}/train/hat/*"],
         Labeler(parse_layout("{split}/{label}/*")),
     )
-    found = [ImageRef.decode(ref) for ref in run(lambda p: p | step)]
+    found = [ImageRef.decode(ref) for packed in run(lambda p: p | step) for ref in packing.split(packed)]
     expected = {str(path.relative_to(photos)): path for path in photos.rglob("*.jpg")}
     assert sorted(ref.key for ref in found) == sorted(expected)
     for ref in found:
@@ -129,7 +130,7 @@ def test_plan_shards_gives_the_plan_and_every_shard_with_its_references_in_order
     def build(p: beam.Pipeline) -> beam.PCollection[Any]:
         plan, work = (
             p
-            | beam.Create([ref.encode() for ref in refs])
+            | beam.Create([*packing.pack(ref.encode() for ref in refs)])
             | transforms.PlanShards(str(tmp_path), draft=drafted, seed=0, run_id="mine", overwrite=False)
         )
         return (plan, work) | beam.Flatten()

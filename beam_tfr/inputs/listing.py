@@ -78,8 +78,7 @@ def list_all(
         UsageError: see `list_images`.
     """
     for found in list_parts([Part(*pair) for pair in patterns], exclude=exclude, passed=passed):
-        if isinstance(found, storage.Entry):
-            yield found
+        yield from (one for one in found if isinstance(one, storage.Entry))
 
 
 def list_parts(
@@ -88,8 +87,8 @@ def list_parts(
     exclude: re.Pattern[str] | None = None,
     limit: int | None = None,
     passed: Passed | None = None,
-) -> Iterator[storage.Entry | Part]:
-    """Lists as `list_all` does, but of each part on gs:// only the first names; yields the rest as a part.
+) -> Iterator[list[storage.Entry | Part]]:
+    """Lists as `list_all` does, but of each part on gs:// only the first names; yields files and rests.
 
     Args:
         parts: of which none overlap.
@@ -117,7 +116,7 @@ def list_parts(
             listing, batch = ahead.popleft()
             if found := batch.result():
                 ahead.append((listing, next_batch(listing)))
-                yield from found
+                yield found
     finally:
         pool.close()
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import bisect
 import json
-import struct
 import zlib
 from collections.abc import Iterable, Iterator
 
 from beam_tfr.naming import shard_name
+from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_key, order_key_of, planned_total
 from beam_tfr.schema import ImageRef, Plan, RunError, Shard, canonical_json
 
 _PLANNED, _IMAGES = b"\0", b"\1"  # first byte of the values grouped for a shard
 WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress
-_LENGTH = struct.Struct("<I")
 
 
 def assign(encoded: bytes, plan: Plan) -> tuple[str, bytes]:
@@ -50,21 +49,7 @@ class Assigned:
     def flush(self) -> list[tuple[str, bytes]]:
         """Returns all packed values that are left."""
         shards, self._shards, self._held = self._shards, {}, 0
-        return [(name, _IMAGES + zlib.compress(join(values), 1)) for name, values in shards.items()]
-
-
-def join(values: Iterable[bytes]) -> bytes:
-    """Joins values, each preceded by its length (uint32, little-endian)."""
-    return b"".join(_LENGTH.pack(len(value)) + value for value in values)
-
-
-def split(joined: bytes) -> Iterator[bytes]:
-    """Splits what `join` joined."""
-    start = 0
-    while start < len(joined):
-        (length,) = _LENGTH.unpack_from(joined, start)
-        start += _LENGTH.size + length
-        yield joined[start - length : start]
+        return [(name, _IMAGES + zlib.compress(packing.join(values), 1)) for name, values in shards.items()]
 
 
 def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
@@ -88,7 +73,7 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes]]:
     """
     planned, *rest = sorted(values)
     shard = planned_shard(planned)
-    refs = [ref for value in rest if value != planned for ref in split(zlib.decompress(value[1:]))]
+    refs = [ref for value in rest if value != planned for ref in packing.split(zlib.decompress(value[1:]))]
     different = len(set(refs))
     if not len(refs) == different == shard.total:
         raise RunError(

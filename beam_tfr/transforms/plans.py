@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import beam_internals, claim, cloud, codec_versions, saved_plan, sidecars
-from beam_tfr.planning import assignment
+from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema import Plan, RunError, Shard, ShardInfo, ShardWork
@@ -24,7 +25,7 @@ _Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets i
 
 
 class PlanShards(beam.PTransform):
-    """References to shards: decides where each image goes before any is read.
+    """Packed references to shards: decides where each image goes before any is read.
 
     Claims the output for the plan. Only references are shuffled: each once, as short bytes, and the order keys of some.
     Every planned shard comes out, even if it is empty.
@@ -92,8 +93,9 @@ class _Survey(beam.CombineFn):
     def create_accumulator(self) -> Survey:
         return Survey(self._seed)
 
-    def add_input(self, survey: Survey, ref: bytes) -> Survey:
-        survey.add(ref)
+    def add_input(self, survey: Survey, packed: bytes) -> Survey:
+        for ref in packing.split(packed):
+            survey.add(ref)
         return survey
 
     def merge_accumulators(self, surveys: Iterable[Survey]) -> Survey:
@@ -111,8 +113,8 @@ def _draft(survey: Survey, draft: Callable[[Survey], Plan], _: None = None) -> _
     return plan, find_cut_buckets(survey, plan)
 
 
-def _near_cuts(ref: bytes, drafted: _Draft) -> list[tuple[Bucket, bytes]]:
-    return drafted[1].find(ref)
+def _near_cuts(packed: bytes, drafted: _Draft) -> Iterator[tuple[Bucket, bytes]]:
+    return itertools.chain.from_iterable(map(drafted[1].find, packing.split(packed)))
 
 
 def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple[Bucket, list[bytes]]:
@@ -140,8 +142,9 @@ class _Assign(beam.DoFn):
     def start_bundle(self) -> None:
         self._assigned = assignment.Assigned()
 
-    def process(self, ref: bytes, plan: Plan) -> Iterable[tuple[str, bytes]]:
-        return [] if plan.complete else self._assigned.add(*assignment.assign(ref, plan))
+    def process(self, packed: bytes, plan: Plan) -> Iterator[tuple[str, bytes]]:
+        for ref in [] if plan.complete else packing.split(packed):
+            yield from self._assigned.add(*assignment.assign(ref, plan))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())

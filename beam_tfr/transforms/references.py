@@ -16,13 +16,14 @@ from beam_tfr.inputs.listing import Part, divide_part, list_parts
 from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
 from beam_tfr.labels import Labeler
+from beam_tfr.planning.packing import pack
 from beam_tfr.schema import DataError
 from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import ShownFunction, count, counted
 
 BATCHES = 64  # of patterns, each listed by one worker
-LIMITS = {"List": 50_000, "ListRanges": 1_000_000, "ListRest": None}  # names of a part, before the rest is divided
+LIMITS = {"": 50_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
 RANGES = 128  # that a rest is divided into, if it is large
 RANGES_AT_A_TIME = 4  # listed by one worker, which waits for many answers at a time
 
@@ -37,7 +38,7 @@ class MatchImages(beam.PTransform):
         input_list: file with more patterns; read by a worker, since a pipeline cannot hold millions of them.
         exclude: patterns of files to leave out.
 
-    Output: encoded `ImageRef`.
+    Output: encoded `ImageRef`s, as `packing.pack` joins them.
     """
 
     def __init__(
@@ -57,29 +58,29 @@ class MatchImages(beam.PTransform):
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(self._begin())
-        files, limits = [], LIMITS if storage.is_gcs(self._root) else {"List": None}
-        for step, limit in limits.items():
+        refs = []
+        for of, limit in (LIMITS if storage.is_gcs(self._root) else {"": None}).items():
             listed = (
                 parts
-                | f"Spread{step}" >> beam.Reshuffle()
-                | step
+                | f"Spread{of or 'Patterns'}" >> beam.Reshuffle()
+                | f"List{of}"
                 >> beam.FlatMap(_list, self._patterns, exclude=self._exclude, limit=limit).with_outputs(
                     _REST, main="files"
                 )
             )
-            files.append(listed.files)
+            refs.append(listed.files | f"Label{of}" >> beam.FlatMap(self._references).with_output_types(bytes))
             if limit is not None:
-                parts = listed[_REST] | f"Divide{step}" >> beam.FlatMap(_divide)
-        return files | beam.Flatten() | "Label" >> beam.Map(self._reference).with_output_types(bytes)
+                parts = listed[_REST] | f"Divide{of}" >> beam.FlatMap(_divide)
+        return refs | beam.Flatten()
 
     def _begin(self) -> ShownFunction:
         begin = functools.partial(_batches, patterns=self._patterns, input_list=self._input_list)
         excluded = self._exclude and self._exclude.pattern
         return ShownFunction(begin, input=", ".join(self._patterns), input_list=self._input_list, exclude=excluded)
 
-    def _reference(self, entry: storage.Entry) -> bytes:
+    def _references(self, entries: Sequence[storage.Entry]) -> Iterator[bytes]:
         interrupt.check()
-        return self._labeler.label(entry, entry.path.removeprefix(self._root)).encode()
+        return pack(self._labeler.label(entry, entry.path.removeprefix(self._root)).encode() for entry in entries)
 
 
 _REST = "rest"
@@ -94,8 +95,12 @@ def _batches(_: None, patterns: Sequence[str], input_list: str | None) -> Iterat
 def _list(batch: str, patterns: Sequence[str], exclude: re.Pattern[str] | None, limit: int | None) -> Iterator[Any]:
     passed = Passed(patterns, exclude)
     parts = [Part(*one) for one in json.loads(batch)]
-    for found in counted(list_parts(parts, exclude=exclude, limit=limit, passed=passed), "listed"):
-        yield beam.pvalue.TaggedOutput(_REST, json.dumps(found)) if isinstance(found, Part) else found
+    for found in list_parts(parts, exclude=exclude, limit=limit, passed=passed):
+        files = [one for one in found if isinstance(one, storage.Entry)]
+        count("listed", len(files))
+        yield files
+        for rest in (one for one in found if isinstance(one, Part)):
+            yield beam.pvalue.TaggedOutput(_REST, json.dumps(rest))
     for what, kinds in passed.counts.items():
         for kind, number in kinds.items():
             count(f"{what} {kind}", number)
@@ -114,7 +119,8 @@ class ReadTable(beam.PTransform):
     Args:
         opened: of `open_tables`.
 
-    Output: (encoded `ImageRef`; a PCollection of one None, once no two rows are known to have the same key).
+    Output: (encoded `ImageRef`s, as `packing.pack` joins them; a PCollection of one None, once no two rows are known to
+    have the same key).
     """
 
     def __init__(self, opened: Tables) -> None:
@@ -141,14 +147,20 @@ class ReadTable(beam.PTransform):
 
 def _read_rows(table: tuple[int, str], opened: Tables) -> Iterator[Any]:
     number, path = table
-    seen = Seen(number)
-    for row, ref in counted(opened.read(path), "listed"):
-        interrupt.check()
-        yield ref.encode()
-        if opened.roles.uri or opened.roles.key:  # others are numbers, which cannot repeat
-            for part in seen.add(ref.key, row):
-                yield beam.pvalue.TaggedOutput("seen", part)
-    for part in seen.flush():
+    seen, parts = Seen(number), list[Any]()
+
+    def read() -> Iterator[bytes]:
+        for row, ref in counted(opened.read(path), "listed"):
+            interrupt.check()
+            yield ref.encode()
+            if opened.roles.uri or opened.roles.key:  # others are numbers, which cannot repeat
+                parts.extend(seen.add(ref.key, row))
+
+    for packed in pack(read()):
+        yield packed
+        while parts:
+            yield beam.pvalue.TaggedOutput("seen", parts.pop())
+    for part in [*parts, *seen.flush()]:
         yield beam.pvalue.TaggedOutput("seen", part)
 
 
