@@ -420,6 +420,7 @@ def test_a_large_listing_is_divided_and_lists_each_file_once(
     monkeypatch.setattr(references, "LIMITS", {"List": 5, "ListRanges": 7, "ListRest": None})
     monkeypatch.setattr(references, "RANGES", 6)
     monkeypatch.setattr(ranges, "FEW", 3)
+    monkeypatch.setattr(ranges, "WORTH", 4)
     step = references.MatchImages(patterns, Labeler(parse_layout("*")))
     with beam.Pipeline(FnApiRunner(), options=PipelineOptions([])) as pipeline:
         keys = pipeline | step | beam.FlatMap(packing.split) | beam.Map(lambda ref: ImageRef.decode(ref).key)

@@ -20,6 +20,7 @@ from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema import UsageError
 
 LIST_THREADS = 32
+DIVIDE_THREADS = 10  # as many as the client has connections
 LIST_BATCH = 1000  # files passed on at a time
 
 
@@ -128,11 +129,11 @@ def divide_part(part: Part, parts: int) -> list[Part]:
         UsageError: the bucket cannot be listed.
     """
     bucket, literal = storage.split_gcs(literal_start(part.pattern))
-    pool = Pool(LIST_THREADS, "beam_tfr-divide")
+    pool = Pool(DIVIDE_THREADS, "beam_tfr-divide")
     try:
         with _named_errors(part.pattern, "input"):
             divided = ranges.divide(
-                functools.partial(storage.first_names, bucket),
+                functools.partial(storage.first_names, bucket, number=ranges.FEW),
                 part.start,
                 part.end or ranges.after_prefix(literal),
                 parts,

@@ -13,9 +13,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from beam_tfr import storage
-
-FEW = storage.PAGE_SIZE  # names; a range of fewer is not divided
+FEW = 100  # names; a range of fewer is not divided
+WORTH = 1000  # names; ranges of together no more, which fit one page, become one
 
 
 class NameRange(NamedTuple):
@@ -68,7 +67,7 @@ def divide(
     merged = ranges[:1]
     for one in ranges[1:]:
         last = merged[-1]
-        if last.known is None or one.known is None or last.known + one.known > FEW:
+        if last.known is None or one.known is None or last.known + one.known > WORTH:
             merged.append(one)
         else:
             merged[-1] = last._replace(end=one.end, known=last.known + one.known)

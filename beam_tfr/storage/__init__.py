@@ -32,7 +32,6 @@ from beam_tfr.storage.files import touch as touch
 from beam_tfr.storage.files import walk as walk
 from beam_tfr.storage.files import work_path as work_path
 from beam_tfr.storage.files import write_bytes as write_bytes
-from beam_tfr.storage.gcs import PAGE_SIZE as PAGE_SIZE
 from beam_tfr.storage.gcs import connect as connect
 from beam_tfr.storage.gcs import first_names as first_names
 from beam_tfr.storage.gcs_client import DEADLINE_S as DEADLINE_S

@@ -48,15 +48,15 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", e
                 yield _entry(f"{GCS}{name}/{found.name}", found)
 
 
-def first_names(bucket_name: str, start: str, end: str) -> list[str]:
-    """The first names of objects from `start` on and before `end`, if any: as many as fit a page."""
+def first_names(bucket_name: str, start: str, end: str, number: int) -> list[str]:
+    """The first names of objects, up to a number, from `start` on and before `end`, if any."""
     with named_errors(f"{GCS}{bucket_name}", "list"):
         found = client().list_blobs(
             bucket(bucket_name),
             start_offset=start or None,
             end_offset=end or None,
             fields="items(name),nextPageToken",
-            max_results=PAGE_SIZE,
+            max_results=number,
             retry=retrying(),
         )
         return [one.name for one in found]
