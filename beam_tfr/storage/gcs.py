@@ -34,7 +34,7 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", e
     """`storage.walk` on gs://."""
     name, below = _split_folder(folder)
     with named_errors(folder, "list"):
-        for found in client().list_blobs(
+        listed = client().list_blobs(
             bucket(name),
             prefix=below + prefix,
             delimiter=None if deep else "/",
@@ -43,15 +43,18 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", e
             fields="items(name,size,generation),nextPageToken",
             page_size=PAGE_SIZE,
             retry=retrying(),
-        ):
-            if not (found.name.endswith("/") and not found.size):
-                yield _entry(f"{GCS}{name}/{found.name}", found)
+        )
+        listed.item_to_value = lambda _, item: item  # a Blob takes as long as all the rest
+        for item in listed:
+            found, size = item["name"], int(item.get("size", 0))
+            if size or not found.endswith("/"):
+                yield Entry(f"{GCS}{name}/{found}", size, int(item.get("generation", 0)))
 
 
 def first_names(bucket_name: str, start: str, end: str, number: int) -> list[str]:
     """The first names of objects, up to a number, from `start` on and before `end`, if any."""
     with named_errors(f"{GCS}{bucket_name}", "list"):
-        found = client().list_blobs(
+        listed = client().list_blobs(
             bucket(bucket_name),
             start_offset=start or None,
             end_offset=end or None,
@@ -59,7 +62,8 @@ def first_names(bucket_name: str, start: str, end: str, number: int) -> list[str
             max_results=number,
             retry=retrying(),
         )
-        return [one.name for one in found]
+        listed.item_to_value = lambda _, item: item["name"]
+        return [*listed]
 
 
 def _split_folder(folder: str) -> tuple[str, str]:

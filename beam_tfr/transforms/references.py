@@ -24,7 +24,7 @@ from beam_tfr.transforms.counting import ShownFunction, count, counted
 
 BATCHES = 64  # of patterns, each listed by one worker
 LIMITS = {"": 50_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
-RANGES = 128  # that a rest is divided into, if it is large
+RANGES = 50  # at least, that a large rest is divided into; often ten times as many
 RANGES_AT_A_TIME = 4  # listed by one worker, which waits for many answers at a time
 
 
