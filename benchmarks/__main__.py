@@ -11,7 +11,21 @@ import sys
 
 from benchmarks import measuring
 
-NAMES = "convert", "keep", "png", "verify", "cloud", "ends", "gil", "read", "resize", "memory", "tables", "scale"
+NAMES = (
+    "convert",
+    "keep",
+    "png",
+    "verify",
+    "cloud",
+    "ends",
+    "gil",
+    "read",
+    "resize",
+    "memory",
+    "tables",
+    "scale",
+    "estimate",
+)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import estimate
 from benchmarks.__main__ import NAMES
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +27,7 @@ FIRST_COLUMNS = {
     "memory": ["JPEG", "progressive JPEG", "PNG", "GIF", "TIFF", "WebP", "PNG, 16 bits", "TIFF, 64-bit floats"],
     "tables": ["parquet, read", "parquet, converted"],
     "scale": ["list", "plan", "spread, 1 worker", "spread, 2 workers"],
+    "estimate": ["input, TB", "output, TB"],
 }
 
 
@@ -52,6 +55,13 @@ def test_benchmark_without_photos(tmp_path: Path) -> None:
     run = run_benchmark("keep", tmp_path)
     assert run.returncode == 1
     assert "there is no **/*.jpg in it" in run.stderr
+
+
+def test_the_page_about_scale_has_the_figures_of_the_estimate() -> None:
+    parser = argparse.ArgumentParser()
+    estimate.add_arguments(parser)
+    (table,) = estimate.run(parser.parse_args([]))
+    assert str(table).partition("\n\n")[2] in (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
 
 
 def test_readme_lists_every_benchmark() -> None:

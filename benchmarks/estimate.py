@@ -1,0 +1,66 @@
+"""What a conversion of any number of images costs, calculated from what one costs: the table of docs/scale.md.
+
+The cost of a name is measured by `scale`. The rest is arithmetic with the limits of the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator
+
+from beam_tfr.planning.drafts import DEFAULT_TARGET_BYTES, FRAME_BYTES, MOST_SHARDS
+from beam_tfr.storage.gcs import PAGE_SIZE
+from benchmarks.measuring import Table
+
+LIST_US, PLAN_US = 10, 60  # of CPU for a name, by `scale`: listed alone, and from its label to the published manifest
+REF_BYTES, PACKED = 100, 0.43  # of a reference; share that is left when those of 70,000 shards are packed
+CUT_BYTES, MANIFEST_BYTES, SIDECAR_BYTES = 32, 200, 600  # for a shard: in the plan, in the manifest, in memory
+LATENCY_S = 0.05  # of a request
+AT_A_TIME = 16  # objects that the one worker that publishes deletes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--images", type=int, nargs="+", default=[10**6, 5 * 10**8, 10**9])
+    parser.add_argument("--input_kb", type=float, default=100, help="of an image (default: 100)")
+    parser.add_argument("--output_kb", type=float, default=15, help="of a record (default: 15)")
+    parser.add_argument("--images_per_s", type=float, default=200, help="converted by a core (default: 200)")
+    parser.add_argument("--cores", type=int, default=1000, help="(default: 1000)")
+
+
+def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
+    record_bytes = arguments.output_kb * 1000 + FRAME_BYTES
+    target, least = DEFAULT_TARGET_BYTES, images * record_bytes / MOST_SHARDS
+    if least > target:  # which would be refused
+        target = math.ceil(least / 1e8) * 10**8
+    shards = math.ceil(images * record_bytes / target)
+    return {
+        "input, TB": images * arguments.input_kb / 1e9,
+        "output, TB": images * arguments.output_kb / 1e9,
+        "target of a shard, MB": target / 1e6,
+        "shards": shards,
+        "images in each": images / shards,
+        "pages of names": math.ceil(images / PAGE_SIZE),
+        "listing, core hours": images * LIST_US / 3.6e9,
+        f"listing by one worker, hours at {LATENCY_S * 1000:.0f} ms a page": images / PAGE_SIZE * LATENCY_S / 3600,
+        "label, plan and manifest, core hours": images * PLAN_US / 3.6e9,
+        "references in the shuffle, GB": images * REF_BYTES * PACKED / 1e9,
+        "cuts in the plan, MB": shards * CUT_BYTES / 1e6,
+        "converting, core hours": images / arguments.images_per_s / 3600,
+        f"converting with {arguments.cores:,} cores, hours": images / arguments.images_per_s / arguments.cores / 3600,
+        "deleting the sidecars, minutes": shards / AT_A_TIME * LATENCY_S / 60,
+        "memory of the worker that publishes, MB": shards * SIDECAR_BYTES / 1e6,
+        "manifest, MB": shards * MANIFEST_BYTES / 1e6,
+    }
+
+
+def run(arguments: argparse.Namespace) -> Iterator[Table]:
+    columns = [estimate(images, arguments) for images in arguments.images]
+    headings = {"": "", **{f"{images:,}": "" for images in arguments.images}}
+    rows = [[name, *(show(of[name]) for of in columns)] for name in columns[0]]
+    yield Table("estimate: one split, Cloud Storage", headings, rows)
+
+
+def show(number: float) -> str:
+    """A number with two digits at least, and all those before its point."""
+    return f"{number:,.0f}" if number >= 10 or number == int(number) else f"{number:.2g}"
