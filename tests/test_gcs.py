@@ -417,7 +417,7 @@ def test_a_large_listing_is_divided_and_lists_each_file_once(
 
     fake.set(page_size=4)
     fake.take_log()
-    monkeypatch.setattr(references, "LIMITS", {"List": 5, "ListRanges": 7, "ListRest": None})
+    monkeypatch.setattr(references, "LIMITS", {"": 5, "Ranges": 7, "Rest": None})
     monkeypatch.setattr(references, "RANGES", 6)
     monkeypatch.setattr(ranges, "FEW", 3)
     monkeypatch.setattr(ranges, "WORTH", 4)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
+from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_key
 from beam_tfr.schema import ImageRef
 
@@ -16,7 +19,7 @@ class TakeFirst(beam.PTransform):
         limit: how many; a worker holds as many order keys of 16 bytes.
         seed: of the order.
 
-    Output: encoded `ImageRef`.
+    Output: as its input, encoded `ImageRef`s as `packing.pack` joins them.
     """
 
     def __init__(self, limit: int, *, seed: int) -> None:
@@ -26,16 +29,17 @@ class TakeFirst(beam.PTransform):
     def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
         last = (
             refs
-            | "OrderKeys" >> beam.Map(_order, self._seed)
+            | "OrderKeys" >> beam.FlatMap(_orders, self._seed)
             | beam.combiners.Top.Smallest(self._limit)
             | "Last" >> beam.Map(lambda first: first[-1:])
         )
-        return refs | "UpToLast" >> beam.Filter(_is_first, self._seed, AsSingleton(last)).with_output_types(bytes)
+        return refs | "UpToLast" >> beam.FlatMap(_up_to, self._seed, AsSingleton(last)).with_output_types(bytes)
 
 
-def _order(ref: bytes, seed: int) -> bytes:
-    return order_key(seed, ImageRef.decode(ref).key)
+def _orders(packed: bytes, seed: int) -> list[bytes]:
+    return [order_key(seed, ImageRef.decode(ref).key) for ref in packing.split(packed)]
 
 
-def _is_first(ref: bytes, seed: int, last: list[bytes]) -> bool:
-    return _order(ref, seed) <= last[0]
+def _up_to(packed: bytes, seed: int, last: list[bytes]) -> Iterator[bytes]:
+    refs = zip(packing.split(packed), _orders(packed, seed), strict=True)
+    return packing.pack(ref for ref, order in refs if order <= last[0])
