@@ -8,6 +8,7 @@ import posixpath
 import time
 import zlib
 from collections.abc import Sequence
+from typing import cast
 
 from beam_tfr import shards
 from beam_tfr.bench.converting import Pace, measure_pace
@@ -100,8 +101,7 @@ def _record(step: Convert, ref: ImageRef, content: object) -> Record:
     made = content
     for part in step.make:
         made = part.fn(made, ref)
-    assert isinstance(made, Record)
-    return made
+    return cast(Record, made)
 
 
 def _within(refs: Sequence[ImageRef]) -> list[ImageRef]:
