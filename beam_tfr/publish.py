@@ -14,6 +14,7 @@ from beam_tfr.schema import (
     FORMAT_VERSION,
     LABELS_FILE,
     MANIFEST_FILE,
+    MOST_CAUSES,
     NO_SPLIT,
     REJECTS_FILE,
     Counts,
@@ -26,7 +27,6 @@ from beam_tfr.schema import (
 )
 from beam_tfr.schema.features import features_of
 
-MOST_CAUSES = 3  # told of images that cannot be read
 _UNPUBLISHED = "Nothing is published"
 
 

@@ -193,7 +193,7 @@ class ConvertOptions(TableOptions, ImageOptions):
         check_texts(self)
         self._normalize("encoding", self._check_tables(self.encoding))
         super().__post_init__()
-        if self.resize == "none" and self.image_size != (224, 224):  # but a manifest may hold both
+        if self.resize == "none" and self.image_size != ImageOptions.image_size:  # but a manifest may hold both
             self._no_effect("image_size", "resize", "it keeps all pixels")
         self._check_places()
         self._check_labels()

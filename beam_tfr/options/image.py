@@ -181,7 +181,7 @@ class ImageOptions:
             raise UsageError(cure, option="image_size", value=self._size())
         if self.upscale and self.resize not in ("fit", "pad"):
             self._no_effect("upscale", "resize", "it applies to fit and pad")
-        if self.damaged_share != 0.95 and self.damaged == "reject":
+        if self.damaged_share != ImageOptions.damaged_share and self.damaged == "reject":
             self._no_effect("damaged_share", "damaged", "use `damaged=keep`")
         if self.quality != 90 and self.encoding not in ("jpeg", "webp", "keep"):
             self._no_effect("quality", "encoding", "it applies to jpeg, webp and keep")

@@ -40,6 +40,7 @@ from beam_tfr.schema.items import Record as Record
 from beam_tfr.schema.items import Reject as Reject
 from beam_tfr.schema.items import ShardWork as ShardWork
 from beam_tfr.schema.items import batches as batches
+from beam_tfr.schema.plan import MOST_CAUSES as MOST_CAUSES
 from beam_tfr.schema.plan import Counts as Counts
 from beam_tfr.schema.plan import Plan as Plan
 from beam_tfr.schema.plan import Shard as Shard

@@ -202,6 +202,9 @@ class ShardInfo(Counts):
         return cls(**fields)
 
 
+MOST_CAUSES = 3  # why images cannot be read: told of a shard, and of a run
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Unfinished:
     """A shard that is not written, because some of its images cannot be read now.

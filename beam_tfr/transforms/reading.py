@@ -14,12 +14,11 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import attempts, codec_versions, interrupt, storage
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
-from beam_tfr.schema import ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
+from beam_tfr.schema import MOST_CAUSES, ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
 from beam_tfr.transforms.counting import Shown, count, count_waits, measure
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 MOST_HELD = 512  # images of a small shard; a second's work
-MOST_CAUSES = 3  # told of each shard
 
 
 class ReadImages(beam.PTransform):

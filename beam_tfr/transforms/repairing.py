@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, PCollection
 
-from beam_tfr import __version__, manifest, publish
+from beam_tfr import __version__, manifest
 from beam_tfr.naming import file_name
-from beam_tfr.schema import DataError, Plan, RunError, ShardInfo, Unfinished
+from beam_tfr.schema import MOST_CAUSES, DataError, Plan, RunError, ShardInfo, Unfinished
 from beam_tfr.transforms.writing import OTHER_BYTES
 from beam_tfr.verification.sources import find_changed
 
@@ -50,7 +50,7 @@ def _check(
         causes = "; ".join(f"{n:,}: {cause}" for info in unfinished for cause, n in info.causes.items())
         raise RunError(
             f"{sum(info.images for info in unfinished):,} {plan.things} cannot be read, such as "
-            f"{unfinished[0].example} ({causes[: publish.MOST_CAUSES * 100]}): {len(unfinished):,} broken shards are "
+            f"{unfinished[0].example} ({causes[: MOST_CAUSES * 100]}): {len(unfinished):,} broken shards are "
             "not repaired. Run the same command again"
         )
 
