@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from beam_tfr import sidecars, storage
 from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject
+from beam_tfr.terminal import printable
 
 MOST_SHOWN = 10  # rejects of the leading reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
@@ -126,5 +127,5 @@ def first(path: str, counts: Mapping[str, int]) -> tuple[str, list[str]]:
         counts: its rejects by reason; not empty.
     """
     leading = min(counts, key=lambda reason: (-counts[reason], reason))
-    found = (f"{reject.key}: {reject.detail}" for reject in read(path) if reject.reason == leading)
+    found = (printable(f"{reject.key}: {reject.detail}") for reject in read(path) if reject.reason == leading)
     return leading, [*itertools.islice(found, MOST_SHOWN)]

@@ -155,7 +155,7 @@ ALLOWED = {
     "lock": {"schema", "storage"},
     "beam_internals": {"schema"},
     "cloud": {"storage", "beam_internals"},
-    "rejects": {"schema", "storage", "sidecars"},
+    "rejects": {"schema", "storage", "sidecars", "terminal"},
     "publish": {"schema", "storage", "manifest", "rejects"},
     "sidecars": {"schema", "storage"},
     "attempts": {"storage"},

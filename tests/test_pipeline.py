@@ -234,7 +234,7 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept(
     assert "7 of 25 images were rejected (layout-mismatch 2, " in run.err
     assert "--max_rejects 6 allows 6" in run.err
     assert not (output / "manifest.json").exists()
-    named = Path(run.err.strip().rpartition("Each reject with its reason: ")[2])
+    named = Path(run.err.strip().rpartition("Each reject with its reason: ")[2].partition("\n")[0])
     assert named == output / ".beam_tfr" / "rejects.jsonl"
     assert len(named.read_text().splitlines()) == 7
     times = {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")}

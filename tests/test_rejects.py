@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,6 +87,16 @@ def source(tmp_path: Path) -> Path:
     for i in range(60):
         (folder / f"{i:02}.bin").write_bytes(b"" if i % 5 == 0 else b"%d" % i)
     return folder
+
+
+@pytest.mark.parametrize("flag", ["--max_rejects=1", "--fail_fast"])
+def test_a_name_that_is_not_utf8_can_be_told(beam_tfr: Command, tmp_path: Path, flag: str) -> None:
+    (tmp_path / "in").mkdir()
+    for name in (b"\xff\x1b1.bin", b"\xff\x1b2.bin"):
+        (tmp_path / "in" / os.fsdecode(name)).touch()
+    run = convert(beam_tfr, tmp_path / "in", tmp_path / "o", flag)
+    assert run.code == 1
+    assert r"\udcff\x1b" in run.err
 
 
 def test_the_first_ten_rejects_of_the_leading_reason_are_shown(beam_tfr: Command, source: Path, tmp_path: Path) -> None:

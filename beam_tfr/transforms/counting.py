@@ -17,6 +17,7 @@ from apache_beam.metrics import Metrics
 
 from beam_tfr import storage
 from beam_tfr.schema import ShardInfo
+from beam_tfr.terminal import printable
 
 NAMESPACE = "beam_tfr"
 _Element = TypeVar("_Element")
@@ -42,7 +43,7 @@ class Shown(beam.DoFn):
 
     def display_data(self) -> dict[str, str]:
         shown = {name: value for name, value in self._options.items() if value not in (None, "", (), [])}
-        return {name: str(value)[:MOST_SHOWN] for name, value in shown.items()}
+        return {name: printable(str(value))[:MOST_SHOWN] for name, value in shown.items()}
 
 
 class ShownFunction(Shown):

@@ -26,6 +26,7 @@ from beam_tfr.schema import (
     ShardInfo,
     Unfinished,
 )
+from beam_tfr.terminal import printable
 from beam_tfr.transforms.counting import Shown, ShownFunction, count, count_shard, count_waits
 
 OTHER_BYTES = "other bytes"  # why a shard that is repaired is `Unfinished`
@@ -125,10 +126,11 @@ class _Write(Shown):
     def _check_rejects(self, reject: Reject) -> None:
         self._rejects += 1
         if self._most_rejects is not None and self._rejects > self._most_rejects:
+            told = printable(f"{reject.key} was rejected ({reject.reason}: {reject.detail})")
             raise DataError(
-                f"{reject.key} was rejected ({reject.reason}: {reject.detail}), and the run stops early when a worker "
-                f"has more than {self._most_rejects} rejects: nothing is published. Fix them, or raise "
-                "`max_rejects=` and leave out `fail_fast=`, and run the same command again: finished shards are kept"
+                f"{told}, and the run stops early when a worker has more than {self._most_rejects} rejects: nothing is "
+                "published. Fix them, or raise `max_rejects=` and leave out `fail_fast=`, and run the same command "
+                "again: finished shards are kept"
             )
 
     def _begin(self, shard: Shard) -> None:
