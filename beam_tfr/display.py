@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import time
@@ -135,6 +136,14 @@ class Display:
                 self._live.start()
             self._live.update(self._task, description=text, completed=state.done, total=state.total or None)
             self._live.refresh()
+
+
+def add_display(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of a display to a command."""
+    parser.add_argument(
+        "--log_format", choices=FORMATS, default="auto", help="how progress is shown on stderr (default: %(default)s)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def describe(state: State, what: str, rate: float, bytes_rate: float, left: float) -> str:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_tfr
-from beam_tfr import manifest
+from beam_tfr import cli, display, manifest
 from beam_tfr.bench import converting
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import draft_plan
@@ -180,3 +180,21 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 def test_the_interval_of_wilson_is_that_of_the_books() -> None:
     found = estimates.share(10, 100, of=math.inf)  # type: ignore[arg-type]
     assert [round(each, 4) for each in found] == [0.1, 0.0552, 0.1744]
+
+
+def test_plan_shows_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(display, "FIRST_S", 0.0)
+    monkeypatch.setattr(display, "LINE_S", 0.0)
+    rows = tmp_path / "rows.csv"
+    rows.write_text("name,value\n" + "".join(f"{n},{n}\n" for n in range(2000)))
+    call = ["plan", "--table", f"{rows}", "--encoding", "row", "--output", "d", "--sample_size", "3"]
+    assert cli.main(call) == 0
+    assert [line.partition(",")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "plan: listing: 1",
+        "plan: listing: 2",
+        "plan: sampling: 1 of 3 rows",
+        "plan: sampling: 2 of 3 rows",
+        "plan: sampling: 3 of 3 rows",
+    ]

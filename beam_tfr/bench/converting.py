@@ -9,17 +9,19 @@ import pathlib
 import posixpath
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.bench.sampling import MAX_LISTED, forget, sample_files
+from beam_tfr.display import State
 from beam_tfr.images import convert_image
 from beam_tfr.options import ConvertOptions, ImageOptions, default_threads
 from beam_tfr.schema import DataError, RejectError
 
 SECONDS = 12.0  # that the measurement takes on an idle machine
+_Progress = Callable[[State], object]
 SAMPLE = 256  # files
 READ_THREADS = 32
 MAX_CONVERTED = 50_000
@@ -40,6 +42,7 @@ def bench_convert(
     *,
     images: int | None = None,
     cores: int | None = None,
+    progress: _Progress = lambda _: None,
 ) -> dict[str, Any]:
     """Converts a sample of the files; returns JSON values for `describe_convert`.
 
@@ -48,6 +51,7 @@ def bench_convert(
         options: how they are converted.
         images: to predict the hours for; None: as many as match, or a million if there are many.
         cores: to predict the hours for; None: those of this machine.
+        progress: called while copies of the sample are converted.
 
     Raises:
         UsageError: a pattern or an option is wrong.
@@ -58,7 +62,7 @@ def bench_convert(
     contents, reading_s = _read(paths)
     accepted, tried, stages = _measure_stages(contents, options, SECONDS / 4)
     alone_s = sum(stages.values())
-    pace = measure_pace(accepted, options, alone_s=alone_s)
+    pace = measure_pace(accepted, options, alone_s=alone_s, progress=progress)
     costs = {**stages, "Beam, reading, writing": max(0.0, pace.each_cpu_s - alone_s)}
     shares = {name: cost / sum(costs.values()) for name, cost in costs.items()}
     rate = 1 / max(pace.each_s, reading_s)
@@ -100,7 +104,11 @@ class Pace(NamedTuple):
 
 
 def measure_pace(
-    files: Sequence[tuple[str, bytes]], options: ImageOptions, *, alone_s: float, seconds: float = SECONDS
+    files: Sequence[tuple[str, bytes]],
+    options: ImageOptions,
+    *,
+    alone_s: float,
+    progress: _Progress = lambda _: None,
 ) -> Pace:
     """Converts copies of files, few and then many: what the many take longer is the pace.
 
@@ -108,14 +116,14 @@ def measure_pace(
         files: (extension, content) of images that can be converted.
         options: how they are converted.
         alone_s: CPU seconds of one in `convert_image` alone.
-        seconds: that this may take, about.
+        progress: called while they are converted.
     """
     here = default_threads()
-    count = int(min(MAX_CONVERTED, max(8 * here, seconds / 2 * here / alone_s)))
+    count = int(min(MAX_CONVERTED, max(8 * here, SECONDS / 2 * here / alone_s)))
     few = max(here, count // 10)
     with tempfile.TemporaryDirectory(prefix="beam_tfr-bench-") as folder:
-        few_s, few_cpu_s = _convert(folder, files, few, options)
-        wall_s, cpu_s = _convert(folder, files, count, options)
+        few_s, few_cpu_s = _convert(folder, files, few, options, progress)
+        wall_s, cpu_s = _convert(folder, files, count, options, progress)
     # Not faster than without Beam; a short run is full of noise.
     each_s = max((wall_s - few_s) / (count - few), alone_s / here)
     return Pace(count, each_s, max(alone_s, (cpu_s - few_cpu_s) / (count - few)), max(0.0, few_s - few * each_s))
@@ -188,7 +196,9 @@ def _stage(function: Any) -> str:
     return {"resample": "resizing", "encode": "encoding"}.get(function.co_name, "")
 
 
-def _convert(folder: str, files: Sequence[tuple[str, bytes]], count: int, options: ImageOptions) -> tuple[float, float]:
+def _convert(
+    folder: str, files: Sequence[tuple[str, bytes]], count: int, options: ImageOptions, progress: _Progress
+) -> tuple[float, float]:
     """Seconds and CPU seconds of a real conversion of `count` files, with links to those that there are."""
     from beam_tfr import launch  # Beam
 
@@ -203,7 +213,9 @@ def _convert(folder: str, files: Sequence[tuple[str, bytes]], count: int, option
     given = {name: getattr(options, name) for name in vars(options)}
     convert = ConvertOptions(input=(f"{source}/*",), output=f"{folder}/out-{count}", layout="*", **given)
     started = time.process_time()
-    seconds = launch.convert(convert).seconds
+    seconds = launch.convert(
+        convert, progress=lambda at: progress(State("measuring", at.finished_images, at.matched))
+    ).seconds
     return seconds, time.process_time() - started
 
 

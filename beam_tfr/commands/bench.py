@@ -7,8 +7,10 @@ import json
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
+from beam_tfr.display import Display, add_display
 from beam_tfr.options import ImageOptions, add_arguments, from_arguments
 from beam_tfr.schema import UsageError
+from beam_tfr.terminal import own_stderr
 
 EXAMPLES = """examples:
   beam-tfr bench /data/photos
@@ -36,6 +38,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "--cores", metavar="N", type=positive, help="cores to predict the hours for (default: all here)"
     )
     parser.add_argument("--tensorboard", metavar="LOGDIR", help="with DIR: write a trace for TensorBoard's profiler")
+    add_display(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     add_arguments(parser, ImageOptions)
     parser.set_defaults(run=run)
@@ -65,7 +68,11 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         found = bench.bench_read(folder, parsed.input or (), tensorboard=logs)
         text = bench.describe_read(found)
     else:
-        found = bench.bench_convert(parsed.input, options, images=parsed.images, cores=parsed.cores)
+        with (
+            own_stderr() as stream,
+            Display(stream, "bench", log_format=parsed.log_format, quiet=parsed.quiet) as shown,
+        ):
+            found = bench.bench_convert(parsed.input, options, images=parsed.images, cores=parsed.cores, progress=shown)
         text = bench.describe_convert(found)
     print(json.dumps(found, sort_keys=True) if parsed.json else text)
     return 0

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 
 from beam_tfr.commands.bench import positive
 from beam_tfr.commands.calls import add_options, read_call
+from beam_tfr.display import Display
+from beam_tfr.schema.features import things
+from beam_tfr.terminal import own_stderr
 
 EXAMPLES = """examples:
   beam-tfr plan --input 'photos/**/*.jpg' --output /data/photos
@@ -53,7 +56,12 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     from beam_tfr.preview import Prices, preview, print_preview
 
     cloud.use(launch.parse_beam_flags(flags))
-    found = preview(options, sample_size=parsed.sample_size, workers=parsed.workers, prices=Prices.parse(parsed.price))
+    prices, what = Prices.parse(parsed.price), things(options.encoding)
+    with (
+        own_stderr() as stream,
+        Display(stream, "plan", what=what, log_format=options.log_format, quiet=options.quiet) as shown,
+    ):
+        found = preview(options, sample_size=parsed.sample_size, workers=parsed.workers, prices=prices, progress=shown)
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))
     else:

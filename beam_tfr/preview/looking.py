@@ -7,8 +7,9 @@ import dataclasses
 import hashlib
 import heapq
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from beam_tfr.display import State
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.options import ConvertOptions
@@ -50,13 +51,17 @@ class Look:
         return sum(self.survey.counts.values())
 
 
-def look(refs: Iterator[ImageRef], *, seed: int, sample_size: int) -> Look:
+def look(
+    refs: Iterator[ImageRef], *, seed: int, sample_size: int, progress: Callable[[State], object] = lambda _: None
+) -> Look:
     """Looks at each reference once; memory does not grow with them, but for `MAX_NAMES` names."""
     found = Look(Survey(seed))
     sample: list[tuple[int, ImageRef]] = []  # a heap; the negative order is unique
     first: list[ImageRef] = []
     splits: dict[bytes, str] = {}
-    for ref in refs:
+    for number, ref in enumerate(refs, start=1):
+        if number % 1000 == 0:
+            progress(State("listing", number))
         found.survey.add(ref.encode())
         found.num_bytes += ref.size_bytes
         name = posixpath.basename(ref.key)

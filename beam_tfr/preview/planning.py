@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 
+from beam_tfr.display import State
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
@@ -22,7 +24,12 @@ WORKERS = 10
 
 
 def preview(
-    options: ConvertOptions, *, sample_size: int = SAMPLE_SIZE, workers: int = WORKERS, prices: Prices | None = None
+    options: ConvertOptions,
+    *,
+    sample_size: int = SAMPLE_SIZE,
+    workers: int = WORKERS,
+    prices: Prices | None = None,
+    progress: Callable[[State], object] = lambda _: None,
 ) -> Preview:
     """Lists the input, converts a sample, and estimates the rest; leaves the output alone.
 
@@ -31,6 +38,7 @@ def preview(
         sample_size: images to convert.
         workers: of a Dataflow job.
         prices: of Dataflow; None for list prices.
+        progress: called while files are listed, the sample is converted, and the pace is measured.
 
     Raises:
         UsageError: an option is wrong, or the input cannot be listed.
@@ -43,7 +51,7 @@ def preview(
     refs = references(options, source)
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
-    found = look(refs, seed=options.seed, sample_size=sample_size)
+    found = look(refs, seed=options.seed, sample_size=sample_size, progress=progress)
     step = Convert(options, source, run_id="")
     measured = measure_sample(
         found.survey.sample_refs(),
@@ -52,7 +60,7 @@ def preview(
         steps=[part.fn for part in step.make],
     )
     plan = draft_plan(found.survey, measured.record_bytes, **source.plan, labelled=source.labelled, codecs={})
-    sampled = convert_sample(found.sample, step)
+    sampled = convert_sample(found.sample, step, progress=progress)
     if not sampled.record_bytes:
         reason, detail = next(iter(sampled.details.items()), ("", "there is none"))
         raise DataError(f"no file of the sample can be converted, such as {detail} ({reason})")

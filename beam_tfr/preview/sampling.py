@@ -7,12 +7,13 @@ import dataclasses
 import posixpath
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from beam_tfr import shards
 from beam_tfr.bench.converting import Pace, measure_pace
 from beam_tfr.bench.sampling import MAX_SAMPLE_BYTES, forget
+from beam_tfr.display import State
 from beam_tfr.inputs.reading import read_refs
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
@@ -51,7 +52,9 @@ class Sampled:
     pace: Pace | None = None
 
 
-def convert_sample(refs: Sequence[ImageRef], step: Convert) -> Sampled:
+def convert_sample(
+    refs: Sequence[ImageRef], step: Convert, *, progress: Callable[[State], object] = lambda _: None
+) -> Sampled:
     """Reads and converts references as `step` would, but writes nothing beside a temporary folder."""
     options, root, found = step.options, step.read.root, Sampled()
     files: list[tuple[str, bytes]] = []
@@ -64,6 +67,7 @@ def convert_sample(refs: Sequence[ImageRef], step: Convert) -> Sampled:
     for ref, content in read_refs(root, _within(refs), step.read.ahead):
         found.read_s += time.perf_counter() - started
         found.tried += 1
+        progress(State("sampling", found.tried, len(refs)))
         cpu_s = time.thread_time()
         try:
             record = _record(step, ref, content)
@@ -91,7 +95,7 @@ def convert_sample(refs: Sequence[ImageRef], step: Convert) -> Sampled:
         found.packed = (packed + len(shard.flush())) / sum(found.record_bytes)
         if options.encoding in IMAGE_ENCODINGS:
             alone_s = sum(found.cpu_s) / len(found.cpu_s)
-            found.pace = measure_pace(files, options.image_options(), alone_s=alone_s)
+            found.pace = measure_pace(files, options.image_options(), alone_s=alone_s, progress=progress)
     return found
 
 
