@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
-from beam_tfr.display import Display, State
+from beam_tfr.display import Display
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import things
@@ -144,15 +144,11 @@ def verify(
     from beam_tfr import verification
 
     with own_stderr() as stream, Display(stream, "verify", what="records", quiet=progress is not True) as shown:
-
-        def show(read: Verified) -> None:
-            shown(State("verifying", read.records, read.num_records, read.shards, read.num_shards, read.num_bytes))
-
         return verification.verify(
             storage.check_path(os.fspath(folder)),
             sources=_texts(sources),
             exclude=_texts(exclude),
-            progress=progress if callable(progress) else show,
+            progress=progress if callable(progress) else lambda read: shown(read.state()),
             **options,
         )
 

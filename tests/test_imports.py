@@ -167,6 +167,7 @@ ALLOWED = {
     "dataflow": {"schema", "storage", "options", "images", "beam_internals"},
     "reader_arguments": {"schema", "storage"},
     "verification": {
+        "display",
         "schema",
         "storage",
         "manifest",

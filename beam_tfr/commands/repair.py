@@ -6,8 +6,8 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.verify import describe, say_problems, state_of
-from beam_tfr.display import Display
+from beam_tfr.commands.verify import describe, say_problems
+from beam_tfr.display import Display, add_display
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.terminal import counted, own_stderr
 
@@ -41,6 +41,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
+    add_display(parser)
     add_arguments(parser, ConvertOptions, GIVEN)
     parser.set_defaults(run=run, takes_beam_flags=True)
 
@@ -50,9 +51,12 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     from beam_tfr import launch
 
     given = {name: getattr(parsed, name) for name in GIVEN}
-    with own_stderr() as stream, Display(stream, "repair", what="records") as shown:
+    with (
+        own_stderr() as stream,
+        Display(stream, "repair", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown,
+    ):
         report, repaired = launch.repair(
-            parsed.folder, given, others, progress=lambda progress: shown(state_of(progress)), say=shown.say
+            parsed.folder, given, others, progress=lambda progress: shown(progress.state()), say=shown.say
         )
     say_problems(report)
     if parsed.json:

@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.display import Display, State
+from beam_tfr.display import Display, add_display
 from beam_tfr.options import table
 from beam_tfr.schema import UsageError
 from beam_tfr.terminal import counted, own_stderr, say
 
 if TYPE_CHECKING:
-    from beam_tfr.verification import Progress, Report
+    from beam_tfr.verification import Report
 
 EXAMPLES = """examples:
   beam-tfr verify /data/photos
@@ -51,7 +51,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--exclude", metavar="GLOB", nargs="+", help="with --sources: files that are none")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
-    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+    add_display(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)
 
 
@@ -67,7 +67,10 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     on_runner = any(flag.partition("=")[0] == "--runner" for flag in others)
     if others and not on_runner:
         raise UsageError(f"unknown: {' '.join(others)}; see beam-tfr verify --help")
-    with own_stderr() as stream, Display(stream, "verify", what="records", quiet=parsed.quiet) as shown:
+    with (
+        own_stderr() as stream,
+        Display(stream, "verify", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown,
+    ):
         report = _verify_on(parsed, others, shown) if on_runner else _verify_here(parsed, shown)
     say_problems(report)
     print(json.dumps(report.as_json(), sort_keys=True) if parsed.json else "\n".join(describe(report)))
@@ -83,7 +86,7 @@ def _verify_here(parsed: argparse.Namespace, shown: Display) -> Report:
         seed=parsed.seed,
         sources=parsed.sources or (),
         exclude=parsed.exclude or (),
-        progress=lambda progress: shown(state_of(progress)),
+        progress=lambda progress: shown(progress.state()),
     )
 
 
@@ -98,7 +101,7 @@ def _verify_on(parsed: argparse.Namespace, beam_flags: Sequence[str], shown: Dis
         beam_flags,
         sample=parsed.sample,
         seed=parsed.seed,
-        progress=lambda progress: shown(state_of(progress)),
+        progress=lambda progress: shown(progress.state()),
         say=shown.say,
     )
 
@@ -109,12 +112,6 @@ def say_problems(report: Report) -> None:
         say(str(problem))
     if report.num_problems > len(report.problems):
         say(f"and at least {report.num_problems - len(report.problems):,} more")
-
-
-def state_of(progress: Progress) -> State:
-    """How far `verify` is, to be shown."""
-    shards, num_shards, records, num_records, num_bytes = progress
-    return State("verifying", records, num_records, shards, num_shards, num_bytes)
 
 
 def describe(report: Report) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr import markup
+from beam_tfr.display import State
 from beam_tfr.terminal import counted
 from beam_tfr.verification.problems import Problem
 
@@ -19,6 +20,10 @@ class Progress(NamedTuple):
     records: int
     num_records: int
     num_bytes: int
+
+    def state(self) -> State:
+        """The progress as it is shown."""
+        return State("verifying", self.records, self.num_records, self.shards, self.num_shards, self.num_bytes)
 
 
 SHOWN_PROBLEMS = 20  # in a notebook
