@@ -54,7 +54,7 @@ def test_completion_knows_commands_and_options(beam_tfr: Command) -> None:
     run = beam_tfr("completion", "bash")
     assert run.code == 0
     assert "--max_scan_pixels" in run.out
-    assert "'inspect'" in run.out
+    assert "(plan convert verify " in run.out
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +66,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 WRONG_CALLS: list[tuple[list[str], str]] = [
     (["convrt"], "beam-tfr: convrt: unknown command; did you mean convert?"),
-    (["x"], "beam-tfr: x: unknown command; the commands are: convert, verify, inspect, demo"),
+    (["x"], "beam-tfr: x: unknown command; the commands are: plan, convert, verify, repair, inspect, demo"),
     (["--foo"], "beam-tfr: unknown: --foo; see beam-tfr --help"),
     (["--foo", "convert"], "beam-tfr: --foo: unknown flag; "),
     (["verify"], "beam-tfr verify: the following arguments are required: DIR; see beam-tfr verify --help"),
@@ -287,6 +287,8 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "cropped": 0.2565,
         "dataset_digest": digest,
         "hints": [],
+        "left_behind": {},
+        "left_out": {},
         "matched": 19,
         "name": "o",
         "output": str(tmp_path / "o"),

@@ -103,12 +103,13 @@ def run_step(
     source = open_source(options)
     if not (on_dataflow and checks.is_only_form(beam_options)):
         check_reach(options, source)
-    if told := look_beside(options, source):
-        say(told)
     step = make(options, source)
     if on_dataflow:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
-    return _run_here(step, choose_runner(beam_options, beam_flags), beam_options, progress, say)
+    runner = choose_runner(beam_options, beam_flags)
+    if told := look_beside(options, source):
+        say(told)
+    return _run_here(step, runner, beam_options, progress, say)
 
 
 def _run_here(
