@@ -16,7 +16,7 @@ import pytest
 from beam_tfr import manifest, storage
 from beam_tfr.launch.repairing import _restored
 from beam_tfr.sources import open_source
-from tests.conftest import Run, files_of, wait_for
+from tests.conftest import Run, as_nobody, files_of, wait_for
 from tests.converted import (
     CONVERSIONS,
     SAMPLE,
@@ -93,7 +93,7 @@ def test_changed_sources_are_named_and_replace_nothing(beam_tfr: Command, datase
             flip(path)
     run = beam_tfr(*command)
     assert (run.code, run.out) == (1, "")
-    assert f"1 broken shards, such as {TRAIN[0][2:22]}" in run.err
+    assert f"1 broken shard, such as {TRAIN[0][2:22]}" in run.err
     assert "of their images changed or are gone, such as 'train/" in run.err
     assert {name: data for name, data in files_of(dataset).items() if not name.startswith(".beam_tfr")} == broken
 
@@ -165,3 +165,31 @@ def test_the_manifest_holds_all_options(flags: str) -> None:
     dataset = manifest.read(str(converted(flags)))
     with _restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}) as options:
         assert json.loads(json.dumps(open_source(options).plan["options"])) == dataset.options
+
+
+def test_splits_by_share_need_their_order_and_a_file_that_cannot_be_read_is_told(
+    beam_tfr: Command, public_path: Path
+) -> None:
+    for number in range(40):
+        (public_path / f"{number:02}.bin").write_bytes(b"%d" % number)
+    output, source = public_path / "out", ["--input", f"{public_path}/*.bin"]
+    flags = ["--splits", "b=0.3,a=0.7", "--encoding", "bytes", "--layout", "*", "--num_shards", "3", "--name", "d"]
+    assert beam_tfr("convert", *source, "--output", output, *flags).code == 0
+    files = files_of(output)
+    (output / "d-a-00001-of-00003.tfrecord.gz").unlink()
+    refused = beam_tfr("repair", output, *source)
+    assert refused.code == 1
+    assert "if the dataset was made with --splits, give it again, in the same order" in refused.err
+    for number in range(40):
+        (public_path / f"{number:02}.bin").chmod(0)
+    for path in (public_path, output, *output.iterdir()):
+        path.chmod(0o777)
+    with as_nobody():
+        unread = beam_tfr("repair", output, *source, *flags[:2])
+    assert unread.code == 1
+    assert "files cannot be read, such as " in unread.err
+    assert "1 broken shard is left. Run the same command again" in unread.err
+    for number in range(40):
+        (public_path / f"{number:02}.bin").chmod(0o644)
+    assert beam_tfr("repair", output, *source, *flags[:2]).code == 0
+    assert files_of(output) == files

@@ -10,6 +10,7 @@ from apache_beam.pvalue import AsIter, PCollection
 from beam_tfr import __version__, manifest
 from beam_tfr.naming import file_name
 from beam_tfr.schema import MOST_CAUSES, DataError, Plan, RunError, ShardInfo, Unfinished
+from beam_tfr.terminal import counted
 from beam_tfr.transforms.writing import OTHER_BYTES
 from beam_tfr.verification.sources import find_changed
 
@@ -50,8 +51,9 @@ def _check(
         causes = "; ".join(f"{n:,}: {cause}" for info in unfinished for cause, n in info.causes.items())
         raise RunError(
             f"{sum(info.images for info in unfinished):,} {plan.things} cannot be read, such as "
-            f"{unfinished[0].example} ({causes[: MOST_CAUSES * 100]}): {len(unfinished):,} broken shards are "
-            "not repaired. Run the same command again"
+            f"{unfinished[0].example} ({causes[: MOST_CAUSES * 100]}): "
+            f"{counted(len(unfinished), 'broken shard')} {'is' if len(unfinished) == 1 else 'are'} left. Run the same "
+            "command again"
         )
 
 
@@ -61,7 +63,7 @@ def _tell_differing(plan: Plan, folder: str, root: str, differing: list[str]) ->
     for name in differing:
         number, keys = find_changed(folder, file_name(plan.name, name, plan.suffix), dataset.names, root)
         compared, changed = compared + number, changed + keys
-    told = f"{len(differing):,} broken shards, such as {differing[0]}, would get other bytes than they had"
+    told = f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get other bytes than they had"
     again = "or make the dataset again: convert with `overwrite=`"
     versions = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
     libraries = (
