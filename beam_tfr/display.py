@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 FIRST_S = 2.0  # a shorter command shows nothing
-LINE_S = 10.0  # between lines, where nothing can be overwritten
+LINE_S = 10.0  # between lines, and before the first, where nothing can be overwritten
 FORMATS = ("auto", "plain", "json")
 
 
@@ -71,7 +71,7 @@ class Pace:
 
 
 class Display:
-    """Shows states on a stream, from `FIRST_S` seconds on; a context manager.
+    """Shows states on a stream: live from `FIRST_S` seconds on, or a line every `LINE_S`; a context manager.
 
     Args:
         stream: a terminal, or anything else.
@@ -88,7 +88,8 @@ class Display:
         self._format, self._quiet = log_format, quiet
         self._live: Progress | None = None
         self._task: TaskID | None = None
-        self._pace, self._next = Pace(time.monotonic), time.monotonic() + FIRST_S
+        self._is_live = log_format == "auto" and stream.isatty()
+        self._pace, self._next = Pace(time.monotonic), time.monotonic() + (FIRST_S if self._is_live else LINE_S)
 
     def __enter__(self) -> Display:
         return self
@@ -105,7 +106,7 @@ class Display:
         rate, bytes_rate, left = self._pace.add(state)
         if self._quiet or time.monotonic() < self._next:
             return
-        if self._format == "auto" and self._stream.isatty():
+        if self._is_live:
             self._draw(state, rate, bytes_rate, left)
             return
         self._next = time.monotonic() + LINE_S

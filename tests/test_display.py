@@ -39,24 +39,24 @@ def converting(done: int, total: int = 10_000, **more: int) -> State:
     return State("converting", done, total, num_shards=10, **more)
 
 
-def test_nothing_is_said_before_two_seconds_then_a_line_every_ten(clock: Clock) -> None:
+def test_a_line_every_ten_seconds(clock: Clock) -> None:
     stream = io.StringIO()
     with Display(stream, "convert") as shown:
         for second, state in (
             (0.0, State("listing", 0)),
             (1.9, State("listing", 3_000)),
-            (3, State("listing", 9_000)),
-            (5, converting(2_000)),  # of an earlier run
-            (6, converting(2_000)),
-            (8, converting(3_000, num_bytes=10_000_000, shards=2)),
-            (16, converting(7_000, num_bytes=50_000_000, shards=7, rejected=3)),
-            (16.1, converting(7_100, num_bytes=51_000_000, shards=7, rejected=3)),
+            (10, State("listing", 30_000)),
+            (12, converting(2_000)),  # of an earlier run
+            (13, converting(2_000)),
+            (15, converting(3_000, num_bytes=10_000_000, shards=2)),
+            (23, converting(7_000, num_bytes=50_000_000, shards=7, rejected=3)),
+            (23.1, converting(7_100, num_bytes=51_000_000, shards=7, rejected=3)),
         ):
             clock.now = 100 + second
             shown(state)
         shown.say("a message\x1b[31m")
     assert stream.getvalue().splitlines() == [
-        "convert: listing: 9,000 images, 3,000 images/s",
+        "convert: listing: 30,000 images, 3,000 images/s",
         "convert: converting: 7,000 of 10,000 images, 500 images/s, 5.0 MB/s, 3 rejected, 7 of 10 shards, 6 s left",
         r"convert: a message\x1b[31m",
     ]
@@ -66,22 +66,22 @@ def test_json_lines(clock: Clock) -> None:
     stream = io.StringIO()
     with Display(stream, "verify", what="records", log_format="json") as shown:
         shown(converting(0))
-        clock.now += 4
-        shown(converting(2_000, num_bytes=8_000_000, shards=1))
+        clock.now += 10
+        shown(converting(5_000, num_bytes=20_000_000, shards=1))
         shown.say("x")
     state, message = map(json.loads, stream.getvalue().splitlines())
     assert state == {
         "command": "verify",
         "stage": "converting",
-        "done": 2000,
+        "done": 5000,
         "total": 10000,
         "shards": 1,
         "num_shards": 10,
-        "num_bytes": 8000000,
+        "num_bytes": 20000000,
         "rejected": 0,
         "per_s": 500.0,
         "bytes_per_s": 2000000,
-        "left_s": 16.0,
+        "left_s": 10.0,
     }
     assert message == {"command": "verify", "message": "x"}
 

@@ -134,6 +134,7 @@ def test_reasons_are_a_closed_list_in_kebab_case() -> None:
         "extreme-aspect",
         "file-too-large",
         "layout-mismatch",
+        "left-out",
         "not-an-array",
         "not-an-image",
         "not-found",

@@ -134,10 +134,13 @@ class Reporter:
 
     def _report(self) -> None:
         started = time.monotonic()
-        if self._progress is not None:
-            with contextlib.suppress(OSError):
-                self._progress(progress_of(claim.read_progress(self._output) or _NOTHING, self._counters()))
+        finished = _NOTHING
+        with contextlib.suppress(OSError):
+            if self._progress is not None:
+                finished = claim.read_progress(self._output) or _NOTHING
         self._next = started + max(PROGRESS_S, (time.monotonic() - started) / MAX_REPORT_SHARE)
+        if self._progress is not None:
+            self._progress(progress_of(finished, self._counters()))
 
 
 def wait(
