@@ -157,7 +157,7 @@ def test_tables(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
 
 def test_a_run_without_a_plan_resumes_with_one(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     spoil(photos)
-    assert convert(beam_tfr, photos, tmp_path / "out", "--max_rejects", "0").code == 1
+    assert convert(beam_tfr, photos, tmp_path / "out", "--max_rejects", "1").code == 1
     assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / "p").code == 0  # beside it
     run = convert(beam_tfr, photos, tmp_path / "out", "--plan", tmp_path / "p")
     assert run.code == 0
