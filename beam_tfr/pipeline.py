@@ -213,11 +213,10 @@ def _draft_again(
     Raises:
         DataError: the input, or the classes in it, are others.
     """
-    hint = "; if the dataset was made with `splits=`, give it again, in the same order" if options["splits"] else ""
     if f"{survey.digest:064x}" != input_digest:
-        raise DataError(f"{INPUT_CHANGED}: keys or sizes are others, of {survey.counts.total():,} now{hint}")
+        raise DataError(f"{INPUT_CHANGED}: keys or sizes are others, of {survey.counts.total():,} now")
     if survey.counts != matched:
-        raise DataError(f"the splits have other sizes than when the dataset was made{hint}")
+        raise DataError("the splits have other sizes than when the dataset was made")
     plan = drafts.draft_plan(
         survey, 0.0, **{**named, "options": {**options, "num_shards": num_shards}}, codecs=codec_versions.used(options)
     )

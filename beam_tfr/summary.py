@@ -13,9 +13,9 @@ from beam_tfr.claim import Progress
 from beam_tfr.display import Display, State
 from beam_tfr.inputs.passed import tell_kinds, tell_left_behind
 from beam_tfr.launch import Job, Result, Saved
-from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan
+from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan, in_order
 from beam_tfr.schema.features import things
-from beam_tfr.tallies import dataset_rows, in_order, plan_rows
+from beam_tfr.tallies import dataset_rows, plan_rows
 from beam_tfr.terminal import printable
 
 MUCH = 0.1  # share of the images above which a hint is worth giving

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from beam_tfr.manifest import Manifest
-from beam_tfr.schema import NO_SPLIT, Plan
+from beam_tfr.schema import NO_SPLIT, Plan, in_order
 from beam_tfr.terminal import printable
 
-SPLIT_ORDER = ("train", "validation", "test")  # then the others by name
 MAX_CLASSES_SHOWN = 30
 Row = tuple[str, list[int]]  # title, a number for each split
-
-
-def in_order(splits: Iterable[str]) -> list[str]:
-    """Names of splits in the order in which they are shown."""
-    return sorted(splits, key=lambda name: (SPLIT_ORDER.index(name) if name in SPLIT_ORDER else 3, name))
 
 
 def dataset_rows(dataset: Manifest) -> list[Row]:

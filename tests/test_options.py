@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from beam_tfr import beam_internals, launch
 from beam_tfr.cli import make_parser
 from beam_tfr.commands import calls
+from beam_tfr.labels import choose_split
 from beam_tfr.options import ConvertOptions, add_arguments, default_threads, from_arguments
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema import UsageError
@@ -503,6 +504,15 @@ def test_local_paths_become_absolute(tmp_path: Any, monkeypatch: pytest.MonkeyPa
     options = ConvertOptions(input=("a/**/*.jpg", "gs://b/*.jpg"), output="out")
     assert options.input == (f"{tmp_path}/a/**/*.jpg", "gs://b/*.jpg")
     assert options.output == f"{tmp_path}/out"
+
+
+def test_shares_make_the_same_splits_in_whatever_order_they_are_given() -> None:
+    one, other = parse("--splits=a=0.2,test=0.1,train=0.7"), parse("--splits=train=0.7,a=0.2,test=0.1")
+    assert one.splits
+    assert other.splits
+    assert list(one.splits) == ["train", "test", "a"]  # as usual, so their datasets stay as they are
+    keys = [f"hat/{number}.jpg" for number in range(100)]
+    assert [choose_split(key, one.splits) for key in keys] == [choose_split(key, other.splits) for key in keys]
 
 
 def test_only_what_can_change_data_is_in_the_data_options() -> None:

@@ -17,7 +17,6 @@ GIVEN = (
     "exclude",
     "table",
     "image_root",
-    "splits",
     "read_ahead",
     "read_deadline_s",
     "gcs_project",

@@ -15,8 +15,8 @@ from beam_tfr.inspection.values import describe, kind_of
 from beam_tfr.manifest import Manifest
 from beam_tfr.reader_arguments import integer
 from beam_tfr.records import RecordError
-from beam_tfr.schema import UsageError
-from beam_tfr.tallies import dataset_rows, in_order
+from beam_tfr.schema import UsageError, in_order
+from beam_tfr.tallies import dataset_rows
 from beam_tfr.terminal import counted, printable
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.manifest import Manifest
 from beam_tfr.records import RecordFile, longest_in
-from beam_tfr.schema import DataError, NotFoundError
-from beam_tfr.tallies import in_order
+from beam_tfr.schema import DataError, NotFoundError, in_order
 
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
 

@@ -14,7 +14,6 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 from beam_tfr import claim, cloud, diff, lock, rejects, sidecars, storage
@@ -31,7 +30,6 @@ from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import planned_total
 from beam_tfr.schema import LABELS_FILE, MANIFEST_FILE, NO_SPLIT, REJECTS_FILE, DataError, SplitPlan, UsageError
 from beam_tfr.sources import Source
-from beam_tfr.tallies import in_order
 from beam_tfr.verification import Progress, Report, verify
 from beam_tfr.verification.dataset_check import DatasetCheck, choose
 
@@ -99,9 +97,6 @@ def _restored(dataset: Manifest, given: Mapping[str, Any]) -> Iterator[ConvertOp
     for name in ("image_size", "background"):
         if name in values:
             values[name] = tuple(values[name])
-    if values.get("splits"):
-        # Their order matters, and a manifest has them sorted by name: most write them in the usual order.
-        values["splits"] = {name: Fraction(values["splits"][name]) for name in in_order(values["splits"])}
     present = {name: value for name, value in given.items() if value}
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as place:
         if classes := values.pop("classes", None):

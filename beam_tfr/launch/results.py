@@ -16,9 +16,9 @@ from beam_tfr.launch.live import passed_of
 from beam_tfr.manifest import Split
 from beam_tfr.options import ConvertOptions
 from beam_tfr.saved_plan import SavedPlan
-from beam_tfr.schema import REJECTS_FILE, BeamTfrError, DataError, Plan, Reject, RunError, UsageError
+from beam_tfr.schema import REJECTS_FILE, BeamTfrError, DataError, Plan, Reject, RunError, UsageError, in_order
 from beam_tfr.schema.features import things
-from beam_tfr.tallies import dataset_rows, in_order
+from beam_tfr.tallies import dataset_rows
 
 MAX_REJECTS = 100  # that a result holds
 SHOWN_REJECTS = 5  # in a notebook

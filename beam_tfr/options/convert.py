@@ -19,7 +19,7 @@ from beam_tfr.options import table
 from beam_tfr.options.image import OF_ALL_FILES, ImageOptions
 from beam_tfr.options.table import FILES, RUN, WHAT, check_range, check_texts, is_int, is_number, option
 from beam_tfr.options.tabular import TableOptions
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import UsageError, in_order
 from beam_tfr.schema.features import OTHER_ENCODINGS
 
 MAX_READ_AHEAD = 1024  # each image read ahead has its own thread
@@ -271,7 +271,7 @@ class ConvertOptions(TableOptions, ImageOptions):
         other = f"{{split}} in `layout={self.layout}`" if "{split}" in self.layout else ""
         if other := other or (f"`split_column={self.split_column}`" if self.split_column else ""):
             raise UsageError(f"cannot be combined with {other}; use one of them", option="splits", value=text)
-        self._normalize("splits", splits)
+        self._normalize("splits", {name: splits[name] for name in in_order(splits)})  # a manifest keeps no order
 
     def _check_shards(self) -> None:
         if self.gzip_level != "auto":

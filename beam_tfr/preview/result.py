@@ -11,10 +11,10 @@ from beam_tfr import markup
 from beam_tfr.preview.estimates import Estimate, Prices
 from beam_tfr.preview.looking import Look
 from beam_tfr.preview.sampling import Sampled
-from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan
+from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, in_order
 from beam_tfr.schema.features import things
 from beam_tfr.summary import print_plan
-from beam_tfr.tallies import in_order, plan_rows
+from beam_tfr.tallies import plan_rows
 from beam_tfr.terminal import printable
 
 

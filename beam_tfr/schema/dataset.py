@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 FORMAT_VERSION = 1  # of manifest.json and of everything under .beam_tfr/
@@ -16,6 +17,7 @@ REJECTS_FILE = "rejects.jsonl"
 WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
 
 NO_SPLIT = "none"  # of images without a split: rejects only, no records
+_FIRST_SPLITS = ("train", "validation", "test")
 
 # Why an image is not in the dataset. A closed list, so that rejects can be counted and compared.
 REJECT_REASONS: dict[str, str] = {
@@ -62,6 +64,11 @@ ADJUSTMENTS: dict[str, str] = {
     "damage-kept": "a damaged JPEG, with --damaged keep",
     "padding-ignored": "a JPEG with a few stray bytes in its header or before its end, otherwise sound",
 }
+
+
+def in_order(splits: Iterable[str]) -> list[str]:
+    """Names of splits in their usual order: train, validation, test, then the others by name."""
+    return sorted(splits, key=lambda name: (_FIRST_SPLITS.index(name) if name in _FIRST_SPLITS else 3, name))
 
 
 def is_class_name(text: object) -> bool:
