@@ -29,13 +29,13 @@ class DataflowServer(Server):
         return "" if request.path.startswith(JOBS) else super()._note(request)
 
     def _handle(self, request: Request, fault: str) -> Answer:
-        match = re.fullmatch(rf"{JOBS}([^/]+)/locations/([^/]+)/jobs(?:/([^/]+))?(/messages)?", request.path)
+        match = re.fullmatch(rf"{JOBS}([^/]+)/locations/([^/]+)/jobs(?:/([^/]+))?(/messages|/metrics)?", request.path)
         if match is None:
             return super()._handle(request, fault)
-        project, region, job_id, messages = match.groups()
+        project, region, job_id, part = match.groups()
         self.log.append({"method": request.method, "name": request.path, "body": request.body.decode()})
-        if messages:
-            return self._json({"jobMessages": self.messages})
+        if part:
+            return self._json({"jobMessages": self.messages} if part == "/messages" else {"metrics": []})
         if request.method == "POST":
             if self.refuses:
                 return refusal(self.refuses)

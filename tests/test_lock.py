@@ -273,7 +273,13 @@ def test_a_heartbeat_that_fails_is_said_once(fake: FakeGcs, monkeypatch: pytest.
     said: list[str] = []
     with lock.held("gs://b/out", "mine", say=said.append):
         fake.set(denied=["PATCH"])
-        wait_for(lambda: len([r for r in fake.take_log() if r["method"] == "PATCH"]) >= 2 and said)
+        sent: list[str] = []
+
+        def has_failed_twice() -> bool:
+            sent.extend(request["method"] for request in fake.take_log())
+            return sent.count("PATCH") >= 2 and bool(said)
+
+        wait_for(has_failed_twice)
         fake.set()
     assert len(said) == 1
     assert "the heartbeat of this run fails: " in said[0]

@@ -133,7 +133,7 @@ def test_sources_that_changed_are_gone_or_new_are_named(beam_tfr: Command, datas
     assert run.code == 1
     assert sum(line.endswith(f"its source '{keys['changed']}' has other bytes now") for line in told) == 1
     assert sum(line.endswith(f"its source '{keys['gone']}' is gone") for line in told) == 1
-    assert told[-1] == f"'{sources}/train/hat/one more.jpg': is neither a record nor a reject"
+    assert told[-1].endswith("/hat/one more.jpg': is neither a record nor a reject")  # a long path is cut
     assert run.out.endswith("sources: 18 compared, 1 changed, 1 gone, 0 unreadable, new: 1\n3 problems\n")
     found = beam_tfr(*command, "--json").json
     assert found["kinds"] == {"source-changed": 1, "source-gone": 1, "source-new": 1}

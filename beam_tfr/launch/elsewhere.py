@@ -10,7 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beam_tfr.claim import Progress
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.dataflow.staging import staged
-from beam_tfr.launch.live import counters_of
+from beam_tfr.launch.live import JobCounters
 from beam_tfr.launch.results import Beginning, Result, Saved
 from beam_tfr.launch.running import RESUME, Reporter, build, held, on_interrupt, wait
 from beam_tfr.pipeline import Convert
@@ -51,6 +51,7 @@ def run(
                 return f"job {job.id} is cancelled; {RESUME}"
             return f"job {job.id} continues ({job.place})"
 
-        reporter = Reporter(options, progress, lambda: counters_of(result))
+        counters = JobCounters(result)
+        reporter = Reporter(options, progress, counters.latest)
         wait(lambda: jobs.wait(result, job), tick=reporter.tick, stop=stop)
-    return beginning.result(counters_of(result))
+    return beginning.result(counters.final())

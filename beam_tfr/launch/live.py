@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import threading
+import time
 from collections.abc import Mapping
 
 from apache_beam.metrics import MetricsFilter
@@ -11,6 +13,9 @@ from apache_beam.runners.runner import PipelineResult
 from beam_tfr.claim import Progress
 from beam_tfr.inputs.passed import LEFT_BEHIND, LEFT_OUT
 from beam_tfr.transforms.counting import NAMESPACE
+
+JOB_PERIOD_S = 10.0  # between questions for the counters of a job
+FINAL_S = 5.0
 
 
 def counters_of(result: PipelineResult) -> Mapping[str, int]:
@@ -23,6 +28,39 @@ def counters_of(result: PipelineResult) -> Mapping[str, int]:
     for found in queried["counters"]:
         totals[found.key.metric.name] += max(found.attempted or 0, found.committed or 0)
     return totals
+
+
+class JobCounters:
+    """The counters of a job elsewhere, asked for in a thread of its own: a service may refuse them, or take its time.
+
+    Args:
+        result: of the job.
+    """
+
+    def __init__(self, result: PipelineResult) -> None:
+        self._result, self._latest = result, collections.Counter[str]()
+        self._thread: threading.Thread | None = None
+        self._next = 0.0
+
+    def latest(self) -> Mapping[str, int]:
+        """The last answer; asks again every `JOB_PERIOD_S` seconds."""
+        if time.monotonic() >= self._next and not (self._thread and self._thread.is_alive()):
+            self._ask()
+        return self._latest
+
+    def final(self) -> Mapping[str, int]:
+        """The counters of a job that has ended, or the last answer if none comes within `FINAL_S`."""
+        self._ask().join(FINAL_S)
+        return self._latest
+
+    def _ask(self) -> threading.Thread:
+        self._next = time.monotonic() + JOB_PERIOD_S
+        self._thread = threading.Thread(target=self._keep, name="beam_tfr-counters", daemon=True)
+        self._thread.start()
+        return self._thread
+
+    def _keep(self) -> None:
+        self._latest = collections.Counter(counters_of(self._result)) or self._latest
 
 
 def passed_of(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:

@@ -91,7 +91,7 @@ class Job:
         return infos
 
     def publish(self, infos: Sequence[ShardInfo]) -> str:
-        return _publish(self.plan, infos, output=self.output, run_id=RUN_ID, max_rejects=1)
+        return _publish(self.plan, infos, output=self.output, run_id=RUN_ID, max_rejects=1, allow_empty=())
 
     def files(self) -> dict[str, bytes]:
         """Everything in the output."""
