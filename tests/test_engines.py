@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,8 +19,11 @@ from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker import data_plane
 
+from beam_tfr import interrupt
+from beam_tfr.launch import running
 from beam_tfr.launch.failures import translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
+from beam_tfr.schema import RunError
 from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_spoiled_photos, spoiled_photos
 from tests.portable import job_service, prism, worker_pool
@@ -284,3 +288,21 @@ def test_worker_processes_start_when_the_path_of_python_has_a_space(
     monkeypatch.setattr(sys, "executable", str(python))
     assert convert(beam_tfr, photos, tmp_path / "there", *LOCAL["processes"]).code == 0
     assert (tmp_path / "the folder" / "python.log").read_text() == "started\n" * 2
+
+
+def test_a_run_ends_when_a_thread_of_its_engine_found_no_memory() -> None:
+    ended = threading.Event()
+
+    def starve() -> None:
+        raise RuntimeError("can't start new thread")
+
+    def run() -> None:
+        threading.Thread(target=starve).start()
+        ended.wait()
+
+    try:
+        with pytest.raises(RunError, match=r"out of memory, .*can't start new thread.*ulimit -v"):
+            running.wait(run)
+    finally:
+        ended.set()
+        interrupt.requested.clear()

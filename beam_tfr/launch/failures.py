@@ -27,6 +27,12 @@ _CURES = {
     errno.EMFILE: _FILES,
     errno.ENFILE: _FILES,
 }
+_STARVED = re.compile(r"MemoryError|can't start new thread")
+
+
+def is_starved(error: BaseException) -> bool:
+    """Whether there was no memory, or no thread, to be had."""
+    return bool(_STARVED.search(repr(error)))
 
 
 def translate(error: BaseException) -> BeamTfrError:
@@ -52,6 +58,11 @@ def translate(error: BaseException) -> BeamTfrError:
         return RunError(
             f"{match[2]}. Nothing is published; {cure}, and run the same command again to resume from the finished "
             "shards"
+        )
+    if _STARVED.search(cause):
+        return RunError(
+            f"out of memory, address space or threads ({cause}). Nothing is published; raise the limits (ulimit -v, "
+            "ulimit -u) or use fewer threads, and run the same command again to resume from the finished shards"
         )
     return RunError(
         f"the run failed: {cause}. Nothing is published; run the same command again to resume from the finished "

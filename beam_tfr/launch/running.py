@@ -19,7 +19,7 @@ from apache_beam.runners.runner import PipelineRunner, PipelineState
 from beam_tfr import attempts, claim, cloud, interrupt, lock
 from beam_tfr.beam_internals import labels_without_cells
 from beam_tfr.claim import Progress
-from beam_tfr.launch.failures import translate
+from beam_tfr.launch.failures import is_starved, translate
 from beam_tfr.launch.live import progress_of
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
@@ -174,25 +174,49 @@ def wait(
             failure.append(error)
 
     thread = threading.Thread(target=run, name=_THREAD, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.2)
-        try:
-            tick()
-        except BeamTfrError:
-            _ignore_threads()
-            raise
-        if interrupt.requested.is_set():
-            _ignore_threads()
-            said = stop()
-            thread.join(patience_s)
-            if returned in ([], [PipelineState.CANCELLED]):
-                raise InterruptedRunError(f"interrupted: {said}")
-            break  # too late: it ended well in that moment
+    with _starved() as starved:
+        thread.start()
+        while thread.is_alive() and not starved:
+            thread.join(0.2)
+            try:
+                tick()
+            except BeamTfrError:
+                _ignore_threads()
+                raise
+            if interrupt.requested.is_set():
+                _ignore_threads()
+                said = stop()
+                thread.join(patience_s)
+                if returned in ([], [PipelineState.CANCELLED]):
+                    raise InterruptedRunError(f"interrupted: {said}")
+                break  # too late: it ended well in that moment
+    if not returned and not failure:  # it waits for a thread that is gone
+        interrupt.requested.set()
+        failure = starved
     if failure:
         _ignore_threads()
         raise translate(failure[0]) from failure[0]
     return returned[0]
+
+
+@contextlib.contextmanager
+def _starved() -> Iterator[list[BaseException]]:
+    """Errors of threads that end for lack of memory meanwhile: an engine waits forever for a thread of gRPC's."""
+    found: list[BaseException] = []
+    before = threading.excepthook
+
+    def note(told: threading.ExceptHookArgs) -> None:
+        if told.exc_value is not None and is_starved(told.exc_value):
+            found.append(told.exc_value)
+        else:
+            before(told)
+
+    threading.excepthook = note
+    try:
+        yield found
+    finally:
+        if threading.excepthook is note:  # not one of `_ignore_threads`
+            threading.excepthook = before
 
 
 def _ignore_threads() -> None:
