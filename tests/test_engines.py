@@ -21,9 +21,9 @@ from apache_beam.runners.worker import data_plane
 
 from beam_tfr import interrupt
 from beam_tfr.launch import running
-from beam_tfr.launch.failures import translate
+from beam_tfr.launch.failures import reworded, translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-from beam_tfr.schema import RunError
+from beam_tfr.schema import InterruptedRunError, RunError
 from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_spoiled_photos, spoiled_photos
 from tests.portable import job_service, prism, worker_pool
@@ -306,3 +306,12 @@ def test_a_run_ends_when_a_thread_of_its_engine_found_no_memory() -> None:
     finally:
         ended.set()
         interrupt.requested.clear()
+
+
+def test_what_does_not_publish_says_so_in_its_own_words() -> None:
+    said = r"^interrupted: nothing is verified; run the same command again$"
+    with pytest.raises(InterruptedRunError, match=said), reworded("verified"):
+        raise InterruptedRunError(f"interrupted: {running.RESUME}")
+    said = r"\. Nothing is lost; make room on the disk, and run the same command again for the shards that are left$"
+    with pytest.raises(RunError, match=said), reworded("lost", " for the shards that are left"):
+        raise translate(RuntimeError(f"OSError: {FULL}"))

@@ -6,11 +6,12 @@ import ast
 import contextlib
 import errno
 import re
+from collections.abc import Iterator
 
 import grpc
 
 from beam_tfr import schema
-from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, RunError
+from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, RunError
 
 _WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
 _CLASS = r"beam_tfr\.schema\.(?:errors\.)?"
@@ -68,3 +69,13 @@ def translate(error: BaseException) -> BeamTfrError:
         f"the run failed: {cause}. Nothing is published; run the same command again to resume from the finished "
         f"shards. {TRACEBACK_VARIABLE}=1 shows where it failed"
     )
+
+
+@contextlib.contextmanager
+def reworded(state: str, again: str = "") -> Iterator[None]:
+    """Says in the errors of a run that publishes nothing what nothing is instead, and why to call again."""
+    try:
+        yield
+    except (RunError, InterruptedRunError) as error:
+        text = str(error).replace("othing is published", f"othing is {state}")
+        raise type(error)(text.replace(" to resume from the finished shards", again)) from error

@@ -20,6 +20,7 @@ from beam_tfr import claim, cloud, diff, lock, rejects, sidecars, storage
 from beam_tfr import manifest as manifests
 from beam_tfr.dataflow import checks
 from beam_tfr.inputs.patterns import read_input_list
+from beam_tfr.launch.failures import reworded
 from beam_tfr.launch.flags import parse_beam_flags
 from beam_tfr.launch.starting import run_step
 from beam_tfr.manifest import Manifest
@@ -37,6 +38,7 @@ _OTHERS = {LABELS_FILE, MANIFEST_FILE, REJECTS_FILE}
 _REPAIRED = ("missing", "damaged", "unreadable")
 
 
+@reworded("lost", " for the shards that are left")
 def repair(
     folder: str,
     given: Mapping[str, Any],

@@ -13,6 +13,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from beam_tfr import cloud, manifest, storage
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.dataflow.staging import staged
+from beam_tfr.launch.failures import reworded
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.launch.live import counters_of
 from beam_tfr.launch.running import build, on_interrupt, wait
@@ -26,6 +27,7 @@ from beam_tfr.verification.dataset_check import choose
 TICK_S = 2.0  # between looks at the counters
 
 
+@reworded("verified")
 def verify_on(
     folder: str,
     beam_flags: Sequence[str],
