@@ -177,7 +177,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
-    sizes, shards = ([12_000], 20) if arguments.quick else (arguments.names, arguments.shards)
+    sizes, shards = ([2_500], 5) if arguments.quick else (arguments.names, arguments.shards)
     kinds = {"list": ("list", 0, 0), "plan": ("plan", shards, 0)}
     for workers in (1, 2):
         kinds[f"spread, {workers} worker{'s' * (workers > 1)}"] = ("spread", workers, arguments.latency_ms)

@@ -376,7 +376,7 @@ def many() -> Path:
 
 
 def arguments(many: Path, output: Path) -> list[str]:
-    more = ["--layout", "{split}/{label}/*", "--name", "d", "--num_shards", "train=24,validation=3,test=3"]
+    more = ["--layout", "{split}/{label}/*", "--name", "d", "--num_shards", "train=24,validation=3,test=3", "--quiet"]
     return ["convert", "--input", f"{many}/**/*.jpg", "--output", str(output), *more]
 
 
