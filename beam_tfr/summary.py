@@ -11,7 +11,7 @@ from typing import IO, Any
 from beam_tfr import rejects, storage
 from beam_tfr.claim import Progress
 from beam_tfr.display import Display, State
-from beam_tfr.inputs.passed import tell_kinds, tell_left_behind
+from beam_tfr.inputs.passed import tell_left_behind, tell_left_out
 from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan, in_order
 from beam_tfr.schema.features import things
@@ -149,9 +149,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line(f"limit:   a try-out of the first {limit:,} in the order of --seed")
     line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
     if result.left_out:
-        line(
-            f"left out: {sum(result.left_out.values()):,} without the name of an image ({tell_kinds(result.left_out)})"
-        )
+        line(f"left out: {tell_left_out(result.left_out)}")
     listed = storage.join(dataset.folder, REJECTS_FILE)
     leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
     for reason, number in counts["rejected"].items():

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFont
 
 import beam_tfr
 from beam_tfr import reader, storage
@@ -172,6 +172,15 @@ def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
     assert "x.tfrecord: 3 records in 1 file</b>" in shown
     assert "<td>png image, 20x30 pixels" in shown
     assert '<img alt="records" src="data:image/png;base64,' in shown
+
+
+def test_captions_escape_what_no_font_can_draw() -> None:
+    alone = [ImageFont.load_default(12)]
+    captions = [pictures.caption(text, alone)[1] for text in ("hat …", "Küche", "帽子", "a\nb\x1b")]
+    assert captions == ["hat …", r"K\xfcche", r"\u5e3d\u5b50", r"a b\x1b"]
+    for font in pictures.system_fonts()[1:]:
+        assert pictures.caption("Küche", [*alone, font]) == (font, "Küche")
+    assert pictures.caption("hat", pictures.system_fonts())[0] is pictures.system_fonts()[0]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def test_a_plan_says_what_the_conversion_does_and_writes_nothing(beam_tfr: Comma
     value, low, high = found["num_bytes"]
     assert value == low == high == pytest.approx(sum(of.num_bytes for of in dataset.splits.values()), rel=0.01)
     assert found["rejects"] == {}
+    assert (found["left_out"], found["left_behind"]) == ({}, {})
     assert 0 < found["seconds"][1] < found["seconds"][0] < found["seconds"][2]
     assert found["dataflow"]["seconds"][0] > estimates.JOB_START_S
     assert found["dataflow"]["cost"][0] > 0
@@ -98,6 +99,17 @@ def test_options_of_the_estimates_change_them() -> None:
     assert wide.cost.value > 100 * plain.cost.value
 
 
+def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
+    for number, name in enumerate(("1.jpg", "2.JPG", "notes.txt", "._1.jpg", ".DS_Store")):
+        shutil.copy(sorted(SAMPLE.glob("test/hat/*.jpg"))[number % 2], tmp_path / name)
+    folder, pattern = (beam_tfr.plan(input=path, layout="*") for path in (tmp_path, tmp_path / "*.jpg"))
+    assert (folder.plan.matched, folder.found.left_behind) == (2, {})
+    assert ("left out", "3 without the name of an image (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.lines()]
+    assert pattern.found.left_out == {}
+    beside = f"1 file beside them looks like an image (1 .JPG): --input {tmp_path} takes it"
+    assert ("warning", beside) in [*pattern.lines()]
+
+
 @pytest.mark.parametrize("price", ["vcpu_hours=1", "vcpu_hour", "vcpu_hour=x", "vcpu_hour=-1", "vcpus=0", "vcpus=nan"])
 def test_a_wrong_price_is_named(price: str) -> None:
     with pytest.raises(UsageError, match="price"):
@@ -121,7 +133,7 @@ def test_what_is_cheap_to_change_now_is_said() -> None:
         "100% of the sample would be stretched by more than 1.2: --resize crop, pad and shortest preserve the aspect "
         "ratio",
         "33% of the sample are smaller than 64x64 and would be enlarged: --image_size",
-        "classes with fewer than 10 images: 'a' (test: 0), 'b' (test: 2), 'b' (train: 0)",
+        "2 of 2 classes have fewer than 10 images in a split: 'a' (test: 0), 'b' (train: 0, test: 2)",
         "imbalance: 200 images of 'a', 2 of 'b'",
         "1 of 9 files of the sample equal another, such as p and q",
         "1 files have a name that another split has too, such as 7.jpg: make sure that they show different things",
@@ -131,6 +143,13 @@ def test_what_is_cheap_to_change_now_is_said() -> None:
     splits = {"train": plan.splits["train"]}
     plan = dataclasses.replace(plan, splits=splits, labels=["a"])
     assert advise(options, quiet, plan, Sampled(tried=9, record_bytes=[1.0] * 9)) == []
+    counts = {f"{n:03}": 300 - n for n in range(300)}
+    plan.splits["train"].class_counts.update(counts)
+    assert advise(options, quiet, dataclasses.replace(plan, labels=[*counts]), Sampled(9, [1.0])) == [
+        "9 of 300 classes have fewer than 10 images in a split: '299' (train: 1), '298' (train: 2), '297' (train: 3), "
+        "'296' (train: 4), '295' (train: 5) and 4 more",
+        "imbalance: 300 images of '000', 1 of '299'",
+    ]
 
 
 def test_the_sample_is_the_start_of_the_seeds_order(monkeypatch: pytest.MonkeyPatch) -> None:

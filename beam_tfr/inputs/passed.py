@@ -75,6 +75,11 @@ def tell_kinds(kinds: Mapping[str, int]) -> str:
     return ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
 
 
+def tell_left_out(kinds: Mapping[str, int]) -> str:
+    """Says how many files a folder leaves out: "2 without the name of an image (1 .md, 1 other names)"."""
+    return f"{sum(kinds.values()):,} without the name of an image ({tell_kinds(kinds)})"
+
+
 def tell_left_behind(kinds: Mapping[str, int], root: str) -> str:
     """Says that images stay behind, and what takes them; `root` is the folder that all inputs share."""
     total, folder = sum(kinds.values()), root.rstrip("/") or "/"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import functools
 import io
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +26,14 @@ SIDE = 112  # pixels of a thumbnail
 COLUMNS = 8
 _GAP, _LINE = 8, 18
 _INK, _FAINT, _PAPER = "#1f2328", "#d0d7de", "white"
+_FONTS = (
+    "DejaVuSans.ttf",
+    "NotoSans-Regular.ttf",
+    "NotoSansCJK-Regular.ttc",
+    "Arial Unicode.ttf",
+    "msyh.ttc",
+    "malgun.ttf",
+)
 _CHUNK = 4096  # characters that kitty takes at once
 
 
@@ -32,15 +43,41 @@ def contact_sheet(records: Sequence[Record], *, columns: int = COLUMNS) -> Pillo
     rows = max(1, -(-len(records) // columns))
     width, height = SIDE + _GAP, SIDE + _LINE + _GAP
     sheet = PillowImage.new("RGB", (columns * width + _GAP, rows * height + _GAP), _PAPER)
-    canvas, font = ImageDraw.Draw(sheet), ImageFont.load_default(12)
+    canvas = ImageDraw.Draw(sheet)
     for place, record in enumerate(records):
         x, y = _GAP + place % columns * width, _GAP + place // columns * height
         sheet.paste(_thumbnail(record), (x, y))
-        caption = printable(f"{record.number} {label_of(record.values)}").replace("\n", " ")
-        while canvas.textlength(caption, font=font) > SIDE:
-            caption = f"{caption.rstrip('…')[:-1]}…"
-        canvas.text((x, y + SIDE + 2), caption, fill=_INK, font=font)
+        font, text = caption(f"{record.number} {label_of(record.values)}", system_fonts())
+        while canvas.textlength(text, font=font) > SIDE:
+            text = f"{text.rstrip('…')[:-1]}…"
+        canvas.text((x, y + SIDE + 2), text, fill=_INK, font=font)
     return sheet
+
+
+Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+
+@functools.cache
+def system_fonts() -> list[Font]:
+    """Pillow's own font, which has few letters beyond ASCII, and those of the system that are likely to have more."""
+    found: list[Font] = [ImageFont.load_default(12)]
+    for name in _FONTS:
+        with contextlib.suppress(OSError):
+            found.append(ImageFont.truetype(name, 12))
+    return found
+
+
+def caption(text: str, fonts: Sequence[Font]) -> tuple[Font, str]:
+    """A line of text with the font that draws most of it; what that would draw as a box is escaped."""
+    text = printable(text.replace("\n", " "))
+    lacking = [_lacking(font, text) for font in fonts]
+    best = min(range(len(fonts)), key=lambda place: len(lacking[place]))
+    return fonts[best], "".join(c.encode("unicode_escape").decode() if c in lacking[best] else c for c in text)
+
+
+def _lacking(font: Font, text: str) -> set[str]:
+    box = bytes(font.getmask("\U0010ffff"))
+    return {char for char in text if not char.isascii() and bytes(font.getmask(char)) == box}
 
 
 def _thumbnail(record: Record) -> PillowImage.Image:

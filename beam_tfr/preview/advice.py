@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from beam_tfr.options import ConvertOptions
 from beam_tfr.preview.looking import Look
 from beam_tfr.preview.sampling import Sampled
-from beam_tfr.schema import NO_SPLIT, Plan
+from beam_tfr.schema import NO_SPLIT, Plan, in_order
 
 MUCH = 0.1  # share of the sample above which a change is worth a warning
 IMBALANCE = 10  # times as many images in the largest class as in the smallest
@@ -35,22 +35,21 @@ def _of_images(options: ConvertOptions, sampled: Sampled) -> Iterator[str]:
 
 
 def _of_classes(plan: Plan) -> Iterator[str]:
-    totals: collections.Counter[str] = collections.Counter()
-    few = []
-    for split, of in plan.splits.items():
-        if split == NO_SPLIT:
-            continue
-        totals.update(of.class_counts)
-        few += [
-            f"{name!r} ({split}: {count})"
-            for name in plan.labels or ()
-            if (count := of.class_counts.get(name, 0)) < FEW
-        ]
+    splits = {name: plan.splits[name].class_counts for name in in_order(plan.splits) if name != NO_SPLIT}
+    classes = {name: {split: counts.get(name, 0) for split, counts in splits.items()} for name in plan.labels or ()}
+    few = sorted(
+        (name for name, of in classes.items() if min(of.values()) < FEW), key=lambda n: min(classes[n].values())
+    )
     if few:
-        more = f" and {len(few) - MAX_NAMED} more" if len(few) > MAX_NAMED else ""
-        yield f"classes with fewer than {FEW} images: {', '.join(few[:MAX_NAMED])}{more}"
+        told = [f"{name!r} ({', '.join(f'{s}: {n}' for s, n in classes[name].items() if n < FEW)})" for name in few]
+        more = f" and {len(few) - MAX_NAMED:,} more" if len(few) > MAX_NAMED else ""
+        yield (
+            f"{len(few):,} of {len(classes):,} classes have fewer than {FEW} images in a split: "
+            f"{', '.join(told[:MAX_NAMED])}{more}"
+        )
+    totals = collections.Counter({name: sum(of.values()) for name, of in classes.items()}).most_common()
     if len(totals) > 1:
-        (largest, most), (smallest, least) = totals.most_common()[0], totals.most_common()[-1]
+        (largest, most), (smallest, least) = totals[0], totals[-1]
         if most > IMBALANCE * least:
             yield f"imbalance: {most:,} images of {largest!r}, {least:,} of {smallest!r}"
 

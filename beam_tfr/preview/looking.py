@@ -7,10 +7,11 @@ import dataclasses
 import hashlib
 import heapq
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from beam_tfr.display import State
 from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import Survey, order_key
@@ -35,6 +36,7 @@ class Look:
         reasons: reason -> references that are known to become rejects.
         doubled: files whose name also stands in another split.
         double: such a name; empty without one.
+        left_out, left_behind: kind of name -> files that the listing does not take; see `Passed`.
     """
 
     survey: Survey
@@ -45,6 +47,8 @@ class Look:
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     doubled: int = 0
     double: str = ""
+    left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def matched(self) -> int:
@@ -86,8 +90,8 @@ def look(
     return found
 
 
-def references(options: ConvertOptions, source: Source) -> Iterator[ImageRef]:
-    """All references of a conversion, in any order.
+def references(options: ConvertOptions, source: Source, passed: Passed) -> Iterator[ImageRef]:
+    """All references of a conversion, in any order; `passed` is told of files that it does not take.
 
     Raises:
         UsageError: a pattern matches nothing or cannot be listed, or a row names a file elsewhere.
@@ -98,7 +102,7 @@ def references(options: ConvertOptions, source: Source) -> Iterator[ImageRef]:
             yield from (ref for _, ref in source.origin.read(path))
         return
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
-    for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root)):
+    for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), passed=passed):
         yield source.origin.label(entry, entry.path.removeprefix(source.root))
 
 

@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Callable
 
 from beam_tfr.display import State
+from beam_tfr.inputs.passed import LEFT_BEHIND, LEFT_OUT, Passed, tell_left_behind
+from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
@@ -48,10 +50,12 @@ def preview(
     prices = prices or Prices()
     source = open_source(options)
     check_reach(options, source)
-    refs = references(options, source)
+    passed = Passed(source.input, exclusion(source.exclude, source.root))
+    refs = references(options, source, passed)
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
     found = look(refs, seed=options.seed, sample_size=sample_size, progress=progress)
+    found.left_out, found.left_behind = passed.counts[LEFT_OUT], passed.counts[LEFT_BEHIND]
     step = Convert(options, source, run_id="")
     measured = measure_sample(
         found.survey.sample_refs(),
@@ -78,6 +82,7 @@ def preview(
         each_s = max(pace.each_s, sampled.read_s / default_threads())
         seconds = cpu_s.times(usable * each_s / cpu_s.value, pace.ends_s)
         dataflow_s, cost = on_dataflow(cpu_s, images=usable, workers=workers, prices=prices)
+    beside = [tell_left_behind(found.left_behind, source.root)] if found.left_behind else []
     return Preview(
         plan=plan,
         found=found,
@@ -90,5 +95,5 @@ def preview(
         prices=prices,
         dataflow_seconds=dataflow_s,
         cost=cost,
-        warnings=advise(options, found, plan, sampled),
+        warnings=[*beside, *advise(options, found, plan, sampled)],
     )

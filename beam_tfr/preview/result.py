@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from beam_tfr import markup
+from beam_tfr.inputs.passed import tell_left_out
 from beam_tfr.preview.estimates import Estimate, Prices
 from beam_tfr.preview.looking import Look
 from beam_tfr.preview.sampling import Sampled
@@ -54,6 +55,8 @@ class Preview:
         return {
             "first": [{"key": key, "split": split, "labels": labels} for key, split, labels in keys],
             "matched": self.plan.matched,
+            "left_out": dict(self.found.left_out),
+            "left_behind": dict(self.found.left_behind),
             "source_bytes": self.found.num_bytes,
             "splits": {
                 name: {"matched": of.matched, "num_shards": of.num_shards, "class_counts": of.class_counts}
@@ -78,6 +81,8 @@ class Preview:
         sampled, what = self.sampled, things(self.plan.options["encoding"])
         for ref in self.found.first:
             yield "first", _read(ref)
+        if self.found.left_out:
+            yield "left out", tell_left_out(self.found.left_out)
         yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; every estimate has its 95 % interval"
         for reason, number in self.rejects.items():
             such = f", such as {sampled.details[reason]}" if reason in sampled.details else ""
