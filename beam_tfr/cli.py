@@ -1,4 +1,4 @@
-"""The command line: parses it, runs a command, and says what went wrong."""
+"""The command line: parses arguments, runs a command, and reports errors."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ MODULES = {
     "completion": completion,
 }
 COMMANDS = tuple(MODULES)
-STEPS = """three steps:
+STEPS = """getting started:
   beam-tfr convert --input photos --output /data/photos     photos/cat/1.jpg belongs to class cat
   beam-tfr verify /data/photos
   in Python: from beam_tfr.reader import load; train = load("/data/photos", split="train", batch_size=32)
 
-start with: beam-tfr demo
+to see it work: beam-tfr demo
 exit codes: 0 done, 1 the data is wrong or the run failed, 2 the call is wrong, 130 interrupted
 """
 
@@ -49,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = _Parser(
         prog="beam-tfr",
-        description="Folders of images become sharded, verified TFRecord datasets.",
+        description="Converts folders of images into sharded, verified TFRecord datasets.",
         epilog=STEPS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -144,7 +144,7 @@ def add_display(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log_format", choices=FORMATS, default="auto", help="how progress is shown on stderr (default: %(default)s)"
     )
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.add_argument("--quiet", action="store_true", help="hide progress")
 
 
 def describe(state: State, what: str, rate: float, bytes_rate: float, left: float) -> str:

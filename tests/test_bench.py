@@ -75,8 +75,8 @@ def test_bench_writes_a_trace_for_tensorboard(
     ("arguments", "message"),
     [
         ([], "give the folder of a dataset, or files: --input"),
-        (["x", "--images", "3"], "--images has no effect beside DIR: it is for converting files"),
-        (["x", "--image_size", "9x9"], "--image_size has no effect beside DIR: it is for converting files"),
+        (["x", "--images", "3"], "--images has no effect with DIR: it is for converting files"),
+        (["x", "--image_size", "9x9"], "--image_size has no effect with DIR: it is for converting files"),
         (["--input", "a", "--tensorboard", "x"], "--tensorboard has no effect without DIR"),
         (["--input", "a", "--cores", "0"], "argument --cores: 0: must be a whole number, 1 or more"),
         (["--input", "a", "--quality", "0"], "--quality 0: "),

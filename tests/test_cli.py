@@ -46,8 +46,8 @@ def test_without_arguments_it_lists_the_commands(beam_tfr: Command) -> None:
     assert run.code == 0
     for command in cli.COMMANDS:
         assert command in run.out
-    assert "start with: beam-tfr demo" in run.out
-    assert "three steps:\n  beam-tfr convert --input photos --output /data/photos " in run.out
+    assert "to see it work: beam-tfr demo" in run.out
+    assert "getting started:\n  beam-tfr convert --input photos --output /data/photos " in run.out
 
 
 def test_completion_knows_commands_and_options(beam_tfr: Command) -> None:

@@ -14,9 +14,9 @@ from beam_tfr.terminal import own_stderr
 
 EXAMPLES = """examples:
   beam-tfr bench /data/photos
-      how fast this dataset is read, cached or not, and what limits that
+      how fast this dataset is read, with and without a cache, and the bottleneck
   beam-tfr bench --input 'photos/**/*.jpg' --images 1000000 --cores 64
-      how fast these files are converted, what limits that, and how long a million would take on 64 cores
+      how fast these files are converted, the bottleneck, and how long a million would take on 64 cores
 """
 
 
@@ -24,18 +24,26 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = add_parser(
         "bench",
-        help="measure how fast a dataset is read here, or files are converted",
-        description="Measures how fast this machine reads a dataset, or converts files, and what limits that. Takes "
-        "less than a minute.",
+        help="measure how fast this machine reads a dataset or converts files",
+        description="Measures how fast this machine reads a dataset or converts files, and what the bottleneck is. "
+        "Takes less than a minute.",
         epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", nargs="?", help="folder of a dataset, on disk or gs://")
     parser.add_argument(
-        "--input", metavar="GLOB", nargs="+", help="files to convert a sample of; beside DIR: to read one by one"
+        "--input",
+        metavar="GLOB",
+        nargs="+",
+        help="files to convert a sample of; with DIR: files to read one by one, for comparison",
     )
-    parser.add_argument("--images", metavar="N", type=positive, help="images to predict the hours for (default: all)")
     parser.add_argument(
-        "--cores", metavar="N", type=positive, help="cores to predict the hours for (default: all here)"
+        "--images", metavar="N", type=positive, help="number of images to predict the time for (default: all)"
+    )
+    parser.add_argument(
+        "--cores",
+        metavar="N",
+        type=positive,
+        help="number of cores to predict the time for (default: all of this machine)",
     )
     parser.add_argument("--tensorboard", metavar="LOGDIR", help="with DIR: write a trace for TensorBoard's profiler")
     add_display(parser)
@@ -56,7 +64,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     options = from_arguments(parsed, ImageOptions)
     of_files = [name for name in ("images", "cores", *vars(options)) if getattr(parsed, name)]
     if parsed.folder and of_files:
-        raise UsageError(f"`{of_files[0]}=` has no effect beside DIR: it is for converting files")
+        raise UsageError(f"`{of_files[0]}=` has no effect with DIR: it is for converting files")
     if not parsed.folder and parsed.tensorboard:
         raise UsageError("`tensorboard=` has no effect without DIR: it traces how a dataset is read")
     if not parsed.folder and not parsed.input:

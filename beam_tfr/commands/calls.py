@@ -25,16 +25,14 @@ _BARE = re.compile(r"true|false|0|[1-9][0-9]*|[0-9]+\.[0-9]+")  # TOML values th
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of a conversion, and where else they may stand."""
+    """Adds the options of a conversion, --config and --verbose."""
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="TOML file with options by their names, Beam's too: image_size = 299, splits = {train = 0.9, test = 0.1}; "
-        "the command line wins",
+        help="TOML file of options, including Beam's: image_size = 299, splits = {train = 0.9, test = 0.1}; the "
+        "command line takes precedence",
     )
-    parser.add_argument(
-        "--verbose", action="store_true", help="show the engine's own log, and where an error was raised"
-    )
+    parser.add_argument("--verbose", action="store_true", help="show the engine's own log, and tracebacks of errors")
     add_arguments(parser, ConvertOptions, brief=True)
 
 

@@ -16,8 +16,8 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = add_parser(
         "completion",
-        help="print a script that completes commands and options in a shell",
-        description="Prints a script that completes commands and options in a shell. It does not start Python.",
+        help="print a completion script for a shell",
+        description="Prints a script with which a shell completes commands and options, without starting Python.",
         epilog=EXAMPLES,
     )
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="bash, zsh or tcsh")

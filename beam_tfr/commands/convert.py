@@ -23,7 +23,7 @@ EXAMPLES = """examples:
       gs://bucket/photos/train/cat/1.jpg belongs to class cat and split train
 
 Beam's own options are accepted too: --runner=DataflowRunner --project=… --region=… and so on.
---help_all shows all options. Without --runner it runs here, on every core.
+--help_all shows all options. Without --runner, the conversion uses all cores of this machine.
 After an interruption, the same command resumes where it stopped.
 """
 
@@ -32,12 +32,12 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = add_parser(
         "convert",
-        help="convert images to a dataset",
-        description="Converts images to a dataset of sharded TFRecords. Every matching file becomes a record or is "
-        "listed in rejects.jsonl with a reason.",
+        help="convert images into a dataset",
+        description="Converts images into a dataset of sharded TFRecord files. Every matching file becomes a record or "
+        "is listed in rejects.jsonl with a reason.",
         epilog=EXAMPLES,
     )
-    parser.add_argument("--save_config", metavar="FILE", help="write these options to a file for --config")
+    parser.add_argument("--save_config", metavar="FILE", help="save the options of this call to a file for --config")
     add_options(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)
 

@@ -30,20 +30,22 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = add_parser(
         "inspect",
-        help="look into a dataset, or any TFRecord file",
-        description="Shows features, counts and the first records of a dataset, or of any TFRecord files, bare or "
-        "gzip, in readable form. Exits with 1 if a file is damaged.",
+        help="show the records of a dataset, or of any TFRecord files",
+        description="Shows features, counts and the first records of a dataset, or of any TFRecord files, gzip or "
+        "uncompressed. Exits with 1 if a file is damaged.",
         epilog=EXAMPLES,
     )
     parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")
-    parser.add_argument("--record", metavar="N", type=number, help="show this record, counted from 0")
-    parser.add_argument("--where", metavar="NAME=VALUE", help="only records with this value of a feature: label=hat")
-    parser.add_argument("--records", metavar="N", type=positive, help="how many records to show (default: 3)")
+    parser.add_argument("--record", metavar="N", type=number, help="show only this record, counted from 0")
     parser.add_argument(
-        "--export", metavar=("N", "DIR"), nargs=2, help="write the first N records as files: images, arrays, JSON"
+        "--where", metavar="NAME=VALUE", help="show only records with this value of a feature, such as label=hat"
+    )
+    parser.add_argument("--records", metavar="N", type=positive, help="number of records to show (default: 3)")
+    parser.add_argument(
+        "--export", metavar=("N", "DIR"), nargs=2, help="write the first N records to files: images, arrays, JSON"
     )
     parser.add_argument(
-        "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 records, or --records"
+        "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 (or --records) records"
     )
     parser.set_defaults(run=run)
 

@@ -14,7 +14,7 @@ from beam_tfr.terminal import own_stderr
 
 EXAMPLES = """examples:
   beam-tfr plan --input 'photos/**/*.jpg' --output /data/photos
-      what the same command with convert would do: classes, splits, shards, rejects, size, time
+      what convert would do with the same options: classes, splits, shards, rejects, size, time
   beam-tfr plan --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --workers 50 --price vcpu_hour=0.04
       how long a Dataflow job with 50 workers would take, and what it would cost at that price
 """
@@ -24,17 +24,17 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = add_parser(
         "plan",
-        help="show what convert would do, by a listing and a sample; writes nothing",
-        description="Shows what convert would do with the same options: keys, labels and splits as they are read, "
-        "classes, shards, rejects, size, time and cost. Lists all files, converts a sample, and writes nothing to the "
-        "output.",
+        help="show what convert would do, without writing anything",
+        description="Shows what convert would do with the same options: how it reads keys, labels and splits; classes "
+        "and shards; and estimates of rejects, size, time and cost. Lists all files, converts a sample, and writes "
+        "nothing.",
         epilog=EXAMPLES,
     )
     parser.add_argument(
-        "--sample_size", metavar="N", type=positive, default=256, help="images to convert (default: %(default)s)"
+        "--sample_size", metavar="N", type=positive, default=256, help="images in the sample (default: %(default)s)"
     )
     parser.add_argument(
-        "--workers", metavar="N", type=positive, default=10, help="of a Dataflow job (default: %(default)s)"
+        "--workers", metavar="N", type=positive, default=10, help="workers of a Dataflow job (default: %(default)s)"
     )
     parser.add_argument(
         "--price",
@@ -42,8 +42,8 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="in place of list prices: vcpu_hour, memory_gb_hour, shuffle_gb, reads_1000; vcpus and memory_gb of a "
-        "worker",
+        help="replaces list prices (vcpu_hour, memory_gb_hour, shuffle_gb, reads_1000) or a worker's size (vcpus, "
+        "memory_gb)",
     )
     add_options(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)

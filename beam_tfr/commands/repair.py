@@ -24,8 +24,8 @@ GIVEN = (
 EXAMPLES = """examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'
 
-All other options are in the manifest. Beam's own options are accepted too, as by convert. After an interruption, the
-same command goes on. The dataset keeps its manifest and its digest, and is never less sound than before.
+All other options are taken from the manifest. Beam's own options are accepted too. After an interruption, the same
+command resumes. The dataset keeps its manifest and digest, and an interrupted repair leaves it no worse than before.
 """
 
 
@@ -33,8 +33,8 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = add_parser(
         "repair",
-        help="make the broken shards of a dataset again",
-        description="Verifies a dataset and makes its broken and missing shards again, with the bytes that they had. "
+        help="rebuild damaged or missing shards of a dataset",
+        description="Verifies a dataset and rebuilds its damaged and missing shards, with the same bytes as before. "
         "Needs the input that the dataset was made from; if that has changed, names some of the changes.",
         epilog=EXAMPLES,
     )

@@ -12,9 +12,11 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "template",
         help="write the spec file of the Dataflow Flex Template",
         description="Writes the spec file of the Dataflow Flex Template, whose parameters are the options of convert. "
-        "See templates/README.md in the sources for how to build its image and start it.",
+        "templates/README.md in the sources explains how to build its image and launch it.",
     )
-    parser.add_argument("--image", metavar="IMAGE", required=True, help="image of launcher and workers, in a registry")
+    parser.add_argument(
+        "--image", metavar="IMAGE", required=True, help="container image of launcher and workers, in a registry"
+    )
     parser.add_argument("--output", metavar="FILE", help="file to write, local or gs:// (default: standard output)")
     parser.set_defaults(run=run)
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 EXAMPLES = """examples:
   beam-tfr verify /data/photos
   beam-tfr verify gs://bucket/photos --sample 0.01
-      reads one shard of a hundred
+      reads one shard in a hundred
   beam-tfr verify /data/photos --sources 'photos/**/*.jpg'
-      also compares every record with the file that it was made from
+      also compares every record with its source file
   beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=… --temp_location=gs://…
-      reads the shards on other machines; any of Beam's runners can
+      reads the shards on other machines; works with any of Beam's runners
 """
 
 
@@ -30,9 +30,9 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = add_parser(
         "verify",
-        help="re-read a dataset and check everything that its manifest promises",
-        description="Re-reads every shard of a dataset: checksums, records, images, labels, counts. Names file and "
-        "record and exits with 1 if something is wrong.",
+        help="read a whole dataset and check it against its manifest",
+        description="Reads every shard of a dataset and checks checksums, records, images, labels and counts. If "
+        "something is wrong, names the file and record and exits with 1.",
         epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
@@ -40,16 +40,20 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "--sample",
         metavar="SHARE",
         type=_share,
-        help="read only this share of the shards, such as 0.01, at least one of each split, and say what was not read",
+        help="read only this share of the shards, such as 0.01, but at least one per split; reports what was not read",
     )
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="chooses the sample (default: %(default)s)")
+    parser.add_argument(
+        "--seed", metavar="N", type=int, default=0, help="seed that chooses the sample (default: %(default)s)"
+    )
     parser.add_argument(
         "--sources",
         metavar="GLOB",
         nargs="+",
-        help="the --input that the dataset was made from: also names files that changed, are gone, or are new",
+        help="the --input that the dataset was made from: also reports files that changed, are missing, or are new",
     )
-    parser.add_argument("--exclude", metavar="GLOB", nargs="+", help="with --sources: files that are none")
+    parser.add_argument(
+        "--exclude", metavar="GLOB", nargs="+", help="with --sources: patterns of files to skip, as for convert"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
     add_display(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)

@@ -42,19 +42,19 @@ class ConvertOptions(TableOptions, ImageOptions):
 
     input: tuple[str, ...] = _place(
         (),
-        help="folders, of which every image is taken, and patterns of image files, local or gs://, in quotes: * any "
-        "name, ** any number of folders, ? one character, [abc], {a,b}; a file that matches twice counts once",
+        help="folders, for all images in them, or quoted patterns of image files, local or gs://: * any name, ** any "
+        "number of folders, ? one character, [abc], {a,b}; a file that matches twice counts once",
         metavar="DIR|GLOB",
         many=True,
         example="photos",
     )
     input_list: str | None = _place(
-        None, help="file with more patterns or paths, one per line, local or gs://", metavar="FILE"
+        None, help="file with more paths and patterns, one per line, local or gs://", metavar="FILE"
     )
     exclude: tuple[str, ...] = _place(
         (),
-        help="patterns of files to leave out, matched against whole paths, or against the part below the folder that "
-        "all inputs share: 'thumbs/**', '**/*.gif'",
+        help="patterns of files to skip, matched against the full path, or the path below the folder that all inputs "
+        "share: 'thumbs/**', '**/*.gif'",
         metavar="GLOB",
         many=True,
         example="'**/*_mask.png'",
@@ -69,23 +69,23 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     layout: str = option(
         "",  # tables take no layout, not even the default
-        help="how to read the last parts of a path: {label}, {split}, {group}, {number} (digits), *, also within "
-        "names: {label}_*; '*' alone: no labels (default: {label}/*)",
+        help="how to read the end of each path: {label}, {split}, {group}, {number} (digits) and *, which can be parts "
+        "of a name: {label}_*; '*' alone means no labels (default: {label}/*)",
         metavar="PARTS",
         group=WHAT,
         example="'{split}/{label}/*'",
     )
     classes: str | None = _place(
         None,
-        help="file with one class per line, in the order of their ids; images of other classes are rejected "
+        help="file with one class per line, in the order of the label ids; images of other classes are rejected "
         "(default: all classes found, sorted)",
         metavar="FILE",
         example="classes.txt",
     )  # its content changes data: see data_options
     splits: dict[str, Fraction] | None = option(
         None,
-        help="shares of the splits, by a stable hash of the path, or of {group} where --layout has one: "
-        "train=0.8,validation=0.1,test=0.1 (default: all in train, or {split} of --layout)",
+        help="share of each split, such as train=0.8,validation=0.1,test=0.1; images are assigned by a stable hash of "
+        "their path, or of {group} if --layout has one (default: {split} of --layout, or all in train)",
         metavar="SHARES",
         parse=table.shares,
         group=WHAT,
@@ -93,7 +93,8 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     limit: int | None = option(
         None,
-        help="convert only so many images, as a try-out: the first in the order of --seed, which mixes the classes",
+        help="convert only this many images, for a trial run: the first in the order of --seed, which mixes the "
+        "classes",
         metavar="N",
         parse=table.integer,
         group=WHAT,
@@ -108,14 +109,14 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     num_shards: int | dict[str, int] | None = _shards(
         None,
-        help="shards per split: a number, or train=16,test=2 (default: from the size)",
+        help="shards per split: one number for all, or train=16,test=2 (default: depends on the size)",
         metavar="N",
         parse=table.num_shards,
     )
     target_shard_bytes: int | None = _shards(
         None,
-        help="size of a shard, such as 100MiB (the default); small datasets get more and smaller shards, so that they "
-        "are written and read in parallel",
+        help="size of a shard, such as 100MiB (the default); small datasets get more, smaller shards, so that they can "
+        "be written and read in parallel",
         metavar="BYTES",
         parse=table.number_of_bytes,
     )
@@ -125,21 +126,21 @@ class ConvertOptions(TableOptions, ImageOptions):
     seed: int = _shards(0, help="seed for the order of the records", metavar="N", parse=table.integer)
     read_ahead: int = _run(
         storage.READ_AHEAD,
-        help="images of a shard to fetch while others are decoded; raise it for distant storage",
+        help="images per shard to fetch while others are decoded; increase it for distant storage",
         metavar="N",
         parse=table.integer,
     )
     read_deadline_s: float = _run(
         storage.DEADLINE_S,
-        help="seconds for reading an image from gs://, retries included; after that its shard stays unfinished (see "
+        help="seconds to read an image from gs://, including retries; after that, its shard stays unfinished (see "
         "--accept_unreadable)",
         metavar="SECONDS",
         parse=table.number,
     )
-    gcs_project: str = _run("", help="project that is billed for requests to requester-pays buckets", metavar="PROJECT")
+    gcs_project: str = _run("", help="project to bill for requests to requester-pays buckets", metavar="PROJECT")
     max_rejects: int | float = _run(
         0.01,
-        help="how many images may be rejected before the run fails: a share with a decimal point (0.01), or a number "
+        help="how many images may be rejected before the run fails: a share, with a decimal point (0.01), or a count "
         "(25)",
         metavar="N",
         parse=table.share_or_number,
@@ -147,42 +148,42 @@ class ConvertOptions(TableOptions, ImageOptions):
     )
     fail_fast: bool = _run(
         False,
-        help="stop at the first reject, or when a worker has had more than --max_rejects if that is a number, instead "
-        "of finding them all; --max_rejects 0 does so too",
+        help="stop early instead of finding all rejects: at the first one or, if --max_rejects is a count, when a "
+        "worker exceeds it; --max_rejects 0 also stops at the first",
     )
     allow_empty: tuple[str, ...] = _run(
-        (), help="splits and classes that may lose all of their images to rejects", metavar="NAME", many=True
+        (), help="splits and classes whose images may all be rejected", metavar="NAME", many=True
     )
     accept_unreadable: bool = _run(
         False,
-        help="reject images that cannot be read now but perhaps later: no permission, a failing disk or service; "
-        "without it the run ends, and the next one reads them again",
+        help="reject images that cannot be read now but may be later: no permission, a failing disk or service; "
+        "without it, the run fails and the next one tries them again",
     )
     check_finished: bool = _run(
         False,
-        help="read the finished shards that a run resumes from and compare their SHA-256; without it only those whose "
-        "modification time, on gs:// whose generation, changed since they were written",
+        help="when resuming, read all finished shards and compare their SHA-256; without it, only those whose "
+        "modification time (on gs://: generation) has changed since they were written",
     )
-    overwrite: bool = _run(False, help="replace another dataset in the output (with --save_plan: another plan)")
+    overwrite: bool = _run(False, help="replace another dataset in the output folder (with --save_plan: another plan)")
     save_plan: str | None = _run(
         None,
-        help="only list and plan, and save the plan to this file, local or gs://; the output is not touched",
+        help="only list and plan: save the plan to this file, local or gs://, and leave the output folder alone",
         metavar="FILE",
     )
     plan: str | None = _run(
         None,
-        help="convert from a saved plan, without listing: the same command with --plan instead of --save_plan, on any "
-        "engine",
+        help="convert from a saved plan, without listing: repeat the command with --plan instead of --save_plan, on "
+        "any engine",
         metavar="FILE",
     )
     log_format: str = _run(
         "auto",
-        help="how progress is shown on stderr: live on a terminal and a line every 10 s elsewhere (auto), always lines "
-        "(plain), or a JSON object a line (json)",
+        help="how to show progress on stderr: live on a terminal, else a line every 10 s (auto); always lines (plain); "
+        "or one JSON object per line (json)",
         choices=FORMATS,
         template=False,
     )
-    quiet: bool = _run(False, help="show no progress; warnings, errors and the summary remain", template=False)
+    quiet: bool = _run(False, help="hide progress; still print warnings, errors and the summary", template=False)
     json: bool = _run(False, help="print the summary as one JSON object on stdout, and nothing else", template=False)
     no_wait: bool = _run(False, help="on Dataflow: return as soon as the job is created", template=False)
     on_interrupt: str = _run(

@@ -40,13 +40,13 @@ class ImageOptions:
     )
     resize: str = _look(
         "crop",
-        help="how to resize an image of another shape. crop: fill the size and keep the middle; pad: fit, then pad "
-        "with --background; stretch: ignore its shape; fit: shrink it to fit inside the size; shortest: scale the "
-        "shorter side to the size, which must be square; none: keep all pixels",
+        help="how to resize images whose aspect ratio differs. crop: fill the size and keep the middle; pad: fit, then "
+        "pad with --background; stretch: ignore the aspect ratio; fit: shrink to fit inside the size; shortest: scale "
+        "the shorter side to the size, which must be square; none: keep all pixels",
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
         example="pad",
     )
-    upscale: bool = _look(False, help="let --resize fit and pad enlarge images too")
+    upscale: bool = _look(False, help="let --resize fit and pad enlarge small images")
     background: tuple[int, int, int] = _look(
         WHITE,
         help="color behind transparent pixels and around padded images: #RRGGBB, white, black, gray",
@@ -56,12 +56,12 @@ class ImageOptions:
     )
     color: str = _look(
         "rgb",
-        help="color of the stored image: rgb (3 channels), gray (1), or keep (1 for images without color, else 3)",
+        help="color of the stored image: rgb (3 channels), gray (1), or keep (1 for gray images, else 3)",
         choices=("rgb", "gray", "keep"),
     )
     icc: str = _look(
         "convert",
-        help="what to do with embedded color profiles: convert to sRGB, or ignore them and take the values as sRGB",
+        help="what to do with embedded color profiles: convert to sRGB, or ignore them and assume sRGB",
         choices=("convert", "ignore"),
     )
     ignore_orientation: bool = _look(False, help="do not apply the EXIF orientation")
@@ -73,30 +73,32 @@ class ImageOptions:
     damaged: str = _look(
         "reject",
         help="what to do with JPEGs that end early or have stray bytes in their header: reject them, or keep those "
-        "that have at least --damaged_share of their rows",
+        "with at least --damaged_share of their rows",
         choices=("reject", "keep"),
     )
     damaged_share: float = _look(
-        0.95, help="with --damaged keep: share of the rows that must be there", metavar="SHARE", parse=table.number
+        0.95, help="with --damaged keep: share of the rows that must be present", metavar="SHARE", parse=table.number
     )
     encoding: str = _look(
         "",  # not given: row for tables without --uri_column, else jpeg
-        help="encoding of the stored image. raw: a serialized uint8 tensor; keep: the file's own bytes if the size is "
-        "right and a trainer can decode them, else encoded again; bytes: any files, unchanged; array: .npy files as "
+        help="how to store images. raw: a serialized uint8 tensor; keep: the bytes of the file if its size is right "
+        "and TensorFlow can decode it, else re-encoded; bytes: files of any kind, unchanged; array: .npy files as "
         "serialized tensors; row: table rows without files (default: jpeg, or row for --table without --uri_column)",
         choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
         example="png",
     )
     quality: int = _look(90, help="quality of JPEG and WebP, 1 to 100", metavar="N", parse=table.integer)
-    chroma: str = _look("420", help="chroma subsampling of JPEG: halved, or full", choices=("420", "444"))
+    chroma: str = _look(
+        "420", help="chroma of JPEG: halved in both directions (4:2:0), or full (4:4:4)", choices=("420", "444")
+    )
     keep_all: bool = _look(
         False,
-        help="with --encoding keep --resize none: keep every valid JPEG, even one that trainers show wrongly (rotated "
+        help="with --encoding keep --resize none: keep every valid JPEG, even if TensorFlow would misread it (rotated "
         "by EXIF, CMYK, or in another color space)",
     )
     strip_metadata: bool = _look(
         False,
-        help="with --encoding keep: remove EXIF (position, camera, thumbnail), XMP and comments; pixels are unchanged",
+        help="with --encoding keep: remove EXIF (location, camera, thumbnail), XMP and comments; pixels are unchanged",
     )
     max_file_bytes: int = _limit(
         64 * MIB, help="reject larger files", metavar="BYTES", parse=table.number_of_bytes, show="64MiB"
@@ -113,7 +115,7 @@ class ImageOptions:
     )
     max_scan_pixels: int = _limit(
         1_000_000_000,
-        help="reject progressive JPEGs with more scans x pixels: each scan takes time, and a small file can hold "
+        help="reject progressive JPEGs with more scans x pixels: each scan takes time, and a small file can have "
         "thousands",
         metavar="N",
         parse=table.integer,
@@ -127,8 +129,8 @@ class ImageOptions:
     )
     max_decode_s: float | None = _limit(
         None,
-        help="reject images that take longer to decode, each in a guarded process; what is rejected then depends on "
-        "the load of the machine (default: no limit)",
+        help="reject images that take longer to decode; decodes each in a guarded process, and makes the rejects "
+        "depend on how busy the machine is (default: no limit)",
         metavar="SECONDS",
         parse=table.number,
     )

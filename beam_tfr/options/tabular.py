@@ -46,7 +46,7 @@ class TableOptions:
     )
     uri_column: str = _column(
         "",
-        help="column with the path of each image: gs://, absolute, or relative to --image_root; without it the rows "
+        help="column with the path of each image: gs://, absolute, or relative to --image_root; without it, the rows "
         "themselves become the records",
         metavar="NAME",
         example="path",
@@ -59,7 +59,7 @@ class TableOptions:
     )
     key_column: str = _column(
         "",
-        help="column with a unique name for each row, without --uri_column (default: table and row number)",
+        help="column with a unique name for each row, if there is no --uri_column (default: table and row number)",
         metavar="NAME",
     )
     label_column: str = _column(
@@ -70,16 +70,18 @@ class TableOptions:
     )
     label_separator: str = _column(
         "",
-        help="separator of classes in --label_column, such as '|'; each row then has any number of labels",
+        help="separator of classes in --label_column, such as '|'; a row can then have any number of labels",
         metavar="TEXT",
     )
     split_column: str = _column("", help="column with the split (default: --splits)", metavar="NAME")
-    group_column: str = _column("", help="column whose equal values go to the same split of --splits", metavar="NAME")
+    group_column: str = _column(
+        "", help="column by which --splits assigns rows: equal values go to the same split", metavar="NAME"
+    )
     feature_columns: Mapping[str, str] | None = _column(
         None,
-        help="columns that become features, with their types where the first rows do not show them: "
-        "age:int64,score:float,box:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 for a default; * stands "
-        "for all others (default: none, or all without --uri_column)",
+        help="columns that become features, with their types if the first rows do not show them: "
+        "age:int64,score:float,box:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 with a default; * means "
+        "all others (default: none, or all without --uri_column)",
         metavar="COLUMNS",
         parse=feature_columns,
     )  # the columns found change data: see data_options
