@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
-from beam_tfr.display import Display
+from beam_tfr.display import on_stderr
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import things
-from beam_tfr.terminal import own_stderr
 
 if TYPE_CHECKING:
     from beam_tfr.claim import Progress
@@ -74,10 +73,7 @@ def convert(
     if progress is not True:
         return launch.convert(checked, flags, progress=progress or None)
     what = things(checked.encoding)
-    with (
-        own_stderr() as stream,
-        Display(stream, "convert", what=what, log_format=checked.log_format, quiet=checked.quiet) as shown,
-    ):
+    with on_stderr("convert", what=what, log_format=checked.log_format, quiet=checked.quiet) as shown:
         return launch.convert(checked, flags, progress=Follow(shown), say=shown.say)
 
 
@@ -143,7 +139,7 @@ def verify(
     """
     from beam_tfr import verification
 
-    with own_stderr() as stream, Display(stream, "verify", what="records", quiet=progress is not True) as shown:
+    with on_stderr("verify", what="records", quiet=progress is not True) as shown:
         return verification.verify(
             storage.check_path(os.fspath(folder)),
             sources=_texts(sources),

@@ -34,7 +34,7 @@ from apache_beam.runners.portability import local_job_service
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
-from beam_tfr.schema import RunError, UsageError
+from beam_tfr.schema import RESUME, RunError, UsageError
 
 PROGRESS_REQUEST_S = 1.0
 DATAFLOW_LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
@@ -178,10 +178,7 @@ def _of_killed_worker(number: int, workers: int) -> str:
     happened = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "crashed"
     why = ", most likely because memory ran out" if memory else ""
     cure = f", with fewer workers: `direct_num_workers={max(1, workers // 2)}`" if memory and workers > 1 else ""
-    return (
-        f"a worker process {happened} ({name}){why}. Nothing is published; run the same command again to resume from "
-        f"the finished shards{cure}"
-    )
+    return f"a worker process {happened} ({name}){why}. Nothing is published; {RESUME}{cure}"
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):

@@ -6,11 +6,11 @@ import argparse
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from beam_tfr.terminal import printable
+from beam_tfr.terminal import own_stderr, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -137,6 +137,13 @@ class Display:
                 self._live.start()
             self._live.update(self._task, description=text, completed=state.done, total=state.total or None)
             self._live.refresh()
+
+
+@contextlib.contextmanager
+def on_stderr(command: str, **how: Any) -> Iterator[Display]:
+    """A `Display` on standard error, in a notebook in the cell; `how` are its options."""
+    with own_stderr() as stream, Display(stream, command, **how) as shown:
+        yield shown
 
 
 def add_display(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ from beam_tfr.manifest import Manifest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import DataError, Plan, ShardInfo, ShardWork, Unfinished
+from beam_tfr.schema import DataError, InputChangedError, Plan, ShardInfo, ShardWork, Unfinished
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.sources import Source, open_source
 from beam_tfr.storage import work_path
@@ -195,7 +195,7 @@ class Repair(Convert):
         )
 
 
-INPUT_CHANGED = "the input has changed since the dataset was made"
+_CHANGED = "the input has changed since the dataset was made"
 
 
 def _draft_again(
@@ -211,17 +211,17 @@ def _draft_again(
     """The plan of a dataset, without reading a sample, since the number of its shards is known.
 
     Raises:
-        DataError: the input, or the classes in it, are others.
+        InputChangedError: the input, or the classes in it, are others.
     """
     if f"{survey.digest:064x}" != input_digest:
-        raise DataError(f"{INPUT_CHANGED}: keys or sizes are others, of {survey.counts.total():,} now")
+        raise InputChangedError(f"{_CHANGED}: keys or sizes are others, of {survey.counts.total():,} now")
     if survey.counts != matched:
         raise DataError("the splits have other sizes than when the dataset was made")
     plan = drafts.draft_plan(
         survey, 0.0, **{**named, "options": {**options, "num_shards": num_shards}}, codecs=codec_versions.used(options)
     )
     if (plan.labels or []) != labels:
-        raise DataError(f"{INPUT_CHANGED}: the classes are {plan.labels}, not {labels}")
+        raise InputChangedError(f"{_CHANGED}: the classes are {plan.labels}, not {labels}")
     return dataclasses.replace(plan, options=options)
 
 

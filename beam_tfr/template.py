@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.options import ConvertOptions, table
-from beam_tfr.options.table import Option
+from beam_tfr.options import ConvertOptions, parsers
+from beam_tfr.options.table import GROUPS, Option
 from beam_tfr.schema import RunError, UsageError
 
 TITLE = "Images to TFRecords"
@@ -30,14 +30,14 @@ KINDS = {  # options whose values are places on Cloud Storage
 }
 # What each parser accepts, so that a form shows at once what is wrong.
 PATTERNS: dict[Callable[[str], Any], str] = {
-    table.integer: r"[+-]?[0-9]{1,20}",
-    table.number: r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}",
-    table.image_size: r"[0-9]{1,9}([xX][0-9]{1,9})?",
-    table.color: r"#[0-9a-fA-F]{6}|(?i:white|black|gray)",
-    table.number_of_bytes: r"[0-9]{1,20} ?([kKmMgG][iI]?[bB]?)?",
-    table.share_or_number: r"[0-9]{1,20}|[0-9]{0,20}\.[0-9]{0,20}",
-    table.num_shards: r"[0-9]{1,20}|[A-Za-z0-9_]+ *= *[0-9]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9]{1,20})*",
-    table.shares: r"[A-Za-z0-9_]+ *= *[0-9.]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9.]{1,20})*",
+    parsers.integer: r"[+-]?[0-9]{1,20}",
+    parsers.number: r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}",
+    parsers.image_size: r"[0-9]{1,9}([xX][0-9]{1,9})?",
+    parsers.color: r"#[0-9a-fA-F]{6}|(?i:white|black|gray)",
+    parsers.number_of_bytes: r"[0-9]{1,20} ?([kKmMgG][iI]?[bB]?)?",
+    parsers.share_or_number: r"[0-9]{1,20}|[0-9]{0,20}\.[0-9]{0,20}",
+    parsers.num_shards: r"[0-9]{1,20}|[A-Za-z0-9_]+ *= *[0-9]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9]{1,20})*",
+    parsers.shares: r"[A-Za-z0-9_]+ *= *[0-9.]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9.]{1,20})*",
 }
 _IMAGE = re.compile(r"[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?")
 
@@ -50,7 +50,7 @@ def metadata() -> dict[str, Any]:
 def template_fields() -> list[dataclasses.Field[Any]]:
     """The options that are parameters, in the order of --help."""
     fields = [field for field in dataclasses.fields(ConvertOptions) if field.metadata["option"].template]
-    return sorted(fields, key=lambda field: table.GROUPS.index(field.metadata["option"].group))
+    return sorted(fields, key=lambda field: GROUPS.index(field.metadata["option"].group))
 
 
 def _parameter(field: dataclasses.Field[Any]) -> dict[str, Any]:
@@ -65,15 +65,15 @@ def _parameter(field: dataclasses.Field[Any]) -> dict[str, Any]:
     }
     if about.choices:
         parameter |= {"paramType": "ENUM", "enumOptions": [{"value": value, "label": value} for value in about.choices]}
-    elif about.parse is table.boolean:
+    elif about.parse is parsers.boolean:
         parameter["paramType"] = "BOOLEAN"
-    elif about.parse in (table.integer, table.number):
+    elif about.parse in (parsers.integer, parsers.number):
         parameter["paramType"] = "NUMBER"
     else:
         parameter["paramType"] = KINDS.get(field.name, "TEXT")
     if not required and field.default not in (None, "", ()):
         default = str(field.default)
-        parameter["defaultValue"] = about.show or (default.lower() if about.parse is table.boolean else default)
+        parameter["defaultValue"] = about.show or (default.lower() if about.parse is parsers.boolean else default)
     pattern = PATTERNS.get(about.parse)
     if field.name in KINDS:
         pattern = "gs://.+"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -73,18 +74,22 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+@functools.cache
+def _nowhere() -> IO[str]:
+    """A file that is never closed, since a thread of an engine may still print to it when the run has ended."""
+    return open(os.devnull, "w")
+
+
 @contextlib.contextmanager
 def silent_stderr() -> Iterator[None]:
-    """Drops what is written to standard error, by C libraries too, such as TensorFlow during its import."""
-    sys.stderr.flush()
-    saved = os.dup(2)
-    try:
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
+    """Drops what is written to standard error: to `sys.stderr`, and by C libraries and processes that inherit it."""
+    inherited = os.dup(2)
+    with contextlib.redirect_stderr(_nowhere()), os.fdopen(inherited):
+        os.dup2(_nowhere().fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(inherited, 2)
 
 
 def say(text: str) -> None:

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.table import GROUPS, Option, boolean, shown_default
+from beam_tfr.options.parsers import boolean
+from beam_tfr.options.table import GROUPS, Option, shown_default
 
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options of convert

@@ -417,6 +417,7 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"input": ("/a/*", 5)}, "`input=('/a/*', 5)`: must be a tuple of paths or patterns"),
     ({"exclude": b"a"}, "`exclude=b'a'`: must be a tuple of paths or patterns"),
     ({"table": 5}, "`table=5`: must be a tuple of paths or patterns"),
+    ({"allow_empty": "hat"}, "`allow_empty=hat`: must be a tuple of names"),
     ({"output": 5}, "`output=5`: must be the path of a folder"),
     ({"output": None}, "`output=`: must be the path of a folder"),
     ({"input_list": b"/a"}, "`input_list=b'/a'`: must be the path of a file"),

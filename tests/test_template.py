@@ -18,7 +18,7 @@ from google.cloud import dataflow_v1beta3
 from google.protobuf import json_format
 
 from beam_tfr import template
-from beam_tfr.options import ConvertOptions, table
+from beam_tfr.options import ConvertOptions, parsers, table
 from tests.conftest import Run
 from tests.worker_env import make_worker_env
 
@@ -123,7 +123,7 @@ def test_forms_accept_what_the_parser_accepts(parse: Callable[[str, str], object
         else:
             taken = True
         assert shown or not taken or text[:1] in "+-", f"{text!r} is allowed, but the form refuses it"
-        if parse is not table.shares:
+        if parse is not parsers.shares:
             assert taken or not shown, f"{text!r} is not allowed, but the form takes it"
 
 

@@ -105,7 +105,7 @@ def test_a_sample_names_what_it_did_not_read(beam_tfr: Command, dataset: Path) -
     [
         (["--sample", "0"], "--sample 0.0: must be a share of the shards, above 0 and at most 1"),
         (["--sample", "1.5"], "--sample 1.5: must be a share of the shards"),
-        (["--sample", "few"], "few: must be a number"),
+        (["--sample", "few"], "--sample: invalid float value: 'few'"),
         (["--sources", "nosuch/*"], "/nosuch/*: matches no file; there is no folder"),
         (["--sources", "s3://b/*"], "--sources s3://b/*: only local paths and gs:// are supported"),
         (["--exclude", "*.gif"], "--exclude has no effect without --sources"),

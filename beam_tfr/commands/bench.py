@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
-from beam_tfr.display import Display, add_display
+from beam_tfr.commands.calls import at_least
+from beam_tfr.display import add_display, on_stderr
 from beam_tfr.options import ImageOptions, add_arguments, from_arguments
 from beam_tfr.schema import UsageError
-from beam_tfr.terminal import own_stderr
 
 EXAMPLES = """examples:
   beam-tfr bench /data/photos
@@ -37,12 +37,12 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="files to convert a sample of; with DIR: files to read one by one, for comparison",
     )
     parser.add_argument(
-        "--images", metavar="N", type=positive, help="number of images to predict the time for (default: all)"
+        "--images", metavar="N", type=at_least(1), help="number of images to predict the time for (default: all)"
     )
     parser.add_argument(
         "--cores",
         metavar="N",
-        type=positive,
+        type=at_least(1),
         help="number of cores to predict the time for (default: all of this machine)",
     )
     parser.add_argument("--tensorboard", metavar="LOGDIR", help="with DIR: write a trace for TensorBoard's profiler")
@@ -50,13 +50,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     add_arguments(parser, ImageOptions)
     parser.set_defaults(run=run)
-
-
-def positive(text: str) -> int:
-    """A whole number of 1 or more."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number, 1 or more")
-    return int(text)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
@@ -76,10 +69,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         found = bench.bench_read(folder, parsed.input or (), tensorboard=logs)
         text = bench.describe_read(found)
     else:
-        with (
-            own_stderr() as stream,
-            Display(stream, "bench", log_format=parsed.log_format, quiet=parsed.quiet) as shown,
-        ):
+        with on_stderr("bench", log_format=parsed.log_format, quiet=parsed.quiet) as shown:
             found = bench.bench_convert(parsed.input, options, images=parsed.images, cores=parsed.cores, progress=shown)
         text = bench.describe_convert(found)
     print(json.dumps(found, sort_keys=True) if parsed.json else text)

@@ -1,18 +1,18 @@
-"""The call of `convert` and `plan`: options from the command line, from a file, and written to a file."""
+"""Calls: whole numbers on the command line, and the options of `convert` and `plan`, there and in files."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
+from beam_tfr.options.table import options_of
 from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError
 
 if sys.version_info >= (3, 11):
@@ -20,8 +20,19 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-OPTIONS = {field.name: field.metadata["option"] for field in dataclasses.fields(ConvertOptions)}
+OPTIONS = options_of(ConvertOptions)
 _BARE = re.compile(r"true|false|0|[1-9][0-9]*|[0-9]+\.[0-9]+")  # TOML values that are written without quotes
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an argument that is a whole number."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text}: must be a whole number, {least} or more")
+        return int(text)
+
+    return parse
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -70,10 +81,7 @@ def _take_config(parsed: argparse.Namespace) -> list[str]:
         if name not in OPTIONS:
             flags += [f"--{name}" if value is True else f"--{name}={one}" for one in several if value is not False]
         elif getattr(parsed, name) is None:
-            is_many = (
-                next(one for one in dataclasses.fields(ConvertOptions) if one.name == name).metadata["option"].many
-            )
-            setattr(parsed, name, several if is_many else ",".join(several))
+            setattr(parsed, name, several if OPTIONS[name].many else ",".join(several))
     return flags
 
 
@@ -90,9 +98,7 @@ def save_call(path: str, parsed: argparse.Namespace, flags: Sequence[str]) -> No
     Raises:
         UsageError: it cannot be written.
     """
-    given: dict[str, str | list[str]] = {
-        name: value for name in OPTIONS if (value := getattr(parsed, name)) is not None
-    }
+    given: dict[str, Any] = {name: value for name in OPTIONS if (value := getattr(parsed, name)) is not None}
     tokens = [*flags]
     while tokens:
         name, _, value = tokens.pop(0).lstrip("-").partition("=")

@@ -10,9 +10,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from beam_tfr.commands.calls import add_options, read_call, save_call
-from beam_tfr.display import Display
+from beam_tfr.display import on_stderr
 from beam_tfr.schema.features import things
-from beam_tfr.terminal import own_stderr
 
 EXAMPLES = """examples:
   beam-tfr convert --input photos --output /data/photos
@@ -53,10 +52,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     from beam_tfr.summary import Follow, print_job, print_saved, print_summary, summary
 
     what = things(options.encoding)
-    with (
-        own_stderr() as stream,
-        Display(stream, "convert", what=what, log_format=options.log_format, quiet=options.quiet) as shown,
-    ):
+    with on_stderr("convert", what=what, log_format=options.log_format, quiet=options.quiet) as shown:
         done = launch.start(options, flags, progress=Follow(shown), say=shown.say)
     if isinstance(done, launch.Saved):
         print_saved(done, as_json=options.json)

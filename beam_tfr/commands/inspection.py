@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.commands.bench import positive
+from beam_tfr.commands.calls import at_least
 from beam_tfr.schema import UsageError
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         epilog=EXAMPLES,
     )
     parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")
-    parser.add_argument("--record", metavar="N", type=number, help="show only this record, counted from 0")
+    parser.add_argument("--record", metavar="N", type=at_least(0), help="show only this record, counted from 0")
     parser.add_argument(
         "--where", metavar="NAME=VALUE", help="show only records with this value of a feature, such as label=hat"
     )
-    parser.add_argument("--records", metavar="N", type=positive, help="number of records to show (default: 3)")
+    parser.add_argument("--records", metavar="N", type=at_least(1), help="number of records to show (default: 3)")
     parser.add_argument(
         "--export", metavar=("N", "DIR"), nargs=2, help="write the first N records to files: images, arrays, JSON"
     )
@@ -48,13 +48,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 (or --records) records"
     )
     parser.set_defaults(run=run)
-
-
-def number(text: str) -> int:
-    """A whole number of 0 or more."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number, 0 or more")
-    return int(text)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
@@ -67,7 +60,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     exported = 0
     if parsed.export:
         try:
-            exported = positive(parsed.export[0])
+            exported = at_least(1)(parsed.export[0])
         except argparse.ArgumentTypeError as error:
             raise UsageError(str(error), option="export", value=" ".join(parsed.export)) from None
     found = inspect(parsed.path, record=parsed.record, where=parsed.where, records=max(most, exported))

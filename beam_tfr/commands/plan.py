@@ -6,11 +6,9 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.bench import positive
-from beam_tfr.commands.calls import add_options, read_call
-from beam_tfr.display import Display
+from beam_tfr.commands.calls import add_options, at_least, read_call
+from beam_tfr.display import on_stderr
 from beam_tfr.schema.features import things
-from beam_tfr.terminal import own_stderr
 
 EXAMPLES = """examples:
   beam-tfr plan --input 'photos/**/*.jpg' --output /data/photos
@@ -31,10 +29,10 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         epilog=EXAMPLES,
     )
     parser.add_argument(
-        "--sample_size", metavar="N", type=positive, default=256, help="images in the sample (default: %(default)s)"
+        "--sample_size", metavar="N", type=at_least(1), default=256, help="images in the sample (default: %(default)s)"
     )
     parser.add_argument(
-        "--workers", metavar="N", type=positive, default=10, help="workers of a Dataflow job (default: %(default)s)"
+        "--workers", metavar="N", type=at_least(1), default=10, help="workers of a Dataflow job (default: %(default)s)"
     )
     parser.add_argument(
         "--price",
@@ -57,10 +55,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
     cloud.use(launch.parse_beam_flags(flags))
     prices, what = Prices.parse(parsed.price), things(options.encoding)
-    with (
-        own_stderr() as stream,
-        Display(stream, "plan", what=what, log_format=options.log_format, quiet=options.quiet) as shown,
-    ):
+    with on_stderr("plan", what=what, log_format=options.log_format, quiet=options.quiet) as shown:
         found = preview(options, sample_size=parsed.sample_size, workers=parsed.workers, prices=prices, progress=shown)
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Sequence
 
 from beam_tfr.commands.verify import describe, say_problems
-from beam_tfr.display import Display, add_display
+from beam_tfr.display import add_display, on_stderr
 from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.terminal import counted, own_stderr
+from beam_tfr.terminal import counted
 
 GIVEN = (
     "input",
@@ -50,10 +50,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     from beam_tfr import launch
 
     given = {name: getattr(parsed, name) for name in GIVEN}
-    with (
-        own_stderr() as stream,
-        Display(stream, "repair", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown,
-    ):
+    with on_stderr("repair", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown:
         report, repaired = launch.repair(
             parsed.folder, given, others, progress=lambda progress: shown(progress.state()), say=shown.say
         )

@@ -7,10 +7,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.display import Display, add_display
-from beam_tfr.options import table
+from beam_tfr.display import Display, add_display, on_stderr
 from beam_tfr.schema import UsageError
-from beam_tfr.terminal import counted, own_stderr, say
+from beam_tfr.terminal import counted, say
 
 if TYPE_CHECKING:
     from beam_tfr.verification import Report
@@ -39,7 +38,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--sample",
         metavar="SHARE",
-        type=_share,
+        type=float,
         help="read only this share of the shards, such as 0.01, but at least one per split; reports what was not read",
     )
     parser.add_argument(
@@ -59,22 +58,12 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=run, takes_beam_flags=True)
 
 
-def _share(text: str) -> float:
-    try:
-        return table.number(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text}: {error}") from None
-
-
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Verifies a dataset; 1 if it has problems. `others` are Beam's flags."""
     on_runner = any(flag.partition("=")[0] == "--runner" for flag in others)
     if others and not on_runner:
         raise UsageError(f"unknown: {' '.join(others)}; see beam-tfr verify --help")
-    with (
-        own_stderr() as stream,
-        Display(stream, "verify", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown,
-    ):
+    with on_stderr("verify", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown:
         report = _verify_on(parsed, others, shown) if on_runner else _verify_here(parsed, shown)
     say_problems(report)
     print(json.dumps(report.as_json(), sort_keys=True) if parsed.json else "\n".join(describe(report)))

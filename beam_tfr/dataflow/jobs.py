@@ -14,7 +14,7 @@ from apache_beam.runners.dataflow.dataflow_runner import DataflowRuntimeExceptio
 from apache_beam.runners.runner import PipelineState
 
 from beam_tfr.beam_internals import DATAFLOW_LOGGER, read_job_log
-from beam_tfr.schema import TRACEBACK_VARIABLE, RunError
+from beam_tfr.schema import RESUME, TRACEBACK_VARIABLE, RunError
 
 _CONSOLE = "https://console.cloud.google.com/dataflow/jobs"
 
@@ -53,10 +53,7 @@ def wait(result: Any, job: Job) -> None:
         if state != PipelineState.CANCELLED:
             raise
     if state != PipelineState.DONE:
-        raise RunError(
-            f"job {job.id} was {state.lower()}: nothing is published; run the same command again to resume from the "
-            "finished shards"
-        )
+        raise RunError(f"job {job.id} was {state.lower()}: nothing is published; {RESUME}")
 
 
 def stop(result: Any, job: Job, on_interrupt: str) -> bool:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineResult
 
 from beam_tfr.claim import Progress
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.dataflow.staging import staged
 from beam_tfr.launch.live import JobCounters
 from beam_tfr.launch.results import Beginning, Result, Saved
-from beam_tfr.launch.running import RESUME, Reporter, build, held, on_interrupt, wait
+from beam_tfr.launch.running import UNPUBLISHED, Reporter, build, held, on_interrupt, wait
 from beam_tfr.pipeline import Convert
 
 
@@ -32,26 +34,33 @@ def run(
         holding = held(step, beam_options, say, guarded=beginning.crashed)
         leave = stack.enter_context(contextlib.nullcontext(lambda _: None) if only_form else holding)
         stack.enter_context(jobs.messages(say))
-        with staged(beam_options) as runner:
-            pipeline = build(step, runner, beam_options)
-            result = wait(
-                pipeline.run,
-                stop=lambda: "the job was being submitted; if it was created after all, the console lists it",
-            )
-        job = jobs.job_of(result, beam_options)
+        result, job = submit(step, beam_options, say)
         if not job.id:
             return job
-        say(f"job {job.id}: {job.place}")
         leave(job.id)  # which may outlive this process
         if options.no_wait:
             return job
 
         def stop() -> str:
             if jobs.stop(result, job, options.on_interrupt):
-                return f"job {job.id} is cancelled; {RESUME}"
+                return f"job {job.id} is cancelled; {UNPUBLISHED}"
             return f"job {job.id} continues ({job.place})"
 
         counters = JobCounters(result)
         reporter = Reporter(options, progress, counters.latest)
         wait(lambda: jobs.wait(result, job), tick=reporter.tick, stop=stop)
     return beginning.result(counters.final())
+
+
+def submit(
+    step: beam.PTransform, beam_options: PipelineOptions, say: Callable[[str], object]
+) -> tuple[PipelineResult, jobs.Job]:
+    """Creates the job of a step, or only describes it, and says where the job is."""
+    with staged(beam_options) as runner:
+        pipeline = build(step, runner, beam_options)
+        unclear = "the job was being submitted; if it was created after all, the console lists it"
+        result = wait(pipeline.run, stop=lambda: unclear)
+    job = jobs.job_of(result, beam_options)
+    if job.id:
+        say(f"job {job.id}: {job.place}")
+    return result, job

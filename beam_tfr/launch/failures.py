@@ -11,14 +11,12 @@ from collections.abc import Iterator
 import grpc
 
 from beam_tfr import schema
-from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, RunError
+from beam_tfr.schema import RESUME, TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, RunError
 
 _WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
 _CLASS = r"beam_tfr\.schema\.(?:errors\.)?"
-_OURS = re.compile(
-    _CLASS + rf"(UsageError|DataError|RunError|InterruptedRunError): ((?:(?!Traceback |{_CLASS}).)*?)" + _WHILE,
-    re.DOTALL,
-)
+_KINDS = "UsageError|DataError|InputChangedError|RunError|InterruptedRunError"
+_OURS = re.compile(rf"{_CLASS}({_KINDS}): ((?:(?!Traceback |{_CLASS}).)*?){_WHILE}", re.DOTALL)
 _KIND = r"[\w.]*(?:Error|Exception|Interrupt)\b"
 _OF_SYSTEM = re.compile(r"OSError: \[Errno ([0-9]+)\] (.*)")
 _FILES = "raise the limit of open files (ulimit -n), or use fewer workers (`direct_num_workers=1`)"
@@ -43,7 +41,7 @@ def translate(error: BaseException) -> BeamTfrError:
     if isinstance(error, grpc.RpcError):
         return RunError(
             f"the connection to the engine was lost ({error.details()}), most likely because it was killed or ran out "
-            "of memory. Nothing is published; run the same command again to resume from the finished shards"
+            f"of memory. Nothing is published; {RESUME}"
         )
     text = str(error)
     if "\\n" in text and "\n" not in text:  # quoted by a job service
@@ -56,26 +54,21 @@ def translate(error: BaseException) -> BeamTfrError:
     cause = next((line for line in reversed(lines) if re.match(_KIND, line)), lines[-1])
     cause = re.sub(rf"^(?:{_KIND}: )+(?={_KIND}: )", "", re.sub(_WHILE, "", cause))[:500]  # wrapped by the runner
     if (match := _OF_SYSTEM.match(cause)) and (cure := _CURES.get(int(match[1]))):
-        return RunError(
-            f"{match[2]}. Nothing is published; {cure}, and run the same command again to resume from the finished "
-            "shards"
-        )
+        return RunError(f"{match[2]}. Nothing is published; {cure}, and {RESUME}")
     if _STARVED.search(cause):
         return RunError(
             f"out of memory, address space or threads ({cause}). Nothing is published; raise the limits (ulimit -v, "
-            "ulimit -u) or use fewer threads, and run the same command again to resume from the finished shards"
+            f"ulimit -u) or use fewer threads, and {RESUME}"
         )
-    return RunError(
-        f"the run failed: {cause}. Nothing is published; run the same command again to resume from the finished "
-        f"shards. {TRACEBACK_VARIABLE}=1 shows where it failed"
-    )
+    said = f"the run failed: {cause}. Nothing is published; {RESUME}"
+    return RunError(f"{said}. {TRACEBACK_VARIABLE}=1 shows where it failed")
 
 
 @contextlib.contextmanager
-def reworded(state: str, again: str = "") -> Iterator[None]:
-    """Says in the errors of a run that publishes nothing what nothing is instead, and why to call again."""
+def reworded(state: str, again: str = "run the same command again") -> Iterator[None]:
+    """Says in the errors of a run that publishes nothing what nothing is instead, with `again` in place of `RESUME`."""
     try:
         yield
     except (RunError, InterruptedRunError) as error:
         text = str(error).replace("othing is published", f"othing is {state}")
-        raise type(error)(text.replace(" to resume from the finished shards", again)) from error
+        raise type(error)(text.replace(RESUME, again)) from error

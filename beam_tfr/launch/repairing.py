@@ -26,10 +26,19 @@ from beam_tfr.launch.starting import run_step
 from beam_tfr.manifest import Manifest
 from beam_tfr.naming import parse_file_name, shard_name
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.pipeline import INPUT_CHANGED, Convert, Repair
+from beam_tfr.pipeline import Convert, Repair
 from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import planned_total
-from beam_tfr.schema import LABELS_FILE, MANIFEST_FILE, NO_SPLIT, REJECTS_FILE, DataError, SplitPlan, UsageError
+from beam_tfr.schema import (
+    LABELS_FILE,
+    MANIFEST_FILE,
+    NO_SPLIT,
+    REJECTS_FILE,
+    DataError,
+    InputChangedError,
+    SplitPlan,
+    UsageError,
+)
 from beam_tfr.sources import Source
 from beam_tfr.verification import Progress, Report, verify
 from beam_tfr.verification.dataset_check import DatasetCheck, choose
@@ -38,7 +47,7 @@ _OTHERS = {LABELS_FILE, MANIFEST_FILE, REJECTS_FILE}
 _REPAIRED = ("missing", "damaged", "unreadable")
 
 
-@reworded("lost", " for the shards that are left")
+@reworded("lost", "run the same command again for the shards that are left")
 def repair(
     folder: str,
     given: Mapping[str, Any],
@@ -123,8 +132,8 @@ def _run(
 
     try:
         run_step(options, beam_flags, make, progress=None, say=say)
-    except DataError as error:
-        if INPUT_CHANGED not in str(error) or not (options.input or options.input_list):
+    except InputChangedError as error:
+        if not (options.input or options.input_list):
             raise
         raise DataError(
             f"{error}{_name_changes(dataset, options)}. Put them back, or make the dataset again"

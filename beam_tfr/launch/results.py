@@ -70,7 +70,8 @@ class Result:
 
     def __repr__(self) -> str:
         splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in self.splits.items())
-        return f"<{self._title()}: {splits}; {self._rejected:,} rejected; digest {self.digest[:16]}>"
+        rejected = sum(self.manifest.counts["rejected"].values())
+        return f"<{self._title()}: {splits}; {rejected:,} rejected; digest {self.digest[:16]}>"
 
     def _repr_html_(self) -> str:
         """The counts as a table, for notebooks."""
@@ -85,10 +86,6 @@ class Result:
         counts, classes = self.manifest.counts, self.class_names
         of = f" of {len(classes):,} classes" if classes else ""
         return f"{self.folder}: {counts['written']:,} {things(self.manifest.options['encoding'])}{of}"
-
-    @property
-    def _rejected(self) -> int:
-        return sum(self.manifest.counts["rejected"].values())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

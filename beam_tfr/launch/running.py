@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -23,7 +23,8 @@ from beam_tfr.launch.failures import is_starved, translate
 from beam_tfr.launch.live import progress_of
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, UsageError
+from beam_tfr.schema import RESUME, TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, UsageError
+from beam_tfr.terminal import silent_stderr
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
 PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to come to its end
@@ -31,7 +32,7 @@ PROGRESS_S = 1.0
 MAX_REPORT_SHARE = 0.01  # of the time; with 100,000 shards on gs:// each report takes seconds
 _THREAD = "beam_tfr-pipeline"
 _NOTHING = Progress(0, 0, 0, 0)
-RESUME = "nothing is published; run the same command again to resume from the finished shards"
+UNPUBLISHED = f"nothing is published; {RESUME}"
 
 
 def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineOptions) -> beam.Pipeline:
@@ -77,12 +78,6 @@ def held(
                 say(told)
 
 
-@functools.cache
-def _null() -> IO[str]:
-    """A file that is never closed, since a thread of an engine may still print to it when the run has ended."""
-    return open(os.devnull, "w")
-
-
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keeps the engine's own report of a failure off the screen.
@@ -97,13 +92,8 @@ def quiet() -> Iterator[None]:
         return
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
     logging.getLogger("PrismJobServer").disabled = True  # its level is set by Beam
-    inherited = os.dup(2)
-    with contextlib.redirect_stderr(_null()), os.fdopen(inherited):
-        os.dup2(_null().fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(inherited, 2)
+    with silent_stderr():
+        yield
 
 
 class Reporter:
@@ -124,30 +114,26 @@ class Reporter:
         counters: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._output, self._progress = options.output, None if options.save_plan else progress
-        self._counters = counters
-        self._report()
+        self._counters, self._next = counters, 0.0
+        self.tick()
 
     def tick(self) -> None:
         """Reports if it is time to."""
-        if time.monotonic() >= self._next:
-            self._report()
-
-    def _report(self) -> None:
         started = time.monotonic()
+        if self._progress is None or started < self._next:
+            return
         finished = _NOTHING
         with contextlib.suppress(OSError):
-            if self._progress is not None:
-                finished = claim.read_progress(self._output) or _NOTHING
+            finished = claim.read_progress(self._output) or _NOTHING
         self._next = started + max(PROGRESS_S, (time.monotonic() - started) / MAX_REPORT_SHARE)
-        if self._progress is not None:
-            self._progress(progress_of(finished, self._counters()))
+        self._progress(progress_of(finished, self._counters()))
 
 
 def wait(
     call: Callable[[], Any],
     *,
     tick: Callable[[], object] = lambda: None,
-    stop: Callable[[], str] = lambda: RESUME,
+    stop: Callable[[], str] = lambda: UNPUBLISHED,
     patience_s: float = INTERRUPT_WAIT_S,
 ) -> Any:
     """Waits for a pipeline in another thread, so that Ctrl-C reaches this one at once.

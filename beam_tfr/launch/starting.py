@@ -23,7 +23,7 @@ from beam_tfr.launch.results import Beginning, Result, Saved
 from beam_tfr.launch.running import (
     INTERRUPT_WAIT_S,
     PROCESSES_WAIT_S,
-    RESUME,
+    UNPUBLISHED,
     Reporter,
     build,
     held,
@@ -166,7 +166,7 @@ def follow(
             def cancel() -> str:
                 with contextlib.suppress(Exception):
                     result.cancel()
-                return RESUME
+                return UNPUBLISHED
 
             wait(result.wait_until_finish, tick=report(lambda: counters_of(result)), stop=cancel)
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 import uuid
@@ -12,10 +11,10 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from beam_tfr import cloud, manifest, storage
 from beam_tfr.dataflow import checks, jobs
-from beam_tfr.dataflow.staging import staged
+from beam_tfr.launch.elsewhere import submit
 from beam_tfr.launch.failures import reworded
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-from beam_tfr.launch.live import counters_of
+from beam_tfr.launch.live import JobCounters
 from beam_tfr.launch.running import build, on_interrupt, wait
 from beam_tfr.launch.starting import follow
 from beam_tfr.options import ConvertOptions
@@ -70,8 +69,9 @@ def verify_on(
         def tick() -> None:
             if progress is not None and time.monotonic() - last[0] >= TICK_S:
                 last[0] = time.monotonic()
-                shards, records, num_bytes = (counters().get(f"verified-{of}", 0) for of in _COUNTED)
-                progress(Progress(shards, len(tasks), records, total, num_bytes))
+                done = counters()
+                shards, records, read = (done.get(f"verified-{of}", 0) for of in ("shards", "records", "bytes"))
+                progress(Progress(shards, len(tasks), records, total, read))
 
         return tick
 
@@ -85,15 +85,12 @@ def verify_on(
             runner = choose_runner(beam_options, beam_flags)
             follow(build(step, runner, beam_options), runner, beam_options, report)
         try:
-            fields = json.loads(storage.read_bytes(path))
+            found = Report.from_json(storage.read_bytes(path))
         except FileNotFoundError:
             cure = "give a folder that this machine and the workers share as `temp_location=`"
             raise RunError(f"the runner reports success, but the report is not at {path}: {cure}") from None
         storage.delete(path)
-    return Report.from_json(fields)
-
-
-_COUNTED = ("shards", "records", "bytes")
+    return found
 
 
 def _run_job(
@@ -103,14 +100,10 @@ def _run_job(
     say: Callable[[str], object],
 ) -> None:
     with jobs.messages(say):
-        with staged(beam_options) as runner:
-            pipeline = build(step, runner, beam_options)
-            result = wait(pipeline.run, stop=lambda: "the job was being submitted; the console lists it")
-        job = jobs.job_of(result, beam_options)
-        say(f"job {job.id}: {job.place}")
+        result, job = submit(step, beam_options, say)
 
         def stop() -> str:
             jobs.stop(result, job, "cancel")
             return f"job {job.id} is cancelled"
 
-        wait(lambda: jobs.wait(result, job), tick=report(lambda: counters_of(result)), stop=stop)
+        wait(lambda: jobs.wait(result, job), tick=report(JobCounters(result).latest), stop=stop)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any, NoReturn
 
-from beam_tfr.options import table
-from beam_tfr.options.table import LIMITS, LOOK, MIB, check_kinds, check_range, is_int, is_number, option
+from beam_tfr.options import parsers
+from beam_tfr.options.table import LIMITS, LOOK, MIB, Checked, check_range, is_int, is_number, option
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS
 
@@ -23,7 +23,7 @@ _limit = functools.partial(option, group=LIMITS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageOptions:
+class ImageOptions(Checked):
     """How images are decoded, resized and encoded, and which are rejected.
 
     Raises:
@@ -34,7 +34,7 @@ class ImageOptions:
         (224, 224),
         help="height x width in pixels, or one number for both",
         metavar="HxW",
-        parse=table.image_size,
+        parse=parsers.image_size,
         show="224x224",
         example="299",
     )
@@ -51,7 +51,7 @@ class ImageOptions:
         WHITE,
         help="color behind transparent pixels and around padded images: #RRGGBB, white, black, gray",
         metavar="COLOR",
-        parse=table.color,
+        parse=parsers.color,
         show="white",
     )
     color: str = _look(
@@ -77,7 +77,7 @@ class ImageOptions:
         choices=("reject", "keep"),
     )
     damaged_share: float = _look(
-        0.95, help="with --damaged keep: share of the rows that must be present", metavar="SHARE", parse=table.number
+        0.95, help="with --damaged keep: share of the rows that must be present", metavar="SHARE", parse=parsers.number
     )
     encoding: str = _look(
         "",  # not given: row for tables without --uri_column, else jpeg
@@ -87,7 +87,7 @@ class ImageOptions:
         choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
         example="png",
     )
-    quality: int = _look(90, help="quality of JPEG and WebP, 1 to 100", metavar="N", parse=table.integer)
+    quality: int = _look(90, help="quality of JPEG and WebP, 1 to 100", metavar="N", parse=parsers.integer)
     chroma: str = _look(
         "420", help="chroma of JPEG: halved in both directions (4:2:0), or full (4:4:4)", choices=("420", "444")
     )
@@ -101,16 +101,19 @@ class ImageOptions:
         help="with --encoding keep: remove EXIF (location, camera, thumbnail), XMP and comments; pixels are unchanged",
     )
     max_file_bytes: int = _limit(
-        64 * MIB, help="reject larger files", metavar="BYTES", parse=table.number_of_bytes, show="64MiB"
+        64 * MIB, help="reject larger files", metavar="BYTES", parse=parsers.number_of_bytes, show="64MiB"
     )
     max_pixels: int = _limit(
-        100_000_000, help="reject images with more pixels, according to their headers", metavar="N", parse=table.integer
+        100_000_000,
+        help="reject images with more pixels, according to their headers",
+        metavar="N",
+        parse=parsers.integer,
     )
     max_decode_bytes: int = _limit(
         400_000_000,
         help="reject images that take more memory to decode, according to their headers",
         metavar="BYTES",
-        parse=table.number_of_bytes,
+        parse=parsers.number_of_bytes,
         show="400MB",
     )
     max_scan_pixels: int = _limit(
@@ -118,36 +121,35 @@ class ImageOptions:
         help="reject progressive JPEGs with more scans x pixels: each scan takes time, and a small file can have "
         "thousands",
         metavar="N",
-        parse=table.integer,
+        parse=parsers.integer,
     )
-    min_pixels: int = _limit(1, help="reject images with fewer pixels", metavar="N", parse=table.integer)
+    min_pixels: int = _limit(1, help="reject images with fewer pixels", metavar="N", parse=parsers.integer)
     max_aspect: float | None = _limit(
         None,
         help="reject images whose longer side exceeds the shorter by more than this factor (default: no limit)",
         metavar="RATIO",
-        parse=table.number,
+        parse=parsers.number,
     )
     max_decode_s: float | None = _limit(
         None,
         help="reject images that take longer to decode; decodes each in a guarded process, and makes the rejects "
         "depend on how busy the machine is (default: no limit)",
         metavar="SECONDS",
-        parse=table.number,
+        parse=parsers.number,
     )
 
     def __post_init__(self) -> None:
-        self._normalize("encoding", self.encoding or "jpeg")
-        check_kinds(self)
+        self.normalize("encoding", self.encoding or "jpeg")
+        self.check_kinds()
         size: Any = self.image_size
         size = (size, size) if isinstance(size, Integral) else size
-        self._normalize("image_size", _tuple("image_size", size, table.image_size))
-        self._normalize("background", _tuple("background", self.background, table.color))
+        self.normalize("image_size", _tuple("image_size", size, parsers.image_size))
+        self.normalize("background", _tuple("background", self.background, parsers.color))
         if len(self.image_size) != 2 or not all(is_int(side) and 1 <= side <= MAX_SIDE for side in self.image_size):
             allowed = f"must be height x width, each from 1 to {MAX_SIDE} pixels, such as 224x224"
             raise UsageError(allowed, option="image_size", value=self._size())
         if len(self.background) != 3 or not all(is_int(part) and 0 <= part <= 255 for part in self.background):
-            allowed = "must be red, green and blue, each from 0 to 255"
-            raise UsageError(allowed, option="background", value=self.background)
+            self.refuse("background", "must be red, green and blue, each from 0 to 255")
         check_range("quality", self.quality, 1, 100)
         for name, most in (
             ("max_file_bytes", 1 << 31),
@@ -158,13 +160,13 @@ class ImageOptions:
             check_range(name, getattr(self, name), 1, most)
         check_range("min_pixels", self.min_pixels, 1, self.max_pixels)
         if not is_number(self.damaged_share) or not 0 < self.damaged_share <= 1:
-            raise UsageError("must be a number above 0, 1 at most", option="damaged_share", value=self.damaged_share)
-        self._normalize("damaged_share", float(self.damaged_share))
+            self.refuse("damaged_share", "must be a number above 0, 1 at most")
+        self.normalize("damaged_share", float(self.damaged_share))
         for name, least in (("max_aspect", 1.0), ("max_decode_s", 0.001)):
             if (value := getattr(self, name)) is not None:
                 if not is_number(value) or not least <= value < math.inf:
-                    raise UsageError(f"must be a number, {least:g} or more", option=name, value=value)
-                self._normalize(name, float(value))
+                    self.refuse(name, f"must be a number, {least:g} or more")
+                self.normalize(name, float(value))
         self._check_effects()
 
     def _check_effects(self) -> None:
@@ -181,24 +183,11 @@ class ImageOptions:
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:
             cure = "`resize=shortest` takes one size for the shorter side, such as 256"
             raise UsageError(cure, option="image_size", value=self._size())
-        if self.upscale and self.resize not in ("fit", "pad"):
-            self._no_effect("upscale", "resize", "it applies to fit and pad")
-        if self.damaged_share != ImageOptions.damaged_share and self.damaged == "reject":
-            self._no_effect("damaged_share", "damaged", "use `damaged=keep`")
-        if self.quality != 90 and self.encoding not in ("jpeg", "webp", "keep"):
-            self._no_effect("quality", "encoding", "it applies to jpeg, webp and keep")
-        if self.chroma != "420" and self.encoding not in ("jpeg", "keep"):
-            self._no_effect("chroma", "encoding", "it applies to jpeg and keep")
-        if self.chroma != "420" and self.color == "gray":
-            self._no_effect("chroma", "color", "gray images have no chroma")
+        for name, beside, values, cure in _EFFECTS:
+            if getattr(self, name) != getattr(ImageOptions, name) and getattr(self, beside) not in values:
+                self._no_effect(name, beside, cure)
         if self.encoding == "webp" and self.color != "rgb":
-            cure = "WebP holds color images only; use `encoding=jpeg`, png or raw"
-            raise UsageError(cure, option="color", value=self.color)
-        for name in ("keep_all", "strip_metadata"):
-            if getattr(self, name) and self.encoding != "keep":
-                self._no_effect(name, "encoding", "use `encoding=keep`")
-        if self.keep_all and self.resize != "none":
-            self._no_effect("keep_all", "resize", "use `resize=none`")
+            self.refuse("color", "WebP holds color images only; use `encoding=jpeg`, png or raw")
 
     def _size(self) -> str:
         """The size as on the command line, where one number stands for two equal ones."""
@@ -208,12 +197,22 @@ class ImageOptions:
     def _no_effect(self, name: str, beside: str, cure: str) -> NoReturn:
         raise UsageError(f"`{name}=` has no effect with `{beside}={getattr(self, beside)}`: {cure}")
 
-    def _normalize(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
     def image_options(self) -> ImageOptions:
         """The image options of an object that may have more."""
         return ImageOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ImageOptions)})
+
+
+# Option; another one, and its values beside which the first has an effect; what to say beside others.
+_EFFECTS = (
+    ("upscale", "resize", ("fit", "pad"), "it applies to fit and pad"),
+    ("damaged_share", "damaged", ("keep",), "use `damaged=keep`"),
+    ("quality", "encoding", ("jpeg", "webp", "keep"), "it applies to jpeg, webp and keep"),
+    ("chroma", "encoding", ("jpeg", "keep"), "it applies to jpeg and keep"),
+    ("chroma", "color", ("rgb", "keep"), "gray images have no chroma"),
+    ("keep_all", "encoding", ("keep",), "use `encoding=keep`"),
+    ("strip_metadata", "encoding", ("keep",), "use `encoding=keep`"),
+    ("keep_all", "resize", ("none",), "use `resize=none`"),
+)
 
 
 def _tuple(name: str, value: Any, parse: Callable[[str], tuple[int, ...]]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The parts of the option tables: what an option is, and the parsers of command-line values."""
+"""The parts of the option tables: what an option is, its flag, and its value from text or from Python."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import argparse
 import dataclasses
 import difflib
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from beam_tfr.options.parsers import boolean
 from beam_tfr.schema import UsageError
 
 MIB = 1 << 20
@@ -61,45 +60,50 @@ def option(default: Any = dataclasses.MISSING, **about: Any) -> Any:
     return dataclasses.field(default=default, metadata={"option": Option(**about)})
 
 
-def check_kinds(options: Any) -> None:
-    """Checks the options that have a closed set of values and those that are booleans.
+class Checked:
+    """What the classes of options share; `check_texts` and `check_kinds` raise a UsageError for a wrong value."""
 
-    Raises:
-        UsageError: a value is not allowed.
-    """
-    for field in dataclasses.fields(options):
-        about: Option = field.metadata["option"]
-        value = getattr(options, field.name)
-        if about.choices and value not in about.choices:
-            near = nearest(str(value), about.choices)
-            hint = f". Did you mean {near}?" if near else ""
-            raise UsageError(f"must be one of: {', '.join(about.choices)}{hint}", option=field.name, value=value)
-        if about.parse is boolean and not isinstance(value, bool):
-            raise UsageError("must be true or false", option=field.name, value=value)
+    def refuse(self, name: str, why: str) -> NoReturn:
+        """Raises the UsageError for an option of this value."""
+        raise UsageError(why, option=name, value=getattr(self, name))
+
+    def normalize(self, name: str, value: object) -> None:
+        """Sets an option."""
+        object.__setattr__(self, name, value)
+
+    def check_kinds(self) -> None:
+        """Checks the options that have a closed set of values and those that are booleans."""
+        for name, about in options_of(type(self)).items():
+            value = getattr(self, name)
+            if about.choices and value not in about.choices:
+                near = nearest(str(value), about.choices)
+                self.refuse(name, f"must be one of: {', '.join(about.choices)}{near and f'. Did you mean {near}?'}")
+            if about.parse is boolean and not isinstance(value, bool):
+                self.refuse(name, "must be true or false")
+
+    def check_texts(self) -> None:
+        """Makes text of paths and a tuple of several values, and checks the options that are text."""
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            name, about, given = field.name, field.metadata["option"], getattr(self, field.name)
+            value: Any
+            if about.many:
+                value = tuple(map(_as_text, given)) if isinstance(given, (tuple, list)) else (None,)
+                if None in value:
+                    what = "names, such as ('test',)" if about.metavar == "NAME" else "paths or patterns"
+                    self.refuse(name, f"must be a tuple of {what}")
+            elif about.parse is str and not about.choices and given != field.default:
+                value = _as_text(given)
+                if value is None:
+                    what = {"FILE": "the path of a file", "DIR": "the path of a folder"}.get(about.metavar, "text")
+                    self.refuse(name, f"must be {what}")
+            else:
+                continue
+            self.normalize(name, value)
 
 
-def check_texts(options: Any) -> None:
-    """Makes text of paths and a tuple of several values, and checks the options that are text.
-
-    Raises:
-        UsageError: a value is of another type.
-    """
-    for field in dataclasses.fields(options):
-        about: Option = field.metadata["option"]
-        value = getattr(options, field.name)
-        if about.many:
-            given, allowed = value, "a tuple of paths or patterns, such as ('photos/**/*.jpg',)"
-            value = tuple(map(_as_text, given)) if isinstance(given, (tuple, list)) else (None,)
-            wrong = None in value
-        elif about.parse is str and not about.choices and value != field.default:
-            given, value = value, _as_text(value)
-            allowed = {"FILE": "the path of a file", "DIR": "the path of a folder"}.get(about.metavar, "text")
-            wrong = value is None
-        else:
-            continue
-        if wrong:
-            raise UsageError(f"must be {allowed}", option=field.name, value=given)
-        object.__setattr__(options, field.name, value)
+def options_of(of: type) -> dict[str, Option]:
+    """Name -> `Option` of each field of an options class."""
+    return {field.name: field.metadata["option"] for field in dataclasses.fields(of)}
 
 
 def _as_text(value: object) -> str | None:
@@ -134,107 +138,6 @@ def nearest(text: str, known: Iterable[str]) -> str:
     names = {name.lstrip("-"): name for name in known}  # dashes alone would make short flags alike
     near = difflib.get_close_matches(text.lstrip("-"), names, n=1, cutoff=0.7)
     return names[near[0]] if near else ""
-
-
-# Parsers of command-line values: text -> value, or a ValueError that says what is allowed. In Python, options take the
-# parsed values.
-
-
-def integer(text: str) -> int:
-    """Parses a whole number."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
-        raise ValueError("must be a whole number")
-    return int(text)
-
-
-def number(text: str) -> float:
-    """Parses a decimal number from 0, without an exponent."""
-    if not re.fullmatch(r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}", text):
-        raise ValueError("must be a number, such as 2 or 2.5")
-    return float(text)
-
-
-def share_or_number(text: str) -> int | float:
-    """Parses a share with a decimal point to a float, or a whole number to an int."""
-    if re.fullmatch(r"[0-9]{1,20}", text):
-        return int(text)
-    if not re.fullmatch(r"[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\.", text):
-        raise ValueError("must be a share with a decimal point, 0.0 to 1.0, or a whole number")
-    return float(text)
-
-
-def number_of_bytes(text: str) -> int:
-    """Parses `100MiB`, `100MB` or `104857600` to a number of bytes."""
-    match = re.fullmatch(r"([0-9]{1,20})\s*([KMG]i?B?)?", text, re.IGNORECASE)
-    if not match:
-        raise ValueError("must be a number of bytes, such as 104857600 or 100MiB")
-    unit = (match[2] or "").upper()
-    power = {"": 0, "K": 1, "M": 2, "G": 3}[unit[:1]]
-    return int(int(match[1]) * (1000 if unit.endswith("B") and "I" not in unit else 1024) ** power)
-
-
-def boolean(text: str) -> bool:
-    """Parses `true` or `false`, in any case."""
-    if text.lower() not in ("true", "false"):
-        raise ValueError("must be true or false; the flag without a value means true")
-    return text.lower() == "true"
-
-
-def image_size(text: str) -> tuple[int, int]:
-    """Parses `224x256` or `224` to (height, width)."""
-    match = re.fullmatch(r"([0-9]{1,9})(?:x([0-9]{1,9}))?", text.lower())
-    if not match:
-        raise ValueError("must be HEIGHTxWIDTH in pixels, such as 224x224, or one number for both")
-    return int(match[1]), int(match[2] or match[1])
-
-
-def color(text: str) -> tuple[int, int, int]:
-    """Parses `#7f7f7f` or a name to (red, green, blue)."""
-    if text.lower() in _COLORS:
-        return _COLORS[text.lower()]
-    match = re.fullmatch(r"#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})", text.lower())
-    if not match:
-        raise ValueError(f"must be #RRGGBB, such as #7f7f7f, or one of: {', '.join(_COLORS)}")
-    red, green, blue = (int(part, 16) for part in match.groups())
-    return red, green, blue
-
-
-_COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
-
-
-def _pairs(text: str, pattern: str, example: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for part in text.split(","):
-        name, separator, value = (piece.strip() for piece in part.partition("="))
-        if not (name and separator and value):
-            raise ValueError(f"must be {pattern} pairs separated by commas, such as {example}")
-        if name in pairs:
-            raise ValueError(f"names {name} twice")
-        pairs[name] = value
-    return pairs
-
-
-def shares(text: str) -> dict[str, Fraction]:
-    """Parses `train=0.8,test=0.2` to split -> share."""
-    example = "train=0.8,validation=0.1,test=0.1"
-    pairs = _pairs(text, "NAME=SHARE", example)
-    for name, share in pairs.items():
-        if not re.fullmatch(r"[0-9]{0,20}\.?[0-9]{1,20}|[0-9]{1,20}\.", share):
-            raise ValueError(f"the share of {name} must be a number from 0 to 1, such as {example}")
-    return {name: Fraction(share) for name, share in pairs.items()}
-
-
-def num_shards(text: str) -> int | dict[str, int]:
-    """Parses `16`, or `train=16,test=2` to split -> number."""
-    if re.fullmatch(r"[0-9]{1,20}", text):
-        return int(text)
-    if "=" not in text:
-        raise ValueError("must be a whole number, or NAME=N pairs, such as train=16,test=2")
-    counts = _pairs(text, "NAME=N", "train=16,test=2")
-    for name, count in counts.items():
-        if not re.fullmatch(r"[0-9]{1,20}", count):
-            raise ValueError(f"the number for {name} must be a whole number")
-    return {name: int(count) for name, count in counts.items()}
 
 
 _Options = TypeVar("_Options")
@@ -311,7 +214,7 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
     Raises:
         UsageError: there is no such option, or a value is not allowed.
     """
-    known: dict[str, Option] = {field.name: field.metadata["option"] for field in dataclasses.fields(of)}  # type: ignore[arg-type]
+    known = options_of(of)
     given = {name: value for name, value in values.items() if value is not None}
     for name, value in given.items():
         if name not in known:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.options.table import TABLES, option
+from beam_tfr.options.table import TABLES, Checked, option
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import column_feature
 
@@ -34,7 +34,7 @@ def feature_columns(text: str) -> dict[str, str]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TableOptions:
+class TableOptions(Checked):
     """The options of `ConvertOptions` for tables."""
 
     table: tuple[str, ...] = _column(
@@ -92,14 +92,13 @@ class TableOptions:
         Raises:
             UsageError: a value is not allowed, or an option has no effect.
         """
-        object.__setattr__(self, "table", tuple(storage.check_path(path, option="table") for path in self.table))
+        self.normalize("table", tuple(storage.check_path(path, option="table") for path in self.table))
         given = self._given()
         if given and not self.table:
             raise UsageError(f"`{next(iter(given))}=` has no effect without `table=`")
         if self.feature_columns is not None:
             if not isinstance(self.feature_columns, Mapping):
-                allowed = 'must map names of columns to types, such as {"age": "int64"}'
-                raise UsageError(allowed, option="feature_columns", value=self.feature_columns)
+                self.refuse("feature_columns", 'must map names of columns to types, such as {"age": "int64"}')
             columns = dict(self.feature_columns)
             for name, kind in columns.items():
                 try:
@@ -107,7 +106,7 @@ class TableOptions:
                 except (TypeError, ValueError) as error:
                     allowed = f"{error}, such as {_EXAMPLE}"
                     raise UsageError(allowed, option="feature_columns", value=f"{name}:{kind}") from None
-            object.__setattr__(self, "feature_columns", columns)
+            self.normalize("feature_columns", columns)
         for name, other in (("image_root", "uri_column"), ("label_separator", "label_column")):
             if getattr(self, name) and not getattr(self, other):
                 raise UsageError(f"`{name}=` has no effect without `{other}=`")

@@ -15,7 +15,7 @@ from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import Survey, order_key
-from beam_tfr.schema import NO_SPLIT, ImageRef
+from beam_tfr.schema import ImageRef
 from beam_tfr.sources import Source
 from beam_tfr.tables.rows import Tables
 
@@ -104,8 +104,3 @@ def references(options: ConvertOptions, source: Source, passed: Passed) -> Itera
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
     for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), passed=passed):
         yield source.origin.label(entry, entry.path.removeprefix(source.root))
-
-
-def splits_of(found: Look) -> list[str]:
-    """The splits that get records."""
-    return [split for split in found.survey.counts if split != NO_SPLIT]

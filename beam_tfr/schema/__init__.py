@@ -23,9 +23,11 @@ from beam_tfr.schema.dataset import canonical_json as canonical_json
 from beam_tfr.schema.dataset import in_order as in_order
 from beam_tfr.schema.dataset import is_class_name as is_class_name
 from beam_tfr.schema.dataset import sha256_hex as sha256_hex
+from beam_tfr.schema.errors import RESUME as RESUME
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE as TRACEBACK_VARIABLE
 from beam_tfr.schema.errors import BeamTfrError as BeamTfrError
 from beam_tfr.schema.errors import DataError as DataError
+from beam_tfr.schema.errors import InputChangedError as InputChangedError
 from beam_tfr.schema.errors import InterruptedRunError as InterruptedRunError
 from beam_tfr.schema.errors import NotFoundError as NotFoundError
 from beam_tfr.schema.errors import NotInstalledError as NotInstalledError

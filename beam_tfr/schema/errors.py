@@ -13,6 +13,7 @@ from beam_tfr.schema.dataset import REJECT_REASONS
 from beam_tfr.terminal import printable, without_secrets
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
+RESUME = "run the same command again to resume from the finished shards"
 
 
 class BeamTfrError(Exception):
@@ -43,6 +44,10 @@ class NotInstalledError(UsageError, ImportError):
 
 class DataError(BeamTfrError):
     """The data is wrong, or a dataset differs from its manifest."""
+
+
+class InputChangedError(DataError):
+    """The input is no longer the one that a dataset was made from."""
 
 
 class NotFoundError(DataError, FileNotFoundError):

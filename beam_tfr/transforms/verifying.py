@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import threading
@@ -104,5 +105,5 @@ def _write(
     for found, problems in read:
         check.add([found], problems)
     check.add([], repeats)
-    fields = check.report().as_json() | {"seconds": round(time.time() - started, 3)}
+    fields = dataclasses.asdict(check.report()) | {"seconds": time.time() - started}
     storage.write_bytes(path, json.dumps(fields).encode(), scratch=path.rpartition("/")[0])

@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from beam_tfr import manifest as manifests
 from beam_tfr import storage
@@ -65,31 +66,37 @@ def verify(
     """
     if exclude and not sources:
         raise UsageError("`exclude=` has no effect without `sources=`")
-    check = DatasetCheck(manifests.read(storage.check_path(folder)))
-    tasks = choose(check.manifest, sample, seed)
+    manifest = manifests.read(storage.check_path(folder))
+    tasks = choose(manifest, sample, seed)
     with contextlib.ExitStack() as stack:
-        compared = stack.enter_context(Sources(check.manifest, sources, exclude)) if sources else None
-        check.read(
-            tasks,
-            sources=compared,
-            threads=threads,
-            progress=progress,
-            max_record_bytes=max_record_bytes,
-            max_pixels=max_pixels,
-        )
-        return check.report(compared)
+        compared = stack.enter_context(Sources(manifest, sources, exclude)) if sources else None
+        check = DatasetCheck(manifest, compared, max_record_bytes=max_record_bytes, max_pixels=max_pixels)
+        check.read(tasks, threads=threads, progress=progress)
+        return check.report()
 
 
 class DatasetCheck:
     """What was found of the shards of a dataset so far, for a report.
 
-    Attributes:
+    Args:
         manifest: of the dataset.
+        sources: that the shards are compared with.
+        max_record_bytes, max_pixels: as of `verify`.
+
+    Attributes:
         found: position of a shard -> what was read of it.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
-        self.manifest, self.found = manifest, dict[int, ShardFound]()
+    def __init__(
+        self,
+        manifest: Manifest,
+        sources: Sources | None = None,
+        *,
+        max_record_bytes: int | None = None,
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        self._manifest, self._sources, self._max_record_bytes = manifest, sources, max_record_bytes
+        self._check, self.found = RecordCheck(manifest, max_pixels=max_pixels), dict[int, ShardFound]()
         self._problems, self._started = Problems(), time.monotonic()
 
     def add(self, found: Iterable[ShardFound], problems: Problems | None = None) -> None:
@@ -102,11 +109,8 @@ class DatasetCheck:
         self,
         tasks: Sequence[Task],
         *,
-        sources: Sources | None = None,
         threads: int | None = None,
         progress: Callable[[Progress], object] | None = None,
-        max_record_bytes: int | None = None,
-        max_pixels: int = MAX_PIXELS,
     ) -> None:
         """Reads shards in several threads; the arguments are those of `verify`."""
         lock = threading.Lock()
@@ -115,31 +119,22 @@ class DatasetCheck:
             with lock:
                 self._problems.add(position, problem)
 
-        check = RecordCheck(self.manifest, max_pixels=max_pixels)
+        how: dict[str, Any] = {"max_record_bytes": self._max_record_bytes, "sources": self._sources}
         shards = [
-            ShardCheck(
-                self.manifest.folder,
-                task,
-                check,
-                functools.partial(tell, task.position),
-                max_record_bytes=max_record_bytes,
-                sources=sources,
-            )
+            ShardCheck(self._manifest.folder, task, self._check, functools.partial(tell, task.position), **how)
             for task in tasks
         ]
         _read_all(shards, threads or default_threads(), progress)
         self.add(shard.found for shard in shards)
 
-    def report(self, sources: Sources | None = None) -> Report:
+    def report(self) -> Report:
         """Adds everything but the shards, and what the shards have with each other.
-
-        Args:
-            sources: that the shards were compared with.
 
         Raises:
             UsageError: none of the sources was found.
         """
-        manifest, tasks, problems = self.manifest, choose(self.manifest), self._problems
+        manifest, sources, problems = self._manifest, self._sources, self._problems
+        tasks = choose(manifest)
         found = [self.found[position] for position in sorted(self.found)]
         for problem in check_files(manifest):
             problems.add(-1, problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -105,19 +106,9 @@ class Report:
         }
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Report:
-        """The report of `as_json`."""
-        counts = fields["counts"]
-        return cls(
-            folder=fields["folder"],
-            problems=tuple(Problem(**problem) for problem in fields["problems"]),
-            kinds=fields["kinds"],
-            broken=tuple(fields["broken"]),
-            unread=tuple(fields["unread"]),
-            examples=counts["records_read"],
-            shards=counts["shards"],
-            num_bytes=counts["bytes_read"],
-            sources=counts["sources_read"],
-            seconds=fields["seconds"],
-            dataset_digest=fields["dataset_digest"],
-        )
+    def from_json(cls, text: bytes) -> Report:
+        """The report whose fields (`dataclasses.asdict`) are a JSON object."""
+        fields = json.loads(text)
+        problems = tuple(Problem(*problem) for problem in fields["problems"])
+        lists = {name: tuple(fields[name]) for name in ("broken", "unread")}
+        return cls(**{**fields, **lists, "problems": problems})
