@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import diff, lock, manifest, naming, sidecars, storage
 from beam_tfr.attempts import SAMPLE_MARK
+from beam_tfr.display import State
 from beam_tfr.lock import LOCK_FILE
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -199,6 +200,20 @@ class Progress(NamedTuple):
     rejected: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+
+    def state(self) -> State:
+        """The progress as it is shown."""
+        if not self.matched or (self.listed and not self.finished_images):
+            return State("listing", self.listed)
+        return State(
+            "publishing" if self.finished_images == self.matched else "converting",
+            self.finished_images,
+            self.matched,
+            self.finished_shards,
+            self.num_shards,
+            self.bytes_read,
+            self.rejected,
+        )
 
 
 def read_progress(output: str) -> Progress | None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import attempts, codec_versions, shards
+from beam_tfr import attempts, claim, codec_versions, shards, sidecars
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.manifest import Manifest
 from beam_tfr.options import ConvertOptions
@@ -79,6 +79,10 @@ class Convert(beam.PTransform):
             allow_empty=options.allow_empty,
         )
         return self._write(work) | publish  # ShardInfo, Manifest
+
+    def progress(self) -> claim.Progress | None:
+        """What is finished, by what is in the output; None before there is a plan."""
+        return claim.read_progress(self.options.output)
 
     def _write(
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
@@ -162,14 +166,16 @@ class Repair(Convert):
         options: of the dataset.
         source: of `open_source(options)`.
         dataset: its manifest.
-        wanted: names of the shards.
+        wanted: names of the shards, with the number of images in each.
 
     Output: a PCollection of one None, if all of them are made.
     """
 
-    def __init__(self, options: ConvertOptions, source: Source, *, dataset: Manifest, wanted: Collection[str]) -> None:
+    def __init__(
+        self, options: ConvertOptions, source: Source, *, dataset: Manifest, wanted: Mapping[str, int]
+    ) -> None:
         super().__init__(options, source)
-        self._wanted = frozenset(wanted)
+        self._wanted = wanted
         self._expected = {shard.file: shard.sha256 for split in dataset.splits.values() for shard in split.shards}
         self._draft = functools.partial(
             _draft_again,
@@ -182,11 +188,17 @@ class Repair(Convert):
         )
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        wanted = self._wanted
+        wanted = frozenset(self._wanted)
         plan, work = self._plan(begin)
         broken = work | "KeepBroken" >> beam.Filter(lambda one: one.shard.name in wanted)
         check = CheckRepaired(self.options.output, self.source.root, wanted=wanted, plan=plan)
         return self._write(broken, self._expected) | check
+
+    def progress(self) -> claim.Progress:
+        """What is finished of the shards that are made again."""
+        finished = sidecars.find(self.options.output) & self._wanted.keys()
+        images = sum(self._wanted[name] for name in finished)
+        return claim.Progress(len(finished), len(self._wanted), images, sum(self._wanted.values()))
 
     def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
         """The step that plans the shards as they were planned then."""

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from beam_tfr import rejects, storage
 from beam_tfr.claim import Progress
-from beam_tfr.display import Display, State
+from beam_tfr.display import Display
 from beam_tfr.inputs.passed import tell_left_behind, tell_left_out
 from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan, in_order
@@ -32,23 +32,7 @@ class Follow:
             done, of = progress.finished_shards, progress.num_shards
             self._shown.say(f"an earlier run has finished {done:,} of {of:,} shards")
         self._begun = True
-        self._shown(state_of(progress))
-
-
-def state_of(progress: Progress) -> State:
-    """The stage of a conversion, and how far it is."""
-    if not progress.matched:
-        return State("listing", progress.listed)
-    done = progress.finished_images == progress.matched
-    return State(
-        "publishing" if done else "converting",
-        progress.finished_images,
-        progress.matched,
-        progress.finished_shards,
-        progress.num_shards,
-        progress.bytes_read,
-        progress.rejected,
-    )
+        self._shown(progress.state())
 
 
 def hints(counts: Mapping[str, Any]) -> list[str]:

@@ -159,7 +159,7 @@ ALLOWED = {
     "publish": {"schema", "storage", "manifest", "rejects"},
     "sidecars": {"schema", "storage"},
     "attempts": {"storage"},
-    "claim": {"schema", "storage", "manifest", "attempts", "lock", "diff", "sidecars", "naming"},
+    "claim": {"schema", "storage", "display", "manifest", "attempts", "lock", "diff", "sidecars", "naming"},
     "saved_plan": {"schema", "storage", "planning", "diff"},
     "sources": {"schema", "storage", "inputs", "labels", "tables", "options", "saved_plan", "naming"},
     "options": {"schema", "storage", "labels", "naming", "display"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import signal
@@ -13,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from beam_tfr import manifest, storage
+from beam_tfr import launch, manifest, storage
+from beam_tfr.display import State
+from beam_tfr.launch import running
 from beam_tfr.launch.repairing import _restored
 from beam_tfr.sources import open_source
 from tests.conftest import Run, as_nobody, files_of, wait_for
@@ -72,6 +75,21 @@ def test_broken_and_missing_shards_are_made_again_and_no_other_file_is_touched(
     again = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg", "--json")
     assert (again.code, again.json["ok"], again.json["repaired"]) == (0, True, [])
     assert identities(dataset) == after
+
+
+def test_progress_is_shown_while_the_shards_are_made_again(
+    dataset: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
+    (dataset / TRAIN[1]).unlink()
+    states: list[State] = []
+    launch.repair(str(dataset), {"input": (f"{sources}/**/*.jpg",)}, progress=states.append)
+    stages = [stage for stage, _ in itertools.groupby(state.stage for state in states)]
+    assert (stages[0], stages[-1]) == ("verifying", "verifying")
+    assert {*stages[1:-1]} <= {"listing", "converting", "publishing"}
+    made = [state for state in states if state.total and state.stage != "verifying"]
+    assert {(state.total, state.num_shards) for state in made} == {(6, 1)}
+    assert (made[-1].done, made[-1].shards) == (6, 1)
 
 
 def test_the_other_files_are_made_again_too(beam_tfr: Command, dataset: Path, sources: Path) -> None:

@@ -51,9 +51,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
     given = {name: getattr(parsed, name) for name in GIVEN}
     with on_stderr("repair", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown:
-        report, repaired = launch.repair(
-            parsed.folder, given, others, progress=lambda progress: shown(progress.state()), say=shown.say
-        )
+        report, repaired = launch.repair(parsed.folder, given, others, progress=shown, say=shown.say)
     say_problems(report)
     if parsed.json:
         print(json.dumps(report.as_json() | {"repaired": repaired}, sort_keys=True))

@@ -47,7 +47,7 @@ def run(
             return f"job {job.id} continues ({job.place})"
 
         counters = JobCounters(result)
-        reporter = Reporter(options, progress, counters.latest)
+        reporter = Reporter(step, progress, counters.latest)
         wait(lambda: jobs.wait(result, job), tick=reporter.tick, stop=stop)
     return beginning.result(counters.final())
 

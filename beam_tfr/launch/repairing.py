@@ -19,6 +19,7 @@ from typing import Any
 from beam_tfr import claim, cloud, diff, lock, rejects, sidecars, storage
 from beam_tfr import manifest as manifests
 from beam_tfr.dataflow import checks
+from beam_tfr.display import State
 from beam_tfr.inputs.patterns import read_input_list
 from beam_tfr.launch.failures import reworded
 from beam_tfr.launch.flags import parse_beam_flags
@@ -53,7 +54,7 @@ def repair(
     given: Mapping[str, Any],
     beam_flags: Sequence[str] = (),
     *,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[State], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> tuple[Report, list[str]]:
     """Makes the broken and missing shards of a dataset again, and all other files but the manifest.
@@ -62,7 +63,7 @@ def repair(
         folder: of the dataset, local or gs://.
         given: the options that the manifest does not hold: `input`, `table` and so on.
         beam_flags: Beam's own options, as on a command line.
-        progress: called while the dataset is read.
+        progress: called while the dataset is read, and while shards are made again.
         say: called with a line about what is done.
 
     Returns:
@@ -77,9 +78,13 @@ def repair(
     if checks.is_only_form(beam_options):
         raise UsageError("`template_location=` and `dry_run=` repair nothing")
     dataset = manifests.read(storage.check_path(folder))
+
+    def verifying(of: Progress) -> None:
+        progress(of.state())
+
     with _restored(dataset, given) as options:
         check = DatasetCheck(dataset)
-        check.read(tasks := choose(dataset), progress=progress)
+        check.read(tasks := choose(dataset), progress=verifying)
         report = check.report()
         broken = {*report.broken}
         files = {problem.file for problem in report.problems if problem.kind in _REPAIRED} & _OTHERS
@@ -90,13 +95,13 @@ def repair(
             return report, []
         if wanted:
             say(f"{len(wanted):,} of {report.shards:,} shards are made again")
-            _run(dataset, options, beam_flags, wanted, say)
+            _run(dataset, options, beam_flags, wanted, progress, say)
     with lock.held(dataset.folder, uuid.uuid4().hex, has_ended=functools.partial(cloud.has_ended, beam_options)):
         _write_others(dataset, files)
         claim.finish(dataset.folder)
     after = DatasetCheck(dataset)
     after.add(check.found[task.position] for task in tasks if task.entry.file not in broken)
-    after.read([task for task in tasks if task.entry.file in broken], progress=progress)
+    after.read([task for task in tasks if task.entry.file in broken], progress=verifying)
     return after.report(), sorted(broken | files)
 
 
@@ -122,16 +127,18 @@ def _run(
     options: ConvertOptions,
     beam_flags: Sequence[str],
     wanted: set[str],
+    progress: Callable[[State], object],
     say: Callable[[str], object],
 ) -> None:
     def make(options: ConvertOptions, source: Source) -> Convert:
         now = {name: source.plan["options"].get(name) for name in dataset.options}
         if different := diff.describe(dict(dataset.options), now):
             raise UsageError(f"the dataset was made from another input:{different}")
-        return Repair(options, source, dataset=dataset, wanted=wanted)
+        images = _images(dataset)
+        return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
 
     try:
-        run_step(options, beam_flags, make, progress=None, say=say)
+        run_step(options, beam_flags, make, progress=lambda of: progress(of.state()), say=say)
     except InputChangedError as error:
         if not (options.input or options.input_list):
             raise
@@ -153,15 +160,21 @@ def _name_changes(dataset: Manifest, options: ConvertOptions) -> str:
     return "".join(f"\n  {text}" for text in ([told] if told else []) + names)
 
 
-def _with_rejects(dataset: Manifest) -> set[str]:
-    """Names of the shards that have rejects."""
-    found = set()
+def _images(dataset: Manifest) -> dict[str, int]:
+    """Name of each shard, and of those that hold only rejects -> images planned for it."""
+    found: dict[str, int] = {}
     for name, split in dataset.splits.items():
         number = drafts.count_shards(split.matched, 0, {}, NO_SPLIT) if name == NO_SPLIT else len(split.shards)
         plan = SplitPlan(matched=split.matched, num_shards=number, cuts=[], class_counts={})
-        written = [shard.num_examples for shard in split.shards] or [0] * number
-        found |= {shard_name(name, i, number) for i in range(number) if planned_total(plan, i) > written[i]}
+        found |= {shard_name(name, i, number): planned_total(plan, i) for i in range(number)}
     return found
+
+
+def _with_rejects(dataset: Manifest) -> set[str]:
+    """Names of the shards that have rejects."""
+    shards = [shard for split in dataset.splits.values() for shard in split.shards]
+    written = {parse_file_name(shard.file)[1]: shard.num_examples for shard in shards}  # type: ignore[index]
+    return {name for name, images in _images(dataset).items() if images > written.get(name, 0)}
 
 
 def _write_others(dataset: Manifest, files: set[str]) -> None:

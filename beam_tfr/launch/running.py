@@ -21,7 +21,6 @@ from beam_tfr.beam_internals import labels_without_cells
 from beam_tfr.claim import Progress
 from beam_tfr.launch.failures import is_starved, translate
 from beam_tfr.launch.live import progress_of
-from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import RESUME, TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, UsageError
 from beam_tfr.terminal import silent_stderr
@@ -102,18 +101,18 @@ class Reporter:
     It begins with what an earlier run finished. A plan to be saved has no progress.
 
     Args:
-        options: of the run.
+        step: that runs.
         progress: is told.
         counters: of this package, while the run goes on.
     """
 
     def __init__(
         self,
-        options: ConvertOptions,
+        step: Convert,
         progress: Callable[[Progress], object] | None,
         counters: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        self._output, self._progress = options.output, None if options.save_plan else progress
+        self._step, self._progress = step, None if step.options.save_plan else progress
         self._counters, self._next = counters, 0.0
         self.tick()
 
@@ -124,7 +123,7 @@ class Reporter:
             return
         finished = _NOTHING
         with contextlib.suppress(OSError):
-            finished = claim.read_progress(self._output) or _NOTHING
+            finished = self._step.progress() or _NOTHING
         self._next = started + max(PROGRESS_S, (time.monotonic() - started) / MAX_REPORT_SHARE)
         self._progress(progress_of(finished, self._counters()))
 

@@ -123,9 +123,7 @@ def _run_here(
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):
         pipeline = build(step, runner, beam_options)
-        result = follow(
-            pipeline, runner, beam_options, lambda counters: Reporter(step.options, progress, counters).tick
-        )
+        result = follow(pipeline, runner, beam_options, lambda counters: Reporter(step, progress, counters).tick)
     return beginning.result(counters_of(result))
 
 
