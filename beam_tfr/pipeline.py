@@ -41,6 +41,7 @@ from beam_tfr.transforms import (
     ResizeImages,
     SavePlan,
     TakeFirst,
+    Target,
     WriteManifest,
     WriteShards,
 )
@@ -104,26 +105,13 @@ class Convert(beam.PTransform):
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         options, source = self.options, self.source
         if options.plan:
-            saved = ReadPlan(
-                options.plan,
-                output=options.output,
-                accept_unreadable=options.accept_unreadable,
-                check_finished=options.check_finished,
-                run_id=self.run_id,
-                overwrite=options.overwrite,
-            )
-            return begin | saved  # type: ignore[no-any-return]
+            return begin | ReadPlan(options.plan, self._target())  # type: ignore[no-any-return]
         distinct = None
         if isinstance(source.origin, Tables):
             refs, distinct = begin | ReadTable(source.origin)  # ImageRef
         else:
-            refs = begin | MatchImages(
-                source.input,
-                source.origin,
-                root=source.root,
-                input_list=options.input_list,
-                exclude=source.exclude,
-            )
+            how: dict[str, Any] = {"root": source.root, "input_list": options.input_list, "exclude": source.exclude}
+            refs = begin | MatchImages(source.input, source.origin, **how)
         if options.limit is not None:
             refs = refs | TakeFirst(options.limit, seed=options.seed)
         return refs | self.plan_shards(after=distinct)  # type: ignore[no-any-return]
@@ -147,16 +135,12 @@ class Convert(beam.PTransform):
             plan = drafts.draft_plan(survey, sample.record_bytes, **named, codecs=codecs)
             return dataclasses.replace(plan, provisional=not (sample.whole or accept))
 
-        return PlanShards(
-            None if options.save_plan else options.output,
-            draft=draft,
-            seed=options.seed,
-            run_id=self.run_id,
-            overwrite=options.overwrite,
-            accept_unreadable=accept,
-            check_finished=options.check_finished,
-            after=after,
-        )
+        target = None if options.save_plan else self._target()
+        return PlanShards(target, draft=draft, seed=options.seed, after=after)
+
+    def _target(self) -> Target:
+        of = self.options
+        return Target(of.output, self.run_id, of.overwrite, of.accept_unreadable, of.check_finished)
 
 
 class Repair(Convert):
@@ -177,15 +161,7 @@ class Repair(Convert):
         super().__init__(options, source)
         self._wanted = wanted
         self._expected = {shard.file: shard.sha256 for split in dataset.splits.values() for shard in split.shards}
-        self._draft = functools.partial(
-            _draft_again,
-            named={**source.plan, "labelled": source.labelled},
-            options=dict(dataset.options),
-            num_shards={name: len(split.shards) for name, split in dataset.splits.items() if split.shards},
-            matched={name: split.matched for name, split in dataset.splits.items() if split.matched},
-            input_digest=dataset.fields["input_digest"],
-            labels=[*dataset.class_names],
-        )
+        self._dataset = dataset
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         wanted = frozenset(self._wanted)
@@ -201,40 +177,28 @@ class Repair(Convert):
         return claim.Progress(len(finished), len(self._wanted), images, sum(self._wanted.values()))
 
     def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
-        """The step that plans the shards as they were planned then."""
-        return PlanShards(
-            None, draft=self._draft, seed=self.options.seed, run_id=self.run_id, overwrite=False, after=after
-        )
+        """The step that plans the shards as they were planned then, without a sample, as their number is known.
 
+        Running it raises InputChangedError if the input, or the classes in it, are others.
+        """
+        source, splits, labels = self.source, self._dataset.splits, [*self._dataset.class_names]
+        options, digest = dict(self._dataset.options), self._dataset.fields["input_digest"]
+        matched = {name: split.matched for name, split in splits.items() if split.matched}
+        num_shards = {name: len(split.shards) for name, split in splits.items() if split.shards}
+        as_made = {**source.plan, "labelled": source.labelled, "options": {**options, "num_shards": num_shards}}
+        changed = "the input has changed since the dataset was made"
 
-_CHANGED = "the input has changed since the dataset was made"
+        def draft(survey: Survey) -> Plan:
+            if f"{survey.digest:064x}" != digest:
+                raise InputChangedError(f"{changed}: keys or sizes are others, of {survey.counts.total():,} now")
+            if survey.counts != matched:
+                raise DataError("the splits have other sizes than when the dataset was made")
+            plan = drafts.draft_plan(survey, 0.0, **as_made, codecs=codec_versions.used(options))
+            if (plan.labels or []) != labels:
+                raise InputChangedError(f"{changed}: the classes are {plan.labels}, not {labels}")
+            return dataclasses.replace(plan, options=options)
 
-
-def _draft_again(
-    survey: Survey,
-    *,
-    named: dict[str, Any],
-    options: dict[str, Any],
-    num_shards: dict[str, int],
-    matched: dict[str, int],
-    input_digest: str,
-    labels: list[str],
-) -> Plan:
-    """The plan of a dataset, without reading a sample, since the number of its shards is known.
-
-    Raises:
-        InputChangedError: the input, or the classes in it, are others.
-    """
-    if f"{survey.digest:064x}" != input_digest:
-        raise InputChangedError(f"{_CHANGED}: keys or sizes are others, of {survey.counts.total():,} now")
-    if survey.counts != matched:
-        raise DataError("the splits have other sizes than when the dataset was made")
-    plan = drafts.draft_plan(
-        survey, 0.0, **{**named, "options": {**options, "num_shards": num_shards}}, codecs=codec_versions.used(options)
-    )
-    if (plan.labels or []) != labels:
-        raise InputChangedError(f"{_CHANGED}: the classes are {plan.labels}, not {labels}")
-    return dataclasses.replace(plan, options=options)
+        return PlanShards(None, draft=draft, seed=self.options.seed, after=after)
 
 
 def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[beam.PTransform]]:

@@ -258,7 +258,7 @@ def test_replacing_the_plan_of_a_run_ends_it(tmp_path: Path) -> None:
     path = save(tmp_path / "p")
     work = dict(assignment.every_shard(plans._open(None, path)))
     name = "train-00000-of-00002"
-    read_refs = plans._ReadRefs(path, lambda shard, refs: None)
+    read_refs = plans._ReadRefs(path, plans.Target(str(tmp_path), "mine"))
     read_refs.setup()
     assert [one.refs for one in read_refs.process((name, work[name]))] == [REFS[name]]
     read_refs.teardown()

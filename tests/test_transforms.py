@@ -131,7 +131,7 @@ def test_plan_shards_gives_the_plan_and_every_shard_with_its_references_in_order
         plan, work = (
             p
             | beam.Create([*packing.pack(ref.encode() for ref in refs)])
-            | transforms.PlanShards(str(tmp_path), draft=drafted, seed=0, run_id="mine", overwrite=False)
+            | transforms.PlanShards(transforms.Target(str(tmp_path), run_id="mine"), draft=drafted, seed=0)
         )
         return (plan, work) | beam.Flatten()
 

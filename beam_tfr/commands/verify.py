@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from beam_tfr.display import Display, add_display, on_stderr
+from beam_tfr.display import add_display, on_stderr
 from beam_tfr.schema import UsageError
 from beam_tfr.terminal import counted, say
 
@@ -64,39 +64,22 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if others and not on_runner:
         raise UsageError(f"unknown: {' '.join(others)}; see beam-tfr verify --help")
     with on_stderr("verify", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown:
-        report = _verify_on(parsed, others, shown) if on_runner else _verify_here(parsed, shown)
+        how: dict[str, Any] = {"sample": parsed.sample, "seed": parsed.seed}
+        how["progress"] = lambda progress: shown(progress.state())
+        if on_runner:
+            from beam_tfr import launch
+
+            launch.parse_beam_flags(others)  # a misspelled flag is reported first
+            if parsed.sources:
+                raise UsageError("`sources=` cannot be combined with `runner=`: sources are read by this machine")
+            report = launch.verify_on(parsed.folder, others, **how, say=shown.say)
+        else:
+            from beam_tfr.verification import verify
+
+            report = verify(parsed.folder, sources=parsed.sources or (), exclude=parsed.exclude or (), **how)
     say_problems(report)
     print(json.dumps(report.as_json(), sort_keys=True) if parsed.json else "\n".join(describe(report)))
     return 0 if report.ok else 1
-
-
-def _verify_here(parsed: argparse.Namespace, shown: Display) -> Report:
-    from beam_tfr.verification import verify
-
-    return verify(
-        parsed.folder,
-        sample=parsed.sample,
-        seed=parsed.seed,
-        sources=parsed.sources or (),
-        exclude=parsed.exclude or (),
-        progress=lambda progress: shown(progress.state()),
-    )
-
-
-def _verify_on(parsed: argparse.Namespace, beam_flags: Sequence[str], shown: Display) -> Report:
-    from beam_tfr import launch
-
-    launch.parse_beam_flags(beam_flags)  # a misspelled flag is reported first
-    if parsed.sources:
-        raise UsageError("`sources=` cannot be combined with `runner=`: sources are read by this machine")
-    return launch.verify_on(
-        parsed.folder,
-        beam_flags,
-        sample=parsed.sample,
-        seed=parsed.seed,
-        progress=lambda progress: shown(progress.state()),
-        say=shown.say,
-    )
 
 
 def say_problems(report: Report) -> None:

@@ -175,6 +175,13 @@ def read_refs(root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None) -> I
     return zip(refs, ahead.read(files), strict=True)
 
 
+def make_record(content: Content, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]) -> Any:
+    """What the steps, one after the other, make of the content of a file; raises it if it is a `RejectError`."""
+    if isinstance(content, RejectError):
+        raise content
+    return functools.reduce(lambda made, step: step(made, ref), steps, content)
+
+
 class Sample(NamedTuple):
     """What the sample says of the records.
 
@@ -201,13 +208,8 @@ def measure_sample(
     """
     sizes, unread = [], []
     for ref, content in read_refs(root, refs, ahead):
-        record: Any = content
         try:
-            if isinstance(content, RejectError):
-                raise content
-            for step in steps:
-                record = step(record, ref)
-            sizes.append(len(record.serialized))
+            sizes.append(len(make_record(content, ref, steps).serialized))
         except RejectError as error:
             if error.may_pass:
                 unread.append(f"{root}{ref.key} cannot be read: {error.detail}")

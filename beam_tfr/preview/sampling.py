@@ -8,16 +8,15 @@ import posixpath
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from beam_tfr import shards
 from beam_tfr.bench.converting import Pace, measure_pace
 from beam_tfr.bench.sampling import MAX_SAMPLE_BYTES, forget
 from beam_tfr.display import State
-from beam_tfr.inputs.reading import read_refs
+from beam_tfr.inputs.reading import make_record, read_refs
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
-from beam_tfr.schema import ImageRef, Record, RejectError
+from beam_tfr.schema import ImageRef, RejectError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 
@@ -57,6 +56,7 @@ def convert_sample(
 ) -> Sampled:
     """Reads and converts references as `step` would, but writes nothing beside a temporary folder."""
     options, root, found = step.options, step.read.root, Sampled()
+    steps = [part.fn for part in step.make]
     files: list[tuple[str, bytes]] = []
     seen: dict[str, str] = {}
     shard = zlib.compressobj(shards.gzip_level(options.compression, options.gzip_level, options.encoding) or 0)
@@ -70,7 +70,7 @@ def convert_sample(
         progress(State("sampling", found.tried, len(refs)))
         cpu_s = time.thread_time()
         try:
-            record = _record(step, ref, content)
+            record = make_record(content, ref, steps)
         except RejectError as error:
             found.reasons[error.reason] += 1
             found.details.setdefault(error.reason, f"{ref.key}: {error.detail}")
@@ -97,15 +97,6 @@ def convert_sample(
             alone_s = sum(found.cpu_s) / len(found.cpu_s)
             found.pace = measure_pace(files, options.image_options(), alone_s=alone_s, progress=progress)
     return found
-
-
-def _record(step: Convert, ref: ImageRef, content: object) -> Record:
-    if isinstance(content, RejectError):
-        raise content
-    made = content
-    for part in step.make:
-        made = part.fn(made, ref)
-    return cast(Record, made)
 
 
 def _within(refs: Sequence[ImageRef]) -> list[ImageRef]:

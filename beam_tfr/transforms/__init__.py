@@ -5,7 +5,7 @@
 
 from beam_tfr import beam_internals, cloud
 from beam_tfr.transforms.first import TakeFirst
-from beam_tfr.transforms.plans import PlanShards, ReadPlan, SavePlan
+from beam_tfr.transforms.plans import PlanShards, ReadPlan, SavePlan, Target
 from beam_tfr.transforms.reading import ReadImages, ReadRows
 from beam_tfr.transforms.references import MatchImages, ReadTable
 from beam_tfr.transforms.repairing import CheckRepaired
@@ -28,6 +28,7 @@ __all__ = [
     "ResizeImages",
     "SavePlan",
     "TakeFirst",
+    "Target",
     "VerifyShards",
     "WriteManifest",
     "WriteShards",

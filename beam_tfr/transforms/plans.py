@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
@@ -20,8 +20,40 @@ from beam_tfr.planning.survey import Survey
 from beam_tfr.schema import Plan, RunError, Shard, ShardInfo, ShardWork
 from beam_tfr.transforms.counting import ShownFunction, count
 
-_Finished = Callable[[Shard, Sequence[bytes]], ShardInfo | None]
 _Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets in which they lie
+
+
+class Target(NamedTuple):
+    """The folder that a plan is claimed for.
+
+    Attributes:
+        output: folder of the dataset.
+        run_id: holds the folder's lock.
+        overwrite: whether another dataset in the folder is replaced.
+        accept_unreadable: whether shards stay in which an earlier run accepted files that could not be read.
+        check_finished: whether shards that stay are read whole.
+    """
+
+    output: str
+    run_id: str
+    overwrite: bool = False
+    accept_unreadable: bool = False
+    check_finished: bool = False
+
+    def claim(self, plan: Plan) -> Iterator[Plan]:
+        """Claims the folder."""
+        options = beam_internals.worker_options()  # of a job made from a template, whose lock nobody else took
+        job, has_ended = cloud.own_job(options), functools.partial(cloud.has_ended, options)
+        how: dict[str, Any] = {"run_id": self.run_id, "overwrite": self.overwrite, "job": job, "has_ended": has_ended}
+        plan = claim.claim(self.output, plan, **how)
+        count("matched", plan.matched)
+        count("planned-shards", sum(split.num_shards for split in plan.splits.values()))
+        yield plan
+
+    def finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
+        """The shard, if an earlier run finished it."""
+        accept, check = self.accept_unreadable, self.check_finished
+        return sidecars.read_finished(self.output, shard, refs, accept_unreadable=accept, check_finished=check)
 
 
 class PlanShards(beam.PTransform):
@@ -31,13 +63,9 @@ class PlanShards(beam.PTransform):
     Every planned shard comes out, even if it is empty.
 
     Args:
-        output: folder of the dataset; None to plan without writing anything.
+        target: claimed for the plan; None to plan without writing anything.
         draft: survey -> `Plan` without cuts.
         seed: of the order.
-        run_id: holds the folder's lock.
-        overwrite: whether another dataset in the folder is replaced.
-        accept_unreadable: whether shards stay in which an earlier run accepted files that could not be read.
-        check_finished: whether shards that stay are read whole.
         after: must exist before anything is written.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
@@ -45,20 +73,14 @@ class PlanShards(beam.PTransform):
 
     def __init__(
         self,
-        output: str | None,
+        target: Target | None,
         *,
         draft: Callable[[Survey], Plan],
         seed: int,
-        run_id: str,
-        overwrite: bool,
-        accept_unreadable: bool = False,
-        check_finished: bool = False,
         after: PCollection[None] | None = None,
     ) -> None:
         super().__init__()
-        self._output, self._seed, self._run_id, self._overwrite = output, seed, run_id, overwrite
-        self._draft, self._after = draft, after
-        self._finished = _finished(output, accept_unreadable, check_finished)
+        self._target, self._draft, self._seed, self._after = target, draft, seed, after
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         after = [] if self._after is None else [AsSingleton(self._after)]
@@ -74,14 +96,14 @@ class PlanShards(beam.PTransform):
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
         plan = drafted | "Cut" >> beam.Map(lambda draft, cuts: cut(draft[0], draft[1], cuts), AsIter(cuts))
-        if self._output is not None:
-            plan = plan | "Claim" >> _claim(self._output, self._run_id, self._overwrite)
+        if self._target is not None:
+            plan = plan | "Claim" >> _claim(self._target)
         assigned = refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)).with_output_types(tuple[str, bytes])
         work = (
             (assigned, plan | "EveryShard" >> _every_shard())
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "Order" >> beam.Map(_order, seed=self._seed, finished=self._finished)
+            | "Order" >> beam.Map(_order, seed=self._seed, target=self._target)
         )
         return plan, work
 
@@ -121,16 +143,10 @@ def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple
     return bucket[0], drafted[1].pick(*bucket)
 
 
-def _claim(output: str, run_id: str, overwrite: bool) -> beam.PTransform:
-    def claimed(plan: Plan) -> Iterator[Plan]:
-        options = beam_internals.worker_options()  # of a job made from a template, whose lock nobody else took
-        job, has_ended = cloud.own_job(options), functools.partial(cloud.has_ended, options)
-        plan = claim.claim(output, plan, run_id=run_id, overwrite=overwrite, job=job, has_ended=has_ended)
-        count("matched", plan.matched)
-        count("planned-shards", sum(split.num_shards for split in plan.splits.values()))
-        yield plan
-
-    return beam.ParDo(ShownFunction(claimed, output=output, run_id=run_id, overwrite=overwrite))
+def _claim(target: Target) -> beam.PTransform:
+    return beam.ParDo(
+        ShownFunction(target.claim, output=target.output, run_id=target.run_id, overwrite=target.overwrite)
+    )
 
 
 def _every_shard() -> beam.PTransform:
@@ -150,18 +166,9 @@ class _Assign(beam.DoFn):
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
 
 
-def _finished(output: str | None, accept_unreadable: bool, check_finished: bool) -> _Finished:
-    """What tells whether a shard is finished; of a plan to be saved none is."""
-    if output is None:
-        return lambda shard, refs: None
-    return lambda shard, refs: sidecars.read_finished(
-        output, shard, refs, accept_unreadable=accept_unreadable, check_finished=check_finished
-    )
-
-
-def _order(grouped: tuple[str, Iterable[bytes]], *, seed: int, finished: _Finished) -> ShardWork:
+def _order(grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None) -> ShardWork:
     shard, refs = assignment.order(grouped[1], seed)
-    return ShardWork(shard, refs, finished(shard, refs))
+    return ShardWork(shard, refs, target and target.finished(shard, refs))
 
 
 class SavePlan(beam.PTransform):
@@ -191,37 +198,27 @@ class ReadPlan(beam.PTransform):
 
     Args:
         path: of the file, local or gs://.
-        output, run_id, overwrite, accept_unreadable, check_finished: as for `PlanShards`.
+        target: claimed for the plan.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        output: str,
-        run_id: str,
-        overwrite: bool,
-        accept_unreadable: bool = False,
-        check_finished: bool = False,
-    ) -> None:
+    def __init__(self, path: str, target: Target) -> None:
         super().__init__()
-        self._path, self._output, self._run_id, self._overwrite = path, output, run_id, overwrite
-        self._finished = _finished(output, accept_unreadable, check_finished)
+        self._path, self._target = path, target
 
     def expand(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         plan = (
             begin
             | beam.Create([None])
             | "Open" >> beam.Map(_open, self._path)  # Beam's coder for text fails for some paths
-            | "Claim" >> _claim(self._output, self._run_id, self._overwrite)
+            | "Claim" >> _claim(self._target)
         )
         work = (
             plan
             | "EveryShard" >> _every_shard()
             | "SpreadShards" >> beam.Reshuffle()
-            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._finished))
+            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._target))
         )
         return plan, work
 
@@ -237,8 +234,8 @@ def _with_codecs(plan: Plan) -> Plan:
 
 
 class _ReadRefs(beam.DoFn):
-    def __init__(self, path: str, finished: _Finished) -> None:
-        self._path, self._finished = path, finished
+    def __init__(self, path: str, target: Target) -> None:
+        self._path, self._target = path, target
 
     def setup(self) -> None:
         self._saved = saved_plan.SavedPlan(self._path)
@@ -254,7 +251,7 @@ class _ReadRefs(beam.DoFn):
                 value=self._path,
             )
         refs = self._saved.refs(shard)
-        yield ShardWork(shard, refs, self._finished(shard, refs))
+        yield ShardWork(shard, refs, self._target.finished(shard, refs))
 
     def teardown(self) -> None:
         self._saved.close()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
+from apache_beam.pvalue import AsIter, PBegin, PCollection
 
 from beam_tfr import manifest, storage
 from beam_tfr.transforms.counting import Shown, count
@@ -47,15 +47,10 @@ class VerifyShards(beam.PTransform):
             | "SpreadShards" >> beam.Reshuffle()
             | "ReadShards" >> beam.ParDo(_Read(self._folder)).with_outputs("keys", main="found")
         )
-        repeats = (
-            read.keys
-            | "GroupKeys" >> beam.GroupByKey()
-            | "FindRepeats" >> beam.Map(_find_repeats, self._folder)
-            | "AddRepeats" >> beam.CombineGlobally(_merged)
-        )
+        repeats = read.keys | "GroupKeys" >> beam.GroupByKey() | "FindRepeats" >> beam.Map(_find_repeats, self._folder)
         started = begin | "Start" >> beam.Create([None])
         write = functools.partial(_write, folder=self._folder, path=self._report, started=time.time())
-        return started | "WriteReport" >> beam.Map(write, AsIter(read.found), AsSingleton(repeats))
+        return started | "WriteReport" >> beam.Map(write, AsIter(read.found), AsIter(repeats))
 
 
 class _Read(Shown):
@@ -85,17 +80,10 @@ def _find_repeats(grouped: tuple[int, Iterable[bytes]], folder: str) -> Problems
     return find_repeats(b"".join(grouped[1]), choose(manifest.read(folder)))
 
 
-def _merged(parts: Iterable[Problems]) -> Problems:
-    total = Problems()
-    for part in parts:
-        total.merge(part)
-    return total
-
-
 def _write(
     _: None,
     read: Iterable[tuple[ShardFound, Problems]],
-    repeats: Problems,
+    repeats: Iterable[Problems],
     *,
     folder: str,
     path: str,
@@ -104,6 +92,7 @@ def _write(
     check = DatasetCheck(manifest.read(folder))
     for found, problems in read:
         check.add([found], problems)
-    check.add([], repeats)
+    for problems in repeats:
+        check.add([], problems)
     fields = dataclasses.asdict(check.report()) | {"seconds": time.time() - started}
     storage.write_bytes(path, json.dumps(fields).encode(), scratch=path.rpartition("/")[0])
