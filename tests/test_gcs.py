@@ -423,7 +423,7 @@ def test_a_large_listing_is_divided_and_lists_each_file_once(
     monkeypatch.setattr(ranges, "WORTH", 4)
     step = references.MatchImages(patterns, Labeler(parse_layout("*")))
     with beam.Pipeline(FnApiRunner(), options=PipelineOptions([])) as pipeline:
-        keys = pipeline | step | beam.FlatMap(packing.split) | beam.Map(lambda ref: ImageRef.decode(ref).key)
+        keys = pipeline | step | beam.FlatMap(packing.unpack) | beam.Map(lambda ref: ImageRef.decode(ref).key)
         assert_that(
             keys | beam.combiners.Count.PerElement(),
             equal_to([(entry.path.removeprefix(common_root(patterns)), 1) for entry in whole]),

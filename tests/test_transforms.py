@@ -98,7 +98,7 @@ def test_match_images_gives_each_file_once_with_its_label_and_split(photos: Path
         [f"{photos}/train/**/*.jpg", f"{photos}/*/*/*.jpg", f"{photos}/train/hat/*"],
         Labeler(parse_layout("{split}/{label}/*")),
     )
-    found = [ImageRef.decode(ref) for packed in run(lambda p: p | step) for ref in packing.split(packed)]
+    found = [ImageRef.decode(ref) for packed in run(lambda p: p | step) for ref in packing.unpack(packed)]
     expected = {str(path.relative_to(photos)): path for path in photos.rglob("*.jpg")}
     assert sorted(ref.key for ref in found) == sorted(expected)
     for ref in found:
@@ -130,7 +130,7 @@ def test_plan_shards_gives_the_plan_and_every_shard_with_its_references_in_order
     def build(p: beam.Pipeline) -> beam.PCollection[Any]:
         plan, work = (
             p
-            | beam.Create([*packing.pack(ref.encode() for ref in refs)])
+            | beam.Create([*packing.pack_some(ref.encode() for ref in refs)])
             | transforms.PlanShards(transforms.Target(str(tmp_path), run_id="mine"), draft=drafted, seed=0)
         )
         return (plan, work) | beam.Flatten()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import json
-import zlib
 from collections.abc import Iterable, Iterator
 
 from beam_tfr.naming import shard_name
@@ -49,7 +48,7 @@ class Assigned:
     def flush(self) -> list[tuple[str, bytes]]:
         """Returns all packed values that are left."""
         shards, self._shards, self._held = self._shards, {}, 0
-        return [(name, _IMAGES + zlib.compress(packing.join(values), 1)) for name, values in shards.items()]
+        return [(name, _IMAGES + packing.pack(values)) for name, values in shards.items()]
 
 
 def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
@@ -73,7 +72,7 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes]]:
     """
     planned, *rest = sorted(values)
     shard = planned_shard(planned)
-    refs = [ref for value in rest if value != planned for ref in packing.split(zlib.decompress(value[1:]))]
+    refs = [ref for value in rest if value != planned for ref in packing.unpack(value[1:])]
     different = len(set(refs))
     if not len(refs) == different == shard.total:
         raise RunError(

@@ -19,7 +19,7 @@ class TakeFirst(beam.PTransform):
         limit: how many; a worker holds as many order keys of 16 bytes.
         seed: of the order.
 
-    Output: as its input, encoded `ImageRef`s as `packing.pack` joins them.
+    Output: as its input, encoded `ImageRef`s as `packing.pack_some` packs them.
     """
 
     def __init__(self, limit: int, *, seed: int) -> None:
@@ -37,9 +37,9 @@ class TakeFirst(beam.PTransform):
 
 
 def _orders(packed: bytes, seed: int) -> list[bytes]:
-    return [order_key(seed, ImageRef.decode(ref).key) for ref in packing.split(packed)]
+    return [order_key(seed, ImageRef.decode(ref).key) for ref in packing.unpack(packed)]
 
 
 def _up_to(packed: bytes, seed: int, last: list[bytes]) -> Iterator[bytes]:
-    refs = zip(packing.split(packed), _orders(packed, seed), strict=True)
-    return packing.pack(ref for ref, order in refs if order <= last[0])
+    refs = zip(packing.unpack(packed), _orders(packed, seed), strict=True)
+    return packing.pack_some(ref for ref, order in refs if order <= last[0])

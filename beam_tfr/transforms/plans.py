@@ -116,7 +116,7 @@ class _Survey(beam.CombineFn):
         return Survey(self._seed)
 
     def add_input(self, survey: Survey, packed: bytes) -> Survey:
-        for ref in packing.split(packed):
+        for ref in packing.unpack(packed):
             survey.add(ref)
         return survey
 
@@ -136,7 +136,7 @@ def _draft(survey: Survey, draft: Callable[[Survey], Plan], _: None = None) -> _
 
 
 def _near_cuts(packed: bytes, drafted: _Draft) -> Iterator[tuple[Bucket, bytes]]:
-    return itertools.chain.from_iterable(map(drafted[1].find, packing.split(packed)))
+    return itertools.chain.from_iterable(map(drafted[1].find, packing.unpack(packed)))
 
 
 def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple[Bucket, list[bytes]]:
@@ -159,7 +159,7 @@ class _Assign(beam.DoFn):
         self._assigned = assignment.Assigned()
 
     def process(self, packed: bytes, plan: Plan) -> Iterator[tuple[str, bytes]]:
-        for ref in [] if plan.complete else packing.split(packed):
+        for ref in [] if plan.complete else packing.unpack(packed):
             yield from self._assigned.add(*assignment.assign(ref, plan))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:

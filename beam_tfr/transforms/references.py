@@ -16,7 +16,7 @@ from beam_tfr.inputs.listing import Part, divide_part, list_parts
 from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
 from beam_tfr.labels import Labeler
-from beam_tfr.planning.packing import pack
+from beam_tfr.planning.packing import pack_some
 from beam_tfr.schema import DataError
 from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Tables
@@ -38,7 +38,7 @@ class MatchImages(beam.PTransform):
         input_list: file with more patterns; read by a worker, since a pipeline cannot hold millions of them.
         exclude: patterns of files to leave out.
 
-    Output: encoded `ImageRef`s, as `packing.pack` joins them.
+    Output: encoded `ImageRef`s, as `packing.pack_some` packs them.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class MatchImages(beam.PTransform):
 
     def _references(self, entries: Sequence[storage.Entry]) -> Iterator[bytes]:
         interrupt.check()
-        return pack(self._labeler.label(entry, entry.path.removeprefix(self._root)).encode() for entry in entries)
+        return pack_some(self._labeler.label(entry, entry.path.removeprefix(self._root)).encode() for entry in entries)
 
 
 _REST = "rest"
@@ -119,8 +119,8 @@ class ReadTable(beam.PTransform):
     Args:
         opened: of `open_tables`.
 
-    Output: (encoded `ImageRef`s, as `packing.pack` joins them; a PCollection of one None, once no two rows are known to
-    have the same key).
+    Output: (encoded `ImageRef`s, as `packing.pack_some` packs them; a PCollection of one None, once no two rows are
+    known to have the same key).
     """
 
     def __init__(self, opened: Tables) -> None:
@@ -156,7 +156,7 @@ def _read_rows(table: tuple[int, str], opened: Tables) -> Iterator[Any]:
             if opened.roles.uri or opened.roles.key:  # others are numbers, which cannot repeat
                 parts.extend(seen.add(ref.key, row))
 
-    for packed in pack(read()):
+    for packed in pack_some(read()):
         yield packed
         while parts:
             yield beam.pvalue.TaggedOutput("seen", parts.pop())
