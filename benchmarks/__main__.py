@@ -24,6 +24,7 @@ NAMES = (
     "memory",
     "tables",
     "scale",
+    "listing",
     "estimate",
 )
 

@@ -1,10 +1,9 @@
 """What names cost before and after their images are converted: listing, planning, and publishing many.
 
-A server in another process makes up objects by arithmetic, and lists them in pages, as late as told. `list` lists them
-and counts; `plan` runs the real MatchImages, PlanShards and WriteManifest on Beam's FnApiRunner, with one thread, and
-instead of reading images pretends what they would have been. `spread` runs MatchImages and the survey in one worker
-process and in two.
-Each runs in a process of its own; the memory that a few names take is subtracted.
+A server in another process makes up objects by arithmetic, and lists them in pages. `list` lists them and counts.
+`plan` runs the real MatchImages, PlanShards and WriteManifest on Beam's FnApiRunner, with one thread, and instead of
+reading images pretends what they would have been. Each runs in a process of its own; the memory that a few names take
+is subtracted.
 """
 
 from __future__ import annotations
@@ -132,21 +131,6 @@ def plan(shards: int) -> None:
         print(f"{manifest.read(output).counts['written']} in the manifest")
 
 
-def spread(workers: int) -> None:
-    import apache_beam as beam
-
-    from beam_tfr.labels import Labeler, parse_layout
-    from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-    from beam_tfr.transforms import MatchImages
-    from beam_tfr.transforms.plans import _Survey
-
-    flags = [f"--direct_num_workers={workers}", "--direct_running_mode=multi_processing"]
-    beam_options = parse_beam_flags(flags)
-    with beam.Pipeline(choose_runner(beam_options, flags), options=beam_options) as pipeline:
-        refs = pipeline | MatchImages([PATTERN], Labeler(parse_layout("{label}/*")))
-        refs | beam.CombineGlobally(_Survey(0)) | beam.Map(lambda survey: print(survey.counts.total(), "listed"))
-
-
 def pretend(work: Any) -> Any:
     """The counts of a shard whose images all became records of 3 x 1 pixels."""
     from beam_tfr import naming, shards
@@ -163,36 +147,31 @@ def pretend(work: Any) -> Any:
     return info
 
 
-def cost(what: str, names: int, number: int, latency_ms: int = 0) -> Cost:
-    program = python("-m", "benchmarks.scale", what, number)
-    with served("-m", "benchmarks.scale", "serve", names, latency_ms) as (address, _):
+def cost(what: str, names: int, shards: int) -> Cost:
+    program = python("-m", "benchmarks.scale", what, shards)
+    with served("-m", "benchmarks.scale", "serve", names, 0) as (address, _):
         return measure(["env", f"STORAGE_EMULATOR_HOST={address}", *program])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--names", type=int, nargs="+", default=[1_000_000], help="(default: 1000000)")
     parser.add_argument("--shards", type=int, default=1500, help="files (default: 1500)")
-    parser.add_argument("--latency_ms", type=int, default=50, help="of each page, for spread (default: 50)")
-    parser.add_argument("--only", choices=("list", "plan", "spread"), nargs="+", default=["list", "plan", "spread"])
+    parser.add_argument("--only", choices=("list", "plan"), nargs="+", default=["list", "plan"])
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
     sizes, shards = ([2_500], 5) if arguments.quick else (arguments.names, arguments.shards)
-    kinds = {"list": ("list", 0, 0), "plan": ("plan", shards, 0)}
-    for workers in (1, 2):
-        kinds[f"spread, {workers} worker{'s' * (workers > 1)}"] = ("spread", workers, arguments.latency_ms)
-    kinds = {row: kind for row, kind in kinds.items() if kind[0] in arguments.only}
     rows = []
-    for row, (what, number, latency_ms) in kinds.items():
-        few = cost(what, 2 * PAGE, number).peak_bytes
+    for what in arguments.only:
+        few = cost(what, 2 * PAGE, shards).peak_bytes
         for names in sizes:
-            done = cost(what, names, number, latency_ms)
+            done = cost(what, names, shards)
             each = max(0, done.peak_bytes - few) / names
             cpu_us = done.cpu_s / names * 1e6
-            rows.append([row, names, done.wall_s, names / done.wall_s, cpu_us, done.peak_bytes / 1e6, each])
+            rows.append([what, names, done.wall_s, names / done.wall_s, cpu_us, done.peak_bytes / 1e6, each])
     yield Table(f"scale: {shards} shards", COLUMNS, rows)
 
 
 if __name__ == "__main__":
     what, *numbers = sys.argv[1:]
-    {"list": lambda _: list_names(), "plan": plan, "spread": spread, "serve": serve}[what](*map(int, numbers))
+    {"list": lambda _: list_names(), "plan": plan, "serve": serve}[what](*map(int, numbers))

@@ -26,7 +26,8 @@ FIRST_COLUMNS = {
     "resize": ["beam_tfr", "OpenCV AREA", "Pillow BILINEAR", "Pillow BICUBIC"],
     "memory": ["JPEG", "progressive JPEG", "PNG", "GIF", "TIFF", "WebP", "PNG, 16 bits", "TIFF, 64-bit floats"],
     "tables": ["parquet, read", "parquet, converted"],
-    "scale": ["list", "plan", "spread, 1 worker", "spread, 2 workers"],
+    "scale": ["list", "plan"],
+    "listing": ["local, 1 process", "local, 2 processes"],
     "estimate": ["input, TB", "output, TB"],
 }
 

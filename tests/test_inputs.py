@@ -616,11 +616,11 @@ def test_many_names_are_divided_evenly_by_few_requests() -> None:
         asked.append(start)
         return names[bisect.bisect_left(names, start) : bisect.bisect_left(names, end)][: ranges.FEW]
 
-    divided = ranges.divide(first_names, "photos/", "photos0", 128)
+    divided = ranges.divide(first_names, "", "q", 128)
     assert len(divided) == 200
-    assert len(asked) < 2 * len(divided)
+    assert len(asked) < 1.3 * len(divided)  # what all share is found by few
     assert {bisect.bisect_left(names, one.end) - bisect.bisect_left(names, one.start) for one in divided} == {1000}
-    assert ranges.divide(first_names, names[-2], "photos0", 128) == [(names[-2], "photos0", 8, 2)]
+    assert ranges.divide(first_names, names[-2], "photos0", 128) == [(names[-2], "photos0", 19, 2)]
 
 
 # --exclude and --input_list

@@ -7,6 +7,7 @@ of them, whatever they were divided by.
 
 from __future__ import annotations
 
+import bisect
 import collections
 import itertools
 import sys
@@ -60,7 +61,7 @@ def divide(
         parts: how many ranges are wanted.
         run: `map`, which may make several calls at a time.
     """
-    ranges = [NameRange(start, end, _shared(start, end))]
+    ranges = [NameRange(start, end, _shared(names, start, end))]
     while len(ranges) < parts and any(one.known is None for one in ranges):
         divided = run(lambda one: [one] if one.known is not None else _by_character(names, one, parts), ranges)
         ranges = [*itertools.chain.from_iterable(divided)]
@@ -91,7 +92,12 @@ def _by_character(names: Names, whole: NameRange, most: int) -> list[NameRange]:
     return [NameRange(*one) for one in zip(starts, ends, [depth] * len(starts), counts.values() or [0], strict=True)]
 
 
-def _shared(start: str, end: str) -> int:
-    """Number of characters that all names of a range share."""
-    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(start, end, strict=False)))
-    return shared + 1 if end and after_prefix(start[: shared + 1]) == end else shared
+def _shared(names: Names, start: str, end: str) -> int:
+    """Number of characters that all names of a range share: so many of those of its first name."""
+    first = next(iter(names(start, end)), "")
+
+    def has_others(length: int) -> bool:
+        after = after_prefix(first[:length])
+        return bool(after and (not end or after < end) and names(after, end))
+
+    return bisect.bisect_left(range(1, len(first) + 1), True, key=has_others)

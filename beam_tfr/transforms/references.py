@@ -23,8 +23,8 @@ from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import ShownFunction, count, counted
 
 BATCHES = 64  # of patterns, each listed by one worker
-LIMITS = {"": 50_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
-RANGES = 50  # at least, that a large rest is divided into; often ten times as many
+LIMITS = {"": 5_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
+RANGES = 50  # at least, that all patterns or a large range are divided into; often ten times as many
 RANGES_AT_A_TIME = 4  # listed by one worker, which waits for many answers at a time
 
 
@@ -58,7 +58,7 @@ class MatchImages(beam.PTransform):
 
     def expand(self, begin: PBegin) -> PCollection[bytes]:
         parts = begin | beam.Create([None]) | "Patterns" >> beam.ParDo(self._begin())
-        refs = []
+        refs, ranges = [], 1 if self._input_list else -(-RANGES // len(self._patterns))
         for of, limit in (LIMITS if storage.is_gcs(self._root) else {"": None}).items():
             listed = (
                 parts
@@ -70,7 +70,7 @@ class MatchImages(beam.PTransform):
             )
             refs.append(listed.files | f"Label{of}" >> beam.FlatMap(self._references).with_output_types(bytes))
             if limit is not None:
-                parts = listed[_REST] | f"Divide{of}" >> beam.FlatMap(_divide)
+                parts, ranges = listed[_REST] | f"Divide{of}" >> beam.FlatMap(_divide, ranges), RANGES
         return refs | beam.Flatten()
 
     def _begin(self) -> ShownFunction:
@@ -106,8 +106,8 @@ def _list(batch: str, patterns: Sequence[str], exclude: re.Pattern[str] | None, 
             count(f"{what} {kind}", number)
 
 
-def _divide(rest: str) -> Iterator[str]:
-    parts = divide_part(Part(*json.loads(rest)), RANGES)
+def _divide(rest: str, ranges: int) -> Iterator[str]:
+    parts = divide_part(Part(*json.loads(rest)), ranges)
     batches = -(-len(parts) // RANGES_AT_A_TIME)
     for i in range(batches):
         yield json.dumps(parts[i::batches])
