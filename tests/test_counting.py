@@ -63,8 +63,11 @@ def test_counters_balance_and_shards_and_rejects_are_logged(tmp_path: Path, capl
     assert counted["bytes-written"] == sum(file.stat().st_size for file in files)
     found = result.metrics().query(MetricsFilter().with_namespace("beam_tfr"))["distributions"]
     measured = {(d.key.step.rpartition("/")[2], d.key.metric.name): d.committed for d in found}
-    assert measured["Read", "read-bytes"].sum == counted["bytes-read"]
+    sizes = [path.stat().st_size for path in photos.rglob("*") if path.is_file()]
+    assert min(sizes) <= measured["Read", "read-bytes"].min <= measured["Read", "read-bytes"].max <= max(sizes)
     assert measured["ResizeImages", "image-usec"].sum > 100 * measured["ResizeImages", "image-usec"].count
+    # Between codecs an update takes a thousandth of the time of an image: one for a list, not for each image.
+    assert measured["ResizeImages", "image-usec"].count < counts["matched"] / 4
     assert measured["Write", "shard-msec"].count == counted["shards"] == counted["planned-shards"]
     lines = [json.loads(record.message) for record in caplog.records if record.name.endswith("counting")]
     assert sum(line["written"] for line in lines if "written" in line) == counts["written"]

@@ -184,7 +184,11 @@ def mapped_by(step: beam.PTransform, items: list[Item]) -> list[Item]:
 def items_of(photos: Path, *values: Any, total: int | None = None) -> list[Item]:
     refs = refs_of(photos)
     shard = shard_of(len(values) if total is None else total)
-    return [Item(shard, i, f"/{i}", refs[i], value) for i, value in enumerate(values)]
+    return [item_of(shard, i, refs[i], value) for i, value in enumerate(values)]
+
+
+def item_of(shard: Shard, position: int, ref: ImageRef, value: Any) -> Item:
+    return Item(shard, position, f"/{position}", ref, value, fingerprint=sidecars.fingerprint(ref.encode()))
 
 
 def test_resize_images_and_build_examples_are_their_functions_and_pass_the_rest_on(photos: Path) -> None:
@@ -272,7 +276,7 @@ def test_write_shards_writes_what_beam_reads(photos: Path, tmp_path: Path, level
     items += [
         Item(finished.shard, 0, "", None, finished),
         Item(empty, 0, "", None, None),
-        Item(other, 0, "/x", refs_of(photos)[0], reject),
+        item_of(other, 0, refs_of(photos)[0], reject),
     ]
     infos = {info.shard: info for info in write(output, items, level)}
     assert len(infos) == 4

@@ -27,6 +27,8 @@ def orientation_of(exif: bytes, xmp: bytes = b"") -> int:
 
 def _in_exif(exif: bytes) -> int:
     """Reads the first directory, so that no block takes long; 0 without a valid orientation."""
+    if not exif:
+        return 0
     try:
         directory = next(tiff.directories(exif.removeprefix(b"Exif\0\0")))
         for entry in directory:

@@ -8,15 +8,19 @@ resampling tasks", 1990). `benchmarks/resize.py` compares the two.
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import cv2
 import numpy as np
 from PIL import Image as PillowImage
 
 from beam_tfr.images.source import Pixels
+
+if TYPE_CHECKING:
+    from cykooz_resizer import ResizeOptions
 
 FILTERED = 8  # the largest factor that the filter reduces; beyond, it would take more memory and time than means
 LOBES = 3  # pixels of the result that the filter reaches to each side
@@ -57,12 +61,18 @@ def stretch(
 
 
 def _resize(source: Pixels, result: Pixels, box: tuple[float, float, float, float]) -> None:
-    from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer  # of the extra `convert`
-
     if not hasattr(_local, "resizer"):
+        from cykooz_resizer import Resizer  # of the extra `convert`
+
         _local.resizer = Resizer()
-    options = ResizeOptions(ResizeAlg.convolution(FilterType.lanczos3), use_alpha=False, crop_box=CropBox(*box))
-    _local.resizer.resize_pil(_mapped(source), _mapped(result), options)
+    _local.resizer.resize_pil(_mapped(source), _mapped(result), _options(box))
+
+
+@functools.lru_cache(maxsize=64)  # the photos of one source have few sizes
+def _options(box: tuple[float, float, float, float]) -> ResizeOptions:
+    from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions
+
+    return ResizeOptions(ResizeAlg.convolution(FilterType.lanczos3), use_alpha=False, crop_box=CropBox(*box))
 
 
 def _mappable(pixels: Pixels) -> Pixels:

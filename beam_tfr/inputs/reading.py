@@ -43,9 +43,8 @@ def read_image(
             `unreadable`, which alone may pass: no permission, a failing service or disk, no disk.
     """
     path, size_bytes, generation = (source, 0, 0) if isinstance(source, str) else source
-    too_large = RejectError("file-too-large", f"more than {max_bytes} bytes")
     if storage.is_gcs(path) and size_bytes > max_bytes:
-        raise too_large
+        raise _too_large(max_bytes)
     try:
         data = storage.read_bytes(
             path, max_bytes=max_bytes, generation=generation, deadline_s=deadline_s, cancelled=cancelled
@@ -64,8 +63,12 @@ def read_image(
     if not data:
         raise RejectError("empty-file", "0 bytes")
     if len(data) > max_bytes:
-        raise too_large
+        raise _too_large(max_bytes)
     return data
+
+
+def _too_large(max_bytes: int) -> RejectError:
+    return RejectError("file-too-large", f"more than {max_bytes} bytes")
 
 
 @dataclasses.dataclass

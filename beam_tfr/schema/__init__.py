@@ -50,4 +50,5 @@ from beam_tfr.schema.plan import Shard as Shard
 from beam_tfr.schema.plan import ShardInfo as ShardInfo
 from beam_tfr.schema.plan import SplitPlan as SplitPlan
 from beam_tfr.schema.plan import Unfinished as Unfinished
+from beam_tfr.schema.plan import add_each as add_each
 from beam_tfr.schema.plan import size_bucket as size_bucket

@@ -153,6 +153,9 @@ class Record(NamedTuple):
     image: Image | None = None
 
 
+Value = bytes | Image | Array | Record | Reject | ShardInfo | Unfinished | None
+
+
 class Item(NamedTuple):
     """One planned image on its way through the stages of its shard.
 
@@ -164,19 +167,25 @@ class Item(NamedTuple):
         value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; or `Unfinished`; None
             for an empty shard, and for a row of a table, whose reference holds everything.
         guarded: whether it is decoded in a guarded process, since attempts at its shard crashed.
+        fingerprint: of the encoded reference, for the sidecar.
     """
 
     shard: Shard
     position: int
     uri: str
     ref: ImageRef | None
-    value: bytes | Image | Array | Record | Reject | ShardInfo | Unfinished | None
+    value: Value
     guarded: bool = False
+    fingerprint: bytes = b""
 
     def reject(self, stage: str, error: RejectError) -> Item:
         """The item with a `Reject` in place of its value."""
         key = self.ref.key if self.ref else ""
-        return self._replace(value=Reject(key, stage, error.reason, error.detail))
+        return self.with_value(Reject(key, stage, error.reason, error.detail))
+
+    def with_value(self, value: Value) -> Item:
+        """The item with another value."""
+        return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.fingerprint)
 
     @property
     def size_bytes(self) -> int:

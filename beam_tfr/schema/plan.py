@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import json
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.naming import shard_name
@@ -164,9 +164,14 @@ class Counts:
                 for key, count in more.items():
                     mine[key] = mine.get(key, 0) + count
             elif isinstance(mine, list):
-                setattr(self, field.name, [*map(sum, itertools.zip_longest(mine, more, fillvalue=0))])
+                setattr(self, field.name, add_each(mine, more))
             else:
                 setattr(self, field.name, mine + more)
+
+
+def add_each(sums: Sequence[int], more: Sequence[int]) -> list[int]:
+    """Sums channel by channel; one of them may be empty."""
+    return [*map(operator.add, sums or [0] * len(more), more or [0] * len(sums))]
 
 
 def size_bucket(height: int, width: int) -> int:

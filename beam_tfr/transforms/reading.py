@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import time
 from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
@@ -12,10 +11,10 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import attempts, codec_versions, interrupt, storage
+from beam_tfr import attempts, codec_versions, interrupt, sidecars, storage
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
 from beam_tfr.schema import MOST_CAUSES, ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
-from beam_tfr.transforms.counting import Shown, count, count_waits, measure
+from beam_tfr.transforms.counting import Shown, count_read, count_waits, timed
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 MOST_HELD = 512  # images of a small shard; a second's work
@@ -105,7 +104,8 @@ class _Read(Shown):
         mark = self._output and storage.work_path(self._output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
             guarded = crashed or self._guarded
-            for items in batches(self._read(work, _counted(contents))):
+            for items in timed(batches(self._read(work, contents)), "read-usec"):
+                count_read(items)
                 count_waits()
                 yield [item._replace(guarded=True) for item in items] if guarded else items
 
@@ -120,14 +120,15 @@ class _Read(Shown):
         """
         for position, (ref, content) in enumerate(contents):
             interrupt.check()
-            item = Item(work.shard, position, self._root + ref.key, ref, None)
+            fingerprint = sidecars.fingerprint(work.refs[position])
+            item = Item(work.shard, position, self._root + ref.key, ref, None, False, fingerprint)
             if ref.reason:
                 error = RejectError(ref.reason, ref.detail)
                 yield item.reject("MatchImages" if ref.columns is None else "ReadTable", error)
                 continue
             self._watch(item.uri, content)
             if not isinstance(content, RejectError):
-                yield item._replace(value=content)
+                yield item.with_value(content)
             elif not content.may_pass or (again and self._accept):
                 yield item.reject("ReadImages", content)
             else:
@@ -172,15 +173,3 @@ class _Read(Shown):
     def teardown(self) -> None:
         if self._ahead is not None:
             self._ahead.close()
-
-
-def _counted(contents: Iterator[tuple[ImageRef, Content]]) -> Iterator[tuple[ImageRef, Content]]:
-    """The same, with the bytes and the time that was waited for each file counted."""
-    started = time.perf_counter()
-    for ref, content in contents:
-        if isinstance(content, bytes):
-            count("bytes-read", len(content))
-            measure("read-bytes", len(content))
-            measure("read-usec", (time.perf_counter() - started) * 1e6)
-        yield ref, content
-        started = time.perf_counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from apache_beam.pvalue import PCollection
 from beam_tfr import arrays, examples, images
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo, batches
-from beam_tfr.transforms.counting import ShownFunction, measure
+from beam_tfr.transforms.counting import ShownFunction, timed
 
 _Function = Callable[[Any, ImageRef], Any]
 
@@ -46,18 +45,16 @@ class MapImages(beam.PTransform):
         return items | self._stage >> beam.ParDo(ShownFunction(self._apply_to_all, **self._shown))
 
     def _apply_to_all(self, items: list[Item]) -> Iterator[list[Item]]:
-        return batches(map(self._apply, items))  # not all at once: a small file may be a large raw image
+        applied = map(self._apply, items)  # not all at once: a small file may be a large raw image
+        return timed(batches(applied), "image-usec")
 
     def _apply(self, item: Item) -> Item:
         if item.ref is None or isinstance(item.value, (Reject, ShardInfo)):
             return item
-        started = time.perf_counter()
         try:
-            return item._replace(value=(self.guarded if item.guarded else self.fn)(item.value, item.ref))
+            return item.with_value((self.guarded if item.guarded else self.fn)(item.value, item.ref))
         except RejectError as error:
             return item.reject(self._stage, error)
-        finally:
-            measure("image-usec", (time.perf_counter() - started) * 1e6)
 
 
 class ResizeImages(MapImages):

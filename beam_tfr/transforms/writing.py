@@ -91,7 +91,9 @@ class _Write(Shown):
         self._sequence = shards.Sequencer()
 
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
-        count("images", sum(item.ref is not None for item in items))  # before their shard is whole: see `launch.live`
+        # Before their shard is whole: see `launch.live`.
+        count("images", sum(item.ref is not None for item in items))
+        count("written", sum(isinstance(item.value, Record) for item in items))
         for item in items:
             if isinstance(item.value, ShardInfo):
                 self._sequence.check_closed()
@@ -108,12 +110,10 @@ class _Write(Shown):
     def _write(self, item: Item) -> bool:
         """Writes the next item of a shard; returns whether it was the last."""
         last = self._sequence.take(item, self._begin)
-        if item.ref is not None:
-            self._fingerprints += sidecars.fingerprint(item.ref.encode())
+        self._fingerprints += item.fingerprint
         if isinstance(item.value, Record) and item.ref is not None:
             self._sink.write_record(self._file, item.value.serialized)
             self._counter.count_record(item.value, item.ref.label_ids or ())
-            count("written")
         elif isinstance(item.value, Reject):
             self._counter.count_reject(item.value)
             count("rejected")
