@@ -93,7 +93,8 @@ class MemoryBudget:
         try:
             with self._changed:
                 self._asked[ticket] = needed
-                self._changed.wait_for(lambda: self._fits(ticket, limit))
+                while not self._fits(ticket, limit):
+                    self._changed.wait()
             yield
         finally:
             with self._changed:

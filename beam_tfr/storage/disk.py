@@ -80,19 +80,23 @@ def open_descriptor(path: str) -> int:
     Raises:
         OSError: it does not exist, is not readable, or is not a regular file.
     """
+    return _open(path)[0]
+
+
+def _open(path: str) -> tuple[int, os.stat_result]:
+    """The descriptor of a regular file, and its status."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(mode) else "not a regular file", path)
-    return descriptor
+        raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file", path)
+    return descriptor, status
 
 
 def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
     """`storage.read_bytes` on a disk."""
-    descriptor = open_descriptor(path)  # no file object: it makes twice as many calls, each of which releases the GIL
+    descriptor, status = _open(path)  # no file object: it makes twice as many calls, each of which releases the GIL
     try:
-        status = os.fstat(descriptor)
         if generation not in (0, status.st_mtime_ns):
             raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
         size = status.st_size if max_bytes is None else min(status.st_size, max_bytes)

@@ -72,10 +72,6 @@ def _split_folder(folder: str) -> tuple[str, str]:
     return name, prefix.rstrip("/") + "/" if prefix.rstrip("/") else ""
 
 
-def _entry(path: str, found: Any) -> Entry:
-    return Entry(path, int(found.size or 0), int(found.generation or 0))
-
-
 def list_folder(folder: str, prefix: str) -> list[str]:
     """`storage.list_folder` on gs://."""
     start = _split_folder(folder)[1]
@@ -90,7 +86,7 @@ def find(path: str) -> Entry | None:
         return None
     with named_errors(path, "get"):
         found = bucket(of).get_blob(name, retry=retrying())
-    return None if found is None else _entry(path, found)
+    return None if found is None else Entry(path, int(found.size or 0), int(found.generation or 0))
 
 
 def is_gone(path: str) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from beam_tfr.schema import RejectError
 
 SOI, EOI, SOS, APP0, APP1, APP2, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xE2, 0xEE
-BARE = (0x01, *range(0xD0, 0xDA))  # markers without a segment: TEM, RSTn, SOI, EOI
+BARE = frozenset((0x01, *range(0xD0, 0xDA)))  # markers without a segment: TEM, RSTn, SOI, EOI
 MAX_SEGMENTS = 1 << 15  # enough for every useful scan, and for 64 MiB of metadata in segments of ordinary size
 MARKER = re.compile(rb"\xff([^\0\xd0-\xd7\xff])")  # not RSTn, which are data; any 0xFF before it are fill bytes
 
@@ -37,9 +37,10 @@ def segments(data: bytes, place: int = 2) -> Iterator[Segment]:
         found = MARKER.search(data, place)
         if found is None:
             raise RejectError("damaged-image", f"JPEG: ends after {len(data)} bytes without an EOI marker")
-        marker, start = found[1][0], found.end()
+        begin, start = found.span()
+        marker = data[start - 1]
         if marker in BARE:
-            yield Segment(marker, found.start(), start, start)
+            yield Segment(marker, begin, start, start)
             if marker == EOI:
                 return
             place = start
@@ -47,5 +48,5 @@ def segments(data: bytes, place: int = 2) -> Iterator[Segment]:
         place = start + int.from_bytes(data[start : start + 2], "big")
         if not start + 2 <= place <= len(data):
             raise RejectError("damaged-image", f"JPEG: segment 0x{marker:02x} is not whole")
-        yield Segment(marker, found.start(), start + 2, place)
+        yield Segment(marker, begin, start + 2, place)
     raise RejectError("damaged-image", f"JPEG: more than {MAX_SEGMENTS} segments")
