@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr.bench import converting
+from beam_tfr.bench import converting, reading
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import DataError
 from tests.conftest import Run
@@ -23,12 +23,18 @@ def test_bench_of_a_conversion(beam_tfr: Command, monkeypatch: pytest.MonkeyPatc
     assert (run.code, run.err) == (0, "")
     found = run.json
     assert (found["sample"], found["rejected"], found["images"], found["cores"]) == (18, 0, 1000, 10)
-    assert found["hours"] == pytest.approx(100 / (found["images_per_s"] / found["cores_here"]) / 3600)
+    assert found["seconds"] == pytest.approx(found["ends_s"] + 100 / found["images_per_s"] * found["cores_here"])
     assert sum(found["cpu_shares"].values()) == pytest.approx(1)
     assert all(found["cpu_ms_per_image"][stage] > 0 for stage in ("decoding", "resizing", "encoding"))
     lines = converting.describe_convert(found).splitlines()
     assert lines[1] == f"rejected:   0 of {found['tried']} that were tried"
     assert lines[-1].startswith("prediction: 1,000 images on 10 cores like these: ")
+    assert lines[-1].endswith(
+        f" s, if they are {10 / found['cores_here']:g} times as fast as the {found['cores_here']} here"
+    )
+    few = beam_tfr("bench", "--input", f"{photos}/test/hat/*.jpg").out.splitlines()
+    assert few[-2] == "limit:      start and end: a run of so few images takes that long on any machine"
+    assert few[-1].endswith(" s")
 
 
 def test_stages_of_every_format_are_found() -> None:
@@ -42,6 +48,12 @@ def test_bench_without_an_image(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_text("no image")
     with pytest.raises(DataError, match=r"no file of the sample can be converted; .*a\.jpg: .*not-an-image"):
         converting.bench_convert([f"{tmp_path}/*"], ImageOptions())
+
+
+def test_no_cache_is_suggested_for_an_epoch_of_a_moment() -> None:
+    rates = {reading.PLAIN: 1000.0, 'cache="memory"': 3000.0}
+    assert reading._suggest(rates, 12, 1, 1) == "load as it is; it reads all 12 in 0.01 s"
+    assert reading._suggest(rates, 5000, 1, 1).startswith('load(…, cache="memory"): 3.0 times as fast')
 
 
 @pytest.mark.slow

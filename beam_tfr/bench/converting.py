@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.bench.sampling import MAX_LISTED, forget, sample_files
-from beam_tfr.display import State
+from beam_tfr.display import State, duration
 from beam_tfr.images import convert_image
 from beam_tfr.options import ConvertOptions, ImageOptions, default_threads
 from beam_tfr.schema import DataError, RejectError
@@ -33,6 +33,7 @@ CURES = {
     "encoding": "more cores help; --encoding jpeg is the fastest",
     "the rest of an image": "more cores help",
     "Beam, reading, writing": "more cores help",
+    "start and end": "a run of so few images takes that long on any machine",
 }
 
 
@@ -49,8 +50,8 @@ def bench_convert(
     Args:
         patterns: of the files, local or gs://.
         options: how they are converted.
-        images: to predict the hours for; None: as many as match, or a million if there are many.
-        cores: to predict the hours for; None: those of this machine.
+        images: to predict the time for; None: as many as match, or a million if there are many.
+        cores: to predict the time for; None: those of this machine.
         progress: called while copies of the sample are converted.
 
     Raises:
@@ -68,6 +69,8 @@ def bench_convert(
     rate = 1 / max(pace.each_s, reading_s)
     images = images or (listed if listed < MAX_LISTED else MANY)
     cores = cores or here
+    converting_s = images / rate * here / cores
+    limit = "reading" if reading_s > pace.each_s else max(shares, key=lambda name: shares[name])
     return {
         "sample": len(paths),
         "tried": tried,
@@ -81,10 +84,10 @@ def bench_convert(
         "ends_s": pace.ends_s,
         "cpu_ms_per_image": {name: cost * 1e3 for name, cost in costs.items()},
         "cpu_shares": shares,
-        "limit": "reading" if reading_s > pace.each_s else max(shares, key=lambda name: shares[name]),
+        "limit": limit if converting_s > pace.ends_s else "start and end",
         "images": images,
         "cores": cores,
-        "hours": images / (rate / here * cores) / 3600,
+        "seconds": pace.ends_s + converting_s,
     }
 
 
@@ -232,6 +235,10 @@ def describe_convert(found: dict[str, Any]) -> str:
         *(f"{name:<24}{cost:>16.2f}{found['cpu_shares'][name]:>8.0%}" for name, cost in costs.items()),
         "",
         f"limit:      {found['limit']}: {CURES[found['limit']]}",
-        f"prediction: {found['images']:,} images on {found['cores']:,} cores like these: {found['hours']:,.2f} hours",
+        f"prediction: {found['images']:,} images on {found['cores']:,} cores like these: {duration(found['seconds'])}",
     ]
+    if found["cores"] != found["cores_here"]:
+        lines[-1] += (
+            f", if they are {found['cores'] / found['cores_here']:g} times as fast as the {found['cores_here']} here"
+        )
     return "\n".join(lines)

@@ -92,8 +92,9 @@ class Preview:
         for name, count in sorted(sampled.adjusted.items()):
             yield "adjusted", f"{count / len(sampled.record_bytes):.0%} {name}: {ADJUSTMENTS[name]}"
         shards = sum(of.num_shards for of in self.plan.splits.values())
-        megabytes = self.num_bytes.times(1e-6)
-        yield "output", f"{_interval(megabytes, ',.1f')} MB, {megabytes.value / max(shards, 1):,.1f} MB a shard"
+        unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
+        out = self.num_bytes.times(1 / size)
+        yield "output", f"{_interval(out, ',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} a shard"
         if self.seconds and self.cpu_seconds and self.dataflow_seconds and self.cost:
             yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
             yield (
@@ -140,4 +141,4 @@ def _interval(of: Estimate, how: str) -> str:
 
 def _duration(seconds: Estimate) -> str:
     unit, size = ("s", 1) if seconds.value < 120 else ("minutes", 60) if seconds.value < 7200 else ("hours", 3600)
-    return f"{_interval(seconds.times(1 / size), ',.1f' if size > 1 else ',.0f')} {unit}"
+    return f"{_interval(seconds.times(1 / size), ',.0f' if 10 <= seconds.value < 120 else ',.1f')} {unit}"
