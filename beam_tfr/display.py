@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -88,7 +89,7 @@ class Display:
         self._format, self._quiet = log_format, quiet
         self._live: Progress | None = None
         self._task: TaskID | None = None
-        self._is_live = log_format == "auto" and stream.isatty()
+        self._is_live = log_format == "auto" and stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
         self._pace, self._next = Pace(time.monotonic), time.monotonic() + (FIRST_S if self._is_live else LINE_S)
 
     def __enter__(self) -> Display:
@@ -155,18 +156,21 @@ def add_display(parser: argparse.ArgumentParser) -> None:
 
 
 def describe(state: State, what: str, rate: float, bytes_rate: float, left: float) -> str:
-    """One line: "converting: 1,200 of 3,781 images, 612 images/s, 14.1 MB/s, 3 of 16 shards, 4 s left"."""
+    """One line: "converting: 1,200 of 3,781 images, 4 s left, 612 images/s, 14.1 MB/s, 3 of 16 shards".
+
+    What matters most comes first, since a narrow terminal shows only that.
+    """
     parts = [f"{state.done:,} of {state.total:,} {what}" if state.total else f"{state.done:,} {what}"]
+    if left:
+        parts.append(f"{duration(left)} left")
+    if state.rejected:
+        parts.append(f"{state.rejected:,} rejected")
     if rate:
         parts.append(f"{rate:,.0f} {what}/s")
     if bytes_rate:
         parts.append(f"{bytes_rate / 1e6:,.1f} MB/s")
-    if state.rejected:
-        parts.append(f"{state.rejected:,} rejected")
     if state.num_shards:
         parts.append(f"{state.shards:,} of {state.num_shards:,} shards")
-    if left:
-        parts.append(f"{duration(left)} left")
     return f"{state.stage}: {', '.join(parts)}"
 
 

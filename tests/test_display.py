@@ -57,7 +57,7 @@ def test_a_line_every_ten_seconds(clock: Clock) -> None:
         shown.say("a message\x1b[31m")
     assert stream.getvalue().splitlines() == [
         "convert: listing: 30,000 images, 3,000 images/s",
-        "convert: converting: 7,000 of 10,000 images, 500 images/s, 5.0 MB/s, 3 rejected, 7 of 10 shards, 6 s left",
+        "convert: converting: 7,000 of 10,000 images, 6 s left, 3 rejected, 500 images/s, 5.0 MB/s, 7 of 10 shards",
         r"convert: a message\x1b[31m",
     ]
 
@@ -123,12 +123,29 @@ def test_a_terminal_shows_one_line_in_place(
             shown(converting(1_000 * second, num_bytes=second << 20))
         shown.say("a message")
     text = seen()
-    assert "converting: 5,000 of 10,000 images, 1,000 images/s, 1.0 MB/s, 0 of 10 shards, 5 s left" in text
+    assert "converting: 5,000 of 10,000 images, 5 s left, 1,000 images/s, 1.0 MB/s, 0 of 10 shards" in text
     assert "1,000 of 10,000 images" not in text.replace("converting: 5,000", "")[: text.index("2,000")]  # first 2 s
     assert "convert: a message" in text
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", text)  # NO_COLOR
     assert text.endswith("\x1b[2K")  # the line is cleared
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
+
+
+def test_a_narrow_terminal_shows_the_time_left_and_a_dumb_one_shows_lines(
+    clock: Clock, terminal: tuple[io.TextIOWrapper, Callable[[], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, seen = terminal
+    for term, columns, expected in (
+        ("xterm", "50", "converting: 7,000 of 10,000 images, 4 s left, "),
+        ("dumb", "50", "convert: converting: 7,000 of 10,000 images, 4 s left, 700 images/s, 0 of 10 shards\r\n"),
+    ):
+        monkeypatch.setenv("TERM", term)
+        monkeypatch.setenv("COLUMNS", columns)
+        with Display(stream, "convert") as shown:
+            shown(converting(0))
+            clock.now += 10
+            shown(converting(7_000))
+        assert expected in seen()
 
 
 def test_a_stream_that_is_closed_ends_nothing(clock: Clock) -> None:

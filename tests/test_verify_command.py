@@ -157,7 +157,7 @@ def test_sources_and_dataset_on_cloud_storage(beam_tfr: Command, dataset: Path, 
 
 def test_progress_counts_records_shards_and_bytes() -> None:
     state = Progress(1, 4, 250, 1000, 50_000_000).state()
-    told = "verifying: 250 of 1,000 records, 25 records/s, 5.0 MB/s, 1 of 4 shards, 30 s left"
+    told = "verifying: 250 of 1,000 records, 30 s left, 25 records/s, 5.0 MB/s, 1 of 4 shards"
     assert describe(state, "records", 25.0, 5e6, 30.0) == told
 
 

@@ -9,7 +9,7 @@ import pathlib
 import posixpath
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ _Progress = Callable[[State], object]
 SAMPLE = 256  # files
 READ_THREADS = 32
 MAX_CONVERTED = 50_000
+MAX_CONVERTED_BYTES = 512 << 20  # 512 MiB of files
 MANY = 1_000_000  # images, if neither the user nor the listing says how many there are
 CURES = {
     "reading": "the files arrive too slowly; convert nearer to them, or on more machines",
@@ -111,25 +112,34 @@ def measure_pace(
     options: ImageOptions,
     *,
     alone_s: float,
+    most: int = MAX_CONVERTED,
     progress: _Progress = lambda _: None,
+    **more: Any,
 ) -> Pace:
     """Converts copies of files, few and then many: what the many take longer is the pace.
+
+    The first run tells what a start takes; it is slower than the later ones, which have what it has loaded.
 
     Args:
         files: (extension, content) of images that can be converted.
         options: how they are converted.
         alone_s: CPU seconds of one in `convert_image` alone.
+        most: images to convert.
         progress: called while they are converted.
+        more: options of the conversion that are not of images.
     """
     here = default_threads()
-    count = int(min(MAX_CONVERTED, max(8 * here, SECONDS / 2 * here / alone_s)))
-    few = max(here, count // 10)
+    each_bytes = sum(len(data) for _, data in files) / len(files)
+    wanted = min(most, MAX_CONVERTED, MAX_CONVERTED_BYTES / each_bytes, SECONDS / 2 * here / alone_s)
+    count = int(max(8 * here, wanted))
+    few = here + max(1, count // 10)
     with tempfile.TemporaryDirectory(prefix="beam_tfr-bench-") as folder:
-        few_s, few_cpu_s = _convert(folder, files, few, options, progress)
-        wall_s, cpu_s = _convert(folder, files, count, options, progress)
+        first_s, _ = _convert(folder, files, here, options, progress, more)
+        few_s, few_cpu_s = _convert(folder, files, few, options, progress, more)
+        wall_s, cpu_s = _convert(folder, files, count, options, progress, more)
     # Not faster than without Beam; a short run is full of noise.
     each_s = max((wall_s - few_s) / (count - few), alone_s / here)
-    return Pace(count, each_s, max(alone_s, (cpu_s - few_cpu_s) / (count - few)), max(0.0, few_s - few * each_s))
+    return Pace(count, each_s, max(alone_s, (cpu_s - few_cpu_s) / (count - few)), max(0.0, first_s - here * each_s))
 
 
 def _read(paths: Sequence[str]) -> tuple[dict[str, bytes], float]:
@@ -200,7 +210,12 @@ def _stage(function: Any) -> str:
 
 
 def _convert(
-    folder: str, files: Sequence[tuple[str, bytes]], count: int, options: ImageOptions, progress: _Progress
+    folder: str,
+    files: Sequence[tuple[str, bytes]],
+    count: int,
+    options: ImageOptions,
+    progress: _Progress,
+    more: Mapping[str, Any],
 ) -> tuple[float, float]:
     """Seconds and CPU seconds of a real conversion of `count` files, with links to those that there are."""
     from beam_tfr import launch  # Beam
@@ -213,7 +228,7 @@ def _convert(
             path.write_bytes(data)
         else:
             os.link(source / f"{number % len(files):06d}{extension}", path)
-    given = {name: getattr(options, name) for name in vars(options)}
+    given = {**vars(options), **more}
     convert = ConvertOptions(input=(f"{source}/*",), output=f"{folder}/out-{count}", layout="*", **given)
     started = time.process_time()
     seconds = launch.convert(

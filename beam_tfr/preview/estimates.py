@@ -31,18 +31,28 @@ class Estimate(NamedTuple):
 def mean(values: Sequence[float], *, of: int, noise: float = 0.0) -> Estimate:
     """The mean of all `of` values, from a sample of them without repeats.
 
-    The standard error of the mean with the correction for a finite whole (W. G. Cochran, Sampling Techniques, 2.6).
+    The standard error of the mean with the correction for a finite whole (W. G. Cochran, Sampling Techniques, 2.6), and
+    Student's distribution. One value of many says nothing of the others: it may be twice the mean.
 
     Args:
         values: the sample, one or more.
         of: how many there are in all.
         noise: relative error of the measurement itself.
     """
-    middle, error = statistics.fmean(values), 0.0
-    if 1 < len(values) < of:
-        error = statistics.stdev(values) * math.sqrt((1 - len(values) / of) / len(values))
-    width = Z * math.hypot(error, noise / Z * middle)
+    middle, width = statistics.fmean(values), 0.0
+    if len(values) < of:
+        width = middle
+        if len(values) > 1:
+            error = statistics.stdev(values) * math.sqrt((1 - len(values) / of) / len(values))
+            width = student(len(values) - 1) * error
+    width = math.hypot(width, noise * middle)
     return Estimate(middle, max(0.0, middle - width), middle + width)
+
+
+def student(freedom: int) -> float:
+    """What Student's distribution has in place of `Z` (Abramowitz and Stegun, 26.7.5, three terms)."""
+    terms = Z**3 + Z, (5 * Z**5 + 16 * Z**3 + 3 * Z) / 24, (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 96
+    return Z + sum((term / (4 * float(freedom) ** power) for power, term in enumerate(terms, start=1)), 0.0)
 
 
 def share(number: int, sampled: int, *, of: int) -> Estimate:

@@ -64,11 +64,11 @@ def preview(
         steps=[part.fn for part in step.make],
     )
     plan = draft_plan(found.survey, measured.record_bytes, **source.plan, labelled=source.labelled, codecs={})
-    sampled = convert_sample(found.sample, step, progress=progress)
+    usable = plan.matched - found.reasons.total()
+    sampled = convert_sample(found.sample, step, of=usable, progress=progress)
     if not sampled.record_bytes:
         reason, detail = next(iter(sampled.details.items()), ("", "there is none"))
         raise DataError(f"no file of the sample can be converted, such as {detail} ({reason})")
-    usable = plan.matched - found.reasons.total()
     rejects = {reason: Estimate(*[float(n)] * 3) for reason, n in sorted(found.reasons.items())}
     for reason, number in sorted(sampled.reasons.items()):
         rejects[reason] = share(number, sampled.tried, of=usable).times(usable)

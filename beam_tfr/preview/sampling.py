@@ -52,9 +52,9 @@ class Sampled:
 
 
 def convert_sample(
-    refs: Sequence[ImageRef], step: Convert, *, progress: Callable[[State], object] = lambda _: None
+    refs: Sequence[ImageRef], step: Convert, *, of: int, progress: Callable[[State], object] = lambda _: None
 ) -> Sampled:
-    """Reads and converts references as `step` would, but writes nothing beside a temporary folder."""
+    """Reads and converts references, a sample `of` so many, as `step` would; writes only into a temporary folder."""
     options, root, found = step.options, step.read.root, Sampled()
     steps = [part.fn for part in step.make]
     files: list[tuple[str, bytes]] = []
@@ -95,7 +95,15 @@ def convert_sample(
         found.packed = (packed + len(shard.flush())) / sum(found.record_bytes)
         if options.encoding in IMAGE_ENCODINGS:
             alone_s = sum(found.cpu_s) / len(found.cpu_s)
-            found.pace = measure_pace(files, options.image_options(), alone_s=alone_s, progress=progress)
+            found.pace = measure_pace(
+                files,
+                options.image_options(),
+                alone_s=alone_s,
+                most=of,
+                progress=progress,
+                compression=options.compression,
+                gzip_level=options.gzip_level,
+            )
     return found
 
 
