@@ -11,7 +11,7 @@ from typing import NamedTuple
 from beam_tfr.schema import UsageError
 
 Z = 1.96  # of the normal distribution: 95 %
-NOISE = 0.1  # of a time, from one run to the next on a machine that does other things too
+NOISE = 0.2  # of a time, from one run to the next on a machine that does other things too: see docs/converting.md
 REF_BYTES = 100  # of a reference in the shuffle: see docs/scale.md
 JOB_START_S = 240  # of a Dataflow job, until its workers convert
 
