@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import functools
 import inspect
 import itertools
 import logging
@@ -33,6 +34,7 @@ from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability import local_job_service
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
+from apache_beam.transforms import userstate
 
 from beam_tfr.schema import RESUME, RunError, UsageError
 
@@ -91,6 +93,20 @@ def labels_without_cells() -> contextlib.AbstractContextManager[None]:
     require. If `alter_label_if_ipython` goes: see how `Pipeline._apply_internal` finds its label.
     """
     return _replaced(beam_pipeline, "alter_label_if_ipython", lambda *_: None)
+
+
+@contextlib.contextmanager
+def inspected_once() -> Iterator[None]:
+    """Parses options and inspects DoFns once each, in pipelines that are built or started within the block.
+
+    Why: Beam does both anew for each step and each use, a fourth of the work of a short run. If `view_as` or
+    `get_dofn_specs` goes: see with a profile whether anything is still worth it.
+    """
+    with (
+        _replaced(PipelineOptions, "view_as", functools.lru_cache(PipelineOptions.view_as)),
+        _replaced(userstate, "get_dofn_specs", functools.lru_cache(userstate.get_dofn_specs)),
+    ):
+        yield
 
 
 class LocalRunner(fn_runner.FnApiRunner):

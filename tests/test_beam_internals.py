@@ -22,11 +22,12 @@ import pytest
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.gcp import auth
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
+from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions, StandardOptions
 from apache_beam.portability import python_urns
 from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 from apache_beam.runners.worker import data_plane
+from apache_beam.transforms import userstate
 from apache_beam.utils import interactive_utils, processes
 
 from beam_tfr import beam_internals
@@ -83,6 +84,17 @@ def labels_without_cells(patch: Patch, folder: Path) -> None:
     assert "Label" in pipeline.applied_labels
     with pytest.raises(ImportError):  # of IPython, or before that of pandas
         pipeline | "Other" >> beam.Create([1])
+
+
+def inspected_once(patch: Patch, folder: Path) -> None:
+    options, dofn = PipelineOptions(["--runner=x"]), beam.DoFn()
+    with beam_internals.inspected_once():
+        view = options.view_as(StandardOptions)
+        assert options.view_as(StandardOptions) is view
+        assert userstate.get_dofn_specs(dofn) is userstate.get_dofn_specs(dofn)
+    view.runner = "y"
+    assert options.view_as(StandardOptions).runner == "y"
+    assert options.view_as(StandardOptions) is not view
 
 
 def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
@@ -156,6 +168,7 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
         beam_parser,
         no_folders_in_pickles,
         labels_without_cells,
+        inspected_once,
         local_runner_flushes_by_size,
         local_runner_starts_our_workers,
         dataflow_runner_hides_what_it_stages,

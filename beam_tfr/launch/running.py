@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner, PipelineState
 
 from beam_tfr import attempts, claim, cloud, interrupt, lock
-from beam_tfr.beam_internals import labels_without_cells
+from beam_tfr.beam_internals import inspected_once, labels_without_cells
 from beam_tfr.claim import Progress
 from beam_tfr.launch.failures import is_starved, translate
 from beam_tfr.launch.live import progress_of
@@ -46,7 +46,7 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
         raise UsageError(str(error)) from error
     except Exception as error:
         raise translate(error) from error
-    with labels_without_cells():
+    with inspected_once(), labels_without_cells():
         pipeline | type(step).__name__ >> step
     return pipeline
 
