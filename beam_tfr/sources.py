@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr import saved_plan, storage
-from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.listing import check_there, list_all
 from beam_tfr.inputs.passed import LEFT_BEHIND, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import (
     common_root,
@@ -124,8 +124,11 @@ def look_beside(options: ConvertOptions, source: Source) -> str:
     On gs:// nothing is listed twice: there the summary tells.
 
     Raises:
+        InputNotFoundError: a folder or file of the input is missing.
         UsageError: a pattern matches nothing, or cannot be listed.
     """
+    for pattern in () if options.plan else source.input:
+        check_there(pattern)
     wild = [pattern for pattern in source.input if is_wild(pattern) and not pattern.endswith("/")]
     if options.plan or not wild or storage.is_gcs(source.root):
         return ""

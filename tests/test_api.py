@@ -103,6 +103,18 @@ def test_a_missing_folder_is_not_found(opened: Callable[[Path], object], tmp_pat
     assert not isinstance(caught.value, FileNotFoundError)
 
 
+@pytest.mark.parametrize("wrong", ["none", "none/**/*.jpg"])
+@pytest.mark.parametrize("called", [beam_tfr.convert, beam_tfr.plan], ids=["convert", "plan"])
+def test_missing_input_is_not_found_and_told_in_two_frames(
+    called: Callable[..., object], wrong: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError, match=r"matches no file; there is no ") as caught:
+        called(input=tmp_path / wrong, output=tmp_path / "out")
+    assert isinstance(caught.value, beam_tfr.UsageError)
+    assert len(caught.traceback) == 2
+    assert caught.value.__suppress_context__
+
+
 def test_help_shows_every_option() -> None:
     shown = inspect.signature(beam_tfr.convert).parameters
     assert {*ConvertOptions.__dataclass_fields__} < {*shown}

@@ -17,7 +17,7 @@ from beam_tfr.inputs import ranges
 from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import escape, files_below, is_wild, literal_start, split_pattern, to_regex
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import InputNotFoundError, UsageError
 
 LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections
@@ -120,6 +120,23 @@ def list_parts(
                 yield found
     finally:
         pool.close()
+
+
+def check_there(pattern: str) -> None:
+    """Checks, on a disk, that the file that a pattern names is there, or the folder that it begins with.
+
+    Raises:
+        InputNotFoundError: it is not.
+    """
+    if storage.is_gcs(pattern):
+        return
+    try:
+        os.lstat(split_pattern(pattern)[0] if is_wild(pattern) else pattern)
+    except FileNotFoundError as error:
+        hints = _hints(pattern, "input") or "; there is no such file or folder"
+        raise InputNotFoundError(f"matches no file{hints}", option="input", value=pattern) from error
+    except OSError:  # the listing says why
+        return
 
 
 def divide_part(part: Part, parts: int) -> list[Part]:

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable
 
 from beam_tfr.display import State
+from beam_tfr.inputs.listing import check_there
 from beam_tfr.inputs.passed import LEFT_BEHIND, LEFT_OUT, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
@@ -50,6 +51,8 @@ def preview(
     prices = prices or Prices()
     source = open_source(options)
     check_reach(options, source)
+    for pattern in source.input:
+        check_there(pattern)
     passed = Passed(source.input, exclusion(source.exclude, source.root))
     refs = references(options, source, passed)
     if options.limit is not None:

@@ -38,6 +38,10 @@ class UsageError(BeamTfrError, ValueError):
     exit_code = 2
 
 
+class InputNotFoundError(UsageError, FileNotFoundError):
+    """There is no such file or folder to convert."""
+
+
 class NotInstalledError(UsageError, ImportError):
     """A library is missing that comes with an extra of this package."""
 
