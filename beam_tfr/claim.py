@@ -27,7 +27,6 @@ from beam_tfr.schema import (
     REJECTS_FILE,
     DataError,
     Plan,
-    SplitPlan,
     UsageError,
     canonical_json,
 )
@@ -221,7 +220,7 @@ def read_progress(output: str) -> Progress | None:
     begun = _read_plan(output)
     if begun is None:
         return None
-    splits = {name: SplitPlan(**fields) for name, fields in begun["plan"]["splits"].items()}
+    splits = Plan.from_fields(begun["plan"]).splits
     found = sidecars.find(output)
     finished = {
         split: sum(naming.shard_name(split, number, of.num_shards) in found for number in range(of.num_shards))

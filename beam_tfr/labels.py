@@ -58,21 +58,19 @@ def parse_layout(text: str) -> Layout:
         UsageError: a part is unknown or repeated, two of them touch, or the last part does not end in `*`.
     """
     parts = tuple(text.strip("/").split("/"))
-    example = "such as {label}/* or {split}/{label}/*"
+    example, fail = "such as {label}/* or {split}/{label}/*", functools.partial(UsageError, option="layout", value=text)
     for part in parts:
         pieces = _PIECE.findall(part)
         unknown = next((piece for piece in pieces if piece[0] in "{}" and piece not in PIECES), "")
         if unknown or (part != "*" and "{" not in part):
-            allowed = f"{unknown or part!r} is not one of {', '.join(PIECES)}; separate parts with /, {example}"
-            raise UsageError(allowed, option="layout", value=text)
+            raise fail(f"{unknown or part!r} is not one of {', '.join(PIECES)}; separate parts with /, {example}")
         for one, other in itertools.pairwise(pieces):
             if one in _VALUES and other in _VALUES:
-                message = f"{one} and {other} touch, so nothing says where one ends; put a separator between them"
-                raise UsageError(message, option="layout", value=text)
+                raise fail(f"{one} and {other} touch, so nothing says where one ends; put a separator between them")
     for value in (name for name in _VALUES if name != "*" and text.count(name) > 1):
-        raise UsageError(f"has {value} twice", option="layout", value=text)
+        raise fail(f"has {value} twice")
     if not parts[-1].endswith("*"):
-        raise UsageError(f"the last part is the file and must end in *, {example}", option="layout", value=text)
+        raise fail(f"the last part is the file and must end in *, {example}")
     return Layout(parts)
 
 

@@ -48,10 +48,6 @@ def _machine() -> str:
         return socket.gethostname()
 
 
-def _cannot_tell(_: str) -> bool:
-    return False
-
-
 def _silence_s(path: str) -> float:
     """Since the last heartbeat; negative if it is in the future: a clock is wrong."""
     return time.time() - storage.modified(path)
@@ -123,7 +119,7 @@ def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
     return (number, lock) if lock.get("run_id") == run_id else None
 
 
-def acquire(output: str, run_id: str, *, job: str = "", has_ended: HasEnded = _cannot_tell) -> str:
+def acquire(output: str, run_id: str, *, job: str = "", has_ended: HasEnded = lambda _: False) -> str:
     """Takes the folder for this run, unless it holds it already; returns the path of its lock.
 
     The lock of a dead holder is not removed to make room, since the second of two runs that find it would remove the
@@ -213,7 +209,7 @@ def release(output: str, run_id: str) -> None:
 
 @contextlib.contextmanager
 def held(
-    output: str, run_id: str, *, say: Callable[[str], object] = lambda _: None, has_ended: HasEnded = _cannot_tell
+    output: str, run_id: str, *, say: Callable[[str], object] = lambda _: None, has_ended: HasEnded = lambda _: False
 ) -> Iterator[Callable[[str], None]]:
     """Holds the folder, with a heartbeat, in the block; arguments and errors as of `acquire`.
 

@@ -245,16 +245,11 @@ def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
     image_options = {field.name for field in dataclasses.fields(ImageOptions)} & options.keys()
     manifest = Manifest(
         folder=folder,
-        name=fields["name"],
-        options=options,
         image_options=ImageOptions(**{name: options[name] for name in image_options}),
         class_names=tuple(labels),
-        features=features,
-        counts=fields["counts"],
         splits=splits,
-        statistics=fields["statistics"],
-        dataset_digest=fields["dataset_digest"],
         fields=fields,
+        **{name: fields[name] for name in ("name", "options", "features", "counts", "statistics", "dataset_digest")},
     )
     labelled = bool(labels or {manifest.names.label, manifest.names.text} & features.keys())
     for name, (dtype, shape) in features_of(options, labelled=labelled).items():

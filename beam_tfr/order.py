@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,44 +144,34 @@ class Order:
                 object.__setattr__(self, name, integer(name, value, least))
         choice("remainder", self.remainder, REMAINDERS)
         if self.host_index >= self.num_hosts:
-            raise UsageError(
-                f"must be less than the number of hosts, {self.num_hosts}: they count from 0",
-                option="host_index",
-                value=self.host_index,
-            )
+            self._refuse("host_index", f"must be less than the number of hosts, {self.num_hosts}: they count from 0")
         if self.step_size % self.num_hosts:
             lower = self.step_size // self.num_hosts * self.num_hosts
             fitting = f"{lower} or {lower + self.num_hosts}" if lower else str(self.num_hosts)
-            raise UsageError(
-                f"is not a multiple of the {self.num_hosts} hosts, which share every batch equally: give {fitting}",
-                option="batch_size",
-                value=self.batch_size,
-            )
+            why = f"is not a multiple of the {self.num_hosts} hosts, which share every batch equally: give {fitting}"
+            self._refuse("batch_size", why)
         if self.remainder is None:
             object.__setattr__(self, "remainder", "keep" if self.num_hosts == 1 else "drop")
         if self.batch_size is None and self.num_hosts == 1 and self.remainder != "keep":
-            raise UsageError(
-                "has no effect without `batch_size=`: give one, or leave it out",
-                option="remainder",
-                value=self.remainder,
-            )
+            self._refuse("remainder", "has no effect without `batch_size=`: give one, or leave it out")
         if self.remainder == "keep" and 0 < self.total % self.step_size < self.num_hosts:
             what = "examples" if self.batch_size is None else "batches"
             few = self.total // self.step_size
-            raise UsageError(
+            self._refuse(
+                "remainder",
                 f"{self.total} examples would give some of the {self.num_hosts} hosts {few} {what} and others "
                 f'{few + 1}, and hosts that wait for each other would hang. Give "drop" or "pad"',
-                option="remainder",
-                value="keep",
             )
         if not self.steps:
-            raise UsageError(
+            self._refuse(
+                "remainder",
                 f'leaves nothing of {self.total} examples: give a smaller `batch_size=`, or `remainder="pad"`'
                 if self.batch_size
                 else f'leaves nothing: {self.num_hosts} hosts share {self.total} examples. Give "pad"',
-                option="remainder",
-                value=self.remainder,
             )
+
+    def _refuse(self, name: str, why: str) -> NoReturn:
+        raise UsageError(why, option=name, value=getattr(self, name))
 
     @property
     def step_size(self) -> int:

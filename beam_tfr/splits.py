@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from fractions import Fraction
@@ -52,6 +53,7 @@ def select(dataset: Manifest, text: str) -> Selection:
     """
     if not isinstance(text, str):
         raise UsageError(f"must be text: {_HELP}", option="split", value=repr(text))
+    fail = functools.partial(UsageError, option="split", value=text)
     names = sorted(dataset.splits.keys() - {NO_SPLIT})
     ranges: dict[str, list[tuple[int, int]]] = {}
     parts: list[Part] = []
@@ -59,18 +61,16 @@ def select(dataset: Manifest, text: str) -> Selection:
         match = _TERM.fullmatch(term.strip())
         if match is None or (name := match["name"].strip()) not in names:
             hint = "" if match else f"; {_HELP}"
-            raise UsageError(
-                f"is not in {dataset.folder}; there are: {', '.join(names)}{hint}", option="split", value=text
-            )
+            raise fail(f"is not in {dataset.folder}; there are: {', '.join(names)}{hint}")
         split = dataset.splits[name]
         total = split.num_examples
         begin, end = _bound(text, match["begin"], total, 0), _bound(text, match["end"], total, total)
         if begin >= end:
-            raise UsageError(f"{term.strip()} holds no example; {name} has {total}", option="split", value=text)
+            raise fail(f"{term.strip()} holds no example; {name} has {total}")
         for other in ranges.setdefault(name, []):
             if begin < other[1] and other[0] < end:
-                both = (max(begin, other[0]), min(end, other[1]))
-                raise UsageError(f"has examples {both[0]} to {both[1] - 1} of {name} twice", option="split", value=text)
+                first, last = max(begin, other[0]), min(end, other[1]) - 1
+                raise fail(f"has examples {first} to {last} of {name} twice")
         ranges[name].append((begin, end))
         parts += _parts(dataset.folder, split, begin, end)
     return Selection(text, tuple(dataset.splits[name] for name in ranges), tuple(parts))
@@ -82,9 +82,8 @@ def _bound(text: str, bound: str | None, total: int, default: int) -> int:
     if not bound:
         return default
     if not _BOUND.fullmatch(bound):
-        raise UsageError(
-            f"{bound!r} is neither a number of examples nor a percentage; {_HELP}", option="split", value=text
-        )
+        message = f"{bound!r} is neither a number of examples nor a percentage; {_HELP}"
+        raise UsageError(message, option="split", value=text)
     number = math.floor(total * Fraction(bound[:-1]) / 100) if bound.endswith("%") else int(bound)
     number = number + total if bound.startswith("-") else number
     if not 0 <= number <= total:

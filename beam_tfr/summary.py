@@ -106,14 +106,14 @@ def print_saved(saved: Saved, *, as_json: bool) -> None:
         }
         print(json.dumps(about, sort_keys=True))
         return
-    print_plan(saved.plan, to=sys.stdout)
+    print_plan(saved.plan)
     print(f"plan:    {saved.path}   {saved.seconds:.1f} s; the output was not touched")
     print(f"next:    the same command with --plan {shlex.quote(saved.path)} instead of --save_plan")
 
 
-def print_plan(plan: Plan, *, to: IO[str]) -> None:
+def print_plan(plan: Plan) -> None:
     """Prints the splits of a plan: images, shards and classes."""
-    _print_table(in_order(plan.splits), plan_rows(plan), to=to)
+    _print_table(in_order(plan.splits), plan_rows(plan), to=sys.stdout)
 
 
 def print_summary(result: Result, *, to: IO[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,33 +25,18 @@ from tests.converted import (
     converted,
     converted_photos,
     converted_sample,
-    converted_spoiled_photos,
     once,
-    spoil,
     write_photos,
 )
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 from tests.test_gcs_writing import objects_below
 from tests.test_verify import edit
-from tests.test_verify_command import TEST_0, TRAIN, flip
+from tests.test_verify_command import TEST_0, TRAIN, dataset, flip, sources
 
-__all__ = ["fake", "fake_server"]
+__all__ = ["dataset", "fake", "fake_server", "sources"]
 
 Command = Callable[..., Run]
-
-
-@pytest.fixture
-def dataset(tmp_path: Path) -> Path:
-    """12 records in train, in 3 shards, 6 in test, in 2, and 7 rejects."""
-    return Path(shutil.copytree(converted_spoiled_photos(), tmp_path / "dataset"))
-
-
-@pytest.fixture
-def sources(photos: Path) -> Path:
-    """What `dataset` was made from."""
-    spoil(photos)
-    return photos
 
 
 def identities(dataset: Path) -> dict[str, tuple[int, int]]:

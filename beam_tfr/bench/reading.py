@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -67,7 +68,7 @@ def bench_read(folder: str, patterns: Sequence[str] = (), *, tensorboard: str = 
     rate = read(PLAIN)
     read(ALONE, output="encoded")
     # Caches are filled by a whole epoch, so they get a part that is read in a few seconds.
-    decoded = _decoded_bytes(dataset)
+    decoded = 3 * math.prod(dataset.image_options.image_size)
     cached = int(min(examples, max(BATCH_SIZE, rate * SECONDS), max(1, MAX_DECODED_BYTES // decoded)))
     part, epoch = f"{split}[:{cached}]", -(-cached // BATCH_SIZE)
     with tempfile.TemporaryDirectory(prefix="beam_tfr-bench-") as scratch:
@@ -106,11 +107,6 @@ def _rate(batches: Any, *, skip: int) -> tuple[float, float]:
         element = next(iterator)
         images += int(tf.nest.flatten(element, expand_composites=False)[0].shape[0])
     return images / spent, (time.process_time() - cpu) / images
-
-
-def _decoded_bytes(dataset: Manifest) -> int:
-    height, width = dataset.image_options.image_size
-    return height * width * 3
 
 
 def _files(patterns: Sequence[str], dataset: Manifest) -> Any:

@@ -7,13 +7,9 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from beam_tfr.commands.calls import at_least
 from beam_tfr.schema import UsageError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 EXAMPLES = """examples:
   beam-tfr inspect /data/photos --where label=hat
@@ -67,17 +63,14 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     if parsed.export:
         dataclasses.replace(found, records=found.records[:exported]).export(parsed.export[1])
     if parsed.contact_sheet:
-        _save(pictures.contact_sheet(found.records[:most]), parsed.contact_sheet)
+        try:
+            pictures.contact_sheet(found.records[:most]).save(parsed.contact_sheet)
+        except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
+            message = f"cannot be written: {error}"
+            raise UsageError(message, option="contact_sheet", value=parsed.contact_sheet) from None
     for line in found.lines(shown):
         print(line)
     if sys.stdout.isatty():
         sheet = pictures.contact_sheet(found.records[:ROW], columns=ROW)
         print(pictures.for_terminal(sheet, os.environ), end="")
     return 1 if found.problem else 0
-
-
-def _save(sheet: Image, path: str) -> None:
-    try:
-        sheet.save(path)
-    except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
-        raise UsageError(f"cannot be written: {error}", option="contact_sheet", value=path) from None

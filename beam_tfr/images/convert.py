@@ -25,7 +25,7 @@ from beam_tfr.images import orientation as orientations
 from beam_tfr.images.formats.depth import blocks
 from beam_tfr.images.source import Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Image, RejectError, UsageError
+from beam_tfr.schema import Image, RejectError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
@@ -63,11 +63,7 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     if changes or options is None:
         options = dataclasses.replace(options, **changes) if options else ImageOptions(**changes)
     if options.encoding not in IMAGE_ENCODINGS:
-        raise UsageError(
-            f"is for other files than images; must be one of: {', '.join(IMAGE_ENCODINGS)}",
-            option="encoding",
-            value=options.encoding,
-        )
+        options.refuse("encoding", f"is for other files than images; must be one of: {', '.join(IMAGE_ENCODINGS)}")
     if len(data) > options.max_file_bytes:
         raise RejectError("file-too-large", f"{len(data)} bytes, more than --max_file_bytes {options.max_file_bytes}")
     if options.max_decode_s is not None:

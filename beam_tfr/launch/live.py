@@ -11,7 +11,6 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
 from beam_tfr.claim import Progress
-from beam_tfr.inputs.passed import LEFT_BEHIND, LEFT_OUT
 from beam_tfr.transforms.counting import NAMESPACE
 
 JOB_PERIOD_S = 10.0  # between questions for the counters of a job
@@ -61,16 +60,6 @@ class JobCounters:
 
     def _keep(self) -> None:
         self._latest = collections.Counter(counters_of(self._result)) or self._latest
-
-
-def passed_of(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """What the listing saw and did not take: `LEFT_OUT` or `LEFT_BEHIND` -> kind of name -> files."""
-    found: dict[str, dict[str, int]] = {LEFT_OUT: {}, LEFT_BEHIND: {}}
-    for name, number in counters.items():
-        what, _, kind = name.partition(" ")
-        if what in found:
-            found[what][kind] = number
-    return found
 
 
 def progress_of(finished: Progress, counters: Mapping[str, int]) -> Progress:

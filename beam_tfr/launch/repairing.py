@@ -23,7 +23,7 @@ from beam_tfr.display import State
 from beam_tfr.inputs.patterns import read_input_list
 from beam_tfr.launch.failures import reworded
 from beam_tfr.launch.flags import parse_beam_flags
-from beam_tfr.launch.starting import run_step
+from beam_tfr.launch.starting import start
 from beam_tfr.manifest import Manifest
 from beam_tfr.naming import parse_file_name, shard_name
 from beam_tfr.options import ConvertOptions, from_values
@@ -138,7 +138,7 @@ def _run(
         return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
 
     try:
-        run_step(options, beam_flags, make, progress=lambda of: progress(of.state()), say=say)
+        start(options, beam_flags, make=make, progress=lambda of: progress(of.state()), say=say)
     except InputChangedError as error:
         if not (options.input or options.input_list):
             raise

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from beam_tfr import manifest, markup, storage
 from beam_tfr.inputs.passed import LEFT_BEHIND, LEFT_OUT
-from beam_tfr.launch.live import passed_of
 from beam_tfr.manifest import Split
 from beam_tfr.options import ConvertOptions
 from beam_tfr.saved_plan import SavedPlan
@@ -141,11 +140,14 @@ class Beginning:
         except (UsageError, DataError) as error:
             raise RunError(f"the runner reports success, but it lost elements on the way: {error}") from error
         fresh = options.overwrite or self._before != published.fields
-        passed = passed_of(counters)
+
+        def passed(what: str) -> dict[str, int]:  # kind of name -> files that the listing saw and did not take
+            return {name[len(what) + 1 :]: n for name, n in counters.items() if name.startswith(f"{what} ")}
+
         return Result(
             manifest=published,
             seconds=time.monotonic() - self._started,
             fresh=fresh,
-            left_out=passed[LEFT_OUT],
-            left_behind=passed[LEFT_BEHIND],
+            left_out=passed(LEFT_OUT),
+            left_behind=passed(LEFT_BEHIND),
         )

@@ -57,6 +57,7 @@ def start(
     options: ConvertOptions,
     beam_flags: Sequence[str] = (),
     *,
+    make: Callable[[ConvertOptions, Source], Convert] = Convert,
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result | Saved | Job:
@@ -65,6 +66,7 @@ def start(
     Args:
         options: checked.
         beam_flags: Beam's own options, as on a command line.
+        make: the step of the options and the opened source.
         progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds; all zero
             before there is a plan.
         say: called with a line about a job elsewhere, and about shards that are made again.
@@ -78,18 +80,6 @@ def start(
         RunError: the run failed; the same call resumes from the finished shards.
         InterruptedRunError: Ctrl-C.
     """
-    return run_step(options, beam_flags, Convert, progress=progress, say=say)
-
-
-def run_step(
-    options: ConvertOptions,
-    beam_flags: Sequence[str],
-    make: Callable[[ConvertOptions, Source], Convert],
-    *,
-    progress: Callable[[Progress], object] | None,
-    say: Callable[[str], object],
-) -> Result | Saved | Job:
-    """Runs what `make` makes of the options; arguments and errors are those of `start`."""
     if options.gcs_project:
         beam_flags = [*beam_flags, f"--gcs_project={options.gcs_project}"]
     beam_options = parse_beam_flags(beam_flags)
@@ -109,17 +99,7 @@ def run_step(
     runner = choose_runner(beam_options, beam_flags)
     if told := look_beside(options, source):
         say(told)
-    return _run_here(step, runner, beam_options, progress, say)
-
-
-def _run_here(
-    step: Convert,
-    runner: PipelineRunner,
-    beam_options: PipelineOptions,
-    progress: Callable[[Progress], object] | None,
-    say: Callable[[str], object],
-) -> Result | Saved:
-    beginning = Beginning(step.options)
+    beginning = Beginning(options)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):
         pipeline = build(step, runner, beam_options)

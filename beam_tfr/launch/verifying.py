@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+from apache_beam.options.pipeline_options import GoogleCloudOptions
 
 from beam_tfr import cloud, manifest, storage
 from beam_tfr.dataflow import checks, jobs
@@ -80,7 +80,14 @@ def verify_on(
         path = storage.join(place, f"beam_tfr-verify-{uuid.uuid4().hex}.json")
         step = VerifyShards(folder, path, sample=sample, seed=seed)
         if on_dataflow:
-            _run_job(step, beam_options, report, say)
+            with jobs.messages(say):
+                result, job = submit(step, beam_options, say)
+
+                def stop() -> str:
+                    jobs.stop(result, job, "cancel")
+                    return f"job {job.id} is cancelled"
+
+                wait(lambda: jobs.wait(result, job), tick=report(JobCounters(result).latest), stop=stop)
         else:
             runner = choose_runner(beam_options, beam_flags)
             follow(build(step, runner, beam_options), runner, beam_options, report)
@@ -91,19 +98,3 @@ def verify_on(
             raise RunError(f"the runner reports success, but the report is not at {path}: {cure}") from None
         storage.delete(path)
     return found
-
-
-def _run_job(
-    step: VerifyShards,
-    beam_options: PipelineOptions,
-    report: Callable[[Callable[[], Mapping[str, int]]], Callable[[], None]],
-    say: Callable[[str], object],
-) -> None:
-    with jobs.messages(say):
-        result, job = submit(step, beam_options, say)
-
-        def stop() -> str:
-            jobs.stop(result, job, "cancel")
-            return f"job {job.id} is cancelled"
-
-        wait(lambda: jobs.wait(result, job), tick=report(JobCounters(result).latest), stop=stop)

@@ -22,16 +22,13 @@ from beam_tfr.preview.sampling import convert_sample
 from beam_tfr.schema import DataError
 from beam_tfr.sources import check_reach, open_source
 
-SAMPLE_SIZE = 256
-WORKERS = 10
-
 
 def preview(
     options: ConvertOptions,
     *,
-    sample_size: int = SAMPLE_SIZE,
-    workers: int = WORKERS,
-    prices: Prices | None = None,
+    sample_size: int,
+    workers: int,
+    prices: Prices,
     progress: Callable[[State], object] = lambda _: None,
 ) -> Preview:
     """Lists the input, converts a sample, and estimates the rest; leaves the output alone.
@@ -40,7 +37,7 @@ def preview(
         options: of the conversion.
         sample_size: images to convert.
         workers: of a Dataflow job.
-        prices: of Dataflow; None for list prices.
+        prices: of Dataflow.
         progress: called while files are listed, the sample is converted, and the pace is measured.
 
     Raises:
@@ -48,7 +45,6 @@ def preview(
         DataError: a table is damaged, or no image of the sample can be converted.
         RunError: no file of the sample can be read now.
     """
-    prices = prices or Prices()
     source = open_source(options)
     check_reach(options, source)
     for pattern in source.input:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 from beam_tfr import markup
 from beam_tfr.inputs.passed import tell_left_out
@@ -116,15 +115,14 @@ class Preview:
         return markup.table("Nothing was written", ["", *in_order(self.plan.splits), "total"], rows, notes)
 
 
-def print_preview(found: Preview, *, to: IO[str] | None = None) -> None:
+def print_preview(found: Preview) -> None:
     """Prints a preview for people."""
-    to = to or sys.stdout
-    print_plan(found.plan, to=to)
+    print_plan(found.plan)
     before = ""
     for title, text in found.lines():
-        print(f"{'' if title == before else title + ':':<11}{printable(text)}", file=to)
+        print(f"{'' if title == before else title + ':':<11}{printable(text)}")
         before = title
-    print("next:      nothing was written; beam-tfr convert with the same options writes the dataset", file=to)
+    print("next:      nothing was written; beam-tfr convert with the same options writes the dataset")
 
 
 def _read(ref: ImageRef) -> str:

@@ -38,8 +38,7 @@ def split_suffix(path: str) -> tuple[str, str]:
     stem, suffix = os.path.splitext(path.removesuffix(".gz"))
     form = SUFFIXES.get(suffix.lower())
     if form is None or (form == "parquet" and path.endswith(".gz")):
-        allowed = f"the name must end in {', '.join(SUFFIXES)}; all but Parquet may be gzipped (.gz)"
-        raise UsageError(allowed, option="table", value=path)
+        raise misfit(path, f"the name must end in {', '.join(SUFFIXES)}; all but Parquet may be gzipped (.gz)")
     return stem, form
 
 
@@ -85,7 +84,12 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
             file.seek(0)
             yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if compressed else file
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", option="table", value=path) from error
+        raise misfit(path, f"cannot be read: {error.strerror or error}") from error
+
+
+def misfit(path: str, problem: str) -> UsageError:
+    """The error for a table that does not fit the call."""
+    return UsageError(problem, option="table", value=path)
 
 
 def _damaged(path: str, problem: object, row: int = 0) -> DataError:
@@ -227,12 +231,9 @@ def check_columns(path: str, there: Sequence[str], wanted: Sequence[str], known:
     """
     for name in wanted:
         if there.count(name) > 1:
-            problem = f"has {there.count(name)} columns {name!r}; rename all but one"
-            raise UsageError(problem, option="table", value=path)
+            raise misfit(path, f"has {there.count(name)} columns {name!r}; rename all but one")
         if name not in there:
-            problem = f"there is no column {name!r}; there are: {', '.join(there)[:500]}"
-            raise UsageError(problem, option="table", value=path)
+            raise misfit(path, f"there is no column {name!r}; there are: {', '.join(there)[:500]}")
     if known and (more := [name for name in there if name not in known]):
         problem = f"column {more[0]!r} is not in the first rows of the first table"
-        cure = "name the columns that become features with `feature_columns=`"
-        raise UsageError(f"{problem}; {cure}", option="table", value=path)
+        raise misfit(path, f"{problem}; name the columns that become features with `feature_columns=`")

@@ -11,7 +11,7 @@ from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.schema import UsageError
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
-from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix
+from beam_tfr.tables.formats import DELIMITERS, check_columns, misfit, read_columns, read_rows, split_suffix
 from beam_tfr.tables.rows import Roles, Tables, folder_of, resolve
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
@@ -51,19 +51,18 @@ def open_tables(
     check_columns(files[0], there, [*roles.columns, *given])
     if "" in given:
         cure = "name those that become features with `feature_columns=`, or write the table without pandas's index"
-        raise UsageError(f"a column has no name; {cure} (to_csv(index=False))", option="table", value=files[0])
+        raise misfit(files[0], f"a column has no name; {cure} (to_csv(index=False))")
     if taken := [name for name in given if name in reserved]:
         cure = "every record has a feature of this name; rename the column"
         raise UsageError(cure, option="feature_columns", value=taken[0])
     if not roles.uri and not given:
-        cure = "no column is left to become a feature; give `uri_column=`, or add columns"
-        raise UsageError(cure, option="table", value=files[0])
+        raise misfit(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
     columns = list(dict.fromkeys([*roles.columns, *given]))
     rows = itertools.chain.from_iterable(read_rows(path, columns, known=known) for path in files)
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
-        raise UsageError("there are no rows", option="table", value=" ".join(patterns))
+        raise misfit(" ".join(patterns), "there are no rows")
     types = {name: _type(files[0], name, kind, sample[name]) for name, kind in given.items()}
     base = f"{storage.check_path(image_root, option='image_root').rstrip('/')}/" if image_root else ""
     return Tables(
@@ -89,8 +88,7 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     for path in sorted(found):
         stem = split_suffix(path)[0]
         if stem in stems:
-            cure = f"has the same name as {stems[stem]}, apart from the ending; give one of them"
-            raise UsageError(cure, option="table", value=path)
+            raise misfit(path, f"has the same name as {stems[stem]}, apart from the ending; give one of them")
         stems[stem] = path
     return tuple(sorted(found))
 
@@ -103,11 +101,11 @@ def _type(path: str, name: str, kind: str, cells: Sequence[Any]) -> ColumnType:
             raise UsageError(str(error), option="feature_columns", value=f"{name}:{kind}") from None
         problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
         cure = f"give its type, such as `feature_columns={name}:bytes`, or name the columns that become features"
-        raise UsageError(f"{problem}; {cure}", option="table", value=path) from None
+        raise misfit(path, f"{problem}; {cure}") from None
     if all(_misfit(of, cell) for cell in cells):
         problem = f"column {name!r} as {of} would reject all of the first {len(cells)} rows"
         cure = f"give another type, `feature_columns={name}:TYPE`, or name the columns that become features"
-        raise UsageError(f"{problem} (row 1: {_misfit(of, cells[0])}); {cure}", option="table", value=path)
+        raise misfit(path, f"{problem} (row 1: {_misfit(of, cells[0])}); {cure}")
     return of
 
 

@@ -12,7 +12,7 @@ from beam_tfr import examples, storage
 from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split, is_split_name
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 from beam_tfr.tables.columns import ColumnType
-from beam_tfr.tables.formats import read_rows, split_suffix
+from beam_tfr.tables.formats import misfit, read_rows, split_suffix
 from beam_tfr.tables.repeats import Repeats
 
 
@@ -135,8 +135,7 @@ class Tables:
             file = resolve(cell, self.base or folder_of(path))
             if not file.startswith(self.root):
                 cure = "give the folder that all files share as `image_root=`"
-                problem = f"{file} is not below {self.root}; {cure}"
-                raise UsageError(problem, option="table", value=f"{path}, row {number}")
+                raise misfit(f"{path}, row {number}", f"{file} is not below {self.root}; {cure}")
             return file[len(self.root) :]
         return _name(cell) if self.roles.key else f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
 

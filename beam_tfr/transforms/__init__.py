@@ -4,10 +4,9 @@
 """
 
 from beam_tfr import beam_internals, cloud
-from beam_tfr.transforms.first import TakeFirst
 from beam_tfr.transforms.plans import PlanShards, ReadPlan, SavePlan, Target
 from beam_tfr.transforms.reading import ReadImages, ReadRows
-from beam_tfr.transforms.references import MatchImages, ReadTable
+from beam_tfr.transforms.references import MatchImages, ReadTable, TakeFirst
 from beam_tfr.transforms.repairing import CheckRepaired
 from beam_tfr.transforms.values import BuildExamples, MapImages, ParseArrays, ResizeImages
 from beam_tfr.transforms.verifying import VerifyShards

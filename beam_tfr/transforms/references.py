@@ -1,4 +1,4 @@
-"""MatchImages and ReadTable: patterns or tables to references."""
+"""MatchImages and ReadTable: patterns or tables to references; TakeFirst: the first of them, for a try-out."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import PBegin, PCollection
+from apache_beam.pvalue import AsSingleton, PBegin, PCollection
 
 from beam_tfr import interrupt, storage
 from beam_tfr.inputs.listing import Part, divide_part, list_parts
 from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
 from beam_tfr.labels import Labeler
-from beam_tfr.planning.packing import pack_some
-from beam_tfr.schema import DataError
+from beam_tfr.planning import packing
+from beam_tfr.planning.survey import order_key
+from beam_tfr.schema import DataError, ImageRef
 from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import ShownFunction, count, counted
@@ -80,7 +81,8 @@ class MatchImages(beam.PTransform):
 
     def _references(self, entries: Sequence[storage.Entry]) -> Iterator[bytes]:
         interrupt.check()
-        return pack_some(self._labeler.label(entry, entry.path.removeprefix(self._root)).encode() for entry in entries)
+        keys = (entry.path.removeprefix(self._root) for entry in entries)
+        return packing.pack_some(self._labeler.label(*one).encode() for one in zip(entries, keys, strict=True))
 
 
 _REST = "rest"
@@ -156,7 +158,7 @@ def _read_rows(table: tuple[int, str], opened: Tables) -> Iterator[Any]:
             if opened.roles.uri or opened.roles.key:  # others are numbers, which cannot repeat
                 parts.extend(seen.add(ref.key, row))
 
-    for packed in pack_some(read()):
+    for packed in packing.pack_some(read()):
         yield packed
         while parts:
             yield beam.pvalue.TaggedOutput("seen", parts.pop())
@@ -167,3 +169,36 @@ def _read_rows(table: tuple[int, str], opened: Tables) -> Iterator[Any]:
 def _refuse_repeats(found: Sequence[Repeats | None], opened: Tables) -> None:
     if repeats := [one for one in found if one is not None]:
         raise DataError(opened.tell(merge_repeats(repeats)))
+
+
+class TakeFirst(beam.PTransform):
+    """The first references of the order, or all if there are fewer; each of the others costs one hash.
+
+    Args:
+        limit: how many; a worker holds as many order keys of 16 bytes.
+        seed: of the order.
+
+    Output: as its input, encoded `ImageRef`s as `packing.pack_some` packs them.
+    """
+
+    def __init__(self, limit: int, *, seed: int) -> None:
+        super().__init__()
+        self._limit, self._seed = limit, seed
+
+    def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
+        last = (
+            refs
+            | "OrderKeys" >> beam.FlatMap(_orders, self._seed)
+            | beam.combiners.Top.Smallest(self._limit)
+            | "Last" >> beam.Map(lambda first: first[-1:])
+        )
+        return refs | "UpToLast" >> beam.FlatMap(_up_to, self._seed, AsSingleton(last)).with_output_types(bytes)
+
+
+def _orders(packed: bytes, seed: int) -> list[bytes]:
+    return [order_key(seed, ImageRef.decode(ref).key) for ref in packing.unpack(packed)]
+
+
+def _up_to(packed: bytes, seed: int, last: list[bytes]) -> Iterator[bytes]:
+    refs = zip(packing.unpack(packed), _orders(packed, seed), strict=True)
+    return packing.pack_some(ref for ref, order in refs if order <= last[0])

@@ -138,7 +138,8 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
             nonlocal number
             listed = self._listed()
             while paths := [*itertools.islice(listed, _PATHS_AT_A_TIME)]:
-                wanted = np.frombuffer(b"".join(map(self._hash_path, paths)), known.dtype)
+                keys = (path.removeprefix(self._root).encode("utf-8", "surrogateescape") for path in paths)
+                wanted = np.frombuffer(b"".join(map(hash_key, keys)), known.dtype)
                 at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
                 for index in np.flatnonzero(known[at] != wanted):
                     number += 1
@@ -154,9 +155,6 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
         for pattern, before in order_patterns(self._patterns):
             for entry in list_images(pattern, before, exclude=self._exclude, option="sources"):
                 yield entry.path
-
-    def _hash_path(self, path: str) -> bytes:
-        return hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape"))
 
     def _rejected(self) -> bytes:
         """The keys in rejects.jsonl, by `hash_key`; those before a line that is damaged, which is another problem."""
