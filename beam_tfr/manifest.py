@@ -19,6 +19,7 @@ import fastjsonschema
 from beam_tfr import __version__, storage
 from beam_tfr.naming import NAME, parse_file_name
 from beam_tfr.options import ImageOptions
+from beam_tfr.options.table import options_of
 from beam_tfr.schema import (
     FORMAT_VERSION,
     MANIFEST_FILE,
@@ -242,7 +243,7 @@ def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
     for label in labels:
         if not is_class_name(label):
             raise ValueError(f"a class name is {reprlib.repr(label)}")
-    image_options = {field.name for field in dataclasses.fields(ImageOptions)} & options.keys()
+    image_options = options_of(ImageOptions).keys() & options.keys()
     manifest = Manifest(
         folder=folder,
         image_options=ImageOptions(**{name: options[name] for name in image_options}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 from collections.abc import Sequence
 
@@ -21,6 +20,7 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_tfr.beam_internals import LocalRunner, beam_parser
 from beam_tfr.options import DESTRUCTIVE, ConvertOptions, default_threads, nearest
+from beam_tfr.options.table import options_of
 from beam_tfr.schema import UsageError
 
 # More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as one, and 16 only 1.8.
@@ -45,7 +45,7 @@ def parse_beam_flags(flags: Sequence[str]) -> PipelineOptions:
     _, unknown = parser.parse_known_args(list(flags))
     if unknown:
         flag = unknown[0].partition("=")[0]
-        ours = [f"--{field.name}" for field in dataclasses.fields(ConvertOptions) if field.name not in DESTRUCTIVE]
+        ours = [f"--{name}" for name in options_of(ConvertOptions).keys() - {*DESTRUCTIVE}]
         known = [option for action in parser._actions for option in action.option_strings]
         near = nearest(flag, [*ours, *known])
         hint = f"did you mean {near}?" if near else "beam-tfr convert --help lists ours; Beam's own are accepted too"

@@ -8,7 +8,6 @@ was killed: the next one reads the dataset again.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import tempfile
@@ -27,6 +26,7 @@ from beam_tfr.launch.starting import start
 from beam_tfr.manifest import Manifest
 from beam_tfr.naming import parse_file_name, shard_name
 from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.options.table import options_of
 from beam_tfr.pipeline import Convert, Repair
 from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import planned_total
@@ -108,11 +108,7 @@ def repair(
 @contextlib.contextmanager
 def _restored(dataset: Manifest, given: Mapping[str, Any]) -> Iterator[ConvertOptions]:
     """The options that a dataset was made with, and those that are given."""
-    names = {field.name for field in dataclasses.fields(ConvertOptions)} & dataset.options.keys()
-    values = {name: dataset.options[name] for name in names}
-    for name in ("image_size", "background"):
-        if name in values:
-            values[name] = tuple(values[name])
+    values = {name: dataset.options[name] for name in options_of(ConvertOptions).keys() & dataset.options.keys()}
     present = {name: value for name, value in given.items() if value}
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as place:
         if classes := values.pop("classes", None):

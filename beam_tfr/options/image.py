@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any, NoReturn
 
 from beam_tfr.options import parsers
-from beam_tfr.options.table import LIMITS, LOOK, MIB, Checked, check_range, is_int, is_number, option
+from beam_tfr.options.table import LIMITS, LOOK, MIB, Checked, check_range, is_int, is_number, option, options_of
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS
 
@@ -176,9 +176,9 @@ class ImageOptions(Checked):
             UsageError: one has no effect beside the others.
         """
         if self.encoding in OTHER_ENCODINGS:
-            for field in dataclasses.fields(ImageOptions):
-                if field.name not in OF_ALL_FILES and getattr(self, field.name) != field.default:
-                    self._no_effect(field.name, "encoding", "it applies to images only")
+            for name in options_of(ImageOptions):
+                if name not in OF_ALL_FILES and getattr(self, name) != getattr(ImageOptions, name):
+                    self._no_effect(name, "encoding", "it applies to images only")
             return
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:
             cure = "`resize=shortest` takes one size for the shorter side, such as 256"
@@ -199,7 +199,7 @@ class ImageOptions(Checked):
 
     def image_options(self) -> ImageOptions:
         """The image options of an object that may have more."""
-        return ImageOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ImageOptions)})
+        return ImageOptions(**{name: getattr(self, name) for name in options_of(ImageOptions)})
 
 
 # Option; another one, and its values beside which the first has an effect; what to say beside others.

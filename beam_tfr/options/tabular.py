@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.options.table import TABLES, Checked, option
+from beam_tfr.options.table import TABLES, Checked, option, options_of
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import column_feature
 
@@ -123,5 +123,6 @@ class TableOptions(Checked):
 
     def _given(self) -> dict[str, Any]:
         """The options that are given, apart from `table`."""
-        fields = (field.name for field in dataclasses.fields(TableOptions) if field.name != "table")
-        return {name: getattr(self, name) for name in fields if getattr(self, name)}
+        return {
+            name: getattr(self, name) for name in options_of(TableOptions) if name != "table" and getattr(self, name)
+        }
