@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from beam_tfr.schema import Array, Image, ImageRef, Record, features, sha256_hex
-from beam_tfr.schema.features import Names, names_of
+from beam_tfr.schema import Image, ImageRef, Record, features, sha256_hex
+from beam_tfr.schema.features import IMAGE_ENCODINGS, Names, names_of
 from beam_tfr.tensors import message_class
 
 example_class = functools.partial(message_class, "Example")
@@ -17,9 +17,20 @@ example_class = functools.partial(message_class, "Example")
 
 def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
     """Builds the record of an `Image`, or, with one of `schema.OTHER_ENCODINGS`, of bytes, an `Array` or a row."""
-    if build := _OTHERS.get(encoding):
-        return Record(build(ref, value))
-    return Record(build_example(ref, value), value)
+    if encoding in IMAGE_ENCODINGS:
+        return Record(build_example(ref, value), value)
+    values: Values = {}  # of a row, all of whose columns are in the reference
+    sha256 = ""
+    if encoding == "bytes":
+        values, sha256 = {features.FILE_BYTES: ("bytes", [value])}, sha256_hex(value)
+    elif encoding == "array":
+        sha256 = value.source_sha256
+        values = {
+            features.ARRAY_RAW: ("bytes", [value.tensor]),
+            features.ARRAY_SHAPE: ("int64", value.shape),
+            features.ARRAY_DTYPE: ("bytes", [value.dtype.encode()]),
+        }
+    return Record(_build(ref, values, names_of(encoding), sha256))
 
 
 def build_example(ref: ImageRef, image: Image) -> bytes:
@@ -44,26 +55,6 @@ def build_example(ref: ImageRef, image: Image) -> bytes:
     return _build(ref, values, names_of("jpeg"), image.source_sha256)
 
 
-def build_file(ref: ImageRef, data: bytes) -> bytes:
-    """Serializes the tf.train.Example of any file."""
-    return _build(ref, {features.FILE_BYTES: ("bytes", [data])}, names_of("bytes"), sha256_hex(data))
-
-
-def build_array(ref: ImageRef, array: Array) -> bytes:
-    """Serializes the tf.train.Example of an array."""
-    values: Values = {
-        features.ARRAY_RAW: ("bytes", [array.tensor]),
-        features.ARRAY_SHAPE: ("int64", array.shape),
-        features.ARRAY_DTYPE: ("bytes", [array.dtype.encode()]),
-    }
-    return _build(ref, values, names_of("array"), array.source_sha256)
-
-
-_OTHERS: dict[str, Callable[[ImageRef, Any], bytes]] = {
-    "bytes": build_file,
-    "array": build_array,
-    "row": lambda ref, _: _build(ref, {}, names_of("row")),  # all its columns are in the reference
-}
 Values = dict[str, tuple[str, Sequence[Any]]]  # name -> (dtype, values)
 
 
