@@ -89,7 +89,8 @@ class Checked:
             if about.many:
                 value = tuple(map(_as_text, given)) if isinstance(given, (tuple, list)) else (None,)
                 if None in value:
-                    what = "names, such as ('test',)" if about.metavar == "NAME" else "paths or patterns"
+                    paths = "paths or patterns, such as ('photos/**/*.jpg',)"
+                    what = "names, such as ('test',)" if about.metavar == "NAME" else paths
                     self.refuse(name, f"must be a tuple of {what}")
             elif about.parse is str and not about.choices and given != field.default:
                 value = _as_text(given)
