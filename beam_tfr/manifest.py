@@ -271,26 +271,16 @@ def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str
         fields: of the manifest.
         records: split -> `ShardInfo.records_sha256` of its shards, in order.
     """
-    return sha256_hex(
-        canonical_json(
-            {
-                "labels": fields["labels"],
-                "features": fields["features"],
-                "counts": fields["counts"],
-                "statistics": fields["statistics"],
-                "splits": {
-                    name: {
-                        "matched": split["matched"],
-                        "rejected": split["rejected"],
-                        "class_counts": split["class_counts"],
-                        "num_examples": [shard["num_examples"] for shard in split["shards"]],
-                        "records": list(records[name]),
-                    }
-                    for name, split in fields["splits"].items()
-                },
-            }
-        )
-    )
+    covered = {name: fields[name] for name in ("labels", "features", "counts", "statistics")}
+    covered["splits"] = {
+        name: {
+            **{what: split[what] for what in ("matched", "rejected", "class_counts")},
+            "num_examples": [shard["num_examples"] for shard in split["shards"]],
+            "records": list(records[name]),
+        }
+        for name, split in fields["splits"].items()
+    }
+    return sha256_hex(canonical_json(covered))
 
 
 def labels_text(labels: Iterable[str]) -> bytes:
