@@ -44,10 +44,12 @@ def contact_sheet(records: Sequence[Record], *, columns: int = COLUMNS) -> Pillo
     width, height = SIDE + _GAP, SIDE + _LINE + _GAP
     sheet = PillowImage.new("RGB", (columns * width + _GAP, rows * height + _GAP), _PAPER)
     canvas = ImageDraw.Draw(sheet)
+    texts = [f"{record.number} {label_of(record.values)}" for record in records]
+    font, _ = caption("".join(texts), system_fonts())
     for place, record in enumerate(records):
         x, y = _GAP + place % columns * width, _GAP + place // columns * height
         sheet.paste(_thumbnail(record), (x, y))
-        font, text = caption(f"{record.number} {label_of(record.values)}", system_fonts())
+        _, text = caption(texts[place], [font])
         while canvas.textlength(text, font=font) > SIDE:
             text = f"{text.rstrip('…')[:-1]}…"
         canvas.text((x, y + SIDE + 2), text, fill=_INK, font=font)
