@@ -49,6 +49,8 @@ def check(survey: Survey, names: int) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--names", type=int, default=2_000_000, help="(default: 2000000)")
     parser.add_argument("--latency_ms", type=int, default=300, help="of each page (default: 300)")
+    ways = [f"{engine}, {way}" for engine, ways in ENGINES.items() for way in ways]
+    parser.add_argument("--only", choices=ways, nargs="+", default=ways)
     parser.add_argument("--prism", help="path of Prism's binary; without it only the local engine")
 
 
@@ -56,17 +58,16 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
     names, latency_ms = (2_500, 0) if arguments.quick else (arguments.names, arguments.latency_ms)
     rows = []
     for engine, ways in ENGINES.items():
-        if engine == "Prism" and not arguments.prism:
-            continue
-        more = [f"--prism_location={arguments.prism}"] if engine == "Prism" else []
-        first_s = 0.0
+        more, first_s = ["--prism_location", arguments.prism] if engine == "Prism" else [], 0.0
         for way, flags in ways.items():
+            if f"{engine}, {way}" not in arguments.only or None in more:
+                continue
+            program = python("-m", "benchmarks.listing", names, *flags, *more)
             with served("-m", "benchmarks.scale", "serve", names, latency_ms) as (address, _):
-                program = python("-m", "benchmarks.listing", names, *flags, *more)
                 done = measure(["env", f"STORAGE_EMULATOR_HOST={address}", *program])
             first_s = first_s or done.wall_s
-            cpu_us = done.cpu_s / names * 1e6
-            rows.append([f"{engine}, {way}", names, done.wall_s, names / done.wall_s, first_s / done.wall_s, cpu_us])
+            rate, cpu_us = names / done.wall_s, done.cpu_s / names * 1e6
+            rows.append([f"{engine}, {way}", names, done.wall_s, rate, first_s / done.wall_s, cpu_us])
     yield Table(f"listing: pages after {latency_ms} ms", COLUMNS, rows)
 
 
