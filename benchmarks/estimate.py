@@ -13,7 +13,7 @@ from beam_tfr.planning.drafts import DEFAULT_TARGET_BYTES, FRAME_BYTES, MOST_SHA
 from beam_tfr.storage.gcs import PAGE_SIZE
 from benchmarks.measuring import Table
 
-LIST_US, PLAN_US = 10, 60  # of CPU for a name, by `scale`: listed alone, and from its label to the published manifest
+LIST_US, PLAN_US = 10, 40  # of CPU for a name, by `scale`: listed alone, and from its label to the published manifest
 REF_BYTES, PACKED = 100, 0.43  # of a reference; share that is left when those of 70,000 shards are packed
 CUT_BYTES, MANIFEST_BYTES, SIDECAR_BYTES = 32, 200, 600  # for a shard: in the plan, in the manifest, in memory
 LATENCY_S = 0.05  # of a request

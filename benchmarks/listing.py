@@ -2,8 +2,8 @@
 
 A server makes up the names, as in `scale`, and answers each page as late as told. MatchImages and the survey run on the
 local engine with one worker process and with two, and on Prism, which starts only one, first with one bundle of work at
-a time, then with as many as it divides the work into. The rate is without what a few names take: the start of the engine,
-and the division of the pattern.
+a time, then with as many as it divides the work into. The rate is without what a few names take: the start of the
+engine, and the division of the pattern.
 """
 
 from __future__ import annotations
