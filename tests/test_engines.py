@@ -39,13 +39,16 @@ THREADS = {
     "three threads": ["--direct_running_mode=multi_threading", "--direct_num_workers=3"],
     "not fused, four attempts": ["--runner=BundleBasedDirectRunner"],
 }
-PROCESSES = {"processes": ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]}
-LOCAL = {**THREADS, **PROCESSES}
+PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+
+
+def command(photos: Path, output: Path) -> list[object]:
+    flags = ["--name", "d", "--layout", LAYOUT, "--num_shards", "train=3,test=2", "--max_rejects", "7"]
+    return ["convert", "--input", f"{photos}/**/*.jpg", "--output", output, *flags]
 
 
 def convert(beam_tfr: Command, photos: Path, output: Path, *flags: str) -> Run:
-    command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--name", "d", "--layout", LAYOUT]
-    return beam_tfr(*command, "--num_shards", "train=3,test=2", "--max_rejects", "7", *flags)
+    return beam_tfr(*command(photos, output), *flags)
 
 
 @pytest.fixture
@@ -60,11 +63,25 @@ def expected() -> dict[str, bytes]:
     return files_of(converted_spoiled_photos())
 
 
-@pytest.mark.parametrize("engine", [*THREADS, *(pytest.param(name, marks=pytest.mark.slow) for name in PROCESSES)])
+@pytest.mark.parametrize("engine", THREADS)
 def test_beams_own_engines_write_the_same_bytes(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], engine: str
 ) -> None:
-    assert convert(beam_tfr, photos, tmp_path / "there", *LOCAL[engine]).code == 0
+    assert convert(beam_tfr, photos, tmp_path / "there", *THREADS[engine]).code == 0
+    assert files_of(tmp_path / "there") == expected
+
+
+@pytest.mark.slow
+def test_so_do_processes_also_when_the_path_of_python_has_a_space(
+    beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "the folder" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\necho started >> "$0.log"\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert convert(beam_tfr, photos, tmp_path / "there", *PROCESSES).code == 0
+    assert (tmp_path / "the folder" / "python.log").read_text() == "started\n" * 2
     assert files_of(tmp_path / "there") == expected
 
 
@@ -130,10 +147,10 @@ def test_prism_writes_the_same_bytes(
     assert files_of(tmp_path / "there") == expected
 
 
-@pytest.mark.parametrize("engine", ["three threads", "not fused, four attempts", "processes", "prism"])
+@pytest.mark.parametrize("engine", ["not fused, four attempts", "processes", "prism"])
 @pytest.mark.slow
 def test_a_failing_run_is_one_sentence_on_every_engine(photos: Path, tmp_path: Path, prism: Path, engine: str) -> None:
-    flags = {**LOCAL, "prism": ["--runner=PrismRunner", f"--prism_location={prism}"]}[engine]
+    flags = {**THREADS, "processes": PROCESSES, "prism": ["--runner=PrismRunner", f"--prism_location={prism}"]}[engine]
     call = ["--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--max_rejects", "5", "--quiet"]
     run = finish(start("convert", *call, *flags))  # in a process: engines print past Python's sys.stderr
     assert (run.code, run.out) == (1, "")
@@ -190,7 +207,7 @@ def test_a_missing_engine_is_an_error(beam_tfr: Command, photos: Path, tmp_path:
 @pytest.fixture
 def by_processes(photos: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A run with two worker processes, which have been started."""
-    run = start("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", *PROCESSES["processes"])
+    run = start(*command(photos, tmp_path / "out"), *PROCESSES)
     wait_for(lambda: run.poll() is not None or len(workers_of(run)) == 2)
     yield run
     run.kill()
@@ -210,10 +227,14 @@ def processes(pattern: str) -> list[int]:
 
 
 @pytest.mark.slow
-def test_worker_processes_end_with_the_run(by_processes: subprocess.Popen[str]) -> None:
+def test_worker_processes_end_with_a_killed_run_and_the_next_one_completes_it(
+    by_processes: subprocess.Popen[str], beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
     by_processes.kill()
     assert by_processes.wait() == -signal.SIGKILL
     wait_for(lambda: not workers_of(by_processes))
+    assert convert(beam_tfr, photos, tmp_path / "out").code == 0
+    assert files_of(tmp_path / "out") == expected
 
 
 @pytest.mark.slow
@@ -228,7 +249,9 @@ def test_ctrl_c_ends_worker_processes_that_hang(by_processes: subprocess.Popen[s
 
 
 @pytest.mark.slow
-def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(by_processes: subprocess.Popen[str]) -> None:
+def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(
+    by_processes: subprocess.Popen[str], beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
     os.kill(workers_of(by_processes)[0], signal.SIGKILL)
     run = finish(by_processes)
     assert (run.code, run.out) == (1, "")
@@ -237,12 +260,16 @@ def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(by_proces
         "published; run the same command again to resume from the finished shards, with fewer workers: "
         "--direct_num_workers 1\n"
     )
+    assert convert(beam_tfr, photos, tmp_path / "out").code == 0
+    assert files_of(tmp_path / "out") == expected
 
 
 @pytest.mark.slow
-def test_a_killed_prism_is_told_in_a_sentence(photos: Path, tmp_path: Path, prism: Path) -> None:
+def test_a_killed_prism_is_told_in_a_sentence(
+    beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path
+) -> None:
     flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
-    run = start("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", *flags)
+    run = start(*command(photos, tmp_path / "o"), *flags)
     engines = wait_for(lambda: run.poll() is not None or processes(rf"{run.pid} {prism} "))
     wait_for(lambda: run.poll() is not None or (tmp_path / "o" / ".beam_tfr" / "plan.json").exists())
     os.kill(engines[0], signal.SIGKILL)
@@ -253,6 +280,8 @@ def test_a_killed_prism_is_told_in_a_sentence(photos: Path, tmp_path: Path, pris
         r"of memory\. Nothing is published; run the same command again to resume from the finished shards\n"
     )
     assert re.fullmatch(said, ended.err)
+    assert convert(beam_tfr, photos, tmp_path / "o").code == 0
+    assert files_of(tmp_path / "o") == expected
 
 
 FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"
@@ -275,19 +304,6 @@ FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"
 )
 def test_what_the_system_refused_is_told_with_the_cure(told: str, expected: str) -> None:
     assert str(translate(RuntimeError(told))).startswith(expected)
-
-
-@pytest.mark.slow
-def test_worker_processes_start_when_the_path_of_python_has_a_space(
-    beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    python = tmp_path / "the folder" / "python"
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\necho started >> "$0.log"\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
-    assert convert(beam_tfr, photos, tmp_path / "there", *LOCAL["processes"]).code == 0
-    assert (tmp_path / "the folder" / "python.log").read_text() == "started\n" * 2
 
 
 def test_a_run_ends_when_a_thread_of_its_engine_found_no_memory() -> None:

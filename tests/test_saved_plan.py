@@ -51,23 +51,15 @@ def convert(beam_tfr: Command, photos: Path, output: object, *more: object) -> R
     return beam_tfr(*command, "--num_shards", "train=3,test=2", "--max_rejects", "9", *more)
 
 
-ENGINES = {
-    "threads": [],
-    "processes": ["--direct_running_mode=multi_processing"],
-    "prism": ["--runner=PrismRunner"],
-}
+def on_prism(prism: Path) -> list[str]:
+    return ["--runner=PrismRunner", f"--prism_location={prism}", "--experiments=disable_prism_server_singleton"]
 
 
-@pytest.mark.parametrize(
-    "engine", ["threads", *(pytest.param(name, marks=pytest.mark.slow) for name in ("processes", "prism"))]
-)
+@pytest.mark.parametrize("engine", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_a_saved_plan_gives_the_same_dataset_and_lists_nothing(
-    beam_tfr: Command, photos: Path, tmp_path: Path, engine: str, request: pytest.FixtureRequest
+    beam_tfr: Command, photos: Path, tmp_path: Path, engine: str
 ) -> None:
-    flags = ENGINES[engine]
-    if engine == "prism":
-        flags = [*flags, f"--prism_location={request.getfixturevalue('prism')}"]
-        flags += ["--experiments=disable_prism_server_singleton"]
+    flags = ["--direct_running_mode=multi_processing"] if engine == "processes" else []
     spoil(photos)
     (photos / "astray.jpg").write_bytes(b"")  # of no split
     assert convert(beam_tfr, photos, tmp_path / "whole").code == 0
@@ -89,10 +81,10 @@ def test_a_saved_plan_gives_the_same_dataset_and_lists_nothing(
 
 
 @pytest.mark.slow
-def test_equal_plans_are_equal_files(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
-    for engine in ("threads", "processes"):
-        assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / engine, *ENGINES[engine]).code == 0
-    assert (tmp_path / "threads").read_bytes() == (tmp_path / "processes").read_bytes()
+def test_equal_plans_are_equal_files(beam_tfr: Command, photos: Path, tmp_path: Path, prism: Path) -> None:
+    for engine, flags in (("threads", []), ("prism", on_prism(prism))):
+        assert convert(beam_tfr, photos, tmp_path / "out", "--save_plan", tmp_path / engine, *flags).code == 0
+    assert (tmp_path / "threads").read_bytes() == (tmp_path / "prism").read_bytes()
 
 
 def test_the_summary_as_json_and_a_file_name_that_is_not_text(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
