@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 WARM_UP = 512  # images at the beginning of a turn that do not count
-EPOCHS = 6  # for memory
+EPOCHS = 3  # for memory
 VARIANTS = {
     "97 shards": ["--num_shards", "97"],
     "1 shard": ["--num_shards", "1"],
@@ -38,7 +38,7 @@ COLUMNS = {
     "by CPU, tutorial = 1": ".2f",
     "by CPU, decoding alone = 1": ".2f",
 }
-FIRST_BATCH = """
+START = """
 import sys, time
 began = time.perf_counter()
 import tensorflow
@@ -46,10 +46,6 @@ imported = time.perf_counter()
 from beam_tfr.reader import load
 next(iter(load(sys.argv[1], split="train", batch_size=64, shuffle=True)))
 print(imported - began, time.perf_counter() - imported)
-"""
-MEMORY = """
-import sys
-from beam_tfr.reader import load
 batches = load(sys.argv[1], split="train", batch_size=64, shuffle=True, repeat=True)
 steps = load(sys.argv[1], split="train", batch_size=64).cardinality().numpy()
 for number, _ in enumerate(batches.take(steps * int(sys.argv[2])), 1):
@@ -143,19 +139,20 @@ add_arguments = add_photos
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
     with photos(arguments) as paths, tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as temporary:
-        warm_up, epochs, variants = (0, 2, ["97 shards"]) if arguments.quick else (WARM_UP, EPOCHS, [*VARIANTS])
+        warm_up, epochs, variants = (0, 1, ["97 shards"]) if arguments.quick else (WARM_UP, EPOCHS, [*VARIANTS])
+        fewer = ["--num_shards", "2"] if arguments.quick else []
         folders = {name: f"{temporary}/{name}" for name in variants}
         for name, folder in folders.items():
-            measure(measuring.convert(pattern_of(paths), folder, "--name", "photos", *VARIANTS[name]))
+            measure(measuring.convert(pattern_of(paths), folder, "--name", "photos", *VARIANTS[name], *fewer))
         readers = contestants(folders)
         turns: dict[str, list[Cost]] = {name: [] for name in readers}
         starts = []
         for _ in range(arguments.pairs):
             for name, (batch_size, batches) in readers.items():
                 turns[name].append(read_once(batch_size, batches, len(paths), warm_up=warm_up))
-            starts.append(numbers(FIRST_BATCH, folders["97 shards"]))
-        memory = ", ".join(f"{kb / 1e3:,.0f}" for kb in numbers(MEMORY, folders["97 shards"], epochs))
-    imported, first = map(statistics.median, zip(*starts, strict=True))
+            starts.append(numbers(START, folders["97 shards"], epochs))
+    imported, first, *resident_kb = map(statistics.median, zip(*starts, strict=True))
+    memory = ", ".join(f"{kb / 1e3:,.0f}" for kb in resident_kb)
     title = f"read: {len(paths):,} photos, {arguments.pairs} turns"
     yield Table(
         title,

@@ -147,6 +147,7 @@ def pretend(work: Any) -> Any:
     return info
 
 
+@functools.cache
 def cost(what: str, names: int, shards: int) -> Cost:
     program = python("-m", "benchmarks.scale", what, shards)
     with served("-m", "benchmarks.scale", "serve", names, 0) as (address, _):
@@ -160,7 +161,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
-    sizes, shards = ([2_500], 5) if arguments.quick else (arguments.names, arguments.shards)
+    sizes, shards = ([2 * PAGE], 5) if arguments.quick else (arguments.names, arguments.shards)
     rows = []
     for what in arguments.only:
         few = cost(what, 2 * PAGE, shards).peak_bytes

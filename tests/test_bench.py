@@ -57,11 +57,14 @@ def test_no_cache_is_suggested_for_an_epoch_of_a_moment() -> None:
 
 
 @pytest.mark.slow
-def test_bench_of_a_dataset(beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_of_a_dataset_with_a_trace_for_tensorboard(
+    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("tensorflow")
     monkeypatch.setattr("beam_tfr.bench.reading.SECONDS", 0.05)
+    monkeypatch.setattr("beam_tfr.bench.reading.TRACED_STEPS", 2)
     photos = once("photos", write_photos)
-    run = beam_tfr("bench", converted_photos(), "--input", f"{photos}/**/*.jpg")
+    run = beam_tfr("bench", converted_photos(), "--input", f"{photos}/**/*.jpg", "--tensorboard", tmp_path)
     assert (run.code, run.err) == (0, "")
     first, _, _, *lines = run.out.splitlines()
     assert first == "split train: 12 examples, batches of 64"
@@ -69,17 +72,6 @@ def test_bench_of_a_dataset(beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) 
     ways = ["load", "without decoding", 'cache="memory"', "cache=FOLDER", 'cache="memory", cache_decoded=True']
     assert names[:7] == [*ways, "the files one by one", "disk alone"]
     assert [line.partition(":")[0] for line in lines[8:]] == ["decoder", "disk", "suggestion"]
-
-
-@pytest.mark.slow
-def test_bench_writes_a_trace_for_tensorboard(
-    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("tensorflow")
-    monkeypatch.setattr("beam_tfr.bench.reading.SECONDS", 0.05)
-    run = beam_tfr("bench", converted_photos(), "--tensorboard", tmp_path, "--json")
-    assert run.code == 0
-    assert run.json["images_per_s"]["load"] > 0
     assert [*tmp_path.glob("plugins/profile/*/*.xplane.pb")]
 
 

@@ -15,19 +15,19 @@ from benchmarks.__main__ import NAMES
 
 ROOT = Path(__file__).parents[1]
 FIRST_COLUMNS = {
-    "convert": ["beam_tfr", "tutorial GZIP", "tutorial", "tutorial Lanczos", "floor", "planned shards", "Pillow loop"],
+    "convert": ["beam_tfr", "tutorial Lanczos", "floor", "planned shards", "Pillow loop"],
     "keep": ["copy", "beam_tfr keep"],
     "png": ["beam_tfr", "Pillow loop"],
     "verify": ["convert", "verify"],
     "cloud": ["local disk", "20 ms away", "server, 20 ms away"],
     "ends": ["start of the process to first image converted", "first image to last", "last image to exit"],
-    "gil": ["1", "4", "16"],
+    "gil": ["1", "4"],
     "read": ["tutorial", "decoding alone", "beam_tfr, 97 shards", "beam_tfr, float32", "tutorial, batch 1"],
     "resize": ["beam_tfr", "OpenCV AREA", "Pillow BILINEAR", "Pillow BICUBIC"],
     "memory": ["JPEG", "progressive JPEG", "PNG", "GIF", "TIFF", "WebP", "PNG, 16 bits", "TIFF, 64-bit floats"],
     "tables": ["parquet, read", "parquet, converted"],
     "scale": ["list", "plan"],
-    "listing": ["local, 1 process", "local, 2 processes"],
+    "listing": ["local, 2 processes"],
     "estimate": ["input, TB", "output, TB"],
 }
 

@@ -408,12 +408,12 @@ def locks(output: Path) -> list[Path]:
     return list(output.glob(".beam_tfr/lock*"))
 
 
-def complete(many: Path, output: Path, expected: dict[str, bytes]) -> None:
+def complete(beam_tfr: Command, many: Path, output: Path, expected: dict[str, bytes]) -> None:
     """The same command again: the same files as in an undisturbed run and no other, finished shards untouched."""
     finished = {path: path.stat().st_ino for path in output.glob("d-*.gz")}
     assert finished
     assert not (output / "manifest.json").exists()
-    run = finish(start(*arguments(many, output)))
+    run = beam_tfr(*arguments(many, output))
     earlier = r"convert: an earlier run has finished \d+ of 30 shards\n"
     assert (run.code, re.sub(earlier, "", run.err)) == (0, "")
     assert files_of(output) == expected
@@ -423,7 +423,7 @@ def complete(many: Path, output: Path, expected: dict[str, bytes]) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_and_a_second_run_at_the_same_time(
-    running: subprocess.Popen[str], many: Path, undisturbed: dict[str, bytes], tmp_path: Path
+    running: subprocess.Popen[str], many: Path, undisturbed: dict[str, bytes], tmp_path: Path, beam_tfr: Command
 ) -> None:
     output = tmp_path / "out"
     running.send_signal(signal.SIGSTOP)  # so that it does not end meanwhile
@@ -442,17 +442,17 @@ def test_ctrl_c_and_a_second_run_at_the_same_time(
         "shards\n"
     )
     assert not locks(output)
-    complete(many, output, undisturbed)
+    complete(beam_tfr, many, output, undisturbed)
 
 
 @pytest.mark.slow
 def test_a_killed_run_is_resumed_despite_its_lock(
-    running: subprocess.Popen[str], many: Path, undisturbed: dict[str, bytes], tmp_path: Path
+    running: subprocess.Popen[str], many: Path, undisturbed: dict[str, bytes], tmp_path: Path, beam_tfr: Command
 ) -> None:
     running.send_signal(signal.SIGKILL)
     assert finish(running).code == -signal.SIGKILL
     assert locks(tmp_path / "out")
-    complete(many, tmp_path / "out", undisturbed)
+    complete(beam_tfr, many, tmp_path / "out", undisturbed)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A small seeded set of the trials of `tests.faults`; docs/reliability.md tells of the long run."""
+"""Trials of `tests.faults` of which no other test has the like; docs/reliability.md tells of the long run."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ MUTATIONS = 300
 @pytest.mark.parametrize(
     ("engine", "kinds", "seed"),
     [
-        ("threads", ["kill", "takeover", "corrupt"], 3),
-        ("processes", ["kill"], 7),
-        ("prism", ["kill"], 2),
-        ("gcs", ["kill", "permission"], 5),
+        ("threads", ["takeover", "corrupt"], 3),
+        ("gcs", ["permission"], 5),
     ],
 )
 def test_disturbed_runs_end_as_if_they_had_not_been(tmp_path: Path, engine: str, kinds: list[str], seed: int) -> None:
@@ -34,7 +32,7 @@ def test_disturbed_runs_end_as_if_they_had_not_been(tmp_path: Path, engine: str,
     outcomes = {kind: run_trial(scene, kind, seed) for kind in kinds}
     scene.close()
     assert {kind: outcome.problems for kind, outcome in outcomes.items()} == {kind: [] for kind in kinds}
-    assert sum(outcome.faults for outcome in outcomes.values()) > 1
+    assert all(outcome.faults for outcome in outcomes.values())
 
 
 @pytest.mark.slow

@@ -69,7 +69,8 @@ from beam_tfr.reader import class_weights, load
 def make():
     model = keras.Sequential([keras.Input((8, 12, 3), dtype="uint8"), keras.layers.Rescaling(1 / 255),
                               keras.layers.Flatten(), keras.layers.Dense(48)])
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), weighted_metrics=["accuracy"])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), weighted_metrics=["accuracy"],
+                  jit_compile=keras.backend.backend() == "jax")
     return model
 
 keras.utils.set_random_seed(0)

@@ -38,10 +38,10 @@ from beam_tfr import rejects
 from beam_tfr.schema import Reject
 def lines(count):
     for i in range(count):
-        reject = Reject(f"{i * 7919 % count:07}.jpg", "ResizeImages", "damaged-image", "x" * 60)
+        reject = Reject(f"{i * 7919 % count:07}.jpg", "ResizeImages", "damaged-image", "x" * 600)
         yield f"{reject.to_json()}\\n".encode()
 before = 0
-for count in (150_000, 600_000):
+for count in (30_000, 120_000):
     last, total = b"", 0
     for one in rejects.by_key(lines(count)):
         total += 1

@@ -56,7 +56,7 @@ def train(folder: str, backups: str, seed: int, kill_after: int, losses: str) ->
             keras.layers.Dense(41),
         ]
     )
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
 
     steps = steps_per_epoch(folder, split="train", batch_size=BATCH_SIZE)
     options = {"split": "train", "batch_size": BATCH_SIZE, "shuffle": True, "seed": seed}
