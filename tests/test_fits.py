@@ -79,7 +79,7 @@ keras.utils.set_random_seed(0)
 FIT = """
 train = load(folder, split="train", batch_size=16, remainder="drop", shuffle=True)
 weighted = load(folder, split="train", batch_size=16, remainder="pad")
-history = model.fit(train, epochs=3, class_weight=class_weights(folder, "train"), validation_data=weighted,
+history = model.fit(train, epochs=2, class_weight=class_weights(folder, "train"), validation_data=weighted,
                     shuffle=False, verbose=0).history
 assert history["loss"][-1] < history["loss"][0], history["loss"]
 accuracy = history["val_accuracy"][-1] * 40
@@ -133,7 +133,7 @@ assert strategy.num_replicas_in_sync == 2
 with strategy.scope():
     model = make()
 train = load(folder, split="train", batch_size=16, remainder="drop", shuffle=True)
-losses = model.fit(train, epochs=3, shuffle=False, verbose=0).history["loss"]
+losses = model.fit(train, epochs=2, shuffle=False, verbose=0).history["loss"]
 assert losses[-1] < losses[0], losses
 
 # Each batch is split among the replicas: every example comes to one of them.

@@ -20,7 +20,7 @@ from google.protobuf import json_format
 from beam_tfr import template
 from beam_tfr.options import ConvertOptions, parsers, table
 from tests.conftest import Run
-from tests.worker_env import COMPILE_LATER, make_worker_env
+from tests.worker_env import make_worker_env
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "templates"
@@ -247,7 +247,7 @@ def test_the_install_line_and_the_entry_file_run_beside_beam(tmp_path: Path) -> 
                 copy(ROOT / source, goal)
         elif name == "RUN":
             path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
-            environment = {**os.environ, "PATH": path, "PYTHONPATH": "", **COMPILE_LATER}
+            environment = {**os.environ, "PATH": path, "PYTHONPATH": ""}
             run = subprocess.run(["sh", "-ec", rest], cwd=work, env=environment, capture_output=True, text=True)
             assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
             ran += 1

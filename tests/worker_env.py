@@ -18,7 +18,6 @@ from packaging.utils import canonicalize_name
 from beam_tfr.dataflow import staging
 
 BEAM = "apache-beam[gcp]"
-COMPILE_LATER = {"PIP_NO_COMPILE": "1"}  # pip's variable: what is imported is compiled then, most is not
 
 
 def closure(requirement: str, found: set[tuple[str, frozenset[str]]] | None = None) -> set[str]:
@@ -74,8 +73,7 @@ def _link(source: Path, target: Path) -> None:
 def offline(folder: Path) -> dict[str, str]:
     """The environment variables of a worker without an index, whose home is a folder."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "STORAGE_EMULATOR_HOST") if name in os.environ}
-    pip = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, **COMPILE_LATER}
-    return {**kept, "HOME": str(folder), **pip}
+    return {**kept, "HOME": str(folder), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
 
 
 def install_staged(python: Path, staged: Path) -> None:
