@@ -72,7 +72,7 @@ def cost(names: int, latency_ms: int, flags: Sequence[str]) -> Cost:
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
     names, few, latency_ms = arguments.names, FEW, arguments.latency_ms
     if arguments.quick:
-        names, few, latency_ms, arguments.only = 5_500, 1, 0, ["local, 2 processes"]
+        names, few, latency_ms, arguments.only = 5_500, 1, 0, ["local, 1 process"]
     rows = []
     for engine, ways in ENGINES.items():
         more, first = ["--prism_location", arguments.prism] if engine == "Prism" else [], 0.0

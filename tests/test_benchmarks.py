@@ -24,10 +24,10 @@ FIRST_COLUMNS = {
     "gil": ["1", "4"],
     "read": ["tutorial", "decoding alone", "beam_tfr, 97 shards", "beam_tfr, float32", "tutorial, batch 1"],
     "resize": ["beam_tfr", "OpenCV AREA", "Pillow BILINEAR", "Pillow BICUBIC"],
-    "memory": ["JPEG", "progressive JPEG", "PNG", "GIF", "TIFF", "WebP", "PNG, 16 bits", "TIFF, 64-bit floats"],
+    "memory": ["WebP", "PNG, 16 bits", "TIFF, 64-bit floats"],
     "tables": ["parquet, read", "parquet, converted"],
     "scale": ["list", "plan"],
-    "listing": ["local, 2 processes"],
+    "listing": ["local, 1 process"],
     "estimate": ["input, TB", "output, TB"],
 }
 
