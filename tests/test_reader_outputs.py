@@ -93,7 +93,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"batch_size": None, "remainder": None}, {"on_error": "skip"}],
+    [{"batch_size": None, "remainder": None}, {"on_error": "skip"}],
     ids=str,
 )
 def test_lists_are_ragged(listed: Path, options: dict[str, Any]) -> None:
