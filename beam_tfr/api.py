@@ -128,7 +128,9 @@ def plan(
     importlib.import_module("beam_tfr.launch")  # says which extra is missing
     from beam_tfr.preview import Prices, preview
 
-    return preview(checked, sample_size=sample_size, workers=workers, prices=Prices.parse(price))
+    prices, what = Prices.parse(price), things(checked.encoding)
+    with on_stderr("plan", what=what, log_format=checked.log_format, quiet=checked.quiet) as shown:
+        return preview(checked, sample_size=sample_size, workers=workers, prices=prices, progress=shown)
 
 
 @_briefly

@@ -8,11 +8,14 @@ from collections.abc import Iterable, Sequence
 from beam_tfr.terminal import printable
 
 _NUMBER = ' style="text-align: right"'
+_TEXT = ' style="text-align: left"'  # notebooks align cells to the right
 
 
 def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:
-    """A title, a table whose numbers are aligned to the right, and a line of text for each note."""
-    head = "".join(f"<th>{text(name)}</th>" for name in header)
+    """A title, a table whose numbers and their headings are aligned to the right, and a line for each note."""
+    rows = [*rows]
+    below = rows[-1] if rows else header
+    head = "".join(f"<th{_side(cell)}>{text(name)}</th>" for name, cell in zip(header, below, strict=False))
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     lines = "".join(f"<div>{text(note)}</div>" for note in notes)
     return f"<div><b>{text(title)}</b><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{lines}</div>"
@@ -24,4 +27,8 @@ def text(value: object) -> str:
 
 
 def _cell(value: object) -> str:
-    return f"<td{_NUMBER}>{value:,}</td>" if isinstance(value, int) else f"<td>{text(value)}</td>"
+    return f"<td{_side(value)}>{f'{value:,}' if isinstance(value, int) else text(value)}</td>"
+
+
+def _side(value: object) -> str:
+    return _NUMBER if isinstance(value, int) else _TEXT

@@ -60,11 +60,13 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(photos: Path, tmp
     assert report.ok
     assert report.sources == 18
     assert repr(report) == f"<{tmp_path}/out: OK; 18 records in 3 shards, {report.seconds:.1f} s>"
+    assert "Everything is as the manifest says." in report._repr_html_()
+    assert '>records, against their source files</td><td style="text-align: right">18</td>' in report._repr_html_()
     shard = next((tmp_path / "out").glob("*-00000-of-00002*"))
     shard.write_bytes(shard.read_bytes()[:-9])
     shown = beam_tfr.verify(tmp_path / "out")._repr_html_()
     assert "problems; " in shown
-    assert f"<td>{shard.name}</td>" in shown
+    assert f">{shard.name}</td>" in shown
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,9 @@ def test_progress_goes_to_the_cell_of_a_notebook(monkeypatch: pytest.MonkeyPatch
 
 
 def test_html_is_escaped() -> None:
-    assert markup.table("<i>", ["<th>"], [("a&b", 1000)], ["\x1b[0m"]) == (
-        "<div><b>&lt;i&gt;</b><table><thead><tr><th>&lt;th&gt;</th></tr></thead><tbody><tr><td>a&amp;b</td>"
+    assert markup.table("<i>", ["<th>", "number"], [("a&b", 1000)], ["\x1b[0m"]) == (
+        "<div><b>&lt;i&gt;</b><table><thead><tr>"
+        '<th style="text-align: left">&lt;th&gt;</th><th style="text-align: right">number</th></tr></thead><tbody><tr>'
+        '<td style="text-align: left">a&amp;b</td>'
         '<td style="text-align: right">1,000</td></tr></tbody></table><div>\\x1b[0m</div></div>'
     )

@@ -170,7 +170,7 @@ def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
         assert (sheet.size, centers) == ((368, 146), [(255, 0, 0), (208, 215, 222), (208, 215, 222)])
     shown = inspect(path)._repr_html_()
     assert "x.tfrecord: 3 records in 1 file</b>" in shown
-    assert "<td>png image, 20x30 pixels" in shown
+    assert ">png image, 20x30 pixels" in shown
     assert '<img alt="records" src="data:image/png;base64,' in shown
 
 

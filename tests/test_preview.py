@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import beam_tfr
 from beam_tfr import cli, display, manifest
 from beam_tfr.bench import converting
-from beam_tfr.options import ConvertOptions
+from beam_tfr.display import State
+from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.planning.drafts import draft_plan
-from beam_tfr.preview import Estimate, Preview, Prices, estimates, looking
+from beam_tfr.preview import Estimate, Prices, estimates, looking, preview
 from beam_tfr.preview.advice import advise
 from beam_tfr.preview.looking import look
 from beam_tfr.preview.sampling import Sampled
@@ -79,17 +80,20 @@ def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None
     assert repr(found) == "<Preview: 20 rows, 0 warnings>"
     assert (found.sampled.tried, found.seconds, found.cost) == (5, None, None)
     html = found._repr_html_()
-    assert '<td>matched</td><td style="text-align: right">20</td>' in html
+    assert '>matched</td><td style="text-align: right">20</td>' in html
     assert "&lt;b&gt;0" in html
     assert "<b>0" not in html
     assert found.num_bytes.low <= found.num_bytes.value <= found.num_bytes.high
 
 
 def test_options_of_the_estimates_change_them() -> None:
-    def of(**changes: object) -> Preview:
-        return beam_tfr.plan(input=f"{SAMPLE}/test/hat/*.jpg", layout="*", **changes)
-
-    plain, wide = of(), of(workers=1000, price=["vcpu_hour=10"], sample_size=1)
+    given = {"input": f"{SAMPLE}/test/hat/*.jpg", "layout": "*"}
+    options, seen = from_values({**given, "output": "dataset"}, ConvertOptions), list[State]()
+    plain = preview(options, sample_size=256, workers=10, prices=Prices(), progress=seen.append)
+    measured = [state for state in seen if state.stage == "measuring"]
+    assert len({state.total for state in measured}) == 1  # of three conversions
+    assert all(state.done <= state.total for state in measured)
+    wide = beam_tfr.plan(**given, workers=1000, price=["vcpu_hour=10"], sample_size=1)
     assert (plain.sampled.tried, wide.sampled.tried) == (2, 1)
     assert plain.dataflow_seconds
     assert wide.dataflow_seconds

@@ -134,9 +134,16 @@ def measure_pace(
     count = int(max(8 * here, wanted))
     few = here + max(1, count // 10)
     with tempfile.TemporaryDirectory(prefix="beam_tfr-bench-") as folder:
-        first_s, _ = _convert(folder, files, here, options, progress, more)
-        few_s, few_cpu_s = _convert(folder, files, few, options, progress, more)
-        wall_s, cpu_s = _convert(folder, files, count, options, progress, more)
+
+        def run(number: int, *, before: int) -> tuple[float, float]:
+            def tell(done: int) -> None:
+                progress(State("measuring", before + done, here + few + count))
+
+            return _convert(folder, files, number, options, tell, more)
+
+        first_s, _ = run(here, before=0)
+        few_s, few_cpu_s = run(few, before=here)
+        wall_s, cpu_s = run(count, before=here + few)
     # Not faster than without Beam; a short run is full of noise.
     each_s = max((wall_s - few_s) / (count - few), alone_s / here)
     return Pace(count, each_s, max(alone_s, (cpu_s - few_cpu_s) / (count - few)), max(0.0, first_s - here * each_s))
@@ -214,7 +221,7 @@ def _convert(
     files: Sequence[tuple[str, bytes]],
     count: int,
     options: ImageOptions,
-    progress: _Progress,
+    progress: Callable[[int], object],
     more: Mapping[str, Any],
 ) -> tuple[float, float]:
     """Seconds and CPU seconds of a real conversion of `count` files, with links to those that there are."""
@@ -231,9 +238,7 @@ def _convert(
     given = {**vars(options), **more}
     convert = ConvertOptions(input=(f"{source}/*",), output=f"{folder}/out-{count}", layout="*", **given)
     started = time.process_time()
-    seconds = launch.convert(
-        convert, progress=lambda at: progress(State("measuring", at.finished_images, at.matched))
-    ).seconds
+    seconds = launch.convert(convert, progress=lambda at: progress(at.finished_images)).seconds
     return seconds, time.process_time() - started
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,8 +112,10 @@ class Preview:
     def _repr_html_(self) -> str:
         """The plan as a table, for notebooks."""
         rows = [(title, *values, sum(values)) for title, values in plan_rows(self.plan)]
-        notes = (f"{title}: {text}" for title, text in self.lines())
-        return markup.table("Nothing was written", ["", *in_order(self.plan.splits), "total"], rows, notes)
+        about = itertools.groupby(self.lines(), key=lambda line: line[0])
+        lines = [(title if not n else "", text) for title, of in about for n, (_, text) in enumerate(of)]
+        counts = markup.table("Nothing was written", ["", *in_order(self.plan.splits), "total"], rows)
+        return counts + markup.table("", [], lines)
 
 
 def print_preview(found: Preview) -> None:

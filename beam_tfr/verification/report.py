@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr import markup
@@ -73,11 +73,24 @@ class Report:
         return f"<{self._title()}>"
 
     def _repr_html_(self) -> str:
-        """The counts, and the first problems, for notebooks."""
+        """What was checked, or the first problems, for notebooks."""
+        if self.ok:
+            found = f"Everything{' that was read' if self.unread else ''} is as the manifest says."
+            return markup.table(self._title(), ["checked", ""], self._checked(), [found])
         shown = self.problems[:SHOWN_PROBLEMS]
         rows = [(problem.file, "" if problem.record is None else problem.record, problem.message) for problem in shown]
         more = [f"and {self.num_problems - len(shown):,} more"] if self.num_problems > len(shown) else []
-        return markup.table(self._title(), ["file", "record", "problem"] if rows else [], rows, more)
+        return markup.table(self._title(), ["file", "record", "problem"], rows, more)
+
+    def _checked(self) -> Iterator[tuple[str, int | str]]:
+        yield "shards, by SHA-256", self.shards - len(self.unread)
+        yield "bytes of shards", self.num_bytes
+        yield "records, by CRC-32C, and what is in them", self.examples
+        if self.sources is not None:
+            yield "records, against their source files", self.sources
+        if self.unread:
+            yield "shards not read (sample=)", len(self.unread)
+        yield "digest of the dataset", self.dataset_digest[:16]
 
     def _title(self) -> str:
         found = "OK" if self.ok else counted(self.num_problems, "problem")
