@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from beam_tfr import manifest
 from beam_tfr.arrays import MAX_TEXTS, parse_array
-from beam_tfr.examples import build_array, build_file, parse_example
+from beam_tfr.examples import build_record, parse_example
 from beam_tfr.images import convert_image
 from beam_tfr.schema import Array, ImageRef, RejectError, UsageError
 from beam_tfr.tensors import DTYPES
@@ -189,7 +189,7 @@ def test_array_problems() -> None:
 
     def told(**changes: Any) -> list[str]:
         changed = Array(**{name: changes.get(name, getattr(array, name)) for name in Array.__dataclass_fields__})
-        return list(array_problems(parse_example(build_array(ref, changed))))
+        return list(array_problems(parse_example(build_record("array", changed, ref).serialized)))
 
     def wrong(dtype: str, shape: list[int]) -> list[str]:
         return [f"array/raw is not a serialized {dtype} tensor of shape {shape}"]
@@ -212,7 +212,7 @@ def test_array_problems() -> None:
 
 
 def test_file_problems() -> None:
-    record = parse_example(build_file(ImageRef("a", 1, 0, "train"), b"data"))
+    record = parse_example(build_record("bytes", b"data", ImageRef("a", 1, 0, "train")).serialized)
     assert list(file_problems(b"data", record["file/sha256"][0])) == []
     (problem,) = file_problems(b"date", record["file/sha256"][0])
     assert problem.startswith("file/bytes has the SHA-256 ")
