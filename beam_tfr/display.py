@@ -1,9 +1,10 @@
-"""Shows how far a long command is: live on a terminal, a line every ten seconds elsewhere."""
+"""Shows how far a long command is: live on a terminal and in a notebook, a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import time
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 FIRST_S = 2.0  # a shorter command shows nothing
+CELL_S = 0.5  # between changes in a notebook
 LINE_S = 10.0  # between lines, and before the first, where nothing can be overwritten
 FORMATS = ("auto", "plain", "json")
 
@@ -74,11 +76,13 @@ class Pace:
 class Display:
     """Shows states on a stream: live from `FIRST_S` seconds on, or a line every `LINE_S`; a context manager.
 
+    A notebook keeps one line: how long it took, or where it failed.
+
     Args:
-        stream: a terminal, or anything else.
+        stream: a terminal, a notebook's cell, or anything else.
         command: its name, at the start of each line.
         what: plural noun of what is counted.
-        log_format: one of `FORMATS`; auto is live on a terminal, else plain.
+        log_format: one of `FORMATS`; auto is live on a terminal and in a cell, else plain.
         quiet: shows no states; messages of `say` remain.
     """
 
@@ -89,8 +93,14 @@ class Display:
         self._format, self._quiet = log_format, quiet
         self._live: Progress | None = None
         self._task: TaskID | None = None
-        self._is_live = log_format == "auto" and stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-        self._pace, self._next = Pace(time.monotonic), time.monotonic() + (FIRST_S if self._is_live else LINE_S)
+        self._cell: Any = None
+        self._last = ""
+        auto = log_format == "auto"
+        self._is_live = auto and stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        self._in_cell = auto and type(stream).__module__ == "ipykernel.iostream"
+        first_s = FIRST_S if self._is_live or self._in_cell else LINE_S
+        self._began = time.monotonic()
+        self._pace, self._next = Pace(time.monotonic), self._began + first_s
 
     def __enter__(self) -> Display:
         return self
@@ -101,21 +111,27 @@ class Display:
         if self._live is not None:
             with contextlib.suppress(OSError):
                 self._live.stop()
+        if self._cell is not None:
+            self._change(self._last if error else f"done in {duration(time.monotonic() - self._began)}")
 
     def __call__(self, state: State) -> None:
         """Shows a state if it is time to."""
         rate, bytes_rate, left = self._pace.add(state)
+        self._last = describe(state, self._what, rate, bytes_rate, left)
         if self._quiet or time.monotonic() < self._next:
             return
         if self._is_live:
-            self._draw(state, rate, bytes_rate, left)
+            self._draw(state)
+            return
+        if self._in_cell:
+            self._change(self._last)
             return
         self._next = time.monotonic() + LINE_S
         if self._format == "json":
             about = {**state._asdict(), "per_s": round(rate, 1), "bytes_per_s": round(bytes_rate)}
             self._print(json.dumps({"command": self._command, **about, "left_s": round(left, 1)}))
         else:
-            self.say(describe(state, self._what, rate, bytes_rate, left))
+            self.say(self._last)
 
     def say(self, text: str) -> None:
         """Prints a message in a line of its own."""
@@ -129,14 +145,21 @@ class Display:
             else:
                 print(line, file=self._stream, flush=True)
 
-    def _draw(self, state: State, rate: float, bytes_rate: float, left: float) -> None:
-        text = describe(state, self._what, rate, bytes_rate, left)
+    def _change(self, text: str) -> None:
+        self._next = time.monotonic() + CELL_S
+        shown = {"text/plain": f"{self._command}: {text}"}
+        if self._cell is None:
+            self._cell = importlib.import_module("IPython.display").display(shown, raw=True, display_id=True)
+        else:
+            self._cell.update(shown, raw=True)
+
+    def _draw(self, state: State) -> None:
         with contextlib.suppress(OSError):
             if self._live is None or self._task is None:
                 self._live = _bar(self._stream)
-                self._task = self._live.add_task(text, total=None)
+                self._task = self._live.add_task(self._last, total=None)
                 self._live.start()
-            self._live.update(self._task, description=text, completed=state.done, total=state.total or None)
+            self._live.update(self._task, description=self._last, completed=state.done, total=state.total or None)
             self._live.refresh()
 
 

@@ -21,7 +21,9 @@ from tests.converted import converted_photos
 LAYOUT = "{split}/{label}/*"
 
 
-def test_convert_takes_values_and_text_and_returns_the_dataset(photos: Path, tmp_path: Path) -> None:
+def test_convert_takes_values_and_text_and_returns_the_dataset(
+    photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (photos / "train" / "hat" / "<b>.jpg").write_bytes(b"")
     seen: list[Any] = []
     by_values = beam_tfr.convert(
@@ -43,6 +45,7 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(photos: Path, tmp
         classes=None,
         beam_flags=["--direct_num_workers=1"],
     )
+    assert not [record for record in caplog.records if record.name.startswith("beam_tfr")]  # of rejects
     assert (by_values.fresh, by_text.fresh) == (True, False)  # the same options: complete already
     assert by_text.digest == by_values.digest == reader.open(tmp_path / "out").dataset_digest
     assert seen[0].num_shards == 0

@@ -8,6 +8,8 @@ import os
 import pty
 import re
 import select
+import sys
+import types
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -129,6 +131,40 @@ def test_a_terminal_shows_one_line_in_place(
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", text)  # NO_COLOR
     assert text.endswith("\x1b[2K")  # the line is cleared
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
+
+
+class Cell(io.StringIO):
+    """As ipykernel's stream: what is displayed elsewhere does not go through it."""
+
+    __module__ = "ipykernel.iostream"
+
+
+def test_a_notebook_shows_one_line_in_place(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: dict[str, list[str]] = {}
+
+    class Handle:
+        def update(self, data: dict[str, str], *, raw: bool) -> None:
+            assert raw
+            shown["cell"].append(data["text/plain"])
+
+    def display_first(data: dict[str, str], *, raw: bool, display_id: bool) -> Handle:
+        assert raw
+        assert display_id
+        shown["cell"] = [data["text/plain"]]
+        return Handle()
+
+    module = types.ModuleType("IPython.display")
+    module.display = display_first  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    stream = Cell()
+    with Display(stream, "verify", what="records") as seen:
+        for second in (0, 1, 2, 2.1, 3, 3.1):
+            clock.now = 100 + second
+            seen(converting(int(1_000 * second)))
+        seen.say("a message")
+    line = "verify: converting: {} of 10,000 records, {} s left, 1,000 records/s, 0 of 10 shards"
+    assert shown["cell"] == [line.format("2,000", 8), line.format("3,000", 7), "verify: done in 3 s"]
+    assert stream.getvalue() == "verify: a message\n"
 
 
 def test_a_narrow_terminal_shows_the_time_left_and_a_dumb_one_shows_lines(

@@ -84,15 +84,20 @@ def quiet() -> Iterator[None]:
     It is our error several times over, with stack traces. A worker in this process prints it to sys.stderr whatever the
     log level, and hangs when nobody reads that any more. Worker processes and engines print to the standard error that
     they inherit, and Ctrl-C in a terminal reaches each of them. C libraries print there too: libtiff does for every
-    damaged file.
+    damaged file. The steps' own log is for an engine's console.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
     logging.getLogger("PrismJobServer").disabled = True  # its level is set by Beam
-    with silent_stderr():
-        yield
+    steps = logging.getLogger("beam_tfr.transforms")
+    steps.setLevel(logging.CRITICAL + 1)
+    try:
+        with silent_stderr():
+            yield
+    finally:
+        steps.setLevel(logging.NOTSET)
 
 
 class Reporter:
