@@ -40,7 +40,9 @@ def parse_array(data: bytes) -> Array:
         version = np.lib.format.read_magic(file)
         readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         if version not in readers:
-            raise RejectError("not-an-array", f"a .npy file of version {version[0]}.{version[1]}: records are not read")
+            raise RejectError(
+                "not-an-array", f"a .npy file of version {version[0]}.{version[1]}: structured arrays are not supported"
+            )
         shape, fortran, dtype = readers[version](file)
     # NumPy evaluates a header of at most 10,000 characters as a Python literal.
     except (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError) as error:
@@ -56,9 +58,9 @@ def parse_array(data: bytes) -> Array:
     content = data[file.tell() :]
     promised = math.prod(shape) * dtype.itemsize
     if len(content) != promised:
-        raise RejectError("damaged-array", f"its header says {promised} bytes, it has {len(content)}")
+        raise RejectError("damaged-array", f"its header promises {promised} bytes, but it has {len(content)}")
     if name == STRING and (math.prod(shape) > MAX_TEXTS or not dtype.itemsize):
-        raise RejectError("not-an-array", f"{math.prod(shape)} texts of {dtype.itemsize} bytes, more than are read")
+        raise RejectError("not-an-array", f"{math.prod(shape)} texts of {dtype.itemsize} bytes, more than is allowed")
     array = np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
     return Array(
         serialize_tensor(name, shape, _content(array)),
@@ -83,7 +85,7 @@ def _content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
             return [text.tobytes().decode("utf-32-le").rstrip("\0").encode() for text in little.reshape(-1, 1)]
         except UnicodeDecodeError as error:
-            raise RejectError("damaged-array", f"text that is not valid Unicode: {error}") from error
+            raise RejectError("damaged-array", f"invalid Unicode text: {error}") from error
     if kind == "b" and array.size and array.view(np.uint8).max() > 1:
-        raise RejectError("damaged-array", "a boolean in it is neither 0 nor 1")
+        raise RejectError("damaged-array", "a boolean value is neither 0 nor 1")
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()

@@ -222,8 +222,8 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
                 raise
             said = pip.output.decode(errors="replace").strip().splitlines()[-1:]
             raise UsageError(
-                f"the packages that workers need cannot be downloaded with pip ({' '.join(said)}); see that pip is "
-                "installed and has an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
+                f"pip cannot download the packages that workers need ({' '.join(said)}); make sure that pip is "
+                "installed and can reach an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
             ) from error
 
     def _adjust_pipeline_for_dataflow_v2(self, pipeline: Pipeline) -> None:

@@ -33,7 +33,7 @@ from beam_tfr.schema import (
 from beam_tfr.storage import work_path
 
 PLAN_FILE = "plan.json"
-_CURE = "Choose another `output=`, or give `overwrite=` to replace it"
+_CURE = "Choose another `output=`, or use `overwrite=` to replace it"
 
 
 def _read_plan(output: str) -> dict[str, Any] | None:
@@ -90,7 +90,7 @@ def claim(
         resumes = there.digest == plan.digest or (there.recipe == plan.recipe and not overwrite)
         if not resumes and not overwrite:
             different = _differences(begun["plan"], claimed["plan"], there.matched, plan)
-            message = f"holds the beginning of a dataset of other options:{different}\n{_CURE}"
+            message = f"holds part of a dataset with other options:{different}\n{_CURE}"
             raise UsageError(message, option="output", value=output)
     published = storage.find(storage.join(output, MANIFEST_FILE)) is not None
     if resumes and not published:
@@ -117,7 +117,7 @@ def _is_complete(output: str, plan: Plan) -> bool:
         return False
     now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest}
     if different := _differences({key: found.fields[key] for key in now}, now, found.counts["matched"], plan):
-        message = f"holds a dataset of other input or options:{different}\n{_CURE}"
+        message = f"holds a dataset with other input or options:{different}\n{_CURE}"
         raise UsageError(message, option="output", value=output)
     manifest.check_shards(found, found.splits.values())
     return True
@@ -242,7 +242,7 @@ def finish(output: str) -> None:
 
 
 def take_changes(output: str) -> str:
-    """What to tell the user about shards that are made again because their images changed; empty if there are none.
+    """What to tell the user about shards that are rewritten because their images changed; empty if there are none.
 
     What it returns is not returned again.
     """
@@ -252,8 +252,8 @@ def take_changes(output: str) -> str:
             return ""
         if storage.find(storage.join(output, MANIFEST_FILE)) is not None:
             finish(output)
-        told = f"the input changed since an earlier run: {changes.shards:,} of its finished shards are made again"
+        told = f"the input has changed since an earlier run: {changes.shards:,} of its finished shards are rewritten"
         if changes.images:
-            told += f" (new there or changed: {changes.images:,}, such as {', '.join(changes.keys)})"
+            told += f" (new or changed: {changes.images:,}, such as {', '.join(changes.keys)})"
         return told
     return ""

@@ -67,7 +67,7 @@ def _verify(dataset: Manifest) -> None:
 
     report = verify(dataset.folder)
     if not report.ok:
-        raise DataError(f"{report.problems[0]}; beam-tfr verify {shlex.quote(dataset.folder)} names all problems")
+        raise DataError(f"{report.problems[0]}; beam-tfr verify {shlex.quote(dataset.folder)} lists all problems")
     _say(f"verified    {report.examples} records in {report.shards} files: checksums, images, labels, counts")
 
 

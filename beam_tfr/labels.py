@@ -21,7 +21,7 @@ PIECES |= {"{number}": "[0-9]+", "*": "[^/]*"}
 _VALUES = {*PIECES} - {"{number}"}  # what may be any text
 _PIECE = re.compile(r"\{[^{}]*\}|[*{}]|[^*{}]+")
 DEFAULT_SPLIT = "train"
-LABEL_RULE = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
+LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"
 SPLIT_RULE = f"letters, digits and _ only, and not {NO_SPLIT}"
 
 
@@ -66,7 +66,7 @@ def parse_layout(text: str) -> Layout:
             raise fail(f"{unknown or part!r} is not one of {', '.join(PIECES)}; separate parts with /, {example}")
         for one, other in itertools.pairwise(pieces):
             if one in _VALUES and other in _VALUES:
-                raise fail(f"{one} and {other} touch, so nothing says where one ends; put a separator between them")
+                raise fail(f"{one} and {other} are adjacent: nothing says where one ends; put a separator between them")
     for value in (name for name in _VALUES if name != "*" and text.count(name) > 1):
         raise fail(f"has {value} twice")
     if not parts[-1].endswith("*"):
@@ -105,7 +105,9 @@ def _class_names(text: str) -> tuple[str, ...]:
         names[name] = number
     if pair := two_spellings(names):
         lines = " and ".join(map(str, sorted(names[name] for name in pair)))
-        raise ValueError(f"lines {lines} are one name in two spellings, {pair[0]!a} and {pair[1]!a}; remove one")
+        raise ValueError(
+            f"lines {lines} are the same name in two Unicode spellings, {pair[0]!a} and {pair[1]!a}; remove one"
+        )
     return tuple(names)
 
 
@@ -130,7 +132,7 @@ class Labeler:
         if found is None:
             wanted = "/".join(self.layout.parts)
             short = key.count("/") + 1 < len(self.layout.parts)
-            detail = f"{'has fewer parts than' if short else 'does not look like'} {wanted}"
+            detail = f"{'has fewer parts than' if short else 'does not match'} {wanted}"
             return ref._replace(reason="layout-mismatch", detail=detail)
         split = found.get("split")
         if split is None:

@@ -87,8 +87,8 @@ def _described(lock: Mapping[str, Any], path: str) -> str:
     if here:
         return told
     return (
-        f"{told}. It was last heard of {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s of silence the "
-        f"next call takes over, and at once if you delete {path}"
+        f"{told}. Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s without one, "
+        f"the next call takes over. To take over at once, delete {path}"
     )
 
 
@@ -138,11 +138,13 @@ def acquire(output: str, run_id: str, *, job: str = "", has_ended: HasEnded = la
     try:
         return work_path(output, f"lock.{_acquire(output, run_id, job, has_ended)}")
     except storage.AlreadyExistsError:
-        raise RunError(f"another run has just taken or left {output}; wait for it, or stop it and call again") from None
+        raise RunError(
+            f"another run has just started or ended in {output}; wait for it, or stop it and call again"
+        ) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(f"{error.strerror}; make room and call again", option="output", value=output) from error
-        message = f"cannot be written to: {error.strerror or error}; name a folder that you may write to"
+        message = f"cannot be written to: {error.strerror or error}; give a folder that you may write to"
         raise UsageError(message, option="output", value=output) from error
 
 
@@ -237,8 +239,8 @@ def held(
             except OSError as error:
                 if not failed:
                     say(
-                        f"the heartbeat of this run fails: {error}; after {DEAD_AFTER_S:.0f} s without one, another "
-                        f"run may take over {output}"
+                        f"this run cannot write its heartbeat: {error}; after {DEAD_AFTER_S:.0f} s without one, "
+                        f"another run may take over {output}"
                     )
                 failed = True
 

@@ -144,7 +144,8 @@ class Order:
                 object.__setattr__(self, name, integer(name, value, least))
         choice("remainder", self.remainder, REMAINDERS)
         if self.host_index >= self.num_hosts:
-            self._refuse("host_index", f"must be less than the number of hosts, {self.num_hosts}: they count from 0")
+            message = f"must be less than the number of hosts, {self.num_hosts}: hosts are numbered from 0"
+            self._refuse("host_index", message)
         if self.step_size % self.num_hosts:
             lower = self.step_size // self.num_hosts * self.num_hosts
             fitting = f"{lower} or {lower + self.num_hosts}" if lower else str(self.num_hosts)

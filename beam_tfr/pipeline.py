@@ -190,9 +190,9 @@ class Repair(Convert):
 
         def draft(survey: Survey) -> Plan:
             if f"{survey.digest:064x}" != digest:
-                raise InputChangedError(f"{changed}: keys or sizes are others, of {survey.counts.total():,} now")
+                raise InputChangedError(f"{changed}: keys or sizes differ, among {survey.counts.total():,} now")
             if survey.counts != matched:
-                raise DataError("the splits have other sizes than when the dataset was made")
+                raise DataError("the splits have different sizes than when the dataset was made")
             plan = drafts.draft_plan(survey, 0.0, **as_made, codecs=codec_versions.used(options))
             if (plan.labels or []) != labels:
                 raise InputChangedError(f"{changed}: the classes are {plan.labels}, not {labels}")

@@ -92,8 +92,8 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
         raise RunError(_tell_unfinished(unfinished, plan, len(planned)))
     if missing := [name for name in planned if name not in found]:
         raise RunError(
-            f"{len(missing)} of {len(planned)} shards are missing at the end, the first is {missing[0]}: the runner "
-            f"lost them. {_UNPUBLISHED}; the same command resumes with the finished shards"
+            f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}: the runner "
+            f"lost them. {_UNPUBLISHED}; the same command resumes from the finished shards"
         )
     for split, of in totals.items():
         of.shards = {name: of.shards[name] for name in planned if name in of.shards}

@@ -65,9 +65,9 @@ def check_labels(folder: str, shape: Sequence[int] | None, output: str, **hot: b
         elif output in ("image", "raw_record"):
             why = f'has no effect: `output="{output}"` has no labels'
         elif shape and name == "one_hot":
-            why = f"the examples of {folder} have any number of labels each: give `multi_hot=True` instead"
+            why = f"the examples of {folder} have any number of labels; give `multi_hot=True` instead"
         elif not shape and name == "multi_hot":
-            why = f"the examples of {folder} have one label each: leave it out"
+            why = f"the examples of {folder} have one label each; leave it out"
         else:
             continue
         raise UsageError(why, option=name, value=True)
@@ -80,7 +80,7 @@ def shuffle_seed(shuffle: Any, seed: Any) -> int | None:
         UsageError: one of the two is wrong.
     """
     seed = integer("seed", seed, 0, bits=63)
-    return seed if boolean("shuffle", shuffle, "there is no buffer whose size could be given") else None
+    return seed if boolean("shuffle", shuffle, "there is no shuffle buffer") else None
 
 
 def skippable(on_error: Any, max_skipped: Any) -> int | None:

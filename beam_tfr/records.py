@@ -219,4 +219,4 @@ def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
             elif inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES:  # zlib may hold back more after a full piece
                 left.append(inflater.unconsumed_tail)
     if begun or not members:
-        raise _GzipError("the gzip stream is cut off" if begun else "an empty file is not gzip")
+        raise _GzipError("the gzip stream is truncated" if begun else "the file is empty, which is not gzip")

@@ -62,10 +62,10 @@ def write(
         ):
             for name, data in packed:
                 if name in came.NameToInfo:
-                    raise RunError(f"shard {name} came twice: this runner repeated elements. Nothing is written")
+                    raise RunError(f"shard {name} arrived twice: this runner repeated elements. Nothing is written")
                 came.writestr(name, data)
             if missing := [name for name in plan.shards() if name not in came.NameToInfo]:
-                raise RunError(f"shard {missing[0]} did not come: this runner lost elements. Nothing is written")
+                raise RunError(f"shard {missing[0]} did not arrive: this runner lost elements. Nothing is written")
             header = {"format_version": FORMAT_VERSION, "call": call, "plan": plan.fields()}
             header["digest"] = sha256_hex(canonical_json(header))
             with zipfile.ZipFile(made, "w") as archive:
@@ -159,7 +159,7 @@ class SavedPlan(contextlib.AbstractContextManager["SavedPlan"]):
         """
         there: dict[str, Any] = {**self.call, **{name: self.plan.fields()[name] for name in plan}}
         if different := diff.describe(there, json.loads(canonical_json({**call, **plan}))):
-            message = f"was saved by another call:{different}\nGive the same options, or save another plan"
+            message = f"was saved with other options:{different}\nUse the same options, or save another plan"
             raise UsageError(message, option="plan", value=self._path)
 
     def refs(self, shard: Shard) -> list[bytes]:
@@ -171,7 +171,7 @@ class SavedPlan(contextlib.AbstractContextManager["SavedPlan"]):
         try:
             found = [*packing.split(gzip.decompress(self._archive.read(f"{shard.name}.gz")))]
             if len(found) != shard.total:
-                raise ValueError(f"{len(found)} references in place of {shard.total}")
+                raise ValueError(f"{len(found)} references instead of {shard.total}")
         except _DAMAGES as error:
             message = f"shard {shard.name} is damaged: {error}; save the plan again"
             raise DataError(message, option="plan", value=self._path) from error

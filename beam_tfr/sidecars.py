@@ -4,7 +4,7 @@
 modification time) and the fingerprints of its references, the shard's reject lines, and one line with the SHA-256 of
 all lines before it.
 
-When the input has changed since, `SHARD.changed` replaces the sidecar of a shard that is made again. It notes what
+When the input has changed since, `SHARD.changed` replaces the sidecar of a shard that must be rewritten. It notes what
 changed, for the user.
 """
 
@@ -39,7 +39,7 @@ class Changes(NamedTuple):
     """What changed in the input of shards that were finished: a note, or the sum of several.
 
     Attributes:
-        shards: that are made again.
+        shards: number to be rewritten.
         images: that were not in their shard before, or were others.
         keys: of some of them.
     """
@@ -161,7 +161,7 @@ def drop(output: str, shard_name: str, refs: Sequence[bytes] = ()) -> None:
 
 
 def find_notes(output: str) -> list[str]:
-    """Paths of the notes of shards that are made again."""
+    """Paths of the notes of shards that must be rewritten."""
     folder = work_path(output, "")
     return [work_path(output, name) for name in storage.list_folder(folder) if name.endswith(NOTE_SUFFIX)]
 

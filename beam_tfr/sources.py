@@ -178,7 +178,7 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
             raise UsageError("is the folder of `input=`; choose another", option="output", value=options.output)
         if pattern.endswith("/") and options.encoding not in IMAGE_ENCODINGS:
             below, some = escape(pattern), "**/*.npy" if options.encoding == "array" else "**"
-            message = f"is a folder, which stands for the images below it; use '{below}{some}'"
+            message = f"is a folder, which stands for all images below it; use '{below}{some}'"
             raise UsageError(message, option="input", value=pattern)
         matches = to_regex(pattern).fullmatch
         for option, place, paths in written:

@@ -66,7 +66,7 @@ def select(dataset: Manifest, text: str) -> Selection:
         total = split.num_examples
         begin, end = _bound(text, match["begin"], total, 0), _bound(text, match["end"], total, total)
         if begin >= end:
-            raise fail(f"{term.strip()} holds no example; {name} has {total}")
+            raise fail(f"{term.strip()} is empty; {name} has {total}")
         for other in ranges.setdefault(name, []):
             if begin < other[1] and other[0] < end:
                 first, last = max(begin, other[0]), min(end, other[1]) - 1

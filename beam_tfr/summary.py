@@ -46,7 +46,7 @@ def hints(counts: Mapping[str, Any]) -> list[str]:
     if (n := adjusted.get("cropped", 0)) > MUCH * written:
         found.append(f"{n / written:.0%} of the images lost more than half of their area; --resize pad keeps all of it")
     if n := adjusted.get("kept-unusual", 0):
-        found.append(f"{n:,} JPEGs were kept that trainers show rotated or in wrong colors (--keep_all)")
+        found.append(f"{n:,} JPEGs were kept that training code would show rotated or in wrong colors (--keep_all)")
     return found
 
 
@@ -107,8 +107,8 @@ def print_saved(saved: Saved, *, as_json: bool) -> None:
         print(json.dumps(about, sort_keys=True))
         return
     print_plan(saved.plan)
-    print(f"plan:    {saved.path}   {saved.seconds:.1f} s; the output was not touched")
-    print(f"next:    the same command with --plan {shlex.quote(saved.path)} instead of --save_plan")
+    print(f"plan:    {saved.path}   {saved.seconds:.1f} s; nothing was written to the output folder")
+    print(f"next:    repeat the command with --plan {shlex.quote(saved.path)} instead of --save_plan")
 
 
 def print_plan(plan: Plan) -> None:
@@ -125,15 +125,15 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
 
     if not result.fresh:
         line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
-        line("Its files were compared by name and size; beam-tfr verify reads them whole.")
+        line("Its files were compared by name and size; beam-tfr verify reads all their bytes.")
     _print_table(in_order(dataset.splits), dataset_rows(dataset), to=to)
     counts, columns = dataset.counts, dataset.options.get("feature_columns", {})
     rejected = sum(counts["rejected"].values())
     if limit := dataset.options.get("limit"):
-        line(f"limit:   a try-out of the first {limit:,} in the order of --seed")
+        line(f"limit:   a trial run of the first {limit:,} in the order of --seed")
     line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
     if result.left_out:
-        line(f"left out: {tell_left_out(result.left_out)}")
+        line(f"skipped: {tell_left_out(result.left_out)}")
     listed = storage.join(dataset.folder, REJECTS_FILE)
     leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
     for reason, number in counts["rejected"].items():
@@ -141,7 +141,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         for example in examples if reason == leading else ():
             line(f"    {example}")
     if rejected:
-        line(f"  each with its reason in {listed}")
+        line(f"  all of them, with reasons: {listed}")
     for title, number in counts["adjusted"].items():
         line(f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})")
     if facts["cropped"] is not None:

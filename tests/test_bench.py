@@ -27,7 +27,7 @@ def test_bench_of_a_conversion(beam_tfr: Command, monkeypatch: pytest.MonkeyPatc
     assert sum(found["cpu_shares"].values()) == pytest.approx(1)
     assert all(found["cpu_ms_per_image"][stage] > 0 for stage in ("decoding", "resizing", "encoding"))
     lines = converting.describe_convert(found).splitlines()
-    assert lines[1] == f"rejected:   0 of {found['tried']} that were tried"
+    assert lines[1] == f"rejected:   0 of {found['tried']} tried"
     assert lines[-1].startswith("prediction: 1,000 images on 10 cores like these: ")
     assert lines[-1].endswith(
         f" s, if they are {10 / found['cores_here']:g} times as fast as the {found['cores_here']} here"
@@ -102,4 +102,4 @@ def test_the_folder_of_a_trace_is_made_before_anything_is_measured(beam_tfr: Com
     (tmp_path / "file").write_bytes(b"")
     run = beam_tfr("bench", converted_photos(), "--tensorboard", tmp_path / "file" / "x")
     assert (run.code, run.out) == (2, "")
-    assert f"--tensorboard {tmp_path}/file/x: no folder can be made there: " in run.err
+    assert f"--tensorboard {tmp_path}/file/x: cannot be created: " in run.err

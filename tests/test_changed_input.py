@@ -47,7 +47,7 @@ def shards(output: Path) -> set[tuple[str, int]]:
 
 
 def told(run: Run) -> list[str]:
-    return [line for line in run.err.splitlines() if "the input changed" in line]
+    return [line for line in run.err.splitlines() if "the input has changed" in line]
 
 
 @pytest.mark.parametrize("saved", [False, True], ids=["listed", "from a saved plan"])
@@ -68,7 +68,7 @@ def test_mended_files_cost_their_shards_alone(beam_tfr: Command, source: Path, t
     assert second.json["written"] == 240
     (line,) = told(second)
     found = re.fullmatch(
-        r"convert: the input changed since an earlier run: (\d) of its finished shards are made again \(new there or "
+        r"convert: the input has changed since an earlier run: (\d) of its finished shards are rewritten \(new or "
         r"changed: 2, such as (017|099)\.bin, (017|099)\.bin\)",
         line.replace("a/", ""),
     )
@@ -88,7 +88,7 @@ def test_a_file_less_moves_the_cuts_and_another_number_of_shards_leaves_nothing_
     run = convert(beam_tfr, source, output)
     assert run.json["written"] == 238
     assert re.search(
-        r"the input changed since an earlier run: [3-6] of its finished shards are made again \(new", run.err
+        r"the input has changed since an earlier run: [3-6] of its finished shards are rewritten \(new", run.err
     )
     assert convert(beam_tfr, source, tmp_path / "sound").code == 0
     assert files_of(output) == files_of(tmp_path / "sound")
@@ -100,7 +100,7 @@ def test_a_file_less_moves_the_cuts_and_another_number_of_shards_leaves_nothing_
         path.unlink()
     run = convert(beam_tfr, source, output, *fewer)
     assert (run.json["written"], run.json["splits"]["train"]["num_shards"]) == (189, 5)
-    assert "6 of its finished shards are made again" in run.err
+    assert "6 of its finished shards are rewritten" in run.err
     assert len(shards(output)) == 5
     assert beam_tfr("verify", output).code == 0
 
@@ -111,8 +111,8 @@ def test_a_run_that_fails_again_tells_what_changed_too_and_but_once(
     output = tmp_path / "out"
     assert convert(beam_tfr, source, output).code == 1
     (source / "a" / "017.bin").write_bytes(b"17")
-    once = "1 of its finished shards are made again (new there or changed: 1, such as a/017.bin)"
-    for expected in ([f"convert: the input changed since an earlier run: {once}"], []):
+    once = "1 of its finished shards are rewritten (new or changed: 1, such as a/017.bin)"
+    for expected in ([f"convert: the input has changed since an earlier run: {once}"], []):
         run = convert(beam_tfr, source, output)
         assert (run.code, told(run)) == (1, expected)
 
@@ -125,7 +125,7 @@ def test_other_options_are_refused_and_a_published_dataset_keeps_its_rule(
     before = shards(output)
     refused = convert(beam_tfr, source, output, "--seed", 1)
     assert (refused.code, shards(output)) == (2, before)
-    assert "holds the beginning of a dataset of other options:\n  options.seed: 0 there, 1 now" in refused.err
+    assert "holds part of a dataset with other options:\n  options.seed: 0 there, 1 now" in refused.err
     mend(source)
     again = convert(beam_tfr, source, output, "--overwrite")  # replaces the beginning of another plan whole
     assert (again.json["written"], shards(output) & before, told(again)) == (240, set(), [])
@@ -133,7 +133,7 @@ def test_other_options_are_refused_and_a_published_dataset_keeps_its_rule(
     (source / "a" / "017.bin").write_bytes(b"171")
     refused = convert(beam_tfr, source, output)
     assert refused.code == 2
-    assert "holds a dataset of other input or options:\n  the input: other files, or changed ones" in refused.err
+    assert "holds a dataset with other input or options:\n  the input: other files, or changed ones" in refused.err
     assert json.loads((output / "manifest.json").read_text())["dataset_digest"] == digest
 
 
@@ -146,7 +146,7 @@ def test_replaced_objects_cost_their_shards_alone(beam_tfr: Command, fake: FakeG
     fake.take_log()
     run = convert(beam_tfr, source, "gs://b/out", *flags)
     assert (run.json["written"], len(told(run))) == (40, 1)
-    assert told(run)[0].endswith(": 1 of its finished shards are made again (new there or changed: 1, such as a/017)")
+    assert told(run)[0].endswith(": 1 of its finished shards are rewritten (new or changed: 1, such as a/017)")
     asked = [request["name"] for request in fake.take_log() if request.get("alt") == "media"]
     assert len([name for name in asked if name.startswith("in/")]) == 32 + 10  # the sample, and one shard
     assert not [name for name in fake.names() if ".beam_tfr" in name]

@@ -81,9 +81,7 @@ def test_the_same_plan_resumes_and_another_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".beam_tfr" / ".tmp-0123").write_bytes(b"half a shard")
     die(tmp_path)
     before = files_of(tmp_path)
-    with pytest.raises(
-        UsageError, match=r"(?s)holds the beginning of a dataset.*options.seed: 0 there, 1 now.*`overwrite=`"
-    ):
+    with pytest.raises(UsageError, match=r"(?s)holds part of a dataset.*options.seed: 0 there, 1 now.*`overwrite=`"):
         begin(tmp_path, make_plan(seed=1), run_id="second")
     assert {k: v for k, v in files_of(tmp_path).items() if "lock" not in k} == {
         k: v for k, v in before.items() if "lock" not in k

@@ -96,7 +96,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["convert", "--input", "a/*", "--output", "o", "--verbos3"], "--verbos3: unknown flag; beam-tfr convert --help "),
     (
         ["convert", "--input", "a/*", "--output", "o", "--dry_run=true"],
-        "--dry_run: has no effect without --runner DataflowRunner: beam-tfr plan shows what would be done, ",
+        "--dry_run: has no effect without --runner DataflowRunner: `beam-tfr plan` shows what convert would do, ",
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--job_endpoint=localhost:8099"],
@@ -122,7 +122,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         ["convert", "--input", "a/*", "--output", "o", "--direct_running_mode=x"],
         "--direct_running_mode: invalid choice: 'x'",
     ),
-    (["convert", "--input", "a/*", "--output", "o", "--runner=DataflowRunner"], "--project: Dataflow needs it"),
+    (["convert", "--input", "a/*", "--output", "o", "--runner=DataflowRunner"], "--project: is required for Dataflow"),
     (["convert", "--input", "a/*", "--output", "o"], "/a/*: matches no file; there is no folder "),
     (["convert", "--input", "a[/*", "--output", "o"], "/a[/*: [ is not closed; write [[] for the character itself"),
     (["convert", "--input", "a/*", "gs://b/*", "--output", "o"], "--input: patterns must all be local or all on gs://"),
@@ -181,7 +181,7 @@ def test_an_unwritable_output_is_an_error(beam_tfr: Command, photos: Path, publi
         with as_nobody():
             run = beam_tfr("convert", "--input", f"{source}/*.jpg", "--output", output)
         assert run.code == 2
-        cure = "name a folder that you may write to"
+        cure = "give a folder that you may write to"
         assert re.search(f"--output {output}: cannot be written to: ({said}); {cure}\n", run.err)
         assert "Traceback" not in run.err
     assert list((public_path / "closed").iterdir()) == []

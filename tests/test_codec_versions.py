@@ -49,7 +49,7 @@ def test_a_library_that_only_one_worker_has(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(importlib.metadata, "version", lack_heif)
     images.codec_versions.cache_clear()
     codec_versions.check.cache_clear()
-    with pytest.raises(RunError, match=r"pillow-heif none in place of \d"):
+    with pytest.raises(RunError, match=r"pillow-heif none instead of \d"):
         codec_versions.check(plan)
     images.codec_versions.cache_clear()
 
@@ -98,5 +98,5 @@ def test_a_worker_with_other_codecs_fails_loudly(
     version = images.codec_versions()["pillow"]
     assert run.code == 1
     assert "a worker has other codecs than the worker that began this dataset: pillow " in run.err
-    assert f"pillow 99 in place of {version}" in run.err or f"pillow {version} in place of 99" in run.err
+    assert f"pillow 99 instead of {version}" in run.err or f"pillow {version} instead of 99" in run.err
     assert not (tmp_path / "out" / "manifest.json").exists()

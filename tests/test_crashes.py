@@ -121,7 +121,7 @@ def test_what_crashed_twice_is_a_reject_of_the_third_call(tmp_path: Path, sound:
     assert [run.code for run in runs] == [-signal.SIGABRT, -signal.SIGABRT, 1], [run.err for run in runs]
     assert "2 of 48 images were rejected" in runs[2].err
     last = convert(photos, output, "--max_rejects", "2")  # over its budget it stays guarded
-    assert (last.code, "earlier runs crashed: this one decodes each image in a guarded process" in last.err) == (
+    assert (last.code, "earlier runs crashed; this run decodes each image in a guarded process" in last.err) == (
         0,
         True,
     )

@@ -245,7 +245,7 @@ def test_codecs_that_pip_cannot_download(
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     run = submit(beam_tfr, service, "--no_wait", "--sdk_container_image=")
     assert run.code == 2
-    said = r"cannot be downloaded with pip \(ERROR: No matching distribution found for \S+\); .*--sdk_container_image"
+    said = r"workers need \(ERROR: No matching distribution found for \S+\); .*--sdk_container_image"
     assert re.search(said, run.err)
     assert service.jobs() == []
 
@@ -254,10 +254,10 @@ def test_codecs_that_pip_cannot_download(
 
 CLOUD = "--dataflow_endpoint=http://127.0.0.1"  # any but localhost
 WRONG = [
-    (["--project="], "--project: Dataflow needs it, such as --project my-project"),
+    (["--project="], "--project: is required for Dataflow, such as --project my-project"),
     ([CLOUD, "--project=12345"], "Invalid Project ID (12345)"),
-    (["--region="], "--region: Dataflow needs it, such as --region europe-west4"),
-    (["--temp_location="], "--temp_location: Dataflow needs it, such as --temp_location gs://"),
+    (["--region="], "--region: is required for Dataflow, such as --region europe-west4"),
+    (["--temp_location="], "--temp_location: is required for Dataflow, such as --temp_location gs://"),
     ([CLOUD], "Invalid GCS bucket (gs://b/tmp), given for the option: temp_location"),
     ([CLOUD, "--temp_location=gs://bucket"], "Invalid GCS path: 'gs://bucket' given for option: temp_location"),
     (["--sdk_container_image=", "--machine_type=t2a-standard-4"], "--machine_type t2a-standard-4: is not x86-64"),
@@ -360,7 +360,7 @@ def test_a_job_that_is_done_without_a_dataset(service: FakeDataflow, beam_tfr: C
     service.set_service(state="JOB_STATE_DONE")
     run = submit(beam_tfr, service)
     assert run.code == 1
-    assert "the runner reports success, but it lost elements on the way" in run.err
+    assert "the runner reports success, but it lost elements:" in run.err
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_the_share_needs_damaged_keep() -> None:
     with pytest.raises(UsageError, match="`damaged_share=` has no effect with `damaged=reject`: use `damaged=keep`"):
         ImageOptions(damaged_share=0.5)
     for share in (0, 1.01, "0.5", float("nan")):
-        with pytest.raises(UsageError, match="must be a number above 0, 1 at most"):
+        with pytest.raises(UsageError, match="must be a number above 0 and at most 1"):
             ImageOptions(damaged="keep", damaged_share=share)  # type: ignore[arg-type]
 
 

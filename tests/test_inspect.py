@@ -115,7 +115,7 @@ def test_damage_is_told(tmp_path: Path, beam_tfr: Command) -> None:
     ("arguments", "message"),
     [
         (["--record", "3"], "--record 3: there are 3 records, numbered from 0"),
-        (["--where", "label=hat"], "--where label: there is no such feature; there are "),
+        (["--where", "label=hat"], "--where label: unknown feature; known are "),
         (["--where", "label"], "--where label: must be NAME=VALUE, such as label=hat"),
         (["--record", "-1"], "argument --record: -1: must be a whole number, 0 or more"),
         (["--export", "x", "out"], "--export x out: x: must be a whole number, 1 or more"),
@@ -200,7 +200,7 @@ def test_thumbnails_in_terminals_that_are_known(environment: dict[str, str], beg
 
 def test_records_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("beam_tfr.inspection.looking.MAX_KEPT_BYTES", 100)
-    with pytest.raises(UsageError, match="the records have more than 100 bytes: ask for fewer"):
+    with pytest.raises(UsageError, match="the records have more than 100 bytes; choose fewer"):
         inspect(foreign(tmp_path))
 
 

@@ -73,8 +73,8 @@ def test_layouts_read_the_last_parts_of_a_key(layout: str, key: str, found: dict
         ("{lable}_*", "'{lable}' is not one of "),
         ("{label_*", "'{' is not one of"),
         ("{label}_{label}_*", "has {label} twice"),
-        ("{label}*", "{label} and * touch, so nothing says where one ends; put a separator between them"),
-        ("{split}{label}_*", "{split} and {label} touch"),
+        ("{label}*", "{label} and * are adjacent: nothing says where one ends; put a separator between them"),
+        ("{split}{label}_*", "{split} and {label} are adjacent"),
     ],
 )
 def test_invalid_layouts(text: str, message: str) -> None:
@@ -102,7 +102,7 @@ def test_names_that_can_be_classes(label: str) -> None:
 def test_invalid_class_names_are_rejected_with_a_reason(label: str) -> None:
     found = ref(f"{label}/1.jpg", "{label}/*")
     assert (found.labels, found.split, found.reason) == ((), "none", "layout-mismatch")
-    rule = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
+    rule = "it must be one line of UTF-8 text, without control characters or spaces at either end"
     assert found.detail == f"{label!r} cannot be a class: {rule}"
     assert found.detail.isprintable()
     assert ImageRef.decode(found.encode()) == found
@@ -119,7 +119,7 @@ def test_short_key_is_rejected_with_the_expected_layout() -> None:
     found = ref("1.jpg", "{split}/{label}/*")
     assert (found.split, found.reason) == ("none", "layout-mismatch")
     assert found.detail == "has fewer parts than {split}/{label}/*"
-    assert ref("a/hat.jpg", "{label}_*").detail == "does not look like {label}_*"
+    assert ref("a/hat.jpg", "{label}_*").detail == "does not match {label}_*"
 
 
 def test_another_class_is_a_reject_in_its_split() -> None:
@@ -154,13 +154,13 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
         (b"cat\n\n", "line 2 is empty"),
         (
             "\xe9\ncat\ne\u0301\n".encode(),
-            "lines 1 and 3 are one name in two spellings, 'e.u0301' and '.xe9'; remove",
+            "lines 1 and 3 are the same name in two Unicode spellings, 'e.u0301' and '.xe9'; remove",
         ),
         (b"cat\ndog\ncat\n", "class 'cat' is on line 1 and again on line 3; remove one"),
         (b"cat\n cat\r\n", "class 'cat' is on line 1 and again on line 2"),
         (b"caf\xe9\n", "is not UTF-8 text: invalid continuation byte at byte 3"),
         ("cat\n".encode("utf-16"), "is not UTF-8 text: invalid start byte at byte 0"),
-        (b"cat\rdog\r", r"line 1, 'cat\\rdog', cannot be a class: it must be UTF-8 text in one line"),
+        (b"cat\rdog\r", r"line 1, 'cat\\rdog', cannot be a class: it must be one line of UTF-8 text"),
         (b"cat\0\n", r"line 1, 'cat\\x00', cannot be a class"),
     ],
 )

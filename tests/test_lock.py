@@ -182,7 +182,7 @@ def test_a_heartbeat_far_in_the_future_is_of_a_wrong_clock_and_holds_nothing(tmp
         (lock._machine(), r"Wait for it, or stop it \(kill 1\) and call again$"),
         (
             "elsewhere/boot/pid",
-            "or stop it there and call again. It was last heard of 20 s ago; after 60 s of ",
+            "or stop it there and call again. Its last heartbeat was 20 s ago; after 60 s without ",
         ),
         (f"{lock.JOB}2026-11", "job 2026-11, since .*or cancel it and call again. Dataflow does not say that it has e"),
     ],
@@ -264,7 +264,7 @@ def test_a_heartbeat_is_one_request_whatever_lies_in_the_folder(fake: FakeGcs, m
         wait_for(lambda: len(beats.extend(fake.take_log()) or beats) >= 3)
         assert {(beat["method"], beat["name"]) for beat in beats} == {("PATCH", "out/.beam_tfr/lock.0")}
         monkeypatch.setattr(lock, "_machine", lambda: "elsewhere")
-        with pytest.raises(RunError, match=r"It was last heard of \d+ s ago"):
+        with pytest.raises(RunError, match=r"Its last heartbeat was \d+ s ago"):
             lock.acquire("gs://b/out", "other")
 
 
@@ -282,7 +282,7 @@ def test_a_heartbeat_that_fails_is_said_once(fake: FakeGcs, monkeypatch: pytest.
         wait_for(has_failed_twice)
         fake.set()
     assert len(said) == 1
-    assert "the heartbeat of this run fails: " in said[0]
+    assert "this run cannot write its heartbeat: " in said[0]
     assert "needs storage.objects.update on gs://b" in said[0]
     assert said[0].endswith("; after 60 s without one, another run may take over gs://b/out")
 

@@ -286,7 +286,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("ignore_orientation", "1", "must be true or false; the flag without a value means true"),
     ("frames", "all", "must be one of: first, reject"),
     ("damaged", "all", "must be one of: reject, keep"),
-    ("damaged_share", "0", "must be a number above 0, 1 at most"),
+    ("damaged_share", "0", "must be a number above 0 and at most 1"),
     ("chroma", "4:2:0", "must be one of: 420, 444"),
     ("keep_all", "1", "must be true or false; the flag without a value means true"),
     ("strip_metadata", "1", "must be true or false; the flag without a value means true"),
@@ -358,11 +358,11 @@ def test_every_checked_flag_is_tested_with_a_wrong_value() -> None:
 
 
 EXCLUSIVE = [
-    (["--num_shards=2", "--target_shard_bytes=1MiB"], "`num_shards=` and `target_shard_bytes=` exclude each other"),
-    (["--num_shards=2", "--examples_per_shard=5"], "`num_shards=` and `examples_per_shard=` exclude each other"),
+    (["--num_shards=2", "--target_shard_bytes=1MiB"], "`num_shards=` and `target_shard_bytes=` cannot be combined"),
+    (["--num_shards=2", "--examples_per_shard=5"], "`num_shards=` and `examples_per_shard=` cannot be combined"),
     (
         ["--target_shard_bytes=1MiB", "--examples_per_shard=5"],
-        "`target_shard_bytes=` and `examples_per_shard=` exclude",
+        "`target_shard_bytes=` and `examples_per_shard=` cannot be combined",
     ),
     (
         ["--splits=a=1", "--layout={split}/*"],
@@ -398,8 +398,8 @@ def test_options_that_exclude_each_other(flags: list[str], message: str) -> None
     [
         ("s3://bucket/*.jpg", "only local paths and gs:// are supported"),
         ("http://host/a.jpg", "only local paths and gs:// are supported"),
-        ("gs://", "names no bucket; write gs://BUCKET/FOLDER"),
-        ("gs:///x", "names no bucket; write gs://BUCKET/FOLDER"),
+        ("gs://", "has no bucket; write gs://BUCKET/FOLDER"),
+        ("gs:///x", "has no bucket; write gs://BUCKET/FOLDER"),
     ],
 )
 def test_unsupported_path(path: str, message: str) -> None:

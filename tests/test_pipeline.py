@@ -234,7 +234,7 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept(
     assert "7 of 25 images were rejected (layout-mismatch 2, " in run.err
     assert "--max_rejects 6 allows 6" in run.err
     assert not (output / "manifest.json").exists()
-    named = Path(run.err.strip().rpartition("Each reject with its reason: ")[2].partition("\n")[0])
+    named = Path(run.err.strip().rpartition("All rejects, with reasons: ")[2].partition("\n")[0])
     assert named == output / ".beam_tfr" / "rejects.jsonl"
     assert len(named.read_text().splitlines()) == 7
     times = {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")}
@@ -289,8 +289,8 @@ def test_the_same_command_again_rewrites_nothing(beam_tfr: Command, photos: Path
         changed = beam_tfr(*arguments(photos, finished))
         assert changed.code == 2
         assert changed.err.endswith(
-            f"holds a dataset of other input or options:\n  {said}\n"
-            "Choose another --output, or give --overwrite to replace it\n"
+            f"holds a dataset with other input or options:\n  {said}\n"
+            "Choose another --output, or use --overwrite to replace it\n"
         )
 
 
@@ -406,7 +406,7 @@ class Shuffled(beam.PTransform):
     [
         (
             {"infos": beam.Filter(_without_first_train)},
-            "1 of 6 shards are missing at the end, the first is train-00000",
+            "1 of 6 shards are missing at the end, such as train-00000",
         ),
         ({"infos": beam.FlatMap(_edited_twin)}, "was written twice, with different content"),
         ({"infos": beam.Map(_one_less)}, r"images were matched, but \d+ written and 0 rejected: the runner lost"),

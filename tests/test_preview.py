@@ -108,7 +108,7 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
         shutil.copy(sorted(SAMPLE.glob("test/hat/*.jpg"))[number % 2], tmp_path / name)
     folder, pattern = (beam_tfr.plan(input=path, layout="*") for path in (tmp_path, tmp_path / "*.jpg"))
     assert (folder.plan.matched, folder.found.left_behind) == (2, {})
-    assert ("left out", "3 without the name of an image (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.lines()]
+    assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.lines()]
     assert pattern.found.left_out == {}
     beside = f"1 file beside them looks like an image (1 .JPG): --input {tmp_path} takes it"
     assert ("warning", beside) in [*pattern.lines()]
@@ -139,8 +139,9 @@ def test_what_is_cheap_to_change_now_is_said() -> None:
         "33% of the sample are smaller than 64x64 and would be enlarged: --image_size",
         "2 of 2 classes have fewer than 10 images in a split: 'a' (test: 0), 'b' (train: 0, test: 2)",
         "imbalance: 200 images of 'a', 2 of 'b'",
-        "1 of 9 files of the sample equal another, such as p and q",
-        "1 files have a name that another split has too, such as 7.jpg: make sure that they show different things",
+        "1 of 9 files of the sample are duplicates, such as p and q",
+        "1 files have the same name as a file of another split, such as 7.jpg: "
+        "make sure that they show different things",
         "mixed file extensions: 201 .jpg, 1 .PNG",
     ]
     quiet = look(_refs(*crowd), seed=0, sample_size=9)

@@ -141,7 +141,7 @@ def twice(infos: dict[str, ShardInfo]) -> None:
 FAULTS: dict[str, tuple[Callable[[dict[str, ShardInfo]], Any], str]] = {
     "a shard is missing": (
         lambda infos: infos.pop("train-00001-of-00002"),
-        "1 of 5 shards are missing at the end, the first is train-00001-of-00002: the runner lost them",
+        "1 of 5 shards are missing at the end, such as train-00001-of-00002: the runner lost them",
     ),
     "an empty shard is missing": (lambda infos: infos.pop("test-00001-of-00002"), "1 of 5 shards are missing"),
     "the shard without a split is missing": (

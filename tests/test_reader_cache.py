@@ -113,7 +113,7 @@ def test_what_iterates_while_another_fills_it_reads_for_itself(dataset: Path, tm
     ("options", "message"),
     [
         ({"cache": True}, '`cache=True`: must be False, "memory" or a folder on a local disk'),
-        ({"cache": "gs://bucket/d"}, "`cache=gs://bucket/d`: only a local disk is faster"),
+        ({"cache": "gs://bucket/d"}, "`cache=gs://bucket/d`: must be on a local disk"),
         ({"cache_decoded": True}, "`cache_decoded=True`: has no effect without `cache="),
         (
             {"cache": "memory", "cache_decoded": True, "output": "encoded"},
@@ -121,7 +121,7 @@ def test_what_iterates_while_another_fills_it_reads_for_itself(dataset: Path, tm
         ),
         (
             {"cache": "memory", "cache_decoded": True, "image_size": (2, 2), "crop": "random"},
-            "would have the same parts of `crop=",
+            "would get the same random crops",
         ),
     ],
     ids=str,

@@ -72,7 +72,9 @@ def test_class_weights(converted_photos: Path) -> None:
 
 
 def test_class_weights_that_cannot_be_known(converted_photos: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"`split=train\[:5\]`: is a slice, whose classes the manifest does not count"):
+    with pytest.raises(
+        UsageError, match=r"`split=train\[:5\]`: is a slice, whose classes are not counted; give whole splits"
+    ):
         class_weights(converted_photos, "train[:5]")
     assert class_weights(converted_photos, "test[:100%]") == {0: 1.0, 1: 1.0, 2: 1.0}
     with pytest.raises(UsageError, match="there are: test, train"):

@@ -137,8 +137,11 @@ def test_label_outside_the_list_among_several(listed: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"one_hot": True}, "have any number of labels each: give `multi_hot=True` instead"),
-        ({"cache": "memory", "cache_decoded": True}, "`cache_decoded=True`: the examples hold lists of any length"),
+        ({"one_hot": True}, "have any number of labels; give `multi_hot=True` instead"),
+        (
+            {"cache": "memory", "cache_decoded": True},
+            "`cache_decoded=True`: the examples contain lists of varying length",
+        ),
     ],
     ids=str,
 )

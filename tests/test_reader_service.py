@@ -135,5 +135,5 @@ def test_what_cannot_be_had(tmp_path: Path, options: dict[str, Any], message: st
 def test_lists_cannot_be_had(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [10]})
     add_lists(folder, {"ids": lambda number: [number]})
-    with pytest.raises(UsageError, match="`service=` cannot batch features that are lists of any length"):
+    with pytest.raises(UsageError, match="`service=` cannot batch lists of varying length"):
         load(folder, split="train", output="dict", service="grpc://localhost:1", deterministic=False)

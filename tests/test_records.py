@@ -210,14 +210,14 @@ def test_a_gzip_bomb_costs_no_memory(path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("content", "compression", "problem"),
     [
-        (b"", "gzip", "an empty file is not gzip"),
+        (b"", "gzip", "the file is empty, which is not gzip"),
         (frame(b"x"), "gzip", "incorrect header check"),
         (stored(frame(b"x")), "none", "its length does not match"),
         (stored(frame(b"x")) + b"\0", None, "the gzip stream is followed by something else"),
-        (stored(frame(b"x")) + b"\x1f", None, "cut off"),
+        (stored(frame(b"x")) + b"\x1f", None, "truncated"),
         (stored(frame(b"x")) + b"garbage", None, "the gzip stream is followed by something else"),
         (stored(frame(b"x")) + frame(b"y"), None, "the gzip stream is followed by something else"),
-        (stored(frame(b"x"))[:-1], None, "cut off"),
+        (stored(frame(b"x"))[:-1], None, "truncated"),
         (frame(b"x") + b"\0", None, "at least 15 bytes are missing"),
         (b"hello world, this is no TFRecord", None, "its length does not match"),
     ],

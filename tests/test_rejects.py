@@ -103,13 +103,13 @@ def test_the_first_ten_rejects_of_the_leading_reason_are_shown(beam_tfr: Command
     run = convert(beam_tfr, source, tmp_path / "o", "--max_rejects=11")
     first = "\n".join(f"  {i:02}.bin: 0 bytes" for i in range(0, 50, 5))
     assert run.code == 1
-    assert f"{tmp_path}/o/.beam_tfr/rejects.jsonl\nThe first of empty-file:\n{first}\n" in run.err
+    assert f"{tmp_path}/o/.beam_tfr/rejects.jsonl\nThe first empty-file:\n{first}\n" in run.err
     run = convert(beam_tfr, source, tmp_path / "o", "--max_rejects=12")
     lines = run.out.splitlines()
     at = lines.index("  empty-file: 12")
     assert lines[at + 1 : at + 12] == [
         *(f"    {i:02}.bin: 0 bytes" for i in range(0, 50, 5)),
-        f"  each with its reason in {tmp_path}/o/rejects.jsonl",
+        f"  all of them, with reasons: {tmp_path}/o/rejects.jsonl",
     ]
 
 

@@ -50,8 +50,8 @@ def test_broken_and_missing_shards_are_made_again_and_no_other_file_is_touched(
     flip(dataset / TRAIN[1])
     (dataset / TEST_0).unlink()
     run = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")
-    assert (run.code, run.err) == (0, "repair: 2 of 5 shards are made again\n")
-    assert run.out.startswith(f"made again: 2 files\n{dataset}: 18 records in 5 shards, ")
+    assert (run.code, run.err) == (0, "repair: 2 of 5 shards will be rebuilt\n")
+    assert run.out.startswith(f"rebuilt: 2 files\n{dataset}: 18 records in 5 shards, ")
     assert run.out.endswith("OK: the dataset matches its manifest\n")
     assert files_of(dataset) == files
     after = identities(dataset)
@@ -97,7 +97,7 @@ def test_changed_sources_are_named_and_replace_nothing(beam_tfr: Command, datase
     run = beam_tfr(*command)
     assert (run.code, run.out) == (1, "")
     assert f"1 broken shard, such as {TRAIN[0][2:22]}" in run.err
-    assert "of their images changed or are gone, such as 'train/" in run.err
+    assert "of their images changed or are missing, such as 'train/" in run.err
     assert {name: data for name, data in files_of(dataset).items() if not name.startswith(".beam_tfr")} == broken
 
     next(sources.glob("test/shoes/*.jpg")).unlink()
@@ -115,11 +115,11 @@ def test_other_libraries_are_told(beam_tfr: Command, dataset: Path, sources: Pat
     edit(dataset, other_bytes)
     run = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")
     assert run.code == 1
-    assert "their images are the same, so there are other versions of the libraries: beam_tfr 0.1.0 made" in run.err
+    assert "their images are the same, so the cause is other versions of the libraries: beam_tfr 0.1.0 made" in run.err
     (dataset / TRAIN[0]).unlink()
     run = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")
     assert run.code == 1
-    assert "Which of the two cannot be said" in run.err
+    assert "Nothing of the old shards can be read to tell which" in run.err
     assert not (dataset / TRAIN[0]).exists()
 
 

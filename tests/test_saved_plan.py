@@ -68,7 +68,7 @@ def test_a_saved_plan_gives_the_same_dataset_and_lists_nothing(
     assert saved.code == 0, saved.err
     assert saved.out.splitlines()[0].split()[:3] == ["train", "test", "none"]
     assert saved.out.splitlines()[2].split() == ["shards", "3", "2", "0", "5"]
-    assert saved.out.splitlines()[-1] == f"next:    the same command with --plan {file} instead of --save_plan"
+    assert saved.out.splitlines()[-1] == f"next:    repeat the command with --plan {file} instead of --save_plan"
     assert not output.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["photos", "plan.zip", "whole"]
 
@@ -166,9 +166,9 @@ def test_a_plan_of_another_call_is_refused(beam_tfr: Command, photos: Path, tmp_
     )
     assert run.code == 2
     assert run.err == (
-        f"beam-tfr convert: --plan {file}: was saved by another call:\n"
+        f"beam-tfr convert: --plan {file}: was saved with other options:\n"
         "  exclude: nothing there, x now\n  name: d there, e now\n  options.quality: 90 there, 50 now\n"
-        "Give the same options, or save another plan\n"
+        "Use the same options, or save another plan\n"
     )
     other = convert(beam_tfr, photos / "train", tmp_path / "out", "--plan", file)
     assert other.code == 2
@@ -192,7 +192,7 @@ def test_another_plan_is_replaced_only_with_overwrite(beam_tfr: Command, photos:
     both = convert(beam_tfr, photos, tmp_path / "out", "--save_plan", file, "--plan", file)
     assert (both.code, both.err) == (
         2,
-        "beam-tfr convert: --save_plan and --plan exclude each other: the plan is already saved\n",
+        "beam-tfr convert: --save_plan and --plan cannot be combined: the plan is already saved\n",
     )
 
 
@@ -201,7 +201,7 @@ PLACES = {
     "a device": ("/dev/null", "--overwrite does not replace it, since it cannot be read: not a regular file"),
     "a folder": ("folder", "is a folder; give a file, such as "),
     "a folder that is not there": ("no/folder/p", "cannot be written: No such file or directory"),
-    "in the output": ("out/p", "lies in --output; choose a file outside of it"),
+    "in the output": ("out/p", "is inside --output; choose a file outside it"),
     "among the photos": (
         "photos/train/hat/p.jpg",
         "/photos/**/* also matches this file; choose one elsewhere",
@@ -256,7 +256,7 @@ def test_replacing_the_plan_of_a_run_ends_it(tmp_path: Path) -> None:
     read_refs.teardown()
     save(tmp_path / "p", make_plan(input_digest="cd" * 32))
     read_refs.setup()
-    with pytest.raises(RunError, match=r"`plan=.*/p`: was replaced after this run began; run the same command again"):
+    with pytest.raises(RunError, match=r"`plan=.*/p`: was replaced after this run started; run the same command again"):
         next(iter(read_refs.process((name, work[name]))))
     read_refs.teardown()
 
@@ -366,9 +366,9 @@ def test_any_references(refs: list[bytes], tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_runner_that_loses_or_repeats_shards_saves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="shard train-00001-of-00002 did not come: this runner lost elements"):
+    with pytest.raises(RunError, match="shard train-00001-of-00002 did not arrive: this runner lost elements"):
         save(tmp_path / "p", shards=[*packed(REFS)][:-1])
-    with pytest.raises(RunError, match="shard test-00000-of-00001 came twice: this runner repeated elements"):
+    with pytest.raises(RunError, match="shard test-00000-of-00001 arrived twice: this runner repeated elements"):
         save(tmp_path / "p", shards=[*packed(REFS), *packed(REFS)])
     assert not [*tmp_path.iterdir()]
 

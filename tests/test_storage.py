@@ -51,7 +51,7 @@ def test_a_relative_path_in_a_folder_that_is_gone(tmp_path: Path, monkeypatch: p
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(UsageError, match="`input=a/b`: the current folder is gone; give a path that begins with /"):
+    with pytest.raises(UsageError, match="`input=a/b`: the current folder was deleted; give an absolute path"):
         storage.check_path("a/b", option="input")
     assert storage.check_path("/a/b", option="input") == "/a/b"
 
@@ -385,7 +385,7 @@ def test_mistakes_on_gs(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: C
             f"--input gs://no-bucket/**/*.jpg: cannot be listed: gs://no-bucket: {missing}",
         ),
         (f"{gcs}/none/**/*.jpg", f"{gcs}/o", 2, f"--input {gcs}/none/**/*.jpg: matches no file"),
-        (f"{gcs}/none", f"{gcs}/o", 2, f"--input {gcs}/none/: matches no file below it that has the name of an image"),
+        (f"{gcs}/none", f"{gcs}/o", 2, f"--input {gcs}/none/: matches no file below it with an image extension"),
         (photos, "gs://no-bucket/o", 2, f"--output gs://no-bucket/o: cannot be written to: {missing}"),
     ]:
         run = beam_tfr("convert", "--input", source, "--output", output)
@@ -398,7 +398,7 @@ def test_mistakes_on_gs(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: C
     for folder, message in (
         ("gs://no-bucket/o", missing),
         (f"{gcs}/photos", "there is no manifest.json, and no other file"),
-        ("gs://", "gs://: names no bucket"),
+        ("gs://", "gs://: has no bucket"),
     ):
         run = beam_tfr("verify", folder)
         assert run.code == (2 if folder == "gs://" else 1)

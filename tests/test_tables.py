@@ -347,7 +347,7 @@ def test_two_rows_for_one_file_are_refused_in_any_table(beam_tfr: Command, photo
     assert (run.code, run.out) == (1, "")
     assert run.err.strip().endswith(
         f"--table {photos}/b.csv, row 1: its path is that of row 4 of {photos}/a.csv. Each file may have one row: "
-        "remove the others, or combine them into lists"
+        "remove the others, or combine their values into lists"
     )
     assert not list((tmp_path / "o").glob("*"))
 
@@ -391,7 +391,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
     rows[7] |= {"path": "https://example.org/1.jpg"}
     rows[8] |= {"path": "nowhere.jpg"}
     rows[9] |= {"path": "class\x00.jpg"}
-    rule = "it must be UTF-8 text in one line, without control characters or spaces at its ends"
+    rule = "it must be one line of UTF-8 text, without control characters or spaces at either end"
     missing = "has no value; a default, such as int64=-1, or int64[] lets it"
     for name in ("t.csv", "t.jsonl"):
         (photos / name).write_bytes(KINDS[name](rows))
@@ -404,7 +404,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
                 "1: column 'path': has no value",
                 f"2: column 'class': ' hat' cannot be a class: {rule}",
                 "3: column 'split': 'my split' cannot be a split: letters, digits and _ only, and not none",
-                "4: column 'age': 'seven' is no whole number",
+                "4: column 'age': 'seven' is not a whole number",
                 f"5: column 'age': {missing}",
                 f"6: column 'score': {'1e+39' if name == 't.jsonl' else repr('1e+39')} does not fit into 32 bits",
                 "7: column 'box': 'x' is no number",
@@ -459,14 +459,14 @@ def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("kind", "cell", "problem"),
     [
-        ("int64", "7.5", "'7.5' is no whole number"),
-        ("int64", 7.5, "7.5 is no whole number"),
-        ("int64", "1_000", "'1_000' is no whole number"),
-        ("int64", float("nan"), "nan is no whole number"),
+        ("int64", "7.5", "'7.5' is not a whole number"),
+        ("int64", 7.5, "7.5 is not a whole number"),
+        ("int64", "1_000", "'1_000' is not a whole number"),
+        ("int64", float("nan"), "nan is not a whole number"),
         ("int64", str(1 << 63), f"'{1 << 63}' does not fit into 64 bits"),
         ("int64", "9" * 5000, "'99999"),
         ("int64", None, "has no value; a default, such as int64=-1, or int64[] lets it"),
-        ("int64", [1], "[1] is no whole number"),
+        ("int64", [1], "[1] is not a whole number"),
         ("float", "1e39", "'1e39' does not fit into 32 bits"),
         ("float", "1e999", "'1e999' does not fit into 32 bits"),
         ("float", 10**400, "does not fit into 32 bits"),
@@ -476,8 +476,8 @@ def test_a_value_that_fits(kind: str, cell: Any, values: list[Any]) -> None:
         ("bytes", None, "has no value"),
         ("bytes", "\ud800", "is no text that UTF-8 can hold"),
         ("bytes[]", [None], "None is no text"),
-        ("int64[]", "[1, 2", "begins like a JSON list and is none"),
-        ("int64[]", "[[1]]", "[1] is no whole number"),
+        ("int64[]", "[1, 2", "begins like a JSON list but is not one"),
+        ("int64[]", "[[1]]", "[1] is not a whole number"),
         ("enum(s|m)", "x", "'x' is not one of s, m"),
         ("enum(s|m)", "", "has no value"),
     ],
@@ -578,7 +578,7 @@ TWICE = _twice()
         (
             "t.jsonl",
             b'\n{"id": "a", "age": 1, "age": 2}\n',
-            "row 1: is not valid JSON: 'age' is there twice",
+            "row 1: is not valid JSON: 'age' appears twice",
         ),
         ("t.jsonl", b'{"id": "a", "age": 1}\n[1]\n', "row 2: is not a JSON object"),
         (
@@ -615,7 +615,7 @@ def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "t.csv"
     path.write_text("age\n1\n2\n3\n4.5\n")
     last = references(path, features={"age": ""})["t#4"]
-    assert (last.reason, last.detail) == ("bad-value", "t.csv, row 4: column 'age': '4.5' is no whole number")
+    assert (last.reason, last.detail) == ("bad-value", "t.csv, row 4: column 'age': '4.5' is not a whole number")
     for line, problem in (("4,5\n", "has 2 cells"), ("4" * 2000, "a line has more than 1000 bytes")):
         path.write_text(f"age\n1\n2\n3\n{line}")
         with pytest.raises(DataError, match=f"^`table={path}, row 4`: {problem}"):
@@ -640,14 +640,14 @@ def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path,
     [
         (["--uri_column", "path"], "--uri_column has no effect without --table"),
         (["--feature_columns", "a"], "--feature_columns has no effect without --table"),
-        (["--table", "T", "--input", "/a/*"], "--input and --table exclude each other"),
-        (["--table", "T", "--exclude", "/a/*"], "--exclude and --table exclude each other"),
+        (["--table", "T", "--input", "/a/*"], "--input and --table cannot be combined"),
+        (["--table", "T", "--exclude", "/a/*"], "--exclude and --table cannot be combined"),
         (["--table", "T", "--layout", "*"], "--layout *: has no effect with --table"),
         (["--table", "T", "--classes", "/c"], "--classes /c: has no effect without --label_column"),
         (["--table", "T", "--image_root", "/a"], "--image_root has no effect without --uri_column"),
         (["--table", "T", "--label_separator", "|"], "--label_separator has no effect without --label_column"),
         (["--table", "T", "--group_column", "id"], "--group_column id: has no effect without --splits"),
-        (["--table", "T", "--uri_column", "p", "--key_column", "id"], "--key_column and --uri_column exclude each"),
+        (["--table", "T", "--uri_column", "p", "--key_column", "id"], "--key_column and --uri_column cannot be"),
         (["--table", "T", "--split_column", "s", "--splits", "a=1"], "cannot be combined with --split_column s"),
         (["--table", "T", "--layout", "{label}/*"], "--layout {label}/*: has no effect with --table, whose columns"),
         (
@@ -666,8 +666,8 @@ def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path,
         (["--table", "T", "--uri_column", "pfad"], "there is no column 'pfad'; there are: id, age, image/encoded"),
         (["--table", "T", "--feature_columns", "age:int32"], "'int32' is not a type; use int64, float, bytes"),
         (["--table", "T", "--feature_columns", "age,age"], "names age twice"),
-        (["--table", "T", "--feature_columns", "age:int64=x"], "its default 'x' is no whole number"),
-        (["--table", "T", "--feature_columns", "age:int64[]=1"], "a list takes no default"),
+        (["--table", "T", "--feature_columns", "age:int64=x"], "its default 'x' is not a whole number"),
+        (["--table", "T", "--feature_columns", "age:int64[]=1"], "a list has no default"),
         (["--table", "T", "--feature_columns", "age:enum(a|a)"], "the members of an enum must be distinct"),
         (
             ["--table", "T", "--uri_column", "id", "--feature_columns", "image/encoded"],
@@ -711,6 +711,6 @@ def test_rows_must_not_mix_local_files_and_objects(tmp_path: Path) -> None:
 
 def test_column_without_a_name(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(",age\n0,1\n")
-    with pytest.raises(UsageError, match="a column has no name; name those"):
+    with pytest.raises(UsageError, match="a column has no name; choose features"):
         references(tmp_path / "t.csv", features={"*": ""})
     assert features_of(references(tmp_path / "t.csv", features={"age": ""})["t#1"]) == {"age": [1]}

@@ -370,7 +370,7 @@ def test_rank_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     [
         ({"threads": -1}, "`threads=-1`: must be a whole number from 0 to 1023"),
         ({"rank": 1}, "give both `rank=` and `world_size=`, or neither: got 1 and None"),
-        ({"rank": 2, "world_size": 2}, "`rank=2`: must be less than `world_size=2`: ranks count from 0"),
+        ({"rank": 2, "world_size": 2}, "`rank=2`: must be less than `world_size=2`: ranks are numbered from 0"),
         ({"rank": 0, "world_size": 2, "batch_size": 5}, "`batch_size=5`: is not a multiple of the 2 hosts"),
     ],
     ids=str,

@@ -28,7 +28,7 @@ MAX_CONVERTED = 50_000
 MAX_CONVERTED_BYTES = 512 << 20  # 512 MiB of files
 MANY = 1_000_000  # images, if neither the user nor the listing says how many there are
 CURES = {
-    "reading": "the files arrive too slowly; convert nearer to them, or on more machines",
+    "reading": "the files arrive too slowly; convert closer to them, or on more machines",
     "decoding": "only more cores help",
     "resizing": "more cores help",
     "encoding": "more cores help; --encoding jpeg is the fastest",
@@ -247,11 +247,11 @@ def describe_convert(found: dict[str, Any]) -> str:
     megabytes, costs = found["sample_bytes"] / 1e6, found["cpu_ms_per_image"]
     lines = [
         f"sample:     {found['sample']:,} files, {megabytes:,.1f} MB, read at {found['files_read_per_s']:,.0f} files/s",
-        f"rejected:   {found['rejected']:,} of {found['tried']:,} that were tried",
+        f"rejected:   {found['rejected']:,} of {found['tried']:,} tried",
         f"converted:  {found['converted']:,} images: {found['images_per_s']:,.0f} images/s with "
-        f"{found['busy_cores']:.1f} of {found['cores_here']} cores, and {found['ends_s']:.1f} s to start and end",
+        f"{found['busy_cores']:.1f} of {found['cores_here']} cores, and {found['ends_s']:.1f} s to start and finish",
         "",
-        f"{'':<24}{'CPU ms an image':>16}{'share':>8}",
+        f"{'':<24}{'CPU ms per image':>16}{'share':>8}",
         *(f"{name:<24}{cost:>16.2f}{found['cpu_shares'][name]:>8.0%}" for name, cost in costs.items()),
         "",
         f"limit:      {found['limit']}: {CURES[found['limit']]}",

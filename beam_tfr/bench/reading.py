@@ -115,7 +115,7 @@ def _files(patterns: Sequence[str], dataset: Manifest) -> Any:
 
     paths, _ = sample_files(patterns, MAX_FILES)
     if any(map(storage.is_gcs, paths)):
-        raise UsageError("beside DIR, files must be on a local disk", option="input", value=patterns[0])
+        raise UsageError("files to compare with DIR must be on a local disk", option="input", value=patterns[0])
 
     def decode(path: Any) -> Any:
         image = tf.io.decode_image(tf.io.read_file(path), channels=3, expand_animations=False)
@@ -137,7 +137,7 @@ def _make_folder(folder: str) -> None:
         tf.io.gfile.makedirs(folder)
     except tf.errors.OpError as error:
         raise UsageError(
-            f"no folder can be made there: {error.message}; name one that you may write to",
+            f"cannot be created: {error.message}; give a folder that you may write to",
             option="tensorboard",
             value=folder,
         ) from None
@@ -184,9 +184,9 @@ def _suggest(rates: dict[str, float], examples: int, num_bytes: int, decoded_byt
     }
     best = max(gains, key=lambda name: gains[name], default="")
     if not best or gains[best] < WORTHWHILE:
-        return "load as it is; no cache that fits makes it much faster"
+        return "none: no cache that fits makes load much faster"
     space = f", {needs[best] / 1e9:,.1f} GB of memory" if best in needs else ""
-    return f"load(…, {best}): {gains[best]:.1f} times as fast from the second epoch on{space}"
+    return f"load(…, {best}): {gains[best]:.1f} times as fast after the first epoch{space}"
 
 
 def describe_read(found: dict[str, Any]) -> str:

@@ -56,6 +56,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if parsed.json:
         print(json.dumps(report.as_json() | {"repaired": repaired}, sort_keys=True))
     else:
-        print(f"made again: {counted(len(repaired), 'file')}" if repaired else "nothing was broken")
+        print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else "nothing was damaged")
         print("\n".join(describe(report)))
     return 0 if report.ok else 1

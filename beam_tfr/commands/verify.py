@@ -109,12 +109,12 @@ def describe(report: Report) -> Iterator[str]:
         )
     if report.unread:
         yield (
-            f"not read: {len(report.unread):,} of {counted(report.shards, 'shard')}, of which only the sizes were "
+            f"not read: {len(report.unread):,} of {counted(report.shards, 'shard')}, for which only the sizes were "
             "compared; sums over all records and the digest were not checked"
         )
     if not report.ok:
         yield counted(report.num_problems, "problem")
     elif report.unread:
-        yield f"OK as far as read: {counted(read, 'shard')} of {report.shards:,}"
+        yield f"OK as far as it was read: {counted(read, 'shard')} of {report.shards:,}"
     else:
         yield "OK: the dataset matches its manifest"

@@ -50,7 +50,7 @@ def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
     google.region = google.region or os.environ.get(_REGION_VARIABLE)
     for name, example in _NEEDED.items():
         if not getattr(google, name):
-            raise UsageError(f"Dataflow needs it, such as `{name}={example}`", option=name)
+            raise UsageError(f"is required for Dataflow, such as `{name}={example}`", option=name)
     validator = PipelineOptionsValidator(beam_options, None)
     errors = validator.validate_sdk_container_image_options(worker)
     errors += validator.validate_num_workers(worker) + validator.validate_worker_region_zone(worker)

@@ -236,10 +236,10 @@ def _hints(pattern: str, option: str) -> str:
     if not wild and next(storage.walk(pattern, lambda _: True), None):
         hint = f"; it is a folder, use '{files_below(pattern, option)}'"
     elif not storage.is_gcs(pattern) and wild and os.path.isfile(pattern):
-        hint = "; a file has this very name: write [[] for [, [{] for {, [*] for *, [?] for ?"
+        hint = "; a file has exactly this name: write [[] for [, [{] for {, [*] for *, [?] for ?"
     elif not storage.is_gcs(pattern) and not os.path.isdir(folder):
         hint = f"; there is no folder {folder}"
     elif pattern.endswith("/"):
-        hint = f" below it that has the name of an image; '{escape(pattern)}**' takes all files"
+        hint = f" below it with an image extension; '{escape(pattern)}**' matches all files"
     part = next((part for part in pattern.split("/") if part != part.strip()), "")
-    return hint + (f"; {part!r} begins or ends with blanks, which count: is that intended?" if part else "")
+    return hint + (f"; {part!r} begins or ends with spaces; are they intended?" if part else "")

@@ -76,8 +76,8 @@ def tell_kinds(kinds: Mapping[str, int]) -> str:
 
 
 def tell_left_out(kinds: Mapping[str, int]) -> str:
-    """Says how many files a folder leaves out: "2 without the name of an image (1 .md, 1 other names)"."""
-    return f"{sum(kinds.values()):,} without the name of an image ({tell_kinds(kinds)})"
+    """Says how many files of a folder are skipped: "2 without an image extension (1 .md, 1 other names)"."""
+    return f"{sum(kinds.values()):,} without an image extension ({tell_kinds(kinds)})"
 
 
 def tell_left_behind(kinds: Mapping[str, int], root: str) -> str:

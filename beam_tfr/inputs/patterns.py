@@ -62,7 +62,7 @@ def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
     """
     slash = literal_start(pattern).rfind("/", len(storage.GCS) if storage.is_gcs(pattern) else 0)
     if slash < 0 and is_wild(pattern):
-        raise UsageError("write out the name of the bucket: gs://BUCKET/PATTERN", option=option, value=pattern)
+        raise UsageError("the bucket must not contain wildcards: gs://BUCKET/PATTERN", option=option, value=pattern)
     if slash < 0 or (slash == len(pattern) - 1 and option != "input"):
         raise UsageError(f"names no file; use '{files_below(pattern, option)}'", option=option, value=pattern)
     return pattern[:slash] if slash else "/", pattern[slash + 1 :]
@@ -206,7 +206,7 @@ def read_input_list(path: str | None) -> tuple[str, ...]:
         if text := os.fsdecode(line.removesuffix(b"\r")):
             where = f"`input_list={path}`: line {number}:"
             if text[0].isspace() and text.lstrip().startswith(("/", storage.GCS)):
-                raise UsageError(f"{where} {text!r} begins with blanks; remove them")
+                raise UsageError(f"{where} {text!r} begins with spaces; remove them")
             try:
                 patterns.append(storage.check_path(text))
             except UsageError as error:

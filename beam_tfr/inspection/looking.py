@@ -142,7 +142,7 @@ def inspect(
         and (lacking := [n for n in wanted if not features_of_name(look.first, n)])
     ):
         known = ", ".join(itertools.islice(look.first, 20))
-        raise UsageError(f"there is no such feature; there are {known}", option="where", value=lacking[0])
+        raise UsageError(f"unknown feature; known are {known}", option="where", value=lacking[0])
     return Inspection(
         path=place,
         manifest=dataset,
@@ -176,7 +176,7 @@ class _Look:
                 if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):
                     kept_bytes += len(record.data)
                     if kept_bytes > MAX_KEPT_BYTES:
-                        raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes: ask for fewer")
+                        raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
                     self.kept.append(record)
                 if len(self.kept) == self._most and not self._counts:
                     break

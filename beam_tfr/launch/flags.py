@@ -63,7 +63,7 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
         UsageError: there is no such runner, or a flag has no effect on it.
     """
     if beam_options.view_as(TestOptions).dry_run:  # which Beam reads for Dataflow alone
-        cure = "beam-tfr plan shows what would be done, `limit=` converts a few images"
+        cure = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
         raise UsageError(f"has no effect without `runner=DataflowRunner`: {cure}", option="dry_run")
     name = beam_options.view_as(StandardOptions).runner or LOCAL_RUNNERS[0]
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
@@ -75,7 +75,7 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     direct = beam_options.view_as(DirectOptions)
     if direct.direct_num_workers < 0:
         raise UsageError(
-            "must be 1 or more, or 0 for every core", option="direct_num_workers", value=direct.direct_num_workers
+            "must be 1 or more, or 0 for all cores", option="direct_num_workers", value=direct.direct_num_workers
         )
     given = {flag.partition("=")[0] for flag in flags}
     mode = direct.direct_running_mode if "--direct_running_mode" in given else None

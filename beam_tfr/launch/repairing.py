@@ -67,12 +67,12 @@ def repair(
         say: called with a line about what is done.
 
     Returns:
-        The report on the whole dataset at the end, and the names of the files that were made again.
+        The report on the whole dataset at the end, and the names of the rebuilt files.
 
     Raises:
         UsageError: the call is wrong.
         DataError: the manifest is missing or damaged; or the input has changed, which is told with names.
-        RunError: the run failed; the same call goes on.
+        RunError: the run failed; the same call resumes.
     """
     beam_options = parse_beam_flags(beam_flags)
     if checks.is_only_form(beam_options):
@@ -94,7 +94,7 @@ def repair(
         if not (wanted or files or storage.list_folder(storage.work_path(dataset.folder, ""))):
             return report, []
         if wanted:
-            say(f"{len(wanted):,} of {report.shards:,} shards are made again")
+            say(f"{len(wanted):,} of {report.shards:,} shards will be rebuilt")
             _run(dataset, options, beam_flags, wanted, progress, say)
     with lock.held(dataset.folder, uuid.uuid4().hex, has_ended=functools.partial(cloud.has_ended, beam_options)):
         _write_others(dataset, files)
@@ -129,7 +129,7 @@ def _run(
     def make(options: ConvertOptions, source: Source) -> Convert:
         now = {name: source.plan["options"].get(name) for name in dataset.options}
         if different := diff.describe(dict(dataset.options), now):
-            raise UsageError(f"the dataset was made from another input:{different}")
+            raise UsageError(f"the dataset was made from other input:{different}")
         images = _images(dataset)
         return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
 
@@ -138,9 +138,7 @@ def _run(
     except InputChangedError as error:
         if not (options.input or options.input_list):
             raise
-        raise DataError(
-            f"{error}{_name_changes(dataset, options)}. Put them back, or make the dataset again"
-        ) from error
+        raise DataError(f"{error}{_name_changes(dataset, options)}. Put them back, or convert again") from error
 
 
 def _name_changes(dataset: Manifest, options: ConvertOptions) -> str:

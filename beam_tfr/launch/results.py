@@ -78,7 +78,7 @@ class Result:
         rejected = self.manifest.counts["rejected"].items()
         notes = [f"rejected: {number:,} {reason}" for reason, number in rejected]
         notes += [f"{reject.key}: {reject.reason}: {reject.detail}" for reject in self.rejects[:SHOWN_REJECTS]]
-        notes.append(f"digest {self.digest[:16]}, {self.seconds:.1f} s{'' if self.fresh else ', complete already'}")
+        notes.append(f"digest {self.digest[:16]}, {self.seconds:.1f} s{'' if self.fresh else ', already complete'}")
         return markup.table(self._title(), ["", *self.splits, "total"], rows, notes)
 
     def _title(self) -> str:
@@ -138,7 +138,7 @@ class Beginning:
                     return Saved(path=options.save_plan, plan=saved.plan, seconds=time.monotonic() - self._started)
             published = manifest.read(options.output)
         except (UsageError, DataError) as error:
-            raise RunError(f"the runner reports success, but it lost elements on the way: {error}") from error
+            raise RunError(f"the runner reports success, but it lost elements: {error}") from error
         fresh = options.overwrite or self._before != published.fields
 
         def passed(what: str) -> dict[str, int]:  # kind of name -> files that the listing saw and did not take

@@ -55,7 +55,7 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
 def held(
     step: Convert, beam_options: PipelineOptions, say: Callable[[str], object], *, guarded: bool
 ) -> Iterator[Callable[[str], None]]:
-    """Holds the output, as `lock.held` does, and at its end says which shards were made again because of their images.
+    """Holds the output, as `lock.held` does, and at its end says which shards were rewritten because of their images.
 
     With `guarded`, and after runs that crashed, each image is decoded in a guarded process. Does nothing where the
     output is not touched.
@@ -69,7 +69,7 @@ def held(
         step.read.guarded = guarded
         if attempts.has_crashed(output):
             step.read.guarded = True
-            say("earlier runs crashed: this one decodes each image in a guarded process, and rejects what crashes that")
+            say("earlier runs crashed; this run decodes each image in a guarded process and rejects any that crash it")
         try:
             yield leave
         finally:

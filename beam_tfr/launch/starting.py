@@ -69,7 +69,7 @@ def start(
         make: the step of the options and the opened source.
         progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds; all zero
             before there is a plan.
-        say: called with a line about a job elsewhere, and about shards that are made again.
+        say: called with a line about a job elsewhere, and about shards that are rewritten.
 
     Returns:
         The dataset; with `save_plan=` the plan; with `no_wait=`, a template or a dry run the job.

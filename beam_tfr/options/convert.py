@@ -139,7 +139,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         self.normalize("input", tuple(storage.check_path(pattern, option="input") for pattern in self.input))
         given = [name for name in ("input", "input_list", "exclude") if getattr(self, name)]
         if self.table and given:
-            raise UsageError(f"`{given[0]}=` and `table=` exclude each other: the table names what is read")
+            raise UsageError(f"`{given[0]}=` and `table=` cannot be combined: the table names what is read")
         if not (self.input or self.input_list or self.table) or not all(self.input):
             raise UsageError("give at least one pattern, such as 'photos/**/*.jpg', or a `table=`", option="input")
         if not self.output:
@@ -148,9 +148,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             if path := getattr(self, name):
                 self.normalize(name, storage.check_path(path, option=name))
         if self.save_plan and self.plan:
-            raise UsageError("`save_plan=` and `plan=` exclude each other: the plan is already saved")
+            raise UsageError("`save_plan=` and `plan=` cannot be combined: the plan is already saved")
         if self.save_plan and f"{self.save_plan}/".startswith(f"{self.output.rstrip('/')}/"):
-            self.refuse("save_plan", "lies in `output=`; choose a file outside of it")
+            self.refuse("save_plan", "is inside `output=`; choose a file outside it")
         if not self.name:
             last = self.output.rstrip("/").rsplit("/", 1)[-1]
             self.normalize("name", re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")
@@ -203,7 +203,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         sizes = ("num_shards", "target_shard_bytes", "examples_per_shard")
         given = [name for name in sizes if getattr(self, name) is not None]
         if len(given) > 1:
-            raise UsageError(f"`{given[0]}=` and `{given[1]}=` exclude each other: give only one of them")
+            raise UsageError(f"`{given[0]}=` and `{given[1]}=` cannot be combined; give only one of them")
         if self.num_shards is not None:
             counts = self.num_shards if isinstance(self.num_shards, dict) else {"": self.num_shards}
             for split, count in counts.items():

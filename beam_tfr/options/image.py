@@ -160,7 +160,7 @@ class ImageOptions(Checked):
             check_range(name, getattr(self, name), 1, most)
         check_range("min_pixels", self.min_pixels, 1, self.max_pixels)
         if not is_number(self.damaged_share) or not 0 < self.damaged_share <= 1:
-            self.refuse("damaged_share", "must be a number above 0, 1 at most")
+            self.refuse("damaged_share", "must be a number above 0 and at most 1")
         self.normalize("damaged_share", float(self.damaged_share))
         for name, least in (("max_aspect", 1.0), ("max_decode_s", 0.001)):
             if (value := getattr(self, name)) is not None:

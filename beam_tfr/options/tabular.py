@@ -111,7 +111,7 @@ class TableOptions(Checked):
             if getattr(self, name) and not getattr(self, other):
                 raise UsageError(f"`{name}=` has no effect without `{other}=`")
         if self.key_column and self.uri_column:
-            raise UsageError("`key_column=` and `uri_column=` exclude each other: the path of a file is its key")
+            raise UsageError("`key_column=` and `uri_column=` cannot be combined: the path of a file is its key")
         if not self.table or self.uri_column:
             if encoding == "row":
                 raise UsageError("is for rows of a `table=` without `uri_column=`", option="encoding", value=encoding)

@@ -76,13 +76,13 @@ def draft_plan(
     counts = dict(sorted(survey.counts.items()))
     usable = [split for split in counts if split != NO_SPLIT]
     if not counts:
-        raise UsageError("leaves out all files that `input=` matches", option="exclude")
+        raise UsageError("excludes all files that `input=` matches", option="exclude")
     what = things(options["encoding"])
     if not usable:
         _refuse_misfits(sum(counts.values()), survey.misfit, options)
     if empty := sorted((options.get("splits") or {}).keys() - set(usable)):
         problem = f"none of the {sum(counts.values())} {what} falls into {empty[0]}"
-        raise UsageError(f"{problem}; give it a larger share, or leave it out", option="splits")
+        raise UsageError(f"{problem}; increase its share, or leave it out", option="splits")
     if isinstance(options["num_shards"], dict) and (unknown := sorted(options["num_shards"].keys() - set(usable))):
         raise UsageError(f"there is no split {unknown[0]}; the data has: {', '.join(usable)}", option="num_shards")
     given = options["num_shards"]
@@ -103,7 +103,7 @@ def draft_plan(
         if pair := two_spellings(found):
             raise DataError(
                 f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD), and "
-                "would become two classes: give both one spelling, by renaming folders or in the table"
+                "would become two classes; use one spelling, by renaming folders or in the table"
             )
         labels = list(options["classes"] or _in_order(found, numbers=bool(options.get("label_column"))))
     return Plan(

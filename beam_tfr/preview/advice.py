@@ -57,12 +57,14 @@ def _of_classes(plan: Plan) -> Iterator[str]:
 def _of_files(found: Look, sampled: Sampled) -> Iterator[str]:
     if sampled.equal:
         one, other = sampled.equal_keys
-        yield f"{sampled.equal:,} of {sampled.tried:,} files of the sample equal another, such as {one} and {other}"
+        yield f"{sampled.equal:,} of {sampled.tried:,} files of the sample are duplicates, such as {one} and {other}"
     if found.doubled:
         yield (
-            f"{found.doubled:,} files have a name that another split has too, such as {found.double}: make sure that "
-            "they show different things"
+            f"{found.doubled:,} files have the same name as a file of another split, such as {found.double}: make sure "
+            "that they show different things"
         )
     if len(found.extensions) > 1:
-        extensions = ", ".join(f"{count:,} {name or 'without one'}" for name, count in found.extensions.most_common())
+        extensions = ", ".join(
+            f"{count:,} {name or 'without extension'}" for name, count in found.extensions.most_common()
+        )
         yield f"mixed file extensions: {extensions}"

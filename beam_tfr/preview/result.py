@@ -82,8 +82,8 @@ class Preview:
         for ref in self.found.first:
             yield "first", _read(ref)
         if self.found.left_out:
-            yield "left out", tell_left_out(self.found.left_out)
-        yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; every estimate has its 95 % interval"
+            yield "skipped", tell_left_out(self.found.left_out)
+        yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; estimates have 95 % intervals"
         for reason, number in self.rejects.items():
             such = f", such as {sampled.details[reason]}" if reason in sampled.details else ""
             yield "rejects", f"{_interval(number, ',.0f')} {reason}: {REJECT_REASONS[reason]}{such}"
@@ -94,7 +94,7 @@ class Preview:
         shards = sum(of.num_shards for of in self.plan.splits.values())
         unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
         out = self.num_bytes.times(1 / size)
-        yield "output", f"{_interval(out, ',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} a shard"
+        yield "output", f"{_interval(out, ',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
         if self.seconds and self.cpu_seconds and self.dataflow_seconds and self.cost:
             yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
             yield (

@@ -116,12 +116,12 @@ def check_service(address: Any, **options: Any) -> None:
             value=repr(address),
         )
     for name, allowed, cure in (
-        ("deterministic", (False,), f"{_PROMISED}, so it cannot be repeated either: give False"),
+        ("deterministic", (False,), f"{_PROMISED}, so it is not deterministic: give False"),
         ("start_step", (0,), f"{_PROMISED}, so there is no place to resume from"),
         ("remainder", (None, "keep", "drop"), 'give "keep" or "drop"'),
         ("sizes", (None,), "give `image_size=(height, width)`"),
         ("on_error", ("raise",), "its workers share no count: fix the dataset, or read without a service"),
-        ("num_hosts", (1,), "it does not deal examples equally to hosts"),
+        ("num_hosts", (1,), "it does not divide examples equally among hosts"),
         ("cache", (False,), "leave it out"),
         ("repeat", (False,), "give a number of epochs, or load each epoch with its number"),
     ):
@@ -139,9 +139,7 @@ def serve(
     """
     batch_size = streams.order.batch_size
     if decoder.ragged:
-        raise UsageError(
-            "`service=` cannot batch features that are lists of any length; give `multi_hot=True` for several labels"
-        )
+        raise UsageError("`service=` cannot batch lists of varying length; give `multi_hot=True` for several labels")
     total = streams.order.total
     count = max(min(streams.order.streams, total), total // STREAM_EXAMPLES)
     cut = dataclasses.replace(streams, order=Order(total=total, streams=count))

@@ -32,7 +32,9 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) ->
         raise UsageError('must be False, "memory" or a folder on a local disk', option="cache", value=repr(cache))
     folder = os.fspath(cache)
     if storage.is_gcs(folder):
-        raise UsageError("only a local disk is faster than reading again", option="cache", value=folder)
+        raise UsageError(
+            "must be on a local disk; a remote one is not faster than the dataset", option="cache", value=folder
+        )
     if cache_decoded:
         _check_decoded(decoder)
     path = ""
@@ -65,13 +67,13 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) ->
 
 def _check_decoded(decoder: Decoder) -> None:
     for refused, why in (
-        (decoder.ragged, "the examples hold lists of any length"),
+        (decoder.ragged, "the examples contain lists of varying length"),
         (decoder.variable, "the images have different sizes"),
         (decoder.output in ("encoded", "raw_record"), f'`output="{decoder.output}"` decodes nothing'),
-        (decoder.image.crop == "random", 'every epoch would have the same parts of `crop="random"`'),
+        (decoder.image.crop == "random", 'every epoch would get the same random crops (`crop="random"`)'),
     ):
         if refused:
-            raise UsageError(f"{why}. Leave it out: the records are cached then", option="cache_decoded", value=True)
+            raise UsageError(f"{why}. Leave it out to cache the records instead", option="cache_decoded", value=True)
 
 
 def _in_files(blocks: Any, path: str) -> Any:

@@ -62,7 +62,7 @@ def _list(paths: Any) -> list[str]:
     """The paths of the files, each once."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not given:
-        raise UsageError("is empty: give a file or pattern, or several", option="paths")
+        raise UsageError("is empty; give one or more files or patterns", option="paths")
     found: dict[str, None] = {}
     for path in given:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):

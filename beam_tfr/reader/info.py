@@ -48,9 +48,7 @@ def class_weights(path: str | os.PathLike[str], split: str) -> dict[int, float]:
         raise UsageError(f"class_weights: {dataset.folder} has no labels")
     selection = select(dataset, split)
     if selection.total < sum(part.num_examples for part in selection.splits):
-        raise UsageError(
-            "is a slice, whose classes the manifest does not count; give whole splits", option="split", value=split
-        )
+        raise UsageError("is a slice, whose classes are not counted; give whole splits", option="split", value=split)
     counts = [sum(part.class_counts.get(name, 0) for part in selection.splits) for name in dataset.class_names]
     total, classes = sum(counts), sum(map(bool, counts))
     return {label: total / (classes * count) if count else 0.0 for label, count in enumerate(counts)}

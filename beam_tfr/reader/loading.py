@@ -235,7 +235,9 @@ def host_of(input_context: Any, host_index: int | None, num_hosts: int) -> tuple
 def _image_size(image_size: Any, crop: str | None) -> tuple[int, int] | None:
     if image_size is None:
         if crop:
-            raise UsageError("needs `image_size=(height, width)` to resize the part to", option="crop", value=crop)
+            raise UsageError(
+                "needs `image_size=(height, width)`, the size to resize the crop to", option="crop", value=crop
+            )
         return None
     try:
         height, width = map(operator.index, image_size)  # NumPy's integers too
@@ -263,7 +265,7 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
         undecoded = f'`output="{output}"` decodes nothing'
     labels = decoder.dataset.features[decoder.dataset.names.label]["shape"] if decoder.labelled else None
     check_labels(folder, labels, output, one_hot=decoder.one_hot, multi_hot=decoder.multi_hot)
-    one_size = "" if batch_size and decoder.variable else "it is for batches of images of different sizes"
+    one_size = "" if batch_size and decoder.variable else "it applies to batches of images of different sizes"
     for option, value, why in (
         ("image_size", decoder.image.image_size, undecoded),
         ("dtype", decoder.dtype.name if decoder.dtype != tf.uint8 else None, undecoded),
@@ -274,7 +276,7 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
     if decoder.weighted and output != "dict" and (not decoder.labelled or output in ("image", "raw_record")):
         what = f'`output="{output}"`' if decoder.labelled else folder
         raise UsageError(
-            f'`remainder="pad"` and `on_error="skip"` give fillers a label of weight 0, but {what} has no labels: give '
+            f'`remainder="pad"` and `on_error="skip"` give padding a label of weight 0, but {what} has no labels: give '
             '`output="dict"`'
         )
     if decoder.variable and batch_size and not decoder.sizes:

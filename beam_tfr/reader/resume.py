@@ -47,7 +47,7 @@ def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_ep
         raise UsageError("`model=` is not built: start it with keras.Input, or call it on a batch first")
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
-        raise UsageError("`model=` has no optimizer, whose iterations tell where training was: compile it first")
+        raise UsageError("`model=` has no optimizer, whose iterations count the finished steps; compile it first")
     latest = storage.join(folder, WEIGHTS_FILE)
     there = [path for path in (latest, latest + PREVIOUS_SUFFIX) if storage.find(path)]
     if not there:
@@ -68,5 +68,5 @@ def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_ep
         return Position(*divmod(int(optimizer.iterations.numpy()), steps_per_epoch))
     raise DataError(
         f"cannot load a backup: {'; '.join(problems)}. If it was cut off, BackupAndRestore(double_checkpoint=True) "
-        "keeps one more; if it is from another model, give another `backup_dir=`"
+        "keeps the one before; if it is from another model, give another `backup_dir=`"
     )

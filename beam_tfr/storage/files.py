@@ -42,14 +42,14 @@ def check_path(path: str, *, option: str = "") -> str:
     if is_gcs(path):
         if split_gcs(path)[0]:
             return path
-        message = "names no bucket; write gs://BUCKET/FOLDER"
+        message = "has no bucket; write gs://BUCKET/FOLDER"
     elif "://" in path:
         message = "only local paths and gs:// are supported"
     else:
         try:
             return os.path.abspath(os.path.expanduser(path)) if path else path
         except FileNotFoundError:
-            message = "the current folder is gone; give a path that begins with /"
+            message = "the current folder was deleted; give an absolute path"
     raise UsageError(message if option else f"{path}: {message}", option=option, value=path)
 
 

@@ -67,7 +67,7 @@ def make_client() -> Client:
         return storage.Client(credentials=AnonymousCredentials(), project=project or "emulator")
     said = (
         "still looking for Google Cloud credentials: in GOOGLE_APPLICATION_CREDENTIALS, then gcloud's, then the "
-        "machine's, which takes long outside Google Cloud"
+        "machine's, which is slow outside Google Cloud"
     )
     timer = threading.Timer(SILENCE_S, logging.getLogger(__name__).warning, [said])
     timer.daemon = True
@@ -180,7 +180,7 @@ _CODES = {
 
 # What the service says where no permission of ours is missing -> the cure.
 _CURES = {
-    "retention policy|under active .*hold": "a run deletes and replaces files of its own: write to a bucket without "
+    "retention policy|under active .*hold": "a run deletes and replaces its own files; write to a bucket without "
     "retention policies and holds, and copy the dataset from there",
     "Cloud KMS": "Cloud Storage's own account of the bucket's project needs the role Cloud KMS CryptoKey "
     "Encrypter/Decrypter on the bucket's key",

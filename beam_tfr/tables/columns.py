@@ -66,7 +66,7 @@ class ColumnType:
             try:
                 parts = json.loads(cell)
             except (ValueError, RecursionError):
-                raise ValueError(f"{cell!a:.60} begins like a JSON list and is none") from None
+                raise ValueError(f"{cell!a:.60} begins like a JSON list but is not one") from None
             return list(parts)
         return cell.split(SEPARATOR)
 
@@ -90,7 +90,7 @@ def _to_int(cell: Any) -> int:
     elif isinstance(cell, int) or (isinstance(cell, float) and cell.is_integer()):
         value = int(cell)
     else:
-        raise ValueError(f"{cell!a:.60} is no whole number")
+        raise ValueError(f"{cell!a:.60} is not a whole number")
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{cell!a:.60} does not fit into 64 bits")
     return value
@@ -142,7 +142,7 @@ def parse_type(text: str) -> ColumnType:
         raise ValueError(f"{text!r} is not a type; use {KINDS}")
     kind, members, is_list, default = match.groups()
     if is_list and default is not None:
-        raise ValueError(f"{text!r}: a list takes no default; a row without a value gets an empty list")
+        raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
     names = tuple(members.split(SEPARATOR)) if members else ()
     if len(set(names)) != len(names) or (names and not all(names)):
         raise ValueError(f"{text!r}: the members of an enum must be distinct and not empty")

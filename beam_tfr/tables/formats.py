@@ -188,7 +188,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{max(names, key=names.count)!r} is there twice")
+        raise ValueError(f"{max(names, key=names.count)!r} appears twice")
     return found
 
 

@@ -50,7 +50,7 @@ def open_tables(
         given |= {name: "" for name in there if name not in given and name not in roles.columns}
     check_columns(files[0], there, [*roles.columns, *given])
     if "" in given:
-        cure = "name those that become features with `feature_columns=`, or write the table without pandas's index"
+        cure = "choose features with `feature_columns=`, or write the table without pandas's index"
         raise misfit(files[0], f"a column has no name; {cure} (to_csv(index=False))")
     if taken := [name for name in given if name in reserved]:
         cure = "every record has a feature of this name; rename the column"
@@ -88,7 +88,7 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     for path in sorted(found):
         stem = split_suffix(path)[0]
         if stem in stems:
-            raise misfit(path, f"has the same name as {stems[stem]}, apart from the ending; give one of them")
+            raise misfit(path, f"has the same name as {stems[stem]}, apart from the extension; give one of them")
         stems[stem] = path
     return tuple(sorted(found))
 

@@ -78,7 +78,8 @@ class Tables:
         return (
             f"`table={self.files[table]}, row {row}`: its {column} is that of row {before} of {self.files[earlier]}"
             f"{f'; {repeats.number} rows repeat one' if repeats.number > 1 else ''}. "
-            f"Each {what} may have one row: remove the others{', or combine them into lists' if self.roles.uri else ''}"
+            f"Each {what} may have one row: remove the others"
+            f"{', or combine their values into lists' if self.roles.uri else ''}"
         )
 
     def read(self, path: str) -> Iterator[tuple[int, ImageRef]]:
@@ -134,7 +135,7 @@ class Tables:
         if self.roles.uri:
             file = resolve(cell, self.base or folder_of(path))
             if not file.startswith(self.root):
-                cure = "give the folder that all files share as `image_root=`"
+                cure = "give the folder that contains all files as `image_root=`"
                 raise misfit(f"{path}, row {number}", f"{file} is not below {self.root}; {cure}")
             return file[len(self.root) :]
         return _name(cell) if self.roles.key else f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
@@ -201,7 +202,7 @@ def resolve(uri: Any, base: str) -> str:
     path = _text(uri)
     if storage.is_gcs(path):
         if not all(path[len(storage.GCS) :].partition("/")):
-            raise ValueError(f"{path!a:.100} names no object; it must be gs://BUCKET/NAME")
+            raise ValueError(f"{path!a:.100} has no object name; it must be gs://BUCKET/NAME")
         return path
     if "://" in path:
         raise ValueError(f"{path!a:.100}: only local paths and gs:// are read")

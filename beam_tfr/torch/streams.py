@@ -111,5 +111,7 @@ def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
     world_size = integer("world_size", world_size, 1)
     rank = integer("rank", rank, 0)
     if rank >= world_size:
-        raise UsageError(f"must be less than `world_size={world_size}`: ranks count from 0", option="rank", value=rank)
+        raise UsageError(
+            f"must be less than `world_size={world_size}`: ranks are numbered from 0", option="rank", value=rank
+        )
     return rank, world_size

@@ -246,7 +246,7 @@ class _ReadRefs(beam.DoFn):
         codec_versions.check(shard.codecs)
         if shard.plan_digest != self._digest:
             raise RunError(
-                "was replaced after this run began; run the same command again to use the new one",
+                "was replaced after this run started; run the same command again to use the new one",
                 option="plan",
                 value=self._path,
             )

@@ -159,7 +159,7 @@ class _Read(Shown):
             raise RunError(
                 f"the source seems to be gone: {self._missed} files in a row cannot be read, the last is {uri}: "
                 f"{content.detail}. Nothing is published. When it is back, run the same command again: it resumes from "
-                "the finished shards. `accept_unreadable=` goes on and rejects what cannot be read"
+                "the finished shards. `accept_unreadable=` continues, and rejects what cannot be read"
             )
 
     def _unfinished(self, shard: Shard, unread: Mapping[ImageRef, RejectError]) -> Item:

@@ -1,4 +1,4 @@
-"""CheckRepaired: whether all broken shards were made again, with the bytes that the manifest promises."""
+"""CheckRepaired: checks that all broken shards were rebuilt, with the bytes that the manifest promises."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ def _tell_differing(plan: Plan, folder: str, root: str, differing: list[str]) ->
     for name in differing:
         number, keys = find_changed(folder, file_name(plan.name, name, plan.suffix), dataset.names, root)
         compared, changed = compared + number, changed + keys
-    told = f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get other bytes than they had"
-    again = "or make the dataset again: convert with `overwrite=`"
+    told = f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different bytes than before"
+    again = "or convert again with `overwrite=`"
     versions = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
     libraries = (
-        f"other versions of the libraries: beam_tfr {dataset.fields['tool_version']} made the dataset, here are "
+        f"other versions of the libraries: beam_tfr {dataset.fields['tool_version']} made the dataset, this is "
         f"beam_tfr {__version__}, {versions}"
     )
     if changed:
         many, names = f"{len(changed):,} of their {plan.things}", ", ".join(changed[:MOST_KEYS])
-        return f"{told}: {many} changed or are gone, such as {names}. Put them back, {again}"
+        return f"{told}: {many} changed or are missing, such as {names}. Put them back, {again}"
     if compared:
-        return f"{told}: their {plan.things} are the same, so there are {libraries}. Install those, {again}"
+        return f"{told}: their {plan.things} are the same, so the cause is {libraries}. Install those, {again}"
     return (
-        f"{told}. Either {plan.things} have changed, or there are {libraries}. Which of the two cannot be said, since "
-        f"nothing of the old shards can be read. Put back what was there, {again}"
+        f"{told}. The cause is changed {plan.things}, or {libraries}. Nothing of the old shards can be "
+        f"read to tell which. Put back what was there, {again}"
     )

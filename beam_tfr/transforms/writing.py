@@ -233,8 +233,8 @@ def _publish(
     totals = publish.add_up(plan, infos)
     if plan.provisional:
         raise RunError(
-            "some of the files from which the number of shards is estimated could not be read then, but can be now. "
-            "Nothing is published; run the same command again"
+            "some of the files from which the number of shards is estimated could not be read at first, but can be "
+            "now. Nothing is published; run the same command again"
         )
     try:
         counts = {split: of.counts for split, of in totals.items()}
@@ -244,7 +244,7 @@ def _publish(
         rejects.write(path, output, publish.with_rejects(totals))
         reason, shown = rejects.first(path, rejects.add_up(counts.values()).rejected)
         listed = "".join(f"\n  {text}" for text in shown)
-        raise DataError(f"{error}. Each reject with its reason: {path}\nThe first of {reason}:{listed}") from error
+        raise DataError(f"{error}. All rejects, with reasons: {path}\nThe first {reason}:{listed}") from error
     published = publish.find_published(output, plan, totals)  # by this step, run before
     if published is None:
         lock.check_held(output, run_id)

@@ -139,7 +139,7 @@ def _rejects_problems(manifest: Manifest) -> Iterator[Problem]:
 def _reject_reason(line: bytes) -> str:
     fields = json.loads(line)
     if not line.endswith(b"\n"):
-        raise ValueError("the line is cut off")
+        raise ValueError("the line is truncated")
     if not isinstance(fields, dict) or fields.keys() != set(Reject._fields):
         raise ValueError(f"expected an object with {', '.join(Reject._fields)}")
     if not all(isinstance(value, str) for value in fields.values()) or fields["reason"] not in REJECT_REASONS:

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 MAX_PROBLEMS = 100  # kept; the others are only counted
 MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
 KINDS = {  # a closed list, so that problems can be counted and compared
-    "missing": "a file is not there",
+    "missing": "a file is missing",
     "unreadable": "a file cannot be read",
-    "damaged": "a file has other bytes than the manifest promises",
+    "damaged": "a file has different bytes than the manifest says",
     "foreign": "a file or link that does not belong to the dataset",
-    "record": "a record, or the image in it, is not as the manifest promises",
+    "record": "a record, or the image in it, does not match the manifest",
     "repeated": "two records have the same key",
-    "manifest": "the manifest contradicts itself, or the sums over all records",
-    "source-changed": "the source has other bytes than when it was converted",
-    "source-gone": "the source is not there any more",
-    "source-new": "a source that is neither a record nor a reject",
+    "manifest": "the manifest contradicts itself or the records",
+    "source-changed": "the source has changed since it was converted",
+    "source-gone": "the source no longer exists",
+    "source-new": "a source file that is neither a record nor a reject",
     "source-unreadable": "the source cannot be read",
 }
 _repr = reprlib.Repr()

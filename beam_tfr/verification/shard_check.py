@@ -137,7 +137,7 @@ class ShardCheck:
             for message in checked.problems:
                 self._problem("record", message, file.record, file.offset)
             if found.problems > MAX_SHARD_PROBLEMS:  # a kilobyte of gzip can hold a million broken records
-                self._problem("record", "it has more problems; the rest was not read")
+                self._problem("record", "there are more problems; the rest was not read")
                 return
             if self._sources is not None and checked.key is not None:
                 self._waiting.append(SourceRecord(checked.key, checked.source_sha256, file.record, file.offset))

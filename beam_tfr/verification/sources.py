@@ -63,7 +63,7 @@ def look(root: str, record: SourceRecord) -> tuple[str, str] | None:
     except OSError as error:
         return "source-unreadable", f"its source {shown(key)} cannot be read: {error.strerror or error}"
     if digest.hexdigest().encode() != record.sha256:
-        return "source-changed", f"its source {shown(key)} has other bytes now"
+        return "source-changed", f"its source {shown(key)} has changed"
     return None
 
 
@@ -103,7 +103,9 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
 
     def __init__(self, manifest: Manifest, patterns: Sequence[str], exclude: Sequence[str] = ()) -> None:
         if not manifest.names.sha256:
-            raise UsageError("the records of this dataset are rows of a table, not made from files", option="sources")
+            raise UsageError(
+                "the records of this dataset are rows of a table, which have no source files", option="sources"
+            )
         self._manifest = manifest
         self._patterns = [storage.check_path(pattern, option="sources") for pattern in patterns]
         self._root = common_root(self._patterns)
@@ -116,7 +118,7 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
 
     def unknown(self) -> UsageError:
         """The error for patterns that find none of the records."""
-        cure = "finds none of the records: give the patterns that the dataset was made from"
+        cure = "matches none of the records; give the patterns that the dataset was made from"
         return UsageError(cure, option="sources", value=" ".join(self._patterns))
 
     def compare(self, records: Sequence[SourceRecord]) -> Iterator[tuple[SourceRecord, str, str]]:
