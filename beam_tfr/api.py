@@ -6,17 +6,16 @@ Progress goes to `sys.stderr`, which in a notebook is the cell, unless `progress
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
 from beam_tfr.display import on_stderr
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError
+from beam_tfr.schema import UsageError, briefly
 from beam_tfr.schema.features import things
 
 if TYPE_CHECKING:
@@ -27,26 +26,9 @@ if TYPE_CHECKING:
     from beam_tfr.verification.report import Progress as Verified
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
 
-def _briefly(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raises our errors without the stack of the engine, three screens in a notebook; their messages say it all."""
-
-    @functools.wraps(function)
-    def call(*args: _P.args, **named: _P.kwargs) -> _R:
-        try:
-            return function(*args, **named)
-        except BeamTfrError as error:
-            if os.environ.get(TRACEBACK_VARIABLE):
-                raise
-            raise error.with_traceback(None) from None
-
-    return call
-
-
-@_briefly
+@briefly
 def convert(
     *,
     output: str | os.PathLike[str],
@@ -96,7 +78,7 @@ def convert(
         return launch.convert(checked, flags, progress=Follow(shown), say=shown.say)
 
 
-@_briefly
+@briefly
 def plan(
     *,
     input: Paths = (),  # noqa: A002 - the name on the command line
@@ -133,7 +115,7 @@ def plan(
         return preview(checked, sample_size=sample_size, workers=workers, prices=prices, progress=shown)
 
 
-@_briefly
+@briefly
 def verify(
     folder: str | os.PathLike[str],
     *,

@@ -60,7 +60,7 @@ class Split:
     num_examples: int
     num_bytes: int
     class_counts: Mapping[str, int]
-    shards: tuple[ShardEntry, ...]
+    shards: tuple[ShardEntry, ...] = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class Manifest:
     splits: Mapping[str, Split]
     statistics: Mapping[str, Any]
     dataset_digest: str
-    fields: Mapping[str, Any]
+    fields: Mapping[str, Any] = dataclasses.field(repr=False)
 
     @property
     def compression(self) -> str:

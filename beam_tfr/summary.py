@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from beam_tfr import rejects, storage
@@ -13,7 +12,7 @@ from beam_tfr.claim import Progress
 from beam_tfr.display import Display
 from beam_tfr.inputs.passed import tell_left_behind, tell_left_out
 from beam_tfr.launch import Job, Result, Saved
-from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan, in_order
+from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
 from beam_tfr.tallies import dataset_rows, plan_rows
 from beam_tfr.terminal import printable
@@ -106,14 +105,14 @@ def print_saved(saved: Saved, *, as_json: bool) -> None:
         }
         print(json.dumps(about, sort_keys=True))
         return
-    print_plan(saved.plan)
+    print("\n".join(plan_lines(saved.plan)))
     print(f"plan:    {saved.path}   {saved.seconds:.1f} s; nothing was written to the output folder")
     print(f"next:    repeat the command with --plan {shlex.quote(saved.path)} instead of --save_plan")
 
 
-def print_plan(plan: Plan) -> None:
-    """Prints the splits of a plan: images, shards and classes."""
-    _print_table(in_order(plan.splits), plan_rows(plan), to=sys.stdout)
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """The splits of a plan as a table: images, shards and classes."""
+    return _table(in_order(plan.splits), plan_rows(plan))
 
 
 def print_summary(result: Result, *, to: IO[str]) -> None:
@@ -126,7 +125,8 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     if not result.fresh:
         line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
         line("Its files were compared by name and size; beam-tfr verify reads all their bytes.")
-    _print_table(in_order(dataset.splits), dataset_rows(dataset), to=to)
+    for row in _table(in_order(dataset.splits), dataset_rows(dataset)):
+        line(row)
     counts, columns = dataset.counts, dataset.options.get("feature_columns", {})
     rejected = sum(counts["rejected"].values())
     if limit := dataset.options.get("limit"):
@@ -151,7 +151,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     for hint in hints(counts):
         line(f"note:    {hint}")
     if result.left_behind:
-        line(f"note:    {tell_left_behind(result.left_behind, 'DIR')}")
+        line(f"note:    {as_flags(tell_left_behind(result.left_behind, 'DIR'))}")
     line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")
     if result.fresh:
         what = things(dataset.options["encoding"])
@@ -161,11 +161,11 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     line(f"load:    from beam_tfr.reader import load; {split} = load({dataset.folder!r}, split={split!r})")
 
 
-def _print_table(splits: Sequence[str], rows: Iterable[tuple[str, Sequence[int]]], *, to: IO[str]) -> None:
-    print(f"{'':24}{''.join(f'{name:>12}' for name in splits)}{'total':>12}", file=to)
+def _table(splits: Sequence[str], rows: Iterable[tuple[str, Sequence[int]]]) -> Iterator[str]:
+    yield f"{'':24}{''.join(f'{name:>12}' for name in splits)}{'total':>12}"
     headed = False
     for title, values in rows:
         if title.startswith("  ") and not headed:
             headed = True
-            print("classes", file=to)
-        print(f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}", file=to)
+            yield "classes"
+        yield f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}"

@@ -36,7 +36,8 @@ def plan_rows(plan: Plan) -> list[Row]:
 
 
 def class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[Row]:
-    """What each class has in each split; no rows if there are too many classes to show."""
-    if len(names) > MAX_CLASSES_SHOWN:
-        return []
-    return [(f"  {printable(name)}", [of.get(name, 0) for of in counts]) for name in names]
+    """What each class has in each split; those after the first `MAX_CLASSES_SHOWN` in one row."""
+    rows = [(f"  {printable(name)}", [of.get(name, 0) for of in counts]) for name in names[:MAX_CLASSES_SHOWN]]
+    if more := names[MAX_CLASSES_SHOWN:]:
+        rows.append((f"  and {len(more):,} more", [sum(of.get(name, 0) for name in more) for of in counts]))
+    return rows

@@ -49,6 +49,7 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     assert (by_values.fresh, by_text.fresh) == (True, False)  # the same options: complete already
     assert by_text.digest == by_values.digest == reader.open(tmp_path / "out").dataset_digest
     assert seen[0].num_shards == 0
+    assert "sha256" not in repr(by_values.splits)
     assert by_values.class_names == ("hat", "shoes", "t-shirt")
     assert [*by_values.splits] == ["train", "test"]
     assert by_values.splits["train"].class_counts == {"hat": 4, "shoes": 4, "t-shirt": 4}
@@ -96,6 +97,12 @@ def test_values_of_many_kinds_are_the_same_options() -> None:
     text = from_values({"input": "/a/*", "output": "/o", "splits": "train=0.9,test=0.1"}, ConvertOptions)
     values = {"input": (path for path in ["/a/*"]), "output": Path("/o"), "splits": {"train": 0.9, "test": 0.1}}
     assert from_values(values, ConvertOptions) == text
+
+
+def test_errors_of_inspect_are_told_in_two_frames(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="the folder does not exist") as caught:
+        beam_tfr.inspect(tmp_path / "none")
+    assert len(caught.traceback) == 2
 
 
 @pytest.mark.parametrize("opened", [beam_tfr.verify, reader.open], ids=["verify", "open"])

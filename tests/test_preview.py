@@ -78,6 +78,8 @@ def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None
     (tmp_path / "rows.csv").write_text("name,value\n" + "".join(f"<b>{n},{n}\n" for n in range(20)))
     found = beam_tfr.plan(table=tmp_path / "rows.csv", key_column="name", encoding="row", sample_size=5)
     assert repr(found) == "<Preview: 20 rows, 0 warnings>"
+    assert str(found).startswith(f"{'':24}       train       total\nmatched                           20          20\n")
+    assert "\noutput:    " in str(found)
     assert (found.sampled.tried, found.seconds, found.cost) == (5, None, None)
     html = found._repr_html_()
     assert '>matched</td><td style="text-align: right">20</td>' in html
@@ -93,6 +95,7 @@ def test_options_of_the_estimates_change_them() -> None:
     measured = [state for state in seen if state.stage == "measuring"]
     assert len({state.total for state in measured}) == 1  # of three conversions
     assert all(state.done <= state.total for state in measured)
+    assert "USD (`workers=`, `price=`)" in str(plain)
     wide = beam_tfr.plan(**given, workers=1000, price=["vcpu_hour=10"], sample_size=1)
     assert (plain.sampled.tried, wide.sampled.tried) == (2, 1)
     assert plain.dataflow_seconds
@@ -110,7 +113,7 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
     assert (folder.plan.matched, folder.found.left_behind) == (2, {})
     assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.lines()]
     assert pattern.found.left_out == {}
-    beside = f"1 file beside them looks like an image (1 .JPG): --input {tmp_path} takes it"
+    beside = f"1 file beside them looks like an image (1 .JPG): `input={tmp_path}` takes it"
     assert ("warning", beside) in [*pattern.lines()]
 
 
@@ -134,9 +137,9 @@ def test_what_is_cheap_to_change_now_is_said() -> None:
     sampled = Sampled(tried=9, record_bytes=[1.0] * 9, equal=1, equal_keys=("p", "q"))
     sampled.adjusted.update({"aspect-changed": 9, "enlarged": 3})
     assert advise(options, found, plan, sampled) == [
-        "100% of the sample would be stretched by more than 1.2: --resize crop, pad and shortest preserve the aspect "
+        "100% of the sample would be stretched by more than 1.2: `resize=crop`, pad and shortest preserve the aspect "
         "ratio",
-        "33% of the sample are smaller than 64x64 and would be enlarged: --image_size",
+        "33% of the sample are smaller than 64x64 and would be enlarged: `image_size=`",
         "2 of 2 classes have fewer than 10 images in a split: 'a' (test: 0), 'b' (train: 0, test: 2)",
         "imbalance: 200 images of 'a', 2 of 'b'",
         "1 of 9 files of the sample are duplicates, such as p and q",

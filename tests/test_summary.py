@@ -13,6 +13,7 @@ from beam_tfr import cli, display, summary
 from beam_tfr.claim import Progress
 from beam_tfr.display import Display
 from beam_tfr.launch import running
+from beam_tfr.tallies import class_rows
 from tests.conftest import Run
 
 Command = Callable[..., Run]
@@ -108,3 +109,10 @@ def test_hints_are_given_when_more_than_a_tenth_of_the_images_deserve_one() -> N
     assert hints(aspect_changed=6) == [
         "12% of the images are stretched by more than 1.2; --resize crop, pad and shortest preserve the aspect ratio"
     ]
+
+
+def test_classes_beyond_the_first_thirty_are_summed_up() -> None:
+    names = [f"class {n}" for n in range(1_032)]
+    rows = class_rows(names, [dict.fromkeys(names, 2), {"class 31": 7}])
+    assert rows[0] == ("  class 0", [2, 0])
+    assert rows[29:] == [("  class 29", [2, 0]), ("  and 1,002 more", [2_004, 7])]

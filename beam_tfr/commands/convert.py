@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from beam_tfr.commands.calls import add_options, read_call, save_call
 from beam_tfr.display import on_stderr
+from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
 
 EXAMPLES = """examples:
@@ -53,7 +54,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
     what = things(options.encoding)
     with on_stderr("convert", what=what, log_format=options.log_format, quiet=options.quiet) as shown:
-        done = launch.start(options, flags, progress=Follow(shown), say=shown.say)
+        done = launch.start(options, flags, progress=Follow(shown), say=lambda text: shown.say(as_flags(text)))
     if isinstance(done, launch.Saved):
         print_saved(done, as_json=options.json)
     elif isinstance(done, launch.Job):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from beam_tfr.commands.calls import add_options, at_least, read_call
 from beam_tfr.display import on_stderr
+from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
 
 EXAMPLES = """examples:
@@ -51,7 +52,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Lists, samples and estimates; `others` are Beam's flags, which are checked only."""
     options, flags = read_call(parsed, others)
     from beam_tfr import cloud, launch
-    from beam_tfr.preview import Prices, preview, print_preview
+    from beam_tfr.preview import Prices, preview
 
     cloud.use(launch.parse_beam_flags(flags))
     prices, what = Prices.parse(parsed.price), things(options.encoding)
@@ -60,5 +61,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))
     else:
-        print_preview(found)
+        print(as_flags(str(found)))
+        print("next:      nothing was written; beam-tfr convert with the same options writes the dataset")
     return 0

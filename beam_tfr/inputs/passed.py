@@ -90,4 +90,4 @@ def tell_left_behind(kinds: Mapping[str, int], root: str) -> str:
         if total == 1
         else ("files beside them look like images", "them all")
     )
-    return f"{total:,} {look} ({tell_kinds(kinds)}): --input {shlex.quote(folder)} takes {them}"
+    return f"{total:,} {look} ({tell_kinds(kinds)}): `input={shlex.quote(folder)}` takes {them}"

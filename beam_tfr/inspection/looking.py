@@ -15,7 +15,7 @@ from beam_tfr.inspection.values import describe, kind_of
 from beam_tfr.manifest import Manifest
 from beam_tfr.reader_arguments import integer
 from beam_tfr.records import RecordError
-from beam_tfr.schema import UsageError, in_order
+from beam_tfr.schema import UsageError, briefly, in_order
 from beam_tfr.tallies import dataset_rows
 from beam_tfr.terminal import counted, printable
 
@@ -101,6 +101,7 @@ class Inspection:
             yield name, counted(split.num_examples, "record") + (f" ({classes})" if classes else "")
 
 
+@briefly
 def inspect(
     path: str | os.PathLike[str],
     *,

@@ -2,6 +2,6 @@
 
 from beam_tfr.preview.estimates import Estimate, Prices
 from beam_tfr.preview.planning import preview
-from beam_tfr.preview.result import Preview, print_preview
+from beam_tfr.preview.result import Preview
 
-__all__ = ["Estimate", "Preview", "Prices", "preview", "print_preview"]
+__all__ = ["Estimate", "Preview", "Prices", "preview"]

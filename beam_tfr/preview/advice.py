@@ -27,11 +27,11 @@ def _of_images(options: ConvertOptions, sampled: Sampled) -> Iterator[str]:
     stretched, enlarged = (sampled.adjusted[name] / written for name in ("aspect-changed", "enlarged"))
     if stretched > MUCH:
         yield (
-            f"{stretched:.0%} of the sample would be stretched by more than 1.2: --resize crop, pad and shortest "
+            f"{stretched:.0%} of the sample would be stretched by more than 1.2: `resize=crop`, pad and shortest "
             "preserve the aspect ratio"
         )
     if enlarged > MUCH:
-        yield f"{enlarged:.0%} of the sample are smaller than {height}x{width} and would be enlarged: --image_size"
+        yield f"{enlarged:.0%} of the sample are smaller than {height}x{width} and would be enlarged: `image_size=`"
 
 
 def _of_classes(plan: Plan) -> Iterator[str]:

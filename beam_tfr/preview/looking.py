@@ -39,8 +39,8 @@ class Look:
         left_out, left_behind: kind of name -> files that the listing does not take; see `Passed`.
     """
 
-    survey: Survey
-    sample: list[ImageRef] = dataclasses.field(default_factory=list)
+    survey: Survey = dataclasses.field(repr=False)
+    sample: list[ImageRef] = dataclasses.field(default_factory=list, repr=False)
     first: list[ImageRef] = dataclasses.field(default_factory=list)
     num_bytes: int = 0
     extensions: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)

@@ -12,9 +12,9 @@ from beam_tfr.inputs.passed import tell_left_out
 from beam_tfr.preview.estimates import Estimate, Prices
 from beam_tfr.preview.looking import Look
 from beam_tfr.preview.sampling import Sampled
-from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, in_order
+from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
-from beam_tfr.summary import print_plan
+from beam_tfr.summary import plan_lines
 from beam_tfr.tallies import plan_rows
 from beam_tfr.terminal import printable
 
@@ -73,7 +73,7 @@ class Preview:
                 "seconds": self.dataflow_seconds,
                 "cost": self.cost,
             },
-            "warnings": self.warnings,
+            "warnings": [*map(as_flags, self.warnings)],
         }
 
     def lines(self) -> Iterator[tuple[str, str]]:
@@ -100,9 +100,17 @@ class Preview:
             yield (
                 "Dataflow",
                 f"{_duration(self.dataflow_seconds)} on {self.workers:,} workers of {self.prices.vcpus:g} vCPUs; "
-                f"{_interval(self.cost, ',.2f')} USD (--workers, --price)",
+                f"{_interval(self.cost, ',.2f')} USD (`workers=`, `price=`)",
             )
         yield from (("warning", text) for text in self.warnings)
+
+    def __str__(self) -> str:
+        """The plan as the command prints it, with options named as in Python."""
+        lines, before = [*plan_lines(self.plan)], ""
+        for title, text in self.lines():
+            lines.append(f"{'' if title == before else title + ':':<11}{printable(text)}")
+            before = title
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return (
@@ -116,16 +124,6 @@ class Preview:
         lines = [(title if not n else "", text) for title, of in about for n, (_, text) in enumerate(of)]
         counts = markup.table("Nothing was written", ["", *in_order(self.plan.splits), "total"], rows)
         return counts + markup.table("", [], lines)
-
-
-def print_preview(found: Preview) -> None:
-    """Prints a preview for people."""
-    print_plan(found.plan)
-    before = ""
-    for title, text in found.lines():
-        print(f"{'' if title == before else title + ':':<11}{printable(text)}")
-        before = title
-    print("next:      nothing was written; beam-tfr convert with the same options writes the dataset")
 
 
 def _read(ref: ImageRef) -> str:

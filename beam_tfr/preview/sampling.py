@@ -39,8 +39,8 @@ class Sampled:
     """
 
     tried: int = 0
-    record_bytes: list[float] = dataclasses.field(default_factory=list)
-    cpu_s: list[float] = dataclasses.field(default_factory=list)
+    record_bytes: list[float] = dataclasses.field(default_factory=list, repr=False)
+    cpu_s: list[float] = dataclasses.field(default_factory=list, repr=False)
     packed: float = 1.0
     read_s: float = 0.0
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)

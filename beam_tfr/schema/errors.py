@@ -7,12 +7,18 @@ comes back from a worker.
 
 from __future__ import annotations
 
+import functools
+import os
 import re
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from beam_tfr.schema.dataset import REJECT_REASONS
 from beam_tfr.terminal import printable, without_secrets
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 RESUME = "run the same command again to resume from the finished shards"
 
 
@@ -71,6 +77,21 @@ class InterruptedRunError(BeamTfrError):
 def as_flags(message: str) -> str:
     """Spells the options in an error message as command-line flags."""
     return re.sub(r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda found: f"--{found[1]} {found[2]}".rstrip(), message)
+
+
+def briefly(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Raises our errors without the stack of the engine, three screens in a notebook; their messages say it all."""
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **named: _P.kwargs) -> _R:
+        try:
+            return function(*args, **named)
+        except BeamTfrError as error:
+            if os.environ.get(TRACEBACK_VARIABLE):
+                raise
+            raise error.with_traceback(None) from None
+
+    return call
 
 
 class RejectError(Exception):

@@ -47,7 +47,7 @@ class SplitPlan:
 
     matched: int
     num_shards: int
-    cuts: list[str]
+    cuts: list[str] = dataclasses.field(repr=False)
     class_counts: dict[str, int]
 
 
