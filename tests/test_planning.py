@@ -288,7 +288,7 @@ def test_draft_errors() -> None:
         UsageError, match="`num_shards=10001`: split train has 3 images; use at most 10000 shards, or one for"
     ):
         draft(survey(refs), num_shards=10_001)
-    with pytest.raises(UsageError, match="`splits=`: none of the 3 images falls into test; give it a larger share"):
+    with pytest.raises(UsageError, match="`splits=`: none of the 3 images falls into test; increase its share"):
         draft(survey(refs), splits={"train": "4/5", "test": "1/5"})
     loose = [ref._replace(split=NO_SPLIT, labels=(), reason="layout-mismatch") for ref in refs]
     with pytest.raises(UsageError, match="`num_shards=`: there is no split none"):

@@ -118,5 +118,5 @@ def test_wrong_calls(backups: Path) -> None:
         resume_position(model(), backups, 0)
     with pytest.raises(UsageError, match=r"`model=` is not built: start it with keras.Input"):
         resume_position(keras.Sequential([keras.layers.Dense(1)]), backups, 5)
-    with pytest.raises(UsageError, match=r"`model=` has no optimizer.*: compile it first"):
+    with pytest.raises(UsageError, match=r"`model=` has no optimizer.*; compile it first"):
         resume_position(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), backups, 5)

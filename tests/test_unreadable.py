@@ -173,7 +173,7 @@ def test_a_sample_that_cannot_be_read_whole_is_estimated_again(
     fake.set(faults={"in/0/7": ["403"]})
     run = convert(beam_tfr, "gs://b/in", tmp_path / "out")
     assert (run.code, len(finished(tmp_path / "out"))) == (1, 6)
-    assert "some of the files from which the number of shards is estimated could not be read then" in run.err
+    assert "some of the files from which the number of shards is estimated could not be read at first" in run.err
     fake.set(faults={})
     fake.take_log()
     assert convert(beam_tfr, "gs://b/in", tmp_path / "out").json["written"] == 9
