@@ -9,7 +9,7 @@ import dataclasses
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
@@ -85,7 +85,7 @@ def plan(
     output: str | os.PathLike[str] = "dataset",
     sample_size: int = 256,
     workers: int = 10,
-    price: Sequence[str] = (),
+    price: str | Sequence[str] | Mapping[str, float] = (),
     **options: Any,
 ) -> Preview:
     """Shows what `convert` would do with the same options, by a listing and a sample; writes nothing.
@@ -95,7 +95,7 @@ def plan(
         output: likewise; only its name matters.
         sample_size: images to convert.
         workers: of a Dataflow job.
-        price: in place of list prices: ["vcpu_hour=0.05"].
+        price: in place of list prices: {"vcpu_hour": 0.05}, or "vcpu_hour=0.05".
 
     Returns:
         The preview: `plan` with splits, shards and classes; `num_bytes`, `rejects`, `seconds` and `cost` as (value,

@@ -17,8 +17,9 @@ import shlex
 import signal
 import subprocess  # nosec B404  # for the class of worker processes, which Beam starts
 import sys
+import threading
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from apache_beam import pipeline as beam_pipeline
@@ -39,6 +40,9 @@ from apache_beam.transforms import userstate
 from beam_tfr.schema import RESUME, RunError, UsageError
 
 PROGRESS_REQUEST_S = 1.0
+ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a time in a process
+_REPLACED: dict[tuple[int, str], list[Any]] = {}  # [what it was, blocks that have replaced it], by owner and name
+_REPLACING = threading.Lock()
 DATAFLOW_LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
 
 
@@ -103,10 +107,21 @@ def inspected_once() -> Iterator[None]:
     `get_dofn_specs` goes: see with a profile whether anything is still worth it.
     """
     with (
-        _replaced(PipelineOptions, "view_as", functools.lru_cache(PipelineOptions.view_as)),
-        _replaced(userstate, "get_dofn_specs", functools.lru_cache(userstate.get_dofn_specs)),
+        _replaced(PipelineOptions, "view_as", _cached(PipelineOptions.view_as)),
+        _replaced(userstate, "get_dofn_specs", _cached(userstate.get_dofn_specs)),
     ):
         yield
+
+
+def _cached(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a cache, which passes on what cannot be hashed, such as a DoFn that is a dataclass."""
+    cache = functools.lru_cache(function)
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        return cache(*arguments) if all(isinstance(one, Hashable) for one in arguments) else function(*arguments)
+
+    return call
 
 
 class LocalRunner(fn_runner.FnApiRunner):
@@ -270,9 +285,16 @@ def read_job_log(record: logging.LogRecord) -> str:
 
 @contextlib.contextmanager
 def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
+    """Replaces an attribute within the block; of blocks in several threads, the last to end restores it."""
+    with _REPLACING:
+        kept = _REPLACED.setdefault((id(owner), name), [getattr(owner, name), 0])
+        kept[1] += 1
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, before)
+        with _REPLACING:
+            kept[1] -= 1
+            if not kept[1]:
+                setattr(owner, name, kept[0])
+                del _REPLACED[id(owner), name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import inspect
 import io
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 
 import beam_tfr
 from beam_tfr import markup, reader
@@ -73,11 +76,28 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     assert f">{shard.name}</td>" in shown
 
 
+def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(photos: Path, tmp_path: Path) -> None:
+    before = PipelineOptions.view_as, fn_runner.ProgressRequester, worker_handlers.DATA_BUFFER_TIME_LIMIT_MS
+
+    def convert(number: int) -> str:
+        output = tmp_path / str(number)
+        return beam_tfr.convert(input=photos, output=output, layout=LAYOUT, image_size=32, name="d").digest
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        assert len({*pool.map(convert, range(3))}) == 1
+    assert (PipelineOptions.view_as, fn_runner.ProgressRequester, worker_handlers.DATA_BUFFER_TIME_LIMIT_MS) == before
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"image_sise": 3}, "`image_sise=`: unknown option. Did you mean image_size? Beam's own go into `beam_flags=`"),
         ({"qqq": 3}, "`qqq=`: unknown option. docs/options.md lists all. Beam's own go into `beam_flags=`"),
+        (
+            {"dry_run": True},
+            "`dry_run=`: unknown option: `beam-tfr plan` shows what convert would do, ",
+        ),
+        ({"output": None}, "`output=` is required: "),
         ({"splits": "train=x"}, "`splits=train=x`: the share of train must be a number from 0 to 1"),
         ({"input": 5}, "`input=5`: must be a tuple of paths or patterns"),
         ({"quality": 0}, "`quality=0`: the value must be a whole number from 1 to 100"),

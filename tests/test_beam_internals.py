@@ -5,6 +5,7 @@ When a case fails after an upgrade of Beam, the docstring of the function that i
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import io
 import json
@@ -88,10 +89,12 @@ def labels_without_cells(patch: Patch, folder: Path) -> None:
 
 def inspected_once(patch: Patch, folder: Path) -> None:
     options, dofn = PipelineOptions(["--runner=x"]), beam.DoFn()
+    unhashable = dataclasses.make_dataclass("Unhashable", [], bases=(beam.DoFn,))()
     with beam_internals.inspected_once():
         view = options.view_as(StandardOptions)
         assert options.view_as(StandardOptions) is view
         assert userstate.get_dofn_specs(dofn) is userstate.get_dofn_specs(dofn)
+        assert userstate.get_dofn_specs(unhashable) == (set(), set())
     view.runner = "y"
     assert options.view_as(StandardOptions).runner == "y"
     assert options.view_as(StandardOptions) is not view

@@ -99,6 +99,10 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         "--dry_run: has no effect without --runner DataflowRunner: `beam-tfr plan` shows what convert would do, ",
     ),
     (
+        ["convert", "--input", "a/*", "--output", "o", "--dry_run"],
+        "--dry_run: `beam-tfr plan` shows what convert would do, ",
+    ),
+    (
         ["convert", "--input", "a/*", "--output", "o", "--job_endpoint=localhost:8099"],
         "--job_endpoint: has no effect on this machine: it is for an engine that --runner names",
     ),

@@ -327,7 +327,10 @@ def test_a_run_ends_when_a_thread_of_its_engine_found_no_memory() -> None:
 def test_what_does_not_publish_says_so_in_its_own_words() -> None:
     said = r"^interrupted: nothing is verified; run the same command again$"
     with pytest.raises(InterruptedRunError, match=said), reworded("verified"):
-        raise InterruptedRunError(f"interrupted: {running.RESUME}")
+        raise InterruptedRunError(f"interrupted: {running.UNPUBLISHED}")
     said = r"\. Nothing is lost; make room on the disk, and run the same command again for the shards that are left$"
-    with pytest.raises(RunError, match=said), reworded("lost", " for the shards that are left"):
+    with (
+        pytest.raises(RunError, match=said),
+        reworded("lost", "run the same command again for the shards that are left"),
+    ):
         raise translate(RuntimeError(f"OSError: {FULL}"))

@@ -8,6 +8,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -121,6 +122,17 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
 def test_a_wrong_price_is_named(price: str) -> None:
     with pytest.raises(UsageError, match="price"):
         Prices.parse([price])
+
+
+def test_prices_are_texts_or_a_mapping() -> None:
+    assert Prices.parse("vcpu_hour=0.05") == Prices.parse({"vcpu_hour": 0.05}) == Prices(vcpu_hour=0.05)
+
+
+@pytest.mark.parametrize("wrong", [{"workers": 0}, {"workers": "x"}, {"sample_size": 0}, {"sample_size": 1.5}])
+def test_a_wrong_number_is_named(wrong: dict[str, Any]) -> None:
+    ((name, value),) = wrong.items()
+    with pytest.raises(UsageError, match=f"`{name}={value}`: must be a whole number, 1 or more"):
+        beam_tfr.plan(input="a/*", **wrong)
 
 
 def _refs(*parts: tuple[str, str, str]) -> Iterator[ImageRef]:

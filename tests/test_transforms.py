@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
 from beam_tfr.inputs.reading import ReadAhead
 from beam_tfr.labels import Labeler, parse_layout
-from beam_tfr.launch import translate
+from beam_tfr.launch import running, translate
 from beam_tfr.launch.running import on_interrupt
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.pipeline import Convert
@@ -54,6 +55,9 @@ def collect(element: Any, key: str) -> None:
 
 
 def test_an_interrupt_ends_with_the_launch_that_it_ended() -> None:
+    for thread in threading.enumerate():
+        if thread.name == running._THREAD:  # of a test before, whose interrupted run has not come to its end
+            thread.join(60)
     with on_interrupt():
         interrupt.requested.set()
     assert not interrupt.requested.is_set()  # or these steps would fail in a pipeline of one's own

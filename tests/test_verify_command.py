@@ -123,6 +123,7 @@ def test_sources_that_changed_are_gone_or_new_are_named(beam_tfr: Command, datas
     sound = beam_tfr(*command)
     assert (sound.code, sound.err) == (0, "")
     assert "\nsources: 18 compared, 0 changed, 0 gone, 0 unreadable, new: 0\n" in sound.out
+    assert beam_tfr("verify", dataset, "--sources", sources).out.splitlines()[1:] == sound.out.splitlines()[1:]
 
     changed, gone = sorted(sources.glob("train/shoes/*.jpg"))[:2]
     flip(changed)

@@ -47,8 +47,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser, ConvertOptions, brief=True)
 
 
-def read_call(parsed: argparse.Namespace, others: Sequence[str]) -> tuple[ConvertOptions, list[str]]:
-    """The options, and Beam's flags, of which `others` are on the command line.
+def read_call(
+    parsed: argparse.Namespace, others: Sequence[str], *, output: str = ""
+) -> tuple[ConvertOptions, list[str]]:
+    """The options, and Beam's flags, of which `others` are on the command line; `output` is where none is given.
 
     Raises:
         UsageError: a value is not allowed, or the file of --config cannot be read.
@@ -56,6 +58,7 @@ def read_call(parsed: argparse.Namespace, others: Sequence[str]) -> tuple[Conver
     if parsed.verbose:
         os.environ[TRACEBACK_VARIABLE] = "1"
     flags = [*(_take_config(parsed) if parsed.config else ()), *others]
+    parsed.output = parsed.output or output
     try:
         return from_arguments(parsed, ConvertOptions), flags
     except UsageError:

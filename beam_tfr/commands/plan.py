@@ -12,7 +12,7 @@ from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
 
 EXAMPLES = """examples:
-  beam-tfr plan --input 'photos/**/*.jpg' --output /data/photos
+  beam-tfr plan --input photos --layout '{label}/*'
       what convert would do with the same options: classes, splits, shards, rejects, size, time
   beam-tfr plan --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --workers 50 --price vcpu_hour=0.04
       how long a Dataflow job with 50 workers would take, and what it would cost at that price
@@ -50,7 +50,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Lists, samples and estimates; `others` are Beam's flags, which are checked only."""
-    options, flags = read_call(parsed, others)
+    options, flags = read_call(parsed, others, output="dataset")
     from beam_tfr import cloud, launch
     from beam_tfr.preview import Prices, preview
 

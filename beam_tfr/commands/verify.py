@@ -48,7 +48,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "--sources",
         metavar="GLOB",
         nargs="+",
-        help="the --input that the dataset was made from: also reports files that changed, are missing, or are new",
+        help="the --input that the dataset was made from, a folder too: also reports changed, missing and new files",
     )
     parser.add_argument(
         "--exclude", metavar="GLOB", nargs="+", help="with --sources: patterns of files to skip, as for convert"

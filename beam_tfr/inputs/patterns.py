@@ -63,7 +63,7 @@ def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
     slash = literal_start(pattern).rfind("/", len(storage.GCS) if storage.is_gcs(pattern) else 0)
     if slash < 0 and is_wild(pattern):
         raise UsageError("the bucket must not contain wildcards: gs://BUCKET/PATTERN", option=option, value=pattern)
-    if slash < 0 or (slash == len(pattern) - 1 and option != "input"):
+    if slash < 0 or (slash == len(pattern) - 1 and option not in ("input", "sources")):
         raise UsageError(f"names no file; use '{files_below(pattern, option)}'", option=option, value=pattern)
     return pattern[:slash] if slash else "/", pattern[slash + 1 :]
 

@@ -20,7 +20,7 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_tfr.beam_internals import LocalRunner, beam_parser
 from beam_tfr.options import DESTRUCTIVE, ConvertOptions, default_threads, nearest
-from beam_tfr.options.table import options_of
+from beam_tfr.options.table import NO_DRY_RUN, options_of
 from beam_tfr.schema import UsageError
 
 # More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as one, and 16 only 1.8.
@@ -37,6 +37,8 @@ def parse_beam_flags(flags: Sequence[str]) -> PipelineOptions:
     Raises:
         UsageError: a value that Beam does not allow, or an unknown flag; names the nearest known one.
     """
+    if "--dry_run" in flags:
+        raise UsageError(f"{NO_DRY_RUN}; Beam's own is --dry_run=true", option="dry_run")
     module = (beam_parser().parse_known_args(list(flags))[0].runner or "").rpartition(".")[0]
     if module:  # a runner from elsewhere may bring options of its own
         with contextlib.suppress(ImportError):  # `choose_runner` reports it
@@ -63,8 +65,7 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
         UsageError: there is no such runner, or a flag has no effect on it.
     """
     if beam_options.view_as(TestOptions).dry_run:  # which Beam reads for Dataflow alone
-        cure = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
-        raise UsageError(f"has no effect without `runner=DataflowRunner`: {cure}", option="dry_run")
+        raise UsageError(f"has no effect without `runner=DataflowRunner`: {NO_DRY_RUN}", option="dry_run")
     name = beam_options.view_as(StandardOptions).runner or LOCAL_RUNNERS[0]
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
         try:

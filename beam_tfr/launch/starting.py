@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineRunner
 
 from beam_tfr import cloud
-from beam_tfr.beam_internals import LocalRunner, inspected_once
+from beam_tfr.beam_internals import ONE_RUN, LocalRunner, inspected_once
 from beam_tfr.claim import Progress
 from beam_tfr.dataflow import checks
 from beam_tfr.dataflow.jobs import Job
@@ -115,13 +115,15 @@ def follow(
 ) -> PipelineResult:
     """Runs a pipeline on a runner other than Dataflow, to its end; returns what the runner says of it.
 
+    A second run in this process, from another thread, waits for the first: that uses every core.
+
     Args:
         pipeline: with all its steps.
         runner: of the pipeline.
         beam_options: of the pipeline.
         report: gets what reads the counters, returns what is called often while the pipeline runs.
     """
-    with inspected_once(), quiet():
+    with ONE_RUN if isinstance(runner, LocalRunner) else contextlib.nullcontext(), inspected_once(), quiet():
         if isinstance(runner, LocalRunner):  # `run` returns when all is done
             told = report(runner.counters)
             by_processes = beam_options.view_as(DirectOptions).direct_running_mode == "multi_processing"

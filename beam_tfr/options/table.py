@@ -14,6 +14,7 @@ from beam_tfr.schema import UsageError
 
 MIB = 1 << 20
 DESTRUCTIVE = ("overwrite",)  # never suggested for a flag that is misspelled
+NO_DRY_RUN = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
 GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
     "input and output",
     "tables",
@@ -221,6 +222,8 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
         if name not in known:
             near = nearest(name, known.keys() - {*DESTRUCTIVE})
             hint = f". Did you mean {near}?" if near else ". docs/options.md lists all."
+            if name == "dry_run":
+                hint = f": {NO_DRY_RUN}."
             raise UsageError(f"unknown option{hint} Beam's own go into `beam_flags=`", option=name, value="")
         if known[name].many and isinstance(value, (str, os.PathLike)):
             given[name] = (value,)
@@ -228,6 +231,9 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
             given[name] = tuple(value)
         elif isinstance(value, str):
             given[name] = _parsed(name, value, known[name])
+    for field in dataclasses.fields(of):  # type: ignore[arg-type]
+        if field.default is dataclasses.MISSING and field.name not in given:
+            raise UsageError(f"`{field.name}=` is required: {known[field.name].help}")
     return of(**given)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.schema import UsageError
@@ -84,15 +84,17 @@ class Prices:
     memory_gb: float = 15
 
     @classmethod
-    def parse(cls, given: Sequence[str]) -> Prices:
-        """Prices from texts such as `vcpu_hour=0.05`.
+    def parse(cls, given: str | Sequence[str] | Mapping[str, float]) -> Prices:
+        """Prices from texts such as `vcpu_hour=0.05`, or from a mapping.
 
         Raises:
             UsageError: one is unknown or no number.
         """
         names = [field.name for field in dataclasses.fields(cls)]
         values: dict[str, float] = {}
-        for text in given:
+        if isinstance(given, Mapping):
+            given = [f"{name}={value}" for name, value in given.items()]
+        for text in [given] if isinstance(given, str) else given:
             name, _, value = text.partition("=")
             try:
                 values[name] = float(value)

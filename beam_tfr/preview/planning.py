@@ -19,7 +19,7 @@ from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflo
 from beam_tfr.preview.looking import look, references
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import convert_sample
-from beam_tfr.schema import DataError
+from beam_tfr.schema import DataError, UsageError
 from beam_tfr.sources import check_reach, open_source
 
 
@@ -45,6 +45,9 @@ def preview(
         DataError: a table is damaged, or no image of the sample can be converted.
         RunError: no file of the sample can be read now.
     """
+    for name, value in {"sample_size": sample_size, "workers": workers}.items():
+        if not isinstance(value, int) or value < 1:
+            raise UsageError("must be a whole number, 1 or more", option=name, value=value)
     source = open_source(options)
     check_reach(options, source)
     for pattern in source.input:

@@ -17,7 +17,7 @@ import numpy as np
 from beam_tfr import storage
 from beam_tfr.examples import parse_example
 from beam_tfr.inputs.listing import list_images
-from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
+from beam_tfr.inputs.patterns import common_root, exclusion, name_folders, order_patterns
 from beam_tfr.manifest import Manifest
 from beam_tfr.records import RecordError, RecordFile
 from beam_tfr.schema import REJECTS_FILE, UsageError
@@ -107,7 +107,7 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
                 "the records of this dataset are rows of a table, which have no source files", option="sources"
             )
         self._manifest = manifest
-        self._patterns = [storage.check_path(pattern, option="sources") for pattern in patterns]
+        self._patterns = name_folders([storage.check_path(pattern, option="sources") for pattern in patterns])
         self._root = common_root(self._patterns)
         self._exclude = exclusion(exclude, self._root)
         next(self._listed(), None)  # raises an error if nothing matches
