@@ -192,7 +192,7 @@ def items_of(photos: Path, *values: Any, total: int | None = None) -> list[Item]
 
 
 def item_of(shard: Shard, position: int, ref: ImageRef, value: Any) -> Item:
-    return Item(shard, position, f"/{position}", ref, value, fingerprint=sidecars.fingerprint(ref.encode()))
+    return Item(shard, position, f"/{position}", ref, value)
 
 
 def test_resize_images_and_build_examples_are_their_functions_and_pass_the_rest_on(photos: Path) -> None:

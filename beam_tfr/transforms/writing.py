@@ -110,7 +110,8 @@ class _Write(Shown):
     def _write(self, item: Item) -> bool:
         """Writes the next item of a shard; returns whether it was the last."""
         last = self._sequence.take(item, self._begin)
-        self._fingerprints += item.fingerprint
+        if item.ref is not None:  # a step of one's own may have made the item without a fingerprint
+            self._fingerprints += item.fingerprint or sidecars.fingerprint(item.ref.encode())
         if isinstance(item.value, Record) and item.ref is not None:
             self._sink.write_record(self._file, item.value.serialized)
             self._counter.count_record(item.value, item.ref.label_ids or ())
