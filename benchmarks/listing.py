@@ -25,7 +25,7 @@ ENGINES = {
     "local": {"1 process": (*LOCAL, "--direct_num_workers=1"), "2 processes": (*LOCAL, "--direct_num_workers=2")},
     "Prism": {"1 bundle": (*PRISM, "--experiments=prism_disable_sdf_split"), "its own way": PRISM},
 }
-FEW = 20 * PAGE
+FEW = 30 * PAGE
 COLUMNS = {
     "": "",
     "names": ",",
@@ -72,7 +72,7 @@ def cost(names: int, latency_ms: int, flags: Sequence[str]) -> Cost:
 def run(arguments: argparse.Namespace) -> Iterator[Table]:
     names, few, latency_ms = arguments.names, FEW, arguments.latency_ms
     if arguments.quick:
-        names, few, latency_ms, arguments.only = 5_500, 1, 0, ["local, 1 process"]
+        names, few, latency_ms, arguments.only = 21_000, 1, 0, ["local, 1 process"]
     rows = []
     for engine, ways in ENGINES.items():
         more, first = ["--prism_location", arguments.prism] if engine == "Prism" else [], 0.0

@@ -24,7 +24,7 @@ from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import ShownFunction, count, counted
 
 BATCHES = 64  # of patterns, each listed by one worker
-LIMITS = {"": 5_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
+LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
 RANGES = 50  # at least, that all patterns or a large range are divided into; often ten times as many
 RANGES_AT_A_TIME = 4  # listed by one worker, which waits for many answers at a time
 
