@@ -55,6 +55,13 @@ def test_a_dataset(beam_tfr: Command) -> None:
     assert any(line.startswith("  image/encoded            jpeg image, 224x224 pixels, ") for line in lines)
 
 
+def test_no_record_matches(beam_tfr: Command, tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.png"
+    run = beam_tfr("inspect", converted_photos(), "--where", "label=cap", "--contact_sheet", sheet)
+    assert (run.code, run.out, run.err) == (2, "", "beam-tfr inspect: --where label=cap: matches no record\n")
+    assert not sheet.exists()
+
+
 def test_any_record_of_a_dataset() -> None:
     folder = converted_photos()
     every = inspect(folder, records=18).records

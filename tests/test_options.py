@@ -565,7 +565,7 @@ def test_a_saved_call_is_the_same_call(tmp_path: Any) -> None:
     file, again = str(tmp_path / "call.toml"), str(tmp_path / "again.toml")
     flags = ["--input", "a/*.jpg", 'b "c" é', "--output=o", "--splits=a=0.25,b=0.75", "--max_rejects=0.05", "--json"]
     beam = ["--runner=PrismRunner", "--experiments=a", "--experiments", "b", "--streaming"]
-    parsed, others = make_parser().parse_known_args(["convert", *flags, *beam])
+    parsed, others = make_parser().parse_known_args(["convert", *flags, "--overwrite", *beam])  # not saved
     calls.save_call(file, parsed, others)
     from_file, none = make_parser().parse_known_args(["convert", "--config", file, "--output", "other"])
     options, beam_flags = calls.read_call(from_file, none)

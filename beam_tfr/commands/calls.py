@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
+from beam_tfr.options import DESTRUCTIVE, ConvertOptions, add_arguments, from_arguments
 from beam_tfr.options.table import options_of
 from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError
 
@@ -96,12 +96,13 @@ def _text(value: Any) -> str:
 
 
 def save_call(path: str, parsed: argparse.Namespace, flags: Sequence[str]) -> None:
-    """Writes options and Beam's flags to a file for --config.
+    """Writes options and Beam's flags to a file for --config, without `overwrite`, which is for one call.
 
     Raises:
         UsageError: it cannot be written.
     """
-    given: dict[str, Any] = {name: value for name in OPTIONS if (value := getattr(parsed, name)) is not None}
+    kept = [name for name in OPTIONS if name not in DESTRUCTIVE and getattr(parsed, name) is not None]
+    given: dict[str, Any] = {name: getattr(parsed, name) for name in kept}
     tokens = [*flags]
     while tokens:
         name, _, value = tokens.pop(0).lstrip("-").partition("=")

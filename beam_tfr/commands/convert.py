@@ -37,7 +37,8 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "is listed in rejects.jsonl with a reason.",
         epilog=EXAMPLES,
     )
-    parser.add_argument("--save_config", metavar="FILE", help="save the options of this call to a file for --config")
+    about = "save the options of this call, but not --overwrite, to a file for --config"
+    parser.add_argument("--save_config", metavar="FILE", help=about)
     add_options(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)
 

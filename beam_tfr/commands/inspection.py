@@ -60,6 +60,8 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         except argparse.ArgumentTypeError as error:
             raise UsageError(str(error), option="export", value=" ".join(parsed.export)) from None
     found = inspect(parsed.path, record=parsed.record, where=parsed.where, records=max(most, exported))
+    if parsed.where and not found.records and not found.problem:
+        raise UsageError("matches no record", option="where", value=parsed.where)
     if parsed.export:
         dataclasses.replace(found, records=found.records[:exported]).export(parsed.export[1])
     if parsed.contact_sheet:
