@@ -30,6 +30,7 @@ from beam_tfr.schema import (
     UsageError,
     canonical_json,
 )
+from beam_tfr.sidecars import Changes
 from beam_tfr.storage import work_path
 
 PLAN_FILE = "plan.json"
@@ -234,26 +235,10 @@ def read_progress(output: str) -> Progress | None:
     )
 
 
-def finish(output: str) -> None:
-    """Removes the work folder of a complete dataset, unless `take_changes` has something to tell before."""
-    with contextlib.suppress(OSError):
-        if not sidecars.find_notes(output):
-            storage.delete_folder(work_path(output, ""))
-
-
-def take_changes(output: str) -> str:
-    """What to tell the user about shards that are rewritten because their images changed; empty if there are none.
-
-    What it returns is not returned again.
-    """
+def finish(output: str) -> Changes:
+    """Removes the work folder of a complete dataset; returns which finished shards were rewritten for changed input."""
+    changes = Changes()
     with contextlib.suppress(OSError):
         changes = sidecars.take_changes(output)
-        if changes is None:
-            return ""
-        if storage.find(storage.join(output, MANIFEST_FILE)) is not None:
-            finish(output)
-        told = f"the input has changed since an earlier run: {changes.shards:,} of its finished shards are rewritten"
-        if changes.images:
-            told += f" (new or changed: {changes.images:,}, such as {', '.join(changes.keys)})"
-        return told
-    return ""
+        storage.delete_folder(work_path(output, ""))
+    return changes

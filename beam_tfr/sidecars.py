@@ -44,9 +44,17 @@ class Changes(NamedTuple):
         keys: of some of them.
     """
 
-    shards: int
-    images: int
-    keys: list[str]
+    shards: int = 0
+    images: int = 0
+    keys: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        """What to tell the user; empty if nothing changed."""
+        if not self.shards:
+            return ""
+        told = f"the input has changed since an earlier run: {self.shards:,} of its finished shards are rewritten"
+        named = f" (new or changed: {self.images:,}, such as {', '.join(self.keys)})"
+        return f"{told}{named if self.images else ''}"
 
 
 def fingerprint(ref: bytes) -> bytes:
@@ -160,17 +168,12 @@ def drop(output: str, shard_name: str, refs: Sequence[bytes] = ()) -> None:
     storage.delete(_path(output, shard_name))
 
 
-def find_notes(output: str) -> list[str]:
-    """Paths of the notes of shards that must be rewritten."""
+def take_changes(output: str) -> Changes:
+    """The sum of all notes, which are removed."""
     folder = work_path(output, "")
-    return [work_path(output, name) for name in storage.list_folder(folder) if name.endswith(NOTE_SUFFIX)]
-
-
-def take_changes(output: str) -> Changes | None:
-    """The sum of all notes, which are removed; None without any."""
-    notes = find_notes(output)
+    notes = [work_path(output, name) for name in storage.list_folder(folder) if name.endswith(NOTE_SUFFIX)]
     found = [Changes(*json.loads(storage.read_bytes(path))) for path in notes]
     for path in notes:
         storage.delete(path)
     keys = [key for note in found for key in note.keys]
-    return Changes(len(found), sum(note.images for note in found), keys[:MOST_KEYS]) if found else None
+    return Changes(len(found), sum(note.images for note in found), keys[:MOST_KEYS])

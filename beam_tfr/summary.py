@@ -69,6 +69,7 @@ def summary(result: Result) -> dict[str, Any]:
         "columns": dataset.options.get("feature_columns", {}),
         "left_out": dict(result.left_out),
         "left_behind": dict(result.left_behind),
+        "changes": result.changes._asdict(),
         "hints": hints(dataset.counts),
         "dataset_digest": dataset.dataset_digest,
         "seconds": seconds,
@@ -150,6 +151,8 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line(f"column:  {name} {kind}")
     for hint in hints(counts):
         line(f"note:    {hint}")
+    if result.changes.shards:
+        line(f"note:    {result.changes}")
     if result.left_behind:
         line(f"note:    {as_flags(tell_left_behind(result.left_behind, 'DIR'))}")
     line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from beam_tfr.options import ConvertOptions
+from beam_tfr.pipeline import Convert
 from tests.conftest import Run, files_of
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
+from tests.test_counting import metrics_of
 
 __all__ = ["fake", "fake_server"]
 
@@ -68,7 +71,7 @@ def test_mended_files_cost_their_shards_alone(beam_tfr: Command, source: Path, t
     assert second.json["written"] == 240
     (line,) = told(second)
     found = re.fullmatch(
-        r"convert: the input has changed since an earlier run: (\d) of its finished shards are rewritten \(new or "
+        r"note:    the input has changed since an earlier run: (\d) of its finished shards are rewritten \(new or "
         r"changed: 2, such as (017|099)\.bin, (017|099)\.bin\)",
         line.replace("a/", ""),
     )
@@ -103,6 +106,21 @@ def test_a_file_less_moves_the_cuts_and_another_number_of_shards_leaves_nothing_
     assert "6 of its finished shards are rewritten" in run.err
     assert len(shards(output)) == 5
     assert beam_tfr("verify", output).code == 0
+
+
+def test_a_pipeline_of_ones_own_leaves_nothing_behind_and_logs_what_changed(
+    beam_tfr: Command, source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = tmp_path / "out"
+    assert convert(beam_tfr, source, output).code == 1
+    mend(source)
+    options = ConvertOptions(
+        input=(f"{source}/*/*",), output=str(output), encoding="bytes", num_shards=SHARDS, name="d"
+    )
+    metrics_of(lambda p: p | Convert(options))
+    assert not (output / ".beam_tfr").exists()
+    (line,) = [record.getMessage() for record in caplog.records if "the input has changed" in record.getMessage()]
+    assert re.search(r"rewritten \(new or changed: 2, such as a/(017|099)\.bin, a/(017|099)\.bin\)$", line)
 
 
 def test_a_run_that_fails_again_tells_what_changed_too_and_but_once(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import __version__, claim, cli
+from beam_tfr import __version__, claim, cli, sidecars
 from beam_tfr.terminal import counted
 from tests.conftest import SAMPLE, Run, as_nobody, files_of, wait_for
 from tests.converted import converted_photos, once
@@ -286,6 +286,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
     assert summary.pop("splits").keys() == {"train", "test"}
     assert summary == {
         "adjusted": {},
+        "changes": {"shards": 0, "images": 0, "keys": []},
         "columns": {},
         "complete_already": False,
         "cropped": 0.2565,
@@ -490,10 +491,10 @@ def test_ctrl_c_while_the_dataset_is_published_comes_too_late(
 ) -> None:
     finish_claim = claim.finish
 
-    def finish_late(output: str) -> None:
+    def finish_late(output: str) -> sidecars.Changes:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)
-        finish_claim(output)
+        return finish_claim(output)
 
     monkeypatch.setattr(claim, "finish", finish_late)
     run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tests.conftest import wait_for
 from tests.converted import spoiled_photos
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import Clock, clock, fake, fake_server
+from tests.test_docs import DOCS
 
 __all__ = ["clock", "fake", "fake_server"]
 
@@ -52,6 +54,9 @@ def test_counters_balance_and_shards_and_rejects_are_logged(tmp_path: Path, capl
     result = metrics_of(lambda p: p | step)
     counts = json.loads((tmp_path / "manifest.json").read_text())["counts"]
     counted = live.counters_of(result)
+    (table,) = re.findall(r"\| counter \|.*?\n\n", (DOCS / "dataflow.md").read_text(), re.DOTALL)
+    documented = [re.sub(r"[A-Z]+", ".+", name) for name in re.findall(r"`([^`]+)`", table)]
+    assert [name for name in counted if not re.fullmatch("|".join(documented), name)] == []
     assert counted["matched"] == counted["images"] == counts["matched"]
     assert counted["written"] == counts["written"]
     assert counted["rejected"] == counts["matched"] - counts["written"] > 3

@@ -17,7 +17,9 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.saved_plan import SavedPlan
 from beam_tfr.schema import REJECTS_FILE, BeamTfrError, DataError, Plan, Reject, RunError, UsageError, in_order
 from beam_tfr.schema.features import things
+from beam_tfr.sidecars import Changes
 from beam_tfr.tallies import dataset_rows
+from beam_tfr.transforms.counting import CHANGED
 
 MAX_REJECTS = 100  # that a result holds
 SHOWN_REJECTS = 5  # in a notebook
@@ -33,6 +35,7 @@ class Result:
         fresh: False when the dataset was there already and nothing was done.
         left_out: kind of name, such as ".txt" -> files of the folders in `input=` that have no name of an image.
         left_behind: kind of name -> files that look like images, beside those that a pattern takes.
+        changes: shards of an earlier run that were rewritten, since the input has changed.
     """
 
     manifest: manifest.Manifest
@@ -40,6 +43,7 @@ class Result:
     fresh: bool
     left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
     left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    changes: Changes = Changes()
 
     @property
     def folder(self) -> str:
@@ -78,6 +82,7 @@ class Result:
         rejected = self.manifest.counts["rejected"].items()
         notes = [f"rejected: {number:,} {reason}" for reason, number in rejected]
         notes += [f"{reject.key}: {reject.reason}: {reject.detail}" for reject in self.rejects[:SHOWN_REJECTS]]
+        notes += [str(self.changes)] if self.changes.shards else []
         notes.append(f"digest {self.digest[:16]}, {self.seconds:.1f} s{'' if self.fresh else ', already complete'}")
         return markup.table(self._title(), ["", *self.splits, "total"], rows, notes)
 
@@ -141,13 +146,14 @@ class Beginning:
             raise RunError(f"the runner reports success, but it lost elements: {error}") from error
         fresh = options.overwrite or self._before != published.fields
 
-        def passed(what: str) -> dict[str, int]:  # kind of name -> files that the listing saw and did not take
+        def named(what: str) -> dict[str, int]:
             return {name[len(what) + 1 :]: n for name, n in counters.items() if name.startswith(f"{what} ")}
 
         return Result(
             manifest=published,
             seconds=time.monotonic() - self._started,
             fresh=fresh,
-            left_out=passed(LEFT_OUT),
-            left_behind=passed(LEFT_BEHIND),
+            left_out=named(LEFT_OUT),
+            left_behind=named(LEFT_BEHIND),
+            changes=Changes(counters.get("rewritten-shards", 0), counters.get("changed-images", 0), [*named(CHANGED)]),
         )

@@ -16,7 +16,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner, PipelineState
 
-from beam_tfr import attempts, claim, cloud, interrupt, lock
+from beam_tfr import attempts, cloud, interrupt, lock, sidecars
 from beam_tfr.beam_internals import inspected_once, labels_without_cells
 from beam_tfr.claim import Progress
 from beam_tfr.launch.failures import is_starved, translate
@@ -55,7 +55,7 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
 def held(
     step: Convert, beam_options: PipelineOptions, say: Callable[[str], object], *, guarded: bool
 ) -> Iterator[Callable[[str], None]]:
-    """Holds the output, as `lock.held` does, and at its end says which shards were rewritten because of their images.
+    """Holds the output, as `lock.held` does; after a run that failed, says which shards were rewritten for new input.
 
     With `guarded`, and after runs that crashed, each image is decoded in a guarded process. Does nothing where the
     output is not touched.
@@ -73,8 +73,9 @@ def held(
         try:
             yield leave
         finally:
-            if told := claim.take_changes(output):
-                say(told)
+            with contextlib.suppress(OSError):
+                if told := str(sidecars.take_changes(output)):
+                    say(told)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from apache_beam.metrics import Metrics
 
 from beam_tfr import storage
 from beam_tfr.schema import Item, ShardInfo
+from beam_tfr.sidecars import Changes
 from beam_tfr.terminal import printable
 
 NAMESPACE = "beam_tfr"
@@ -29,6 +30,7 @@ _distribution = functools.cache(functools.partial(Metrics.distribution, NAMESPAC
 # it adds none while they do.
 _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
 _LOGGER = logging.getLogger(__name__)
+CHANGED = "changed"  # and a key
 LOT = 1000
 MOST_SHOWN = 500  # characters of an option: a list of classes may be long
 
@@ -108,6 +110,16 @@ def count_waits() -> None:
         count("too-many-requests", waits.too_many)
     if waits.throttled_s:
         _throttled.inc(waits.throttled_s)
+
+
+def count_changes(changes: Changes) -> None:
+    """Counts the shards that were rewritten for changed input and names some of it, for the summary; logs the same."""
+    if changes.shards:
+        _LOGGER.warning(printable(str(changes)))
+        count("rewritten-shards", changes.shards)
+        count("changed-images", changes.images)
+        for key in changes.keys:
+            count(f"{CHANGED} {printable(key)}")
 
 
 def count_shard(info: ShardInfo, reject_lines: Sequence[str], seconds: float) -> None:

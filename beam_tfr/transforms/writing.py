@@ -27,7 +27,7 @@ from beam_tfr.schema import (
     Unfinished,
 )
 from beam_tfr.terminal import printable
-from beam_tfr.transforms.counting import Shown, ShownFunction, count, count_shard, count_waits
+from beam_tfr.transforms.counting import Shown, ShownFunction, count, count_changes, count_shard, count_waits
 
 OTHER_BYTES = "other bytes"  # why a shard that is repaired is `Unfinished`
 
@@ -229,7 +229,7 @@ def _publish(
     allow_empty: Sequence[str],
 ) -> list[manifest.Manifest]:
     if plan.complete:
-        claim.finish(output)  # what a run that was killed at its end left
+        count_changes(claim.finish(output))  # what a run that was killed at its end left
         return [manifest.read(output)]
     totals = publish.add_up(plan, infos)
     if plan.provisional:
@@ -250,5 +250,5 @@ def _publish(
     if published is None:
         lock.check_held(output, run_id)
         published = publish.write(output, plan, totals)
-    claim.finish(output)
+    count_changes(claim.finish(output))
     return [published]
