@@ -151,7 +151,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("compression", "none", "none"),
     ("gzip_level", "auto", "auto"),
     ("gzip_level", "0", 0),
-    ("num_shards", "99999", 99999),
+    ("num_shards", "100000", 100_000),
     ("num_shards", "train=16,test=2", {"train": 16, "test": 2}),
     ("target_shard_bytes", "1024", 1024),
     ("target_shard_bytes", "100MiB", 100 << 20),
@@ -308,8 +308,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("gzip_level", "10", "must be auto or 0 to 9"),
     ("gzip_level", "-1", "must be auto or 0 to 9"),
     ("gzip_level", "fast", "must be a whole number"),
-    ("num_shards", "0", "the value must be a whole number from 1 to 99999"),
-    ("num_shards", "train=0", "the value of train must be a whole number from 1 to 99999"),
+    ("num_shards", "100001", "the value must be a whole number from 1 to 100000"),
+    ("num_shards", "train=0", "the value of train must be a whole number from 1 to 100000"),
     ("num_shards", "train=x", "the number for train must be a whole number"),
     ("num_shards", "x", "must be a whole number, or NAME=N pairs, such as train=16,test=2"),
     ("num_shards", "a=1,b", "must be NAME=N pairs separated by commas, such as train=16,test=2"),
@@ -455,7 +455,7 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"splits": ["train"]}, "`splits=['train']`: must map names of splits to shares"),
     ({"splits": {5: 1}}, "`splits=5=1`: 5 cannot be a split"),
     ({"feature_columns": "age", "table": ("/t.csv",)}, "`feature_columns=age`: must map names of columns to types"),
-    ({"num_shards": "a=1,b"}, "`num_shards=a=1,b`: the value must be a whole number from 1 to 99999, or a dict"),
+    ({"num_shards": "a=1,b"}, "`num_shards=a=1,b`: the value must be a whole number from 1 to 100000, or a dict"),
     ({"num_shards": {"train": 0}}, "`num_shards=0`: the value of train must be a whole number from 1"),
 ]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from beam_tfr.planning import assignment, drafts
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key, planned_total
-from beam_tfr.schema import NO_SPLIT, DataError, ImageRef, Plan, RunError, Shard, SplitPlan, UsageError
+from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, ImageRef, Plan, RunError, Shard, SplitPlan, UsageError
 from tests.conftest import calls_of
 
 OPTIONS: dict[str, Any] = {
@@ -319,7 +319,7 @@ def test_more_shards_than_a_manifest_can_list_are_refused_with_a_cure(option: st
     cure = str(caught.value).rpartition(" 100,000; use ")[2]
     fits = {"num_shards": 40_000} if option == "num_shards" else {option: int(cure.removeprefix("at least "))}
     plan = draft(found, 15_000.0, **fits)
-    assert 80_000 <= sum(of.num_shards for of in plan.splits.values()) <= drafts.MOST_SHARDS
+    assert 80_000 <= sum(of.num_shards for of in plan.splits.values()) <= MOST_SHARDS
 
 
 def test_the_classes_of_a_plan_are_those_of_the_file_or_of_the_data() -> None:

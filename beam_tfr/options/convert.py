@@ -18,7 +18,7 @@ from beam_tfr.options.image import OF_ALL_FILES, ImageOptions
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, check_range, is_int, option, options_of
 from beam_tfr.options.tabular import TableOptions
-from beam_tfr.schema import UsageError, in_order
+from beam_tfr.schema import MOST_SHARDS, UsageError, in_order
 from beam_tfr.schema.features import OTHER_ENCODINGS
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -208,7 +208,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             counts = self.num_shards if isinstance(self.num_shards, dict) else {"": self.num_shards}
             for split, count in counts.items():
                 of, other = (f" of {split}", "") if split else ("", ', or a dict such as {"train": 16, "test": 2}')
-                check_range("num_shards", count, 1, 99_999, of=of, other=other)
+                check_range("num_shards", count, 1, MOST_SHARDS, of=of, other=other)
         if self.target_shard_bytes is not None:
             check_range("target_shard_bytes", self.target_shard_bytes, 1 << 10, 1 << 40)
         if self.examples_per_shard is not None:

@@ -12,13 +12,12 @@ from typing import Any, NoReturn
 
 from beam_tfr.naming import two_spellings
 from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key
-from beam_tfr.schema import NO_SPLIT, DataError, ImageRef, Plan, SplitPlan, UsageError
+from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, ImageRef, Plan, SplitPlan, UsageError
 from beam_tfr.schema.features import things
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …
 FLOOR_SHARDS = 32  # … up to this many shards, so that small datasets are written and read in parallel too
-MOST_SHARDS = 100_000  # of a dataset: its manifest then has 20 MB, which every reader parses
 MOST_EMPTY_SHARDS = 10_000  # shards of a split; more only if it has more images
 REJECTS_PER_SHARD = 10_000  # images that fit no split
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data

@@ -14,6 +14,7 @@ from beam_tfr.schema.dataset import ADJUSTMENTS as ADJUSTMENTS
 from beam_tfr.schema.dataset import FORMAT_VERSION as FORMAT_VERSION
 from beam_tfr.schema.dataset import LABELS_FILE as LABELS_FILE
 from beam_tfr.schema.dataset import MANIFEST_FILE as MANIFEST_FILE
+from beam_tfr.schema.dataset import MOST_SHARDS as MOST_SHARDS
 from beam_tfr.schema.dataset import NO_SPLIT as NO_SPLIT
 from beam_tfr.schema.dataset import REJECT_REASONS as REJECT_REASONS
 from beam_tfr.schema.dataset import REJECTS_FILE as REJECTS_FILE

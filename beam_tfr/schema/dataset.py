@@ -16,6 +16,7 @@ LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"
 WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
 
+MOST_SHARDS = 100_000  # the manifest then has 20 MB, which every reader parses
 NO_SPLIT = "none"  # of images without a split: rejects only, no records
 _FIRST_SPLITS = ("train", "validation", "test")
 
