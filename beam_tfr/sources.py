@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_tfr import saved_plan, storage
-from beam_tfr.inputs.listing import check_there, list_all
+from beam_tfr.inputs.listing import Part, check_there, list_parts
 from beam_tfr.inputs.passed import LEFT_BEHIND, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import (
     common_root,
@@ -21,7 +21,7 @@ from beam_tfr.inputs.patterns import (
     read_input_list,
     to_regex,
 )
-from beam_tfr.labels import Labeler, parse_layout, read_classes
+from beam_tfr.labels import Ambiguities, Labeler, Layout, parse_layout, read_classes
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import MANIFEST_FILE, UsageError
@@ -30,6 +30,7 @@ from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.rows import Roles, Tables
 
 MOST_LOOKED_AT = 10_000  # files, before the work begins
+MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,11 @@ class Source:
     origin: Tables | Labeler
     plan: dict[str, Any]
     call: dict[str, Any]
+
+    @property
+    def layout(self) -> Layout:
+        """How paths are read; those in tables are not."""
+        return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
 
 def open_source(options: ConvertOptions) -> Source:
@@ -118,25 +124,32 @@ def check_reach(options: ConvertOptions, source: Source) -> None:
             saved.check_call(source.call, source.plan)
 
 
-def look_beside(options: ConvertOptions, source: Source) -> str:
-    """Tells of images that the patterns leave behind, before the work; empty if there are none among the first files.
+def look_first(options: ConvertOptions, source: Source) -> Iterator[str]:
+    """Looks at the first files, before the work: says which images the patterns leave behind, and what is ambiguous.
 
-    On gs:// nothing is listed twice: there the summary tells.
+    On gs:// it looks only for the latter, in the first names of a pattern: the summary tells the former.
 
     Raises:
         InputNotFoundError: a folder or file of the input is missing.
         UsageError: a pattern matches nothing, or cannot be listed.
     """
-    for pattern in () if options.plan else source.input:
+    if options.plan:
+        return
+    for pattern in source.input:
         check_there(pattern)
-    wild = [pattern for pattern in source.input if is_wild(pattern) and not pattern.endswith("/")]
-    if options.plan or not wild or storage.is_gcs(source.root):
-        return ""
-    passed = Passed(source.input, exclusion(source.exclude, source.root))
-    for _ in itertools.islice(list_all(order_patterns(wild), passed=passed), MOST_LOOKED_AT):
-        pass
-    kinds = passed.counts[LEFT_BEHIND]
-    return tell_left_behind(kinds, source.root) if kinds else ""
+    on_gcs, patterns = storage.is_gcs(source.root), source.input
+    if not source.layout.may_be_ambiguous:
+        patterns = tuple(one for one in patterns if is_wild(one) and not (one.endswith("/") or on_gcs))
+    exclude = exclusion(source.exclude, source.root)
+    passed, ambiguous = Passed(source.input, exclude), Ambiguities(source.layout)
+    parts = [Part(*one) for one in order_patterns(patterns)]
+    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, passed=passed)
+    listed = (one for batch in batches for one in batch if isinstance(one, storage.Entry))
+    for entry in itertools.islice(listed, MOST_LOOKED_AT):
+        ambiguous.add(entry.path.removeprefix(source.root))
+    if (kinds := passed.counts[LEFT_BEHIND]) and not on_gcs:
+        yield tell_left_behind(kinds, source.root)
+    yield from ambiguous.tell()
 
 
 def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tables:

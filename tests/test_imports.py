@@ -138,7 +138,7 @@ ALLOWED = {
     "schema": {"naming", "terminal"},
     "interrupt": {"schema"},
     "storage": {"schema"},
-    "labels": {"schema", "storage", "naming"},
+    "labels": {"schema", "storage", "naming", "terminal"},
     "images": {"schema", "options", "tensors"},
     "tensors": set(),
     "arrays": {"schema", "tensors"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -11,9 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.labels import Labeler, choose_split, parse_layout, read_classes
+from beam_tfr.labels import Ambiguities, Labeler, choose_split, parse_layout, read_classes
+from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import ImageRef, UsageError
+from beam_tfr.sources import look_first, open_source
 from beam_tfr.storage import Entry
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+
+__all__ = ["fake", "fake_server"]
 
 TENTHS = {"train": Fraction(8, 10), "validation": Fraction(1, 10), "test": Fraction(1, 10)}
 BYTE = "\udcff"  # how Python shows a byte of a path that is not UTF-8
@@ -57,6 +64,52 @@ def ref(key: str, layout: str, classes: frozenset[str] | None = None) -> ImageRe
 )
 def test_layouts_read_the_last_parts_of_a_key(layout: str, key: str, found: dict[str, str] | None) -> None:
     assert parse_layout(layout).read(key) == found
+
+
+@pytest.mark.parametrize(
+    ("layout", "key", "longer"),
+    [
+        ("{split}-{label}-*", "train-t-shirt-1.jpg", ("label", "t", "t-shirt")),  # "train-t" cannot be a split
+        ("{split}-{label}-*", "train-hat-1.jpg", None),
+        ("{split}-{label}-{number}.*", "train-t-shirt-1.jpg", None),
+        ("{split}-{label}-*", "hat.jpg", None),
+        ("{label}_*", "a/long_sleeve_1.jpg", ("label", "long", "long_sleeve")),
+        ("{label}{number}.*", "cat12.jpg", None),
+        ("{label}_{number}_*", "a_1_2_3.jpg", ("label", "a", "a_1")),
+        ("*_{label}.*", "IMG_0001_cat.jpg", None),
+        ("{group}_{label}/*", "p_7_cat/1.jpg", ("group", "p", "p_7")),
+        ("{split}/{label}/*", "all/test/cat/1.jpg", None),
+    ],
+)
+def test_values_that_could_be_longer(layout: str, key: str, longer: tuple[str, str, str] | None) -> None:
+    assert parse_layout(layout).longer(key) == longer
+
+
+def test_an_ambiguous_layout_is_told_with_what_to_write() -> None:
+    def told(layout: str, *keys: str) -> list[str]:
+        found = Ambiguities(parse_layout(layout))
+        for key in keys:
+            found.add(key)
+        return [*found.tell()]
+
+    assert told("{split}-{label}-*", "train-hat-1.jpg", "train-t-shirt-1.jpg", "test-t-shirt-2.jpg") == [
+        "2 of 3 files fit the layout in more than one way, such as test-t-shirt-2.jpg: {label} takes the shortest "
+        "match, 't', not 't-shirt'; `layout='{split}-{label}-{number}.*'` reads 't-shirt'"
+    ]
+    (other,) = told("{label}_*", "long_sleeve_a.jpg")
+    assert other.endswith("; separate the values by what they do not contain")
+    assert told("{split}-{label}-*", "train-hat-1.jpg") == told("*") == []
+
+
+def test_a_conversion_looks_at_the_first_names_before_its_work(fake: FakeGcs) -> None:
+    fake.put_many([f"photos/long_sleeve_{number:02}.jpg" for number in range(20)])
+    fake.set(page_size=7)
+    options = from_values({"input": "gs://b/photos", "output": "gs://b/out", "layout": "{label}_*"}, ConvertOptions)
+    (told,) = look_first(options, open_source(options))
+    assert told.startswith("20 of 20 files fit the layout in more than one way, such as long_sleeve_00.jpg: {label} ")
+    plain = dataclasses.replace(options, layout="{label}/*")
+    fake.take_log()
+    assert ([*look_first(plain, open_source(plain))], fake.take_log()) == ([], [])
 
 
 @pytest.mark.parametrize(

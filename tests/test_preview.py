@@ -108,12 +108,13 @@ def test_options_of_the_estimates_change_them() -> None:
 
 
 def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
-    for number, name in enumerate(("1.jpg", "2.JPG", "notes.txt", "._1.jpg", ".DS_Store")):
+    for number, name in enumerate(("1.jpg", "2.b.JPG", "notes.txt", "._1.jpg", ".DS_Store")):
         shutil.copy(sorted(SAMPLE.glob("test/hat/*.jpg"))[number % 2], tmp_path / name)
-    folder, pattern = (beam_tfr.plan(input=path, layout="*") for path in (tmp_path, tmp_path / "*.jpg"))
+    folder, pattern = (beam_tfr.plan(input=path, layout="{label}.*") for path in (tmp_path, tmp_path / "*.jpg"))
     assert (folder.plan.matched, folder.found.left_behind) == (2, {})
     assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.lines()]
     assert pattern.found.left_out == {}
+    assert folder.warnings[0].startswith("1 of 2 files fit the layout in more than one way, such as 2.b.JPG: {label} ")
     beside = f"1 file beside them looks like an image (1 .JPG): `input={tmp_path}` takes it"
     assert ("warning", beside) in [*pattern.lines()]
 

@@ -34,7 +34,7 @@ from beam_tfr.launch.running import (
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import UsageError
-from beam_tfr.sources import Source, check_reach, look_beside, open_source
+from beam_tfr.sources import Source, check_reach, look_first, open_source
 
 
 def convert(
@@ -93,12 +93,12 @@ def start(
     source = open_source(options)
     if not (on_dataflow and checks.is_only_form(beam_options)):
         check_reach(options, source)
+        for told in look_first(options, source):
+            say(told)
     step = make(options, source)
     if on_dataflow:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
     runner = choose_runner(beam_options, beam_flags)
-    if told := look_beside(options, source):
-        say(told)
     beginning = Beginning(options)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):

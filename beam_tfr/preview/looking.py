@@ -13,6 +13,7 @@ from beam_tfr.display import State
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
+from beam_tfr.labels import Ambiguities
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import Survey, order_key
 from beam_tfr.schema import ImageRef
@@ -90,7 +91,7 @@ def look(
     return found
 
 
-def references(options: ConvertOptions, source: Source, passed: Passed) -> Iterator[ImageRef]:
+def references(options: ConvertOptions, source: Source, passed: Passed, ambiguous: Ambiguities) -> Iterator[ImageRef]:
     """All references of a conversion, in any order; `passed` is told of files that it does not take.
 
     Raises:
@@ -103,4 +104,6 @@ def references(options: ConvertOptions, source: Source, passed: Passed) -> Itera
         return
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
     for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), passed=passed):
-        yield source.origin.label(entry, entry.path.removeprefix(source.root))
+        key = entry.path.removeprefix(source.root)
+        ambiguous.add(key)
+        yield source.origin.label(entry, key)

@@ -10,6 +10,7 @@ from beam_tfr.inputs.listing import check_there
 from beam_tfr.inputs.passed import LEFT_BEHIND, LEFT_OUT, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
+from beam_tfr.labels import Ambiguities
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import draft_plan
@@ -53,7 +54,8 @@ def preview(
     for pattern in source.input:
         check_there(pattern)
     passed = Passed(source.input, exclusion(source.exclude, source.root))
-    refs = references(options, source, passed)
+    ambiguous = Ambiguities(source.layout)
+    refs = references(options, source, passed, ambiguous)
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
     found = look(refs, seed=options.seed, sample_size=sample_size, progress=progress)
@@ -84,7 +86,7 @@ def preview(
         each_s = max(pace.each_s, sampled.read_s / default_threads())
         seconds = cpu_s.times(usable * each_s / cpu_s.value, pace.ends_s)
         dataflow_s, cost = on_dataflow(cpu_s, images=usable, workers=workers, prices=prices)
-    beside = [tell_left_behind(found.left_behind, source.root)] if found.left_behind else []
+    listed = [tell_left_behind(found.left_behind, source.root)] if found.left_behind else []
     return Preview(
         plan=plan,
         found=found,
@@ -97,5 +99,5 @@ def preview(
         prices=prices,
         dataflow_seconds=dataflow_s,
         cost=cost,
-        warnings=[*beside, *advise(options, found, plan, sampled)],
+        warnings=[*listed, *ambiguous.tell(), *advise(options, found, plan, sampled)],
     )
