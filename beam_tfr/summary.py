@@ -53,6 +53,7 @@ def summary(result: Result) -> dict[str, Any]:
     """The summary of a conversion, as JSON values."""
     dataset = result.manifest
     seconds = round(result.seconds, 3)
+    done = dataset.counts["matched"] - result.resumed if result.fresh else 0
     return {
         "output": dataset.folder,
         "name": dataset.name,
@@ -73,7 +74,8 @@ def summary(result: Result) -> dict[str, Any]:
         "hints": hints(dataset.counts),
         "dataset_digest": dataset.dataset_digest,
         "seconds": seconds,
-        "images_per_second": round(dataset.counts["matched"] / max(seconds, 1e-3), 1),
+        "resumed": result.resumed,
+        "images_per_second": round(done / max(seconds, 1e-3), 1),
     }
 
 
@@ -158,6 +160,8 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")
     if result.fresh:
         what = things(dataset.options["encoding"])
+        if result.resumed:
+            line(f"resumed: {result.resumed:,} of {counts['matched']:,} {what} were finished by an earlier run")
         line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} {what}/s")
     line(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}")
     split = next((name for name in in_order(dataset.splits) if name != NO_SPLIT), "train")

@@ -35,6 +35,7 @@ class Result:
         fresh: False when the dataset was there already and nothing was done.
         left_out: kind of name, such as ".txt" -> files of the folders in `input=` that have no name of an image.
         left_behind: kind of name -> files that look like images, beside those that a pattern takes.
+        resumed: images that an earlier run had finished.
         changes: shards of an earlier run that were rewritten, since the input has changed.
     """
 
@@ -43,6 +44,7 @@ class Result:
     fresh: bool
     left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
     left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    resumed: int = 0
     changes: Changes = Changes()
 
     @property
@@ -155,5 +157,6 @@ class Beginning:
             fresh=fresh,
             left_out=named(LEFT_OUT),
             left_behind=named(LEFT_BEHIND),
+            resumed=counters.get("resumed-images", 0),
             changes=Changes(counters.get("rewritten-shards", 0), counters.get("changed-images", 0), [*named(CHANGED)]),
         )
