@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs import ranges
-from beam_tfr.inputs.passed import Passed
+from beam_tfr.inputs.passed import Passed, tell_instead
 from beam_tfr.inputs.patterns import escape, files_below, is_wild, literal_start, split_pattern, to_regex
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.schema import InputNotFoundError, UsageError
@@ -241,5 +241,7 @@ def _hints(pattern: str, option: str) -> str:
         hint = f"; there is no folder {folder}"
     elif pattern.endswith("/"):
         hint = f" below it with an image extension; '{escape(pattern)}**' matches all files"
+    elif wild and option in ("input", "sources"):
+        hint = tell_instead(folder, option)
     part = next((part for part in pattern.split("/") if part != part.strip()), "")
     return hint + (f"; {part!r} begins or ends with spaces; are they intended?" if part else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from beam_tfr.schema import UsageError
 from beam_tfr.schema.extensions import kind_of_name, looks_like_image
 
 LEFT_OUT, LEFT_BEHIND = "left-out", "left-behind"
+MOST_LOOKED_AT = 10_000  # files, for a hint
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
 
 
@@ -82,12 +84,29 @@ def tell_left_out(kinds: Mapping[str, int]) -> str:
 
 def tell_left_behind(kinds: Mapping[str, int], root: str) -> str:
     """Says that images stay behind, and what takes them; `root` is the folder that all inputs share."""
-    total, folder = sum(kinds.values()), root.rstrip("/") or "/"
-    if not storage.is_gcs(root) and root.startswith(f"{os.getcwd()}/"):
-        folder = os.path.relpath(root)
+    total = sum(kinds.values())
     look, them = (
         ("file beside them looks like an image", "it")
         if total == 1
         else ("files beside them look like images", "them all")
     )
-    return f"{total:,} {look} ({tell_kinds(kinds)}): `input={shlex.quote(folder)}` takes {them}"
+    return f"{total:,} {look} ({tell_kinds(kinds)}): `input={_quoted(root)}` takes {them}"
+
+
+def tell_instead(folder: str, option: str) -> str:
+    """Says which images are in a folder where a pattern matches nothing, and what takes them; empty without any."""
+    of_images = to_regex(f"{folder}/")
+    paths = (entry.path for entry in itertools.islice(storage.walk(folder, lambda _: True), MOST_LOOKED_AT))
+    kinds = collections.Counter(kind_of_name(path) for path in paths if of_images.fullmatch(path))
+    if not kinds:
+        return ""
+    names = ", ".join(kind for kind, _ in kinds.most_common())
+    return f"; images below {folder} end in {names}: `{option}={_quoted(folder)}` takes them all"
+
+
+def _quoted(folder: str) -> str:
+    """A folder as a shell takes it, relative if it is below the current one."""
+    folder = folder.rstrip("/") or "/"
+    if not storage.is_gcs(folder) and folder.startswith(f"{os.getcwd()}/"):
+        folder = os.path.relpath(folder)
+    return shlex.quote(folder)
