@@ -94,8 +94,25 @@ def parse_example(serialized: bytes) -> dict[str, list[Any]]:
         example = example_class().FromString(serialized)
     except DecodeError as error:
         raise ValueError(f"not a tf.train.Example: {error}") from error
-    found = {}
-    for name, feature in example.features.feature.items():
-        kind = feature.WhichOneof("kind")
-        found[name] = list(getattr(feature, kind).value) if kind else []
+    return {name: _values_of(feature) for name, feature in example.features.feature.items()}
+
+
+def parse_sequence_example(serialized: bytes) -> dict[str, list[Any]]:
+    """Parses a tf.train.Example or SequenceExample likewise; a feature list is a list of values for each step.
+
+    Raises:
+        ValueError: the bytes are neither.
+    """
+    try:
+        example = message_class("SequenceExample").FromString(serialized)  # an Example has the context only
+    except DecodeError as error:
+        raise ValueError(f"not a tf.train.Example: {error}") from error
+    found = {name: _values_of(feature) for name, feature in example.context.feature.items()}
+    for name, steps in example.feature_lists.feature_list.items():
+        found[name] = [_values_of(feature) for feature in steps.feature]
     return found
+
+
+def _values_of(feature: Any) -> list[Any]:
+    kind = feature.WhichOneof("kind")
+    return list(getattr(feature, kind).value) if kind else []

@@ -1,7 +1,7 @@
 """Reads TFRecord files in plain Python, without Beam and TensorFlow, with every checksum and in bounded memory.
 
 A record is its length (uint64, little-endian), the masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of
-the data. A file is a sequence of records, optionally in gzip.
+the data. A file is a sequence of records, optionally in gzip or zlib.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _CHUNK_BYTES = 1 << 18  # 256 KiB read and inflated at a time, to stay in the pr
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
 _FRAME_BYTES = _HEADER.size + _FOOTER.size
-_GZIP_MAGIC = b"\x1f\x8b"
-_GZIP = 31  # zlib's wbits: gzip header and trailer
+_MAGIC = {"gzip": b"\x1f\x8b", "zlib": b"\x78"}
+_WBITS = {"gzip": 31, "zlib": 15}  # which header and trailer zlib expects
 
 
 class RecordError(DataError):
@@ -57,7 +57,7 @@ class RecordFile:
 
     Args:
         path: local or gs://.
-        compression: "gzip" or "none"; None detects it from the first bytes.
+        compression: "gzip" or "none"; None detects it from the first bytes, zlib too.
         max_record_bytes: a longer record is an error.
         skip: number of records at the beginning whose data is neither checked nor yielded.
         on_bytes: called with the bytes of the file in order, as they are read.
@@ -138,7 +138,7 @@ class RecordFile:
                     break
                 pieces.append(piece)
                 have += len(piece)
-        except _GzipError as error:
+        except _InflateError as error:
             raise self._error(str(error), behind=have) from error.__cause__
         if 0 < have < needed:
             raise self._error(f"the file ends within it; at least {needed - have} bytes are missing", behind=have)
@@ -150,8 +150,12 @@ class RecordFile:
             chunks = self._chunks(file)
             first = next(chunks, b"")
             chunks = itertools.chain([first] if first else [], chunks)
-            gzip = self._compression == "gzip" or (self._compression is None and _looks_like_gzip(first))
-            yield from _inflate(chunks) if gzip else chunks
+            compression = self._compression or _compression_of(first)
+            yield from chunks if compression == "none" else _inflate(chunks, compression)
+
+    def beginning(self) -> bytes:
+        """The first bytes of the uncompressed stream, which tell what a file is that holds no records."""
+        return self._fill(self._stream(), b"", 1)
 
     def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
         while chunk := file.read(_CHUNK_BYTES):
@@ -178,20 +182,27 @@ def masked_crc(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-class _GzipError(Exception):
-    """The gzip stream is damaged after the last piece that was yielded."""
+def begins_record(first: bytes) -> bool:
+    """Whether some bytes begin with the length of a record and its checksum."""
+    return len(first) >= _HEADER.size and masked_crc(first[:8]) == _HEADER.unpack_from(first)[1]
 
 
-def _looks_like_gzip(first: bytes) -> bool:
+class _InflateError(Exception):
+    """The gzip or zlib stream is damaged after the last piece that was yielded."""
+
+
+def _compression_of(first: bytes) -> str:
     # A bare record of 35,615 bytes also begins with gzip's magic number, but its length matches the checksum.
-    if len(first) >= _HEADER.size and masked_crc(first[:8]) == _HEADER.unpack_from(first)[1]:
-        return False
-    return first.startswith(_GZIP_MAGIC)
+    if begins_record(first):
+        return "none"
+    if first.startswith(_MAGIC["zlib"]) and int.from_bytes(first[:2], "big") % 31 == 0:
+        return "zlib"
+    return "gzip" if first.startswith(_MAGIC["gzip"]) else "none"
 
 
-def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the content of a gzip file in pieces; raises `_GzipError` after every byte before the damage."""
-    inflater = zlib.decompressobj(_GZIP)
+def _inflate(chunks: Iterable[bytes], compression: str) -> Iterator[bytes]:
+    """Yields the content of a compressed file in pieces; raises `_InflateError` after every byte before the damage."""
+    inflater = zlib.decompressobj(_WBITS[compression])
     begun, members = False, 0
     for chunk in chunks:
         left = [chunk]  # the next one last
@@ -199,14 +210,14 @@ def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
             chunk = left.pop()
             if chunk and not begun:
                 begun = True
-                if members and not _GZIP_MAGIC.startswith(chunk[:2]):
-                    raise _GzipError("the gzip stream is followed by something else")
+                if members and not _MAGIC[compression].startswith(chunk[:2]):
+                    raise _InflateError(f"the {compression} stream is followed by something else")
             before = inflater.copy()
             try:
                 piece = inflater.decompress(chunk, _CHUNK_BYTES)
             except zlib.error as error:
                 if len(chunk) < 2:
-                    raise _GzipError(f"the gzip stream is damaged ({error})") from error
+                    raise _InflateError(f"the {compression} stream is damaged ({error})") from error
                 # zlib does not return what it inflated before the damage: approach it by halves.
                 inflater, half = before, len(chunk) // 2
                 left += [chunk[half:], chunk[:half]]
@@ -215,8 +226,11 @@ def _inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 yield piece
             if inflater.eof:
                 left.append(inflater.unused_data)
-                inflater, begun, members = zlib.decompressobj(_GZIP), False, members + 1
+                inflater, begun, members = zlib.decompressobj(_WBITS[compression]), False, members + 1
             elif inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES:  # zlib may hold back more after a full piece
                 left.append(inflater.unconsumed_tail)
     if begun or not members:
-        raise _GzipError("the gzip stream is truncated" if begun else "the file is empty, which is not gzip")
+        message = (
+            f"the {compression} stream is truncated" if begun else f"the file is empty, which is not {compression}"
+        )
+        raise _InflateError(message)

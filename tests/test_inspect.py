@@ -73,7 +73,7 @@ def test_any_record_of_a_dataset() -> None:
     assert inspect(every[12].file, record=3).records[0].data == every[15].data
 
 
-@pytest.mark.parametrize("name", ["x.tfrecord", "x.tfrecord.gz", "data"])
+@pytest.mark.parametrize("name", ["x.tfrecord.gz", "data"])
 def test_files_of_others(name: str, tmp_path: Path, beam_tfr: Command) -> None:
     path = foreign(tmp_path, name)
     run = beam_tfr("inspect", path)
@@ -109,6 +109,51 @@ def test_folders_and_patterns_of_others(tmp_path: Path) -> None:
     assert repr(inspect(tmp_path)) == f"<{tmp_path}: 6 records in 2 files; features box, img, tags, y>"
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("a.jpg", RED, "a png image"),
+        ("a.csv.gz", gzip.compress(b"file,label\n" * 9), "text"),
+        ("a.json", b"[]" * 9, "JSON"),
+    ],
+)
+def test_a_file_that_holds_no_records(name: str, content: bytes, kind: str, tmp_path: Path, beam_tfr: Command) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    run = beam_tfr("inspect", path)
+    said = f"beam-tfr inspect: {path} is not a TFRecord file, but {kind}\n"
+    assert (run.code, run.out, run.err) == (1, "", said)
+
+
+def test_sequences(tmp_path: Path, beam_tfr: Command) -> None:
+    """What TensorFlow's SequenceExample of two features and two feature lists holds is shown and exported."""
+    tf = pytest.importorskip("tensorflow")
+    of, ints = tf.train.Feature, lambda *values: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+    frames = [of(bytes_list=tf.train.BytesList(value=[RED]))] * 2
+    lists = {
+        "frames": tf.train.FeatureList(feature=frames),
+        "boxes": tf.train.FeatureList(feature=[ints(1, 2), ints(3)]),
+    }
+    example = tf.train.SequenceExample(
+        context=tf.train.Features(feature={"id": ints(7)}), feature_lists=tf.train.FeatureLists(feature_list=lists)
+    )
+    with tf.io.TFRecordWriter(str(tmp_path / "x.tfrecord"), "ZLIB") as writer:
+        writer.write(example.SerializeToString())
+    run = beam_tfr("inspect", tmp_path / "x.tfrecord", "--where", "boxes=1, 2", "--export", 1, tmp_path / "out")
+    picture = f"[png image, 20x30 pixels, {len(RED)} bytes]"
+    assert [line for line in run.out.splitlines() if line.startswith("  ")] == [
+        "  boxes                    int64 [2, any]",
+        "  frames                   bytes [2, 1]",
+        "  id                       int64",
+        "  boxes                    [1, 2], [3]",
+        f"  frames                   {picture}, {picture}",
+        "  id                       7",
+    ]
+    assert (tmp_path / "out" / "000000-frames-1.png").read_bytes() == RED
+    fields = json.loads((tmp_path / "out" / "000000.json").read_text())
+    assert fields == {"id": 7, "boxes": [[1, 2], [3]], "frames": [["000000-frames-0.png"], ["000000-frames-1.png"]]}
+
+
 def test_damage_is_told(tmp_path: Path, beam_tfr: Command) -> None:
     path = foreign(tmp_path)
     path.write_bytes(path.read_bytes()[:-3])
@@ -122,7 +167,7 @@ def test_damage_is_told(tmp_path: Path, beam_tfr: Command) -> None:
     ("arguments", "message"),
     [
         (["--record", "3"], "--record 3: there are 3 records, numbered from 0"),
-        (["--where", "label=hat"], "--where label: unknown feature; known are "),
+        (["--where", "label=hat"], "--where label: unknown feature; known are box, img, tags, y\n"),
         (["--where", "label"], "--where label: must be NAME=VALUE, such as label=hat"),
         (["--record", "-1"], "argument --record: -1: must be a whole number, 0 or more"),
         (["--export", "x", "out"], "--export x out: x: must be a whole number, 1 or more"),
@@ -137,8 +182,11 @@ def test_wrong_calls(arguments: list[str], message: str, tmp_path: Path, beam_tf
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="the folder does not exist"):
-        inspect(tmp_path / "none")
+    for name in ("none", "none.tfrecord"):
+        with pytest.raises(FileNotFoundError, match=f"{name}: there is no such file or folder"):
+            inspect(tmp_path / name)
+    with pytest.raises(UsageError, match=r"`path=.*/\*.xyz`: matches no file"):
+        inspect(tmp_path / "*.xyz")
     with pytest.raises(DataError, match="is not a complete dataset"):
         inspect(tmp_path)
     with pytest.raises(UsageError, match="`record='x'`: must be a whole number from 0"):

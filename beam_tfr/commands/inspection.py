@@ -27,8 +27,8 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser = add_parser(
         "inspect",
         help="show the records of a dataset, or of any TFRecord files",
-        description="Shows features, counts and the first records of a dataset, or of any TFRecord files, gzip or "
-        "uncompressed. Exits with 1 if a file is damaged.",
+        description="Shows features, counts and the first records of a dataset, or of any TFRecord files, gzip, "
+        "zlib or uncompressed. Exits with 1 if a file is damaged.",
         epilog=EXAMPLES,
     )
     parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,36 +33,39 @@ def export(records: Sequence[Record], folder: str) -> None:
         if os.listdir(folder):
             raise UsageError("is not empty; give a new folder", option="export", value=folder)
         for record in records:
-            for name, data in _files(record):
+            for name, data in _files(record).items():
                 with open(os.path.join(folder, name), "xb") as file:
                     file.write(data)
     except OSError as error:
         raise UsageError(f"cannot be written: {error.strerror or error}", option="export", value=folder) from error
 
 
-def _files(record: Record) -> Iterator[tuple[str, bytes]]:
-    """Yields name and content of each file of a record."""
+def _files(record: Record) -> dict[str, bytes]:
+    """Name -> content of each file of a record."""
     stem = f"{record.number:06d}"
     if not record.values:
-        yield f"{stem}.bin", record.data
-        return
-    fields: dict[str, Any] = {}
-    names = {stem}
-    for feature, values in record.values.items():
-        shown = []
-        for place, value in enumerate(values):
-            found = _file_of(feature, value) if isinstance(value, bytes) else None
-            if found is None:
-                shown.append(value.decode() if isinstance(value, bytes) else value)
-                continue
-            base = f"{stem}-{re.sub('[^A-Za-z0-9]+', '_', feature)[:80]}{f'-{place}' if len(values) > 1 else ''}"
-            while base in names:  # features whose names differ in other characters only
-                base += "_"
-            names.add(base)
-            yield f"{base}.{found[0]}", found[1]
-            shown.append(f"{base}.{found[0]}")
-        fields[feature] = shown[0] if len(shown) == 1 else shown
-    yield f"{stem}.json", (json.dumps(fields, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+        return {f"{stem}.bin": record.data}
+    files: dict[str, bytes] = {}
+    bases = {stem}
+
+    def shown(feature: str, value: Any, place: str = "") -> Any:
+        """What the JSON has of a value or a list of values; adds the files that it names."""
+        if isinstance(value, list):
+            return [shown(feature, one, f"{place}-{n}" if len(value) > 1 else place) for n, one in enumerate(value)]
+        found = _file_of(feature, value) if isinstance(value, bytes) else None
+        if found is None:
+            return value.decode() if isinstance(value, bytes) else value
+        base = f"{stem}-{re.sub('[^A-Za-z0-9]+', '_', feature)[:80]}{place}"
+        while base in bases:  # features whose names differ in other characters only
+            base += "_"
+        bases.add(base)
+        files[f"{base}.{found[0]}"] = found[1]
+        return f"{base}.{found[0]}"
+
+    fields = {feature: shown(feature, values) for feature, values in record.values.items()}
+    fields = {feature: of[0] if len(of) == 1 and not isinstance(of[0], list) else of for feature, of in fields.items()}
+    text = json.dumps(fields, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return files | {f"{stem}.json": text.encode()}
 
 
 def _file_of(feature: str, value: bytes) -> tuple[str, bytes] | None:

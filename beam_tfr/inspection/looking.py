@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from beam_tfr import markup, storage
 from beam_tfr.inspection import exporting, pictures
 from beam_tfr.inspection.records import File, Reading, Record, Values, features_of_name, find_files, matches
-from beam_tfr.inspection.values import describe, kind_of
+from beam_tfr.inspection.values import describe, kind_of, shape_of
 from beam_tfr.manifest import Manifest
 from beam_tfr.reader_arguments import integer
 from beam_tfr.records import RecordError
@@ -67,7 +67,8 @@ class Inspection:
         yield printable(self._title())
         for split, number in self._splits():
             yield printable(f"  {split}: {number}")
-        yield "features:"
+        if self.features:
+            yield "features:"
         for name, about in itertools.islice(self.features.items(), MAX_FEATURES):
             yield f"  {_inline(name):24} {about}"
         for record in self.records[:most]:
@@ -109,7 +110,7 @@ def inspect(
     where: str | Mapping[str, object] | None = None,
     records: int = RECORDS,
 ) -> Inspection:
-    """Looks into a dataset, or into any TFRecord files, bare or gzip.
+    """Looks into a dataset, or into any TFRecord files, bare, gzip or zlib.
 
     Files without a manifest are read to their end to count their records, and their first 100 tell the features.
 
@@ -142,7 +143,7 @@ def inspect(
         and look.first
         and (lacking := [n for n in wanted if not features_of_name(look.first, n)])
     ):
-        known = ", ".join(itertools.islice(look.first, 20))
+        known = ", ".join(itertools.islice(sorted(look.first), 20))
         raise UsageError(f"unknown feature; known are {known}", option="where", value=lacking[0])
     return Inspection(
         path=place,
@@ -164,7 +165,7 @@ class _Look:
         self.problem = ""
         self.done = 0
         self._where, self._start, self._most, self._counts = where, start, most, counts
-        self._lengths: dict[str, set[int]] = {}
+        self._shapes: dict[str, set[tuple[int, ...]]] = {}
         self._kinds: dict[str, str] = {}
 
     def run(self, files: Sequence[File]) -> None:
@@ -190,15 +191,16 @@ class _Look:
     def _note(self, record: Record) -> None:
         self.first = self.first or record.values
         for name, values in record.values.items():
-            self._lengths.setdefault(name, set()).add(len(values))
+            self._shapes.setdefault(name, set()).add(shape_of(values))
             self._kinds[name] = self._kinds.get(name) or kind_of(values)
 
     def features(self) -> dict[str, str]:
         """Name -> dtype and shape of the features of the first records."""
         found = {}
-        for name, lengths in sorted(self._lengths.items()):
-            shape = f" {[*lengths]}" if len(lengths) == 1 else " [any]"
-            found[name] = self._kinds[name] + ("" if lengths == {1} else shape)
+        for name, shapes in sorted(self._shapes.items()):
+            sides = (side[0] if len({*side}) == 1 else -1 for side in itertools.zip_longest(*shapes))
+            shape = ", ".join("any" if side in (-1, None) else str(side) for side in sides)
+            found[name] = self._kinds[name] if shapes == {(1,)} else f"{self._kinds[name]} [{shape}]".lstrip()
         return found
 
 

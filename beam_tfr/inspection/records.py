@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import manifest, storage
-from beam_tfr.examples import parse_example
+from beam_tfr.examples import parse_sequence_example
+from beam_tfr.images import formats
 from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.manifest import Manifest
-from beam_tfr.records import RecordFile, longest_in
-from beam_tfr.schema import DataError, NotFoundError, in_order
+from beam_tfr.records import RecordError, RecordFile, begins_record, longest_in
+from beam_tfr.schema import DataError, NotFoundError, RejectError, in_order
 
-Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
+Values = dict[str, list[Any]]  # feature -> values: bytes, int or float; in a sequence a list of them for each step
 
 
 class File(NamedTuple):
@@ -44,9 +45,12 @@ class Record:
 
     @functools.cached_property
     def values(self) -> Values:
-        """Feature -> its values, bytes, int or float; none if the record is not a tf.train.Example."""
+        """Feature -> its values, bytes, int or float; none if the record is not a tf.train.Example.
+
+        A feature list of a tf.train.SequenceExample has a list of values for each step.
+        """
         try:
-            return parse_example(self.data)
+            return parse_sequence_example(self.data)
         except ValueError:
             return {}
 
@@ -66,6 +70,8 @@ def find_files(path: str) -> tuple[Manifest | None, list[File]]:
     except DataError as error:
         if isinstance(error, NotFoundError) and WILDCARD.search(path):
             entries = sorted(list_images(path, option="path"))
+        elif isinstance(error, NotFoundError):
+            raise NotFoundError(f"{path}: there is no such file or folder") from None
         else:
             there = sorted(storage.walk(path, lambda _: False, deep=False))
             entries = [entry for entry in there if "tfrecord" in entry.path.rpartition("/")[2]]
@@ -88,6 +94,7 @@ class Reading:
 
     Iterating raises:
         RecordError: a file is damaged.
+        DataError: a file is something else, such as an image.
         OSError: a file cannot be read.
     """
 
@@ -104,11 +111,27 @@ class Reading:
             records = RecordFile(
                 file.path, max_record_bytes=longest_in(file.num_bytes), skip=max(0, self._start - before)
             )
-            for data in records:
-                self.done = before + records.record + 1
-                yield Record(before + records.record, file.path, records.offset, data)
+            try:
+                for data in records:
+                    self.done = before + records.record + 1
+                    yield Record(before + records.record, file.path, records.offset, data)
+            except RecordError as error:
+                if error.record == 0:
+                    _check_content(records)
+                raise
             before += records.record
         self.done = before
+
+
+def _check_content(file: RecordFile) -> None:
+    """Raises a DataError for a file that holds no record, if its content is known."""
+    beginning = file.beginning()
+    try:
+        found = f"a {formats.identify(beginning)} image"
+    except RejectError as error:
+        found = error.detail
+    if not begins_record(beginning) and not found.startswith("unknown"):
+        raise DataError(f"{file.path} is not a TFRecord file, but {found}")
 
 
 def features_of_name(values: Values, name: str) -> list[str]:
@@ -126,5 +149,7 @@ def matches(values: Values, where: Mapping[str, str]) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A value as text."""
+    """A value as text; of a sequence the values of a step."""
+    if isinstance(value, list):
+        return ", ".join(map(text_of, value))
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

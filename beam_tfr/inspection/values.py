@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +25,16 @@ _KINDS = {bytes: "bytes", int: "int64", float: "float"}
 
 def kind_of(values: Sequence[Any]) -> str:
     """ "bytes", "int64" or "float"; empty for no values."""
-    return _KINDS[type(values[0])] if values else ""
+    first = next(iter(values), None)
+    return kind_of([*itertools.chain(*values)]) if isinstance(first, list) else _KINDS.get(type(first), "")
+
+
+def shape_of(values: Sequence[Any]) -> tuple[int, ...]:
+    """The number of values; in a sequence the number of steps and of values in each, -1 if they differ."""
+    if not values or not isinstance(values[0], list):
+        return (len(values),)
+    lengths = {len(step) for step in values}
+    return len(values), lengths.pop() if len(lengths) == 1 else -1
 
 
 def describe(name: str, values: Sequence[Any]) -> str:
@@ -34,6 +44,8 @@ def describe(name: str, values: Sequence[Any]) -> str:
 
 
 def _describe_one(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{describe(name, value) if value else ''}]"
     if isinstance(value, float):
         return f"{value:.6g}"
     if not isinstance(value, bytes):
@@ -78,8 +90,9 @@ def tensor_of(data: bytes) -> NDArray[Any] | None:
 
 
 def image_of(values: Values) -> tuple[str, bytes] | None:
-    """The first feature that holds an image or a tensor of pixels, and its bytes."""
+    """The first feature that holds an image or a tensor of pixels, and its bytes; of a sequence the first step."""
     for name, found in values.items():
+        found = found[0] if found and isinstance(found[0], list) else found
         if len(found) == 1 and isinstance(found[0], bytes):
             array = tensor_of(found[0]) if name == RAW else None
             if array is not None and array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3):

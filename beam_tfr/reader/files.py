@@ -29,7 +29,7 @@ def load_records(
     streams: int = 1,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Any:
-    """Reads TFRecord files of any origin, bare or gzip; the content of each file tells which.
+    """Reads TFRecord files of any origin, bare, gzip or zlib; the content of each file tells which.
 
     Args:
         paths: files or patterns, local or gs://, one or several; patterns are those of `convert`: `*` any name, `**/`

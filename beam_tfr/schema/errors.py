@@ -75,7 +75,8 @@ class InterruptedRunError(BeamTfrError):
 
 
 def as_flags(message: str) -> str:
-    """Spells the options in an error message as command-line flags."""
+    """Spells the options in an error message as command-line flags, and a path, which has no flag, as it is."""
+    message = re.sub(r"^`path=([^`]*)`", r"\1", message)
     return re.sub(r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda found: f"--{found[1]} {found[2]}".rstrip(), message)
 
 
