@@ -36,14 +36,12 @@ def check(
     Raises:
         DataError: too many rejects, or a split or class without a record.
     """
-    total = add_up(splits.values())
-    # The share as it was written: 0.29 of 100 is 29, in floating point a little less.
-    allowed = Fraction(str(max_rejects)) * plan.matched if isinstance(max_rejects, float) else max_rejects
+    total, allowed = add_up(splits.values()), most(max_rejects, of=plan.matched)
     if total.num_rejected > allowed:
         led = ", ".join(f"{reason} {n}" for reason, n in sorted(total.rejected.items(), key=lambda kv: (-kv[1], kv[0])))
         raise DataError(
             f"{total.num_rejected} of {plan.matched} {plan.things} were rejected ({led}), `max_rejects={max_rejects}` "
-            f"allows {math.floor(allowed)}: nothing is published. Fix them, or call again with a larger "
+            f"allows {allowed}: nothing is published. Fix them, or call again with a larger "
             "`max_rejects=`: finished shards are kept"
         )
     for split, counts in splits.items():
@@ -62,6 +60,12 @@ def check(
                     f"({planned.class_counts[label]:,}). Fix one, leave the class out of {plan.input_option} or "
                     f"`classes=`, or give `allow_empty={label}`"
                 )
+
+
+def most(max_rejects: int | float, *, of: int) -> int:
+    """How many rejects are allowed: a share (float) of all, or a number (int)."""
+    # The share as it was written: 0.29 of 100 is 29, in floating point a little less.
+    return math.floor(Fraction(str(max_rejects)) * of) if isinstance(max_rejects, float) else max_rejects
 
 
 def add_up(parts: Iterable[Counts]) -> Counts:

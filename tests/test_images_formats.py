@@ -300,8 +300,8 @@ def test_without_the_extra_the_reject_names_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, str(tmp_path / "a.heic"), str(tmp_path / "a.jxl")]
     said = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == [
-        "unsupported-image: HEIC is read with an extra: pip install 'beam_tfr[formats]'",
-        "unsupported-image: JPEG XL is read with an extra: pip install 'beam_tfr[formats]'",
+        "unsupported-image: reading HEIC requires an extra: pip install 'beam_tfr[formats]'",
+        "unsupported-image: reading JPEG XL requires an extra: pip install 'beam_tfr[formats]'",
     ]
 
 

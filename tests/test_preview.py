@@ -21,7 +21,7 @@ from beam_tfr.display import State
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.planning.drafts import draft_plan
 from beam_tfr.preview import Estimate, Prices, estimates, looking, preview
-from beam_tfr.preview.advice import advise
+from beam_tfr.preview.advice import advise, foretell_failure
 from beam_tfr.preview.looking import look
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.schema import ImageRef, UsageError
@@ -70,9 +70,26 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
     assert (run.code, run.err) == (0, "")
     for key, reason in expected.items():
         assert f" {reason}: " in run.out, key
-        if reason != "layout-mismatch":  # known from the listing
-            assert f"such as {key}: " in run.out or [*expected.values()].count(reason) > 1
-    assert run.out.endswith("nothing was written; beam-tfr convert with the same options writes the dataset\n")
+        assert f"such as {key} (" in run.out or [*expected.values()].count(reason) > 1
+    assert run.out.endswith(
+        "\nnext:      nothing was written; convert would fail: 7 of 25 images are rejects, --max_rejects 0.01 allows "
+        "0; fix them, leave them out with --exclude, or raise --max_rejects\n"
+    )
+    failed = beam_tfr("convert", *call)
+    assert (failed.code, "7 of 25 images were rejected" in failed.err) == (1, True)
+
+
+def test_a_failure_is_foretold_as_sure_as_the_sample_is() -> None:
+    def told(*rejects: tuple[float, float, float]) -> str:
+        estimates = {str(number): Estimate(*one) for number, one in enumerate(rejects)}
+        return foretell_failure(0.01, estimates, of=10_000, what="images").partition(";")[0]
+
+    assert told() == told((10, 1, 100)) == ""
+    assert told((40, 1, 90), (9, 9, 9)) == ""
+    assert told((40, 1, 90), (20, 20, 20)) == (
+        "convert may fail: 60 (21 to 110) of 10,000 images are rejects, `max_rejects=0.01` allows 100"
+    )
+    assert told((200, 101, 300)).startswith("convert would fail: ")
 
 
 def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None:

@@ -62,5 +62,4 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         print(json.dumps(found.to_json(), sort_keys=True))
     else:
         print(as_flags(str(found)))
-        print("next:      nothing was written; beam-tfr convert with the same options writes the dataset")
     return 0

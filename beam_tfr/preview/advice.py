@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from beam_tfr.options import ConvertOptions
+from beam_tfr.preview.estimates import Estimate
 from beam_tfr.preview.looking import Look
 from beam_tfr.preview.sampling import Sampled
+from beam_tfr.rejects import most
 from beam_tfr.schema import NO_SPLIT, Plan, in_order
 
 MUCH = 0.1  # share of the sample above which a change is worth a warning
@@ -19,6 +21,25 @@ MAX_NAMED = 5
 def advise(options: ConvertOptions, found: Look, plan: Plan, sampled: Sampled) -> list[str]:
     """Sentences about what the user may not have intended."""
     return [*_of_images(options, sampled), *_of_classes(plan), *_of_files(found, sampled)]
+
+
+def foretell_failure(max_rejects: int | float, rejects: Mapping[str, Estimate], *, of: int, what: str) -> str:
+    """Says that a conversion would or may fail for its rejects, and the cure; empty if it is not expected to.
+
+    Args:
+        max_rejects: a share (float) or a number (int).
+        rejects: reason -> rejects.
+        of: images in all.
+        what: plural noun of what is converted.
+    """
+    total, allowed = Estimate(*map(sum, zip((0, 0, 0), *rejects.values(), strict=True))), most(max_rejects, of=of)
+    if total.high <= allowed:
+        return ""
+    return (
+        f"convert {'would' if total.low > allowed else 'may'} fail: {total.told(',.0f')} of {of:,} {what} are rejects, "
+        f"`max_rejects={max_rejects}` allows {allowed:,}; fix them, leave them out with `exclude=`, or raise "
+        "`max_rejects=`"
+    )
 
 
 def _of_images(options: ConvertOptions, sampled: Sampled) -> Iterator[str]:

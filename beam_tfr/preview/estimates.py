@@ -27,6 +27,11 @@ class Estimate(NamedTuple):
         """The estimate of a value that is proportional to this one, plus a constant."""
         return Estimate(*(each * factor + plus for each in self))
 
+    def told(self, how: str) -> str:
+        """As text, the numbers formatted by `how`: "39 (1 to 212)"; without the interval if that has no width."""
+        value, low, high = (format(each, how) for each in self)
+        return value if low == high else f"{value} ({low} to {high})"
+
 
 def mean(values: Sequence[float], *, of: int, noise: float = 0.0) -> Estimate:
     """The mean of all `of` values, from a sample of them without repeats.

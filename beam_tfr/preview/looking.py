@@ -35,6 +35,7 @@ class Look:
         num_bytes: of all files.
         extensions: extension, as it is written -> files.
         reasons: reason -> references that are known to become rejects.
+        details: reason -> one of them: its key, and what is wrong.
         doubled: files whose name also stands in another split.
         double: such a name; empty without one.
         left_out, left_behind: kind of name -> files that the listing does not take; see `Passed`.
@@ -46,6 +47,7 @@ class Look:
     num_bytes: int = 0
     extensions: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    details: dict[str, str] = dataclasses.field(default_factory=dict)
     doubled: int = 0
     double: str = ""
     left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -76,6 +78,8 @@ def look(
             first = sorted(first)[:FIRST]
         if ref.reason:
             found.reasons[ref.reason] += 1
+            told = f"{ref.key} ({ref.detail})"
+            found.details[ref.reason] = min(told, found.details.get(ref.reason, told))
             continue
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
         if len(splits) < MAX_NAMES and splits.setdefault(digest, ref.split) != ref.split:

@@ -15,12 +15,13 @@ from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import draft_plan
 from beam_tfr.planning.survey import order_key
-from beam_tfr.preview.advice import advise
+from beam_tfr.preview.advice import advise, foretell_failure
 from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflow, share
 from beam_tfr.preview.looking import look, references
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import convert_sample
 from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.features import things
 from beam_tfr.sources import check_reach, open_source
 
 
@@ -71,8 +72,8 @@ def preview(
     usable = plan.matched - found.reasons.total()
     sampled = convert_sample(found.sample, step, of=usable, progress=progress)
     if not sampled.record_bytes:
-        reason, detail = next(iter(sampled.details.items()), ("", "there is none"))
-        raise DataError(f"no file of the sample can be converted, such as {detail} ({reason})")
+        reason, example = next(iter((sampled.details or found.details).items()))
+        raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
     rejects = {reason: Estimate(*[float(n)] * 3) for reason, n in sorted(found.reasons.items())}
     for reason, number in sorted(sampled.reasons.items()):
         rejects[reason] = share(number, sampled.tried, of=usable).times(usable)
@@ -99,5 +100,6 @@ def preview(
         prices=prices,
         dataflow_seconds=dataflow_s,
         cost=cost,
+        failure=foretell_failure(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding)),
         warnings=[*listed, *ambiguous.tell(), *advise(options, found, plan, sampled)],
     )

@@ -34,6 +34,7 @@ class Preview:
         workers, prices: of Dataflow, as given.
         dataflow_seconds, cost: of a Dataflow job; None for anything but images.
         warnings: what is cheap to change now, as sentences.
+        failure: why the conversion would or may fail; empty if it is not expected to.
     """
 
     plan: Plan
@@ -48,6 +49,7 @@ class Preview:
     dataflow_seconds: Estimate | None
     cost: Estimate | None
     warnings: list[str]
+    failure: str
 
     def to_json(self) -> dict[str, Any]:
         """The preview as JSON values; an estimate is [value, low, high]."""
@@ -74,6 +76,7 @@ class Preview:
                 "cost": self.cost,
             },
             "warnings": [*map(as_flags, self.warnings)],
+            "failure": as_flags(self.failure),
         }
 
     def lines(self) -> Iterator[tuple[str, str]]:
@@ -84,9 +87,9 @@ class Preview:
         if self.found.left_out:
             yield "skipped", tell_left_out(self.found.left_out)
         yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; estimates have 95 % intervals"
+        details = self.found.details | sampled.details
         for reason, number in self.rejects.items():
-            such = f", such as {sampled.details[reason]}" if reason in sampled.details else ""
-            yield "rejects", f"{_interval(number, ',.0f')} {reason}: {REJECT_REASONS[reason]}{such}"
+            yield "rejects", f"{number.told(',.0f')} {reason}: {REJECT_REASONS[reason]}, such as {details[reason]}"
         if not self.rejects:
             yield "rejects", "none in the sample"
         for name, count in sorted(sampled.adjusted.items()):
@@ -94,15 +97,17 @@ class Preview:
         shards = sum(of.num_shards for of in self.plan.splits.values())
         unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
         out = self.num_bytes.times(1 / size)
-        yield "output", f"{_interval(out, ',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
+        yield "output", f"{out.told(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
         if self.seconds and self.cpu_seconds and self.dataflow_seconds and self.cost:
             yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
             yield (
                 "Dataflow",
                 f"{_duration(self.dataflow_seconds)} on {self.workers:,} workers of {self.prices.vcpus:g} vCPUs; "
-                f"{_interval(self.cost, ',.2f')} USD (`workers=`, `price=`)",
+                f"{self.cost.told(',.2f')} USD (`workers=`, `price=`)",
             )
         yield from (("warning", text) for text in self.warnings)
+        done = self.failure or "convert with the same options writes the dataset"
+        yield "next", f"nothing was written; {done}"
 
     def __str__(self) -> str:
         """The plan as the command prints it, with options named as in Python."""
@@ -122,7 +127,7 @@ class Preview:
         rows = [(title, *values, sum(values)) for title, values in plan_rows(self.plan)]
         about = itertools.groupby(self.lines(), key=lambda line: line[0])
         lines = [(title if not n else "", text) for title, of in about for n, (_, text) in enumerate(of)]
-        counts = markup.table("Nothing was written", ["", *in_order(self.plan.splits), "total"], rows)
+        counts = markup.table("Plan", ["", *in_order(self.plan.splits), "total"], rows)
         return counts + markup.table("", [], lines)
 
 
@@ -133,11 +138,6 @@ def _read(ref: ImageRef) -> str:
     return f"{ref.key}   split {ref.split}{labels}"
 
 
-def _interval(of: Estimate, how: str) -> str:
-    value, low, high = (format(each, how) for each in of)
-    return value if low == high else f"{value} ({low} to {high})"
-
-
 def _duration(seconds: Estimate) -> str:
     unit, size = ("s", 1) if seconds.value < 120 else ("minutes", 60) if seconds.value < 7200 else ("hours", 3600)
-    return f"{_interval(seconds.times(1 / size), ',.0f' if 10 <= seconds.value < 120 else ',.1f')} {unit}"
+    return f"{seconds.times(1 / size).told(',.0f' if 10 <= seconds.value < 120 else ',.1f')} {unit}"

@@ -31,7 +31,7 @@ class Sampled:
         packed: size of the records in a shard, by their own.
         read_s: seconds to read one file.
         reasons: reason -> rejects.
-        details: reason -> one of them, with its key.
+        details: reason -> one of them: its key, and what is wrong.
         adjusted: name of an adjustment -> images.
         equal: files whose content another one in the sample has too.
         equal_keys: two of them.
@@ -73,7 +73,7 @@ def convert_sample(
             record = make_record(content, ref, steps)
         except RejectError as error:
             found.reasons[error.reason] += 1
-            found.details.setdefault(error.reason, f"{ref.key}: {error.detail}")
+            found.details.setdefault(error.reason, f"{ref.key} ({error.detail})")
             started = time.perf_counter()
             continue
         found.cpu_s.append(time.thread_time() - cpu_s)

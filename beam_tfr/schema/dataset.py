@@ -34,7 +34,7 @@ REJECT_REASONS: dict[str, str] = {
     "empty-file": "the file has no bytes",
     "not-an-image": "the content is not of a known image format",
     "damaged-image": "the content is of an image format but does not decode to the end",
-    "unsupported-image": "no installed decoder reads this kind of image; the detail names the extra that does",
+    "unsupported-image": "no installed decoder reads this kind of image",
     "too-many-pixels": "the image, or the result, has more pixels than allowed",
     "too-much-memory": "decoding takes more memory than --max_decode_bytes",
     "too-many-scans": "a progressive JPEG with so many scans that decoding would take minutes",

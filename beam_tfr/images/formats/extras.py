@@ -32,7 +32,7 @@ def _library(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        cure = f"{name} is read with an extra: pip install 'beam_tfr[formats]'"
+        cure = f"reading {name} requires an extra: pip install 'beam_tfr[formats]'"
         raise RejectError("unsupported-image", cure) from None
 
 
