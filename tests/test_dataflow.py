@@ -21,7 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import pytest
+from apache_beam.internal import pickler
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 
@@ -98,6 +100,9 @@ def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDa
         payload = beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload)
         assert not payload.side_inputs
         assert not payload.state_specs
+        function = pickler.loads(payload.do_fn.payload)[0]
+        ends_bundles = type(function).finish_bundle is not beam.DoFn.finish_bundle
+        assert ends_bundles == (name == "WriteShards/Write")  # which makes nothing there, and only checks
         before = step
     assert not any(environment.resource_hints for environment in components.environments.values())
     shown = {

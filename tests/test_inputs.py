@@ -36,7 +36,7 @@ from beam_tfr.inputs.patterns import (
 )
 from beam_tfr.inputs.reading import ReadAhead, read_image
 from beam_tfr.schema import RejectError, UsageError
-from tests.conftest import as_nobody, calls_of, wait_for
+from tests.conftest import as_nobody, calls_of
 
 FILES = [
     "top.jpg",
@@ -553,18 +553,6 @@ def test_a_slow_disk_is_read_ahead_too(ahead: ReadAhead, monkeypatch: pytest.Mon
     store.enough.clear()
     assert list(ahead.read(paths)) == [path.encode() for path in paths if path]
     assert store.most == 8
-
-
-def test_next_call_starts_while_one_is_consumed(ahead: ReadAhead, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store()
-    monkeypatch.setattr(storage, "read_bytes", store.read)
-    first = ahead.read([f"gs://b/{i}" for i in range(20)])
-    second = ahead.read([f"gs://b/{i}" for i in range(100, 120)])
-    assert next(first) == b"gs://b/0"
-    wait_for(lambda: "gs://b/107" in store.begun)
-    assert {path for path in store.begun if len(path) == 10} == {f"gs://b/{i}" for i in range(100, 108)}
-    assert list(first) == [b"gs://b/%d" % i for i in range(1, 20)]
-    assert list(second) == [b"gs://b/%d" % i for i in range(100, 120)]
 
 
 # Ranges of names

@@ -16,10 +16,9 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from beam_tfr import claim, interrupt, manifest, sidecars, storage, transforms
+from beam_tfr import claim, interrupt, manifest, sidecars, transforms
 from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
-from beam_tfr.inputs.reading import ReadAhead
 from beam_tfr.labels import Labeler, parse_layout
 from beam_tfr.launch import running, translate
 from beam_tfr.launch.running import on_interrupt
@@ -43,7 +42,6 @@ from beam_tfr.schema import (
     SplitPlan,
 )
 from beam_tfr.sources import open_source
-from beam_tfr.transforms import reading
 from tests.conftest import Run, files_of
 
 Command = Callable[..., Run]
@@ -233,29 +231,6 @@ def test_an_error_in_a_custom_function_is_not_a_reject(photos: Path) -> None:
     given = items_of(photos, "text")
     with pytest.raises(RunError, match=r"'>' not supported|TypeError"):
         mapped_by(transforms.MapImages(lambda value, _: value > 1), given)
-
-
-@pytest.mark.parametrize(
-    ("root", "images", "held"),
-    [("gs://b/", 512, True), ("gs://b/", 513, False), ("/disk/", 512, False)],
-    ids=["small and far", "large and far", "near"],
-)
-def test_only_small_far_shards_come_out_with_the_next_one(
-    monkeypatch: pytest.MonkeyPatch, root: str, images: int, held: bool
-) -> None:
-    begun: list[str] = []
-    monkeypatch.setattr(storage, "read_bytes", lambda path, **_: begun.append(path) or b"an image")
-    read = reading._Read(root, ReadAhead(images=4), False, "", False)
-    refs = [ImageRef(f"{number}.jpg", 8, 1, "train").encode() for number in range(images)]
-    first, second = (ShardWork(shard_of(images, number=number), refs) for number in (0, 1))
-    read.start_bundle()
-    numbers = [
-        {item.shard.number for items in given for item in items}
-        for given in (read.process(first), read.process(second), (value.value for value in read.finish_bundle()))
-    ]
-    assert numbers == ([set(), {0}, {1}] if held else [{0}, {1}, set()])
-    assert len(begun) == 2 * images
-    read.teardown()
 
 
 def write(output: Path, items: list[Item], level: int | None = 0) -> list[ShardInfo]:

@@ -15,7 +15,6 @@ from beam_tfr.schema import ImageRef, RejectError, RunError
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB
-CALLS = 2  # of `ReadAhead.read` at a time: one being consumed, the next one started
 SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
 _AVERAGED_READS = 32
 
@@ -97,13 +96,13 @@ class ReadAhead:
     def read(self, sources: Sequence[Source | None]) -> Iterator[Content]:
         """Yields the bytes of each source in order, or why it cannot be read; None for None.
 
-        Reading begins with the call, not with the first `next`, so that the next call can start while one is consumed.
+        Reading begins with the call, not with the first `next`.
 
         Raises:
             CancelledError: `close` was called.
         """
         if self._pool is None:
-            self._pool = Pool(CALLS * self.images, "beam_tfr-read")
+            self._pool = Pool(self.images, "beam_tfr-read")
         pool = self._pool
         rest = collections.deque(sources)
         ahead: collections.deque[tuple[Callable[[], Content], int]] = collections.deque()
@@ -132,21 +131,21 @@ class ReadAhead:
         fill()
         return drain()
 
-    def is_far(self, path: str) -> bool:
-        """Whether a file is read ahead by threads."""
-        return storage.is_gcs(path) or self._disk_s > SLOW_DISK_S
-
     def close(self) -> None:
         """Cancels reading without waiting for it; reads in progress end by themselves and are not retried."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
 
+    def _is_far(self, path: str) -> bool:
+        """Whether a file is read ahead by threads."""
+        return storage.is_gcs(path) or self._disk_s > SLOW_DISK_S
+
     def _begin(self, source: Source | None, pool: Pool) -> Callable[[], Content]:
         """Begins to read a source if it is far; returns what gives its content."""
         if source is None:
             return lambda: None
-        if self.is_far(source if isinstance(source, str) else source.path):
+        if self._is_far(source if isinstance(source, str) else source.path):
             return pool.submit(functools.partial(self._read_one, source, pool.closed.is_set)).result
         return functools.partial(self._read_near, source)
 

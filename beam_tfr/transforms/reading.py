@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import GlobalWindows
-from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import attempts, codec_versions, interrupt, sidecars, storage
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
@@ -17,7 +15,6 @@ from beam_tfr.schema import MOST_CAUSES, ImageRef, Item, RejectError, RunError, 
 from beam_tfr.transforms.counting import Shown, count_read, count_waits, timed
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
-MOST_HELD = 512  # images of a small shard; a second's work
 
 
 class ReadImages(beam.PTransform):
@@ -70,37 +67,12 @@ class _Read(Shown):
         self._output, self._guarded = output, guarded
         self._missed = 0  # reads that failed since the last one that did not
 
-    def start_bundle(self) -> None:
-        self._held: Iterator[list[Item]] = iter(())
-
     def process(self, work: ShardWork) -> Iterator[list[Item]]:
-        items = self._begin(work)  # is read ahead while the one before it is consumed
-        yield from self._held
-        if self._is_held(work):
-            self._held = items
-        else:
-            self._held = iter(())
-            yield from items
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        yield from map(GlobalWindows.windowed_value, self._held)
-
-    def _is_held(self, work: ShardWork) -> bool:
-        """Whether the items of a shard come out with the next one, whose reading has begun by then.
-
-        That hides the wait for the first image, which only a small shard feels, and only a far one has. All others come
-        out at once: what an engine is given in `finish_bundle` it takes for done, and cannot give to another worker.
-        """
-        return self._ahead is not None and len(work.refs) <= MOST_HELD and self._ahead.is_far(self._root)
-
-    def _begin(self, work: ShardWork) -> Iterator[list[Item]]:
         if item := work.done():
-            return iter([[item]])
+            yield [item]
+            return
         codec_versions.check(work.shard.codecs)
-        return self._attempt(work, read_refs(self._root, map(ImageRef.decode, work.refs), self._ahead))
-
-    def _attempt(self, work: ShardWork, contents: Iterator[tuple[ImageRef, Content]]) -> Iterator[list[Item]]:
-        """The items of a shard; the attempt ends when the steps after this one are through with the last of them."""
+        contents = read_refs(self._root, map(ImageRef.decode, work.refs), self._ahead)
         mark = self._output and storage.work_path(self._output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
             guarded = crashed or self._guarded
