@@ -43,8 +43,8 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         names.pop("train", None)
         exec(block, names)
         found.append(names.get("train"))
-    recipe, distributed, jax, mixed, plain, resumed = found
-    assert recipe is None
+    recipe, distributed, jax, mixed, plain, torch, resumed = found
+    assert recipe is torch is None
     assert int(model.optimizer.iterations.numpy()) == 2 * -(-total // 64)
     assert next(iter(distributed))[0].shape[1:] == (16, 16, 3)
     assert jax.cardinality() == tf.data.INFINITE_CARDINALITY
@@ -52,6 +52,8 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
     assert mixed.element_spec[0] == tf.TensorSpec([64, 224, 224, 3], tf.uint8)
     features, labels = next(iter(plain))
     assert (features["image/encoded"].shape, labels.shape) == ((64,), (64,))
+    images, labels = next(iter(names["dataset"]))
+    assert (images.shape, labels.shape) == ((64, 16, 16, 3), (64,))
     images, labels = next(iter(resumed))
     assert (images.shape, labels.shape) == ((32, 16, 16, 3), (32,))
     assert next(iter(names["crops"]))[0].shape[1:] == (96, 96, 3)
