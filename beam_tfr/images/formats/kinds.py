@@ -29,7 +29,7 @@ _SIGNATURES = {
     rb"\x89HDF\r\n": "HDF5",
     rb"\x93NUMPY": "a NumPy array",
     rb"\x7fELF|MZ": "a program",
-    rb"\0\x05\x16\x07": "Finder data of macOS (AppleDouble), not the file beside it",
+    rb"\0\x05\x16\x07": "Finder data of macOS (AppleDouble): --exclude '**/._*' leaves such files out",
     rb"version https://git-lfs": "a pointer of Git LFS, not the file itself",
 }
 _NOTES = re.compile(r"<\?.*?\?>|<!--.*?-->", re.DOTALL)
