@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from beam_tfr import __version__
 from beam_tfr.commands import bench, completion, convert, demo, inspection, plan, repair, template, verify
+from beam_tfr.commands.calls import refuse
 from beam_tfr.options import nearest
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.terminal import discard_stdout, open_standard_streams, say
@@ -55,13 +56,15 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"beam-tfr {__version__}")
-    parser.set_defaults(parser=parser, takes_beam_flags=False)
+    parser.set_defaults(parser=parser, takes_beam_flags=False, known=["--help", "--version"])
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     add = functools.partial(
         commands.add_parser, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     for module in MODULES.values():
         module.add(add)
+    for command in commands.choices.values():
+        command.set_defaults(known=[*command._option_string_actions])
     return parser
 
 
@@ -94,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UsageError(f"{arguments[0]}: unknown command; {hint}")
         parsed, others = parser.parse_known_args(arguments)
         if others and not parsed.takes_beam_flags:
-            raise UsageError(f"unknown: {' '.join(others)}; see {program} --help")
+            refuse(parsed, others, program)
         code: int = parsed.run(parsed, others)
         sys.stdout.flush()
         return code

@@ -162,6 +162,9 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
 def _what_is_there(folder: str) -> tuple[type[DataError], str]:
     """What a folder without a manifest holds, and the kind of error that this is."""
     try:
+        if storage.find(folder):
+            inside = storage.find(storage.join(above := folder.rpartition("/")[0], MANIFEST_FILE))
+            return DataError, f"it is a file; give the folder{f', {above}' if inside else ' of a dataset'}"
         names = storage.list_folder(folder)
         started = storage.list_folder(storage.join(folder, WORK_FOLDER))
     except OSError as error:

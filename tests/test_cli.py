@@ -72,6 +72,9 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["verify"], "beam-tfr verify: the following arguments are required: DIR; see beam-tfr verify --help"),
     (["verify", "a", "b"], "beam-tfr verify: unknown: b; see beam-tfr verify --help"),
     (["verify", "a", "--qick"], "beam-tfr verify: unknown: --qick; see beam-tfr verify --help"),
+    (["verify", "a", "--quite"], "beam-tfr verify: unknown: --quite; did you mean --quiet?"),
+    (["inspect", "a", "b", "c"], "beam-tfr inspect: takes one PATH, not 3; put a pattern into quotes, such as 'train-"),
+    (["inspect", "*.xyz"], "/*.xyz: matches no file"),
     (["verify", "s3://x"], "beam-tfr verify: s3://x: only local paths and gs:// are supported"),
     (["demo", "x"], "beam-tfr demo: unknown: x; see beam-tfr demo --help"),
     (["convert"], "beam-tfr convert: --output is required: "),
@@ -93,7 +96,9 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         ["convert", "--input", "a/*", "--output", "o", "--overwrit"],
         "--overwrit: unknown flag; beam-tfr convert --help ",
     ),
-    (["convert", "--input", "a/*", "--output", "o", "--verbos3"], "--verbos3: unknown flag; beam-tfr convert --help "),
+    (["convert", "--input", "a/*", "--output", "o", "--verbsoe"], "--verbsoe: unknown flag; did you mean --verbose?"),
+    (["plan", "--input", "a/*", "--sample_sise=9"], "--sample_sise: unknown flag; did you mean --sample_size?"),
+    (["repair", "a", "--josn"], "--josn: unknown flag; did you mean --json?"),
     (
         ["convert", "--input", "a/*", "--output", "o", "--dry_run=true"],
         "--dry_run: has no effect without --runner DataflowRunner: `beam-tfr plan` shows what convert would do, ",
@@ -150,7 +155,7 @@ def test_a_wrong_call_exits_with_2_and_a_sentence(
     run = beam_tfr(*arguments)
     assert run.code == 2
     assert message in run.err
-    assert re.match(r"beam-tfr( convert| verify| demo)?: ", run.err)
+    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| demo)?: ", run.err)
     assert "Traceback" not in run.err
     assert run.out == ""
     assert list(tmp_path.iterdir()) == []

@@ -580,9 +580,9 @@ def test_a_saved_call_is_the_same_call(tmp_path: Any) -> None:
     ("text", "message"),
     [
         ("image_size = 32\nsplits = {a = 0.5, b = 0.5}\ninput = 'x'\noutput = 'o'", ""),
-        ("image_sise = 32", "--image_sise: unknown flag; did you mean --image_size?"),
+        ("image_sise = 32", "c.toml`: --image_sise: unknown flag; did you mean --image_size?"),
         ("image_size = ", "is not TOML: "),
-        ("quality = 101\ninput = 'x'\noutput = 'o'", "`quality=101`: the value must be a whole number"),
+        ("quality = 101\ninput = 'x'\noutput = 'o'", "c.toml`: `quality=101`: the value must be a whole number"),
     ],
 )
 def test_a_file_of_options(tmp_path: Any, text: str, message: str) -> None:

@@ -14,7 +14,7 @@ from beam_tfr.display import describe
 from beam_tfr.verification import Progress, verify
 from beam_tfr.verification.problems import KINDS
 from tests.conftest import Run
-from tests.converted import converted_spoiled_photos, spoil
+from tests.converted import converted_photos, converted_spoiled_photos, spoil
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 
@@ -166,10 +166,12 @@ def test_progress_counts_records_shards_and_bytes() -> None:
 def test_a_folder_that_is_no_dataset(beam_tfr: Command, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").touch()
+    (tmp_path / "dataset").symlink_to(converted_photos())
     for name, said in (
         ("nosuch", "the folder does not exist"),
         ("photos", "it holds other files, such as a.jpg, but no manifest.json"),
-        ("photos/a.jpg", "Not a directory"),
+        ("photos/a.jpg", "it is a file; give the folder of a dataset"),
+        ("dataset/manifest.json", f"it is a file; give the folder, {tmp_path / 'dataset'}"),
     ):
         run = beam_tfr("verify", tmp_path / name)
         assert (run.code, run.out) == (1, "")

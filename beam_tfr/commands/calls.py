@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NoReturn
 
 from beam_tfr import storage
-from beam_tfr.options import DESTRUCTIVE, ConvertOptions, add_arguments, from_arguments
+from beam_tfr.options import DESTRUCTIVE, ConvertOptions, add_arguments, from_arguments, nearest
 from beam_tfr.options.table import options_of
 from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError
 
@@ -21,6 +23,7 @@ else:
     import tomli as tomllib
 
 OPTIONS = options_of(ConvertOptions)
+_NAMED = re.compile(r"(?:argument )?(?:`|--)([a-z][a-z0-9_]*)")  # the option or flag that an error begins with
 _BARE = re.compile(r"true|false|0|[1-9][0-9]*|[0-9]+\.[0-9]+")  # TOML values that are written without quotes
 
 
@@ -57,20 +60,48 @@ def read_call(
     """
     if parsed.verbose:
         os.environ[TRACEBACK_VARIABLE] = "1"
-    flags = [*(_take_config(parsed) if parsed.config else ()), *others]
+    of_file, flags = _take_config(parsed) if parsed.config else ((), [])
+    flags += others
     parsed.output = parsed.output or output
     try:
+        if flags:  # a misspelled one may be why an option is missing
+            with first_imports():
+                from beam_tfr import launch
+            launch.parse_beam_flags(flags, parsed.known)
         return from_arguments(parsed, ConvertOptions), flags
-    except UsageError:
-        if flags:  # a misspelled flag may be why one is missing: report that first
-            from beam_tfr import launch
-
-            launch.parse_beam_flags(flags)
+    except UsageError as error:
+        named = _NAMED.match(str(error))
+        if named and named[1] in of_file:
+            raise UsageError(str(error), option="config", value=parsed.config) from None
         raise
 
 
-def _take_config(parsed: argparse.Namespace) -> list[str]:
-    """Fills in the options that the command line does not give; returns the other flags of the file."""
+def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> NoReturn:
+    """Raises the UsageError for arguments that a command does not know."""
+    flag = next((other.partition("=")[0] for other in others if other.startswith("-")), "")
+    if not flag and hasattr(parsed, "path"):
+        raise UsageError(f"takes one PATH, not {len(others) + 1:,}; put a pattern into quotes, such as 'train-*'")
+    near = nearest(flag, [known for known in parsed.known if known.lstrip("-") not in DESTRUCTIVE])
+    hint = f"did you mean {near}?" if near else f"see {program} --help"
+    raise UsageError(f"unknown: {flag or ' '.join(others[:3])}; {hint}")
+
+
+@contextlib.contextmanager
+def first_imports() -> Iterator[None]:
+    """Never looks for garbage among the objects of Beam's modules, which would take a tenth of a short run."""
+    if "apache_beam" in sys.modules:
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _take_config(parsed: argparse.Namespace) -> tuple[Collection[str], list[str]]:
+    """Fills in the options that the command line does not give; returns what the file names, and its other flags."""
     path = storage.check_path(parsed.config, option="config")
     try:
         values = tomllib.loads(storage.read_bytes(path).decode(), parse_float=str)
@@ -85,7 +116,7 @@ def _take_config(parsed: argparse.Namespace) -> list[str]:
             flags += [f"--{name}" if value is True else f"--{name}={one}" for one in several if value is not False]
         elif getattr(parsed, name) is None:
             setattr(parsed, name, several if OPTIONS[name].many else ",".join(several))
-    return flags
+    return values, flags
 
 
 def _text(value: Any) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.calls import add_options, read_call, save_call
+from beam_tfr.commands.calls import add_options, first_imports, read_call, save_call
 from beam_tfr.display import on_stderr
 from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
@@ -46,10 +45,9 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Converts; `others` are Beam's flags."""
     options, flags = read_call(parsed, others)
-    with _first_imports():
+    with first_imports():
         from beam_tfr import launch  # imports Beam: not before the options are known to be valid
     if parsed.save_config:
-        launch.parse_beam_flags(flags)
         save_call(parsed.save_config, parsed, flags)
     from beam_tfr.summary import Follow, print_job, print_saved, print_summary, summary
 
@@ -68,17 +66,3 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         with contextlib.suppress(OSError):
             print_summary(done, to=sys.stderr)
     return 0
-
-
-@contextlib.contextmanager
-def _first_imports() -> Iterator[None]:
-    """Never looks for garbage among the objects of Beam's modules, which would take a tenth of a short run."""
-    if "apache_beam" in sys.modules:
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()

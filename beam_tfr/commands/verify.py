@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from beam_tfr.commands.calls import refuse
 from beam_tfr.display import add_display, on_stderr
 from beam_tfr.schema import UsageError
 from beam_tfr.terminal import counted, say
@@ -62,14 +63,14 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Verifies a dataset; 1 if it has problems. `others` are Beam's flags."""
     on_runner = any(flag.partition("=")[0] == "--runner" for flag in others)
     if others and not on_runner:
-        raise UsageError(f"unknown: {' '.join(others)}; see beam-tfr verify --help")
+        refuse(parsed, others, "beam-tfr verify")
     with on_stderr("verify", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown:
         how: dict[str, Any] = {"sample": parsed.sample, "seed": parsed.seed}
         how["progress"] = lambda progress: shown(progress.state())
         if on_runner:
             from beam_tfr import launch
 
-            launch.parse_beam_flags(others)  # a misspelled flag is reported first
+            launch.parse_beam_flags(others, parsed.known)  # a misspelled flag is reported first
             if parsed.sources:
                 raise UsageError("`sources=` cannot be combined with `runner=`: sources are read by this machine")
             report = launch.verify_on(parsed.folder, others, **how, say=shown.say)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from apache_beam.options.pipeline_options import (
     DebugOptions,
@@ -31,8 +31,12 @@ _LOCAL_FLAGS = ("project", "impersonate_service_account", "no_auth")
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
 
-def parse_beam_flags(flags: Sequence[str]) -> PipelineOptions:
+def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOptions:
     """Beam's options, from the flags that are not ours.
+
+    Args:
+        flags: as on a command line.
+        ours: the flags of the command, which a misspelled one may mean; by default the options of a conversion.
 
     Raises:
         UsageError: a value that Beam does not allow, or an unknown flag; names the nearest known one.
@@ -47,9 +51,8 @@ def parse_beam_flags(flags: Sequence[str]) -> PipelineOptions:
     _, unknown = parser.parse_known_args(list(flags))
     if unknown:
         flag = unknown[0].partition("=")[0]
-        ours = [f"--{name}" for name in options_of(ConvertOptions).keys() - {*DESTRUCTIVE}]
-        known = [option for action in parser._actions for option in action.option_strings]
-        near = nearest(flag, [*ours, *known])
+        ours = ours or [f"--{name}" for name in options_of(ConvertOptions)]
+        near = nearest(flag, {*ours, *parser._option_string_actions} - {f"--{name}" for name in DESTRUCTIVE})
         hint = f"did you mean {near}?" if near else "beam-tfr convert --help lists ours; Beam's own are accepted too"
         kind = "flag" if flag.startswith("-") else "argument"
         raise UsageError(f"{flag}: unknown {kind}; {hint}")

@@ -89,6 +89,7 @@ def start(
     elif options.no_wait or options.on_interrupt != "ask":
         name = "no_wait" if options.no_wait else "on_interrupt"
         raise UsageError(f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its command")
+    runner = None if on_dataflow else choose_runner(beam_options, beam_flags)  # wrong flags are refused before files
     cloud.use(beam_options)
     source = open_source(options)
     if not (on_dataflow and checks.is_only_form(beam_options)):
@@ -96,9 +97,8 @@ def start(
         for told in look_first(options, source):
             say(told)
     step = make(options, source)
-    if on_dataflow:
+    if runner is None:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
-    runner = choose_runner(beam_options, beam_flags)
     beginning = Beginning(options)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):
