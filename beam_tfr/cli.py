@@ -63,6 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     for module in MODULES.values():
         module.add(add)
+    parser.set_defaults(commands=commands.choices)
     for command in commands.choices.values():
         command.set_defaults(known=[*command._option_string_actions])
     return parser

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
+SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
+PATHS = ("PATH", "DIR", "FILE", "FILE.png", "GLOB", "DIR|GLOB", "LOGDIR")  # values that are completed as files
 EXAMPLES = """examples:
   beam-tfr completion bash > ~/.local/share/bash-completion/completions/beam-tfr
   beam-tfr completion zsh > ~/.zfunc/_beam-tfr
       with ~/.zfunc in fpath
+  beam-tfr completion fish > ~/.config/fish/completions/beam-tfr.fish
 """
 
 
@@ -20,7 +23,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         description="Prints a script with which a shell completes commands and options, without starting Python.",
         epilog=EXAMPLES,
     )
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="bash, zsh or tcsh")
+    parser.add_argument("shell", choices=SHELLS, help=", ".join(SHELLS))
     parser.set_defaults(run=run)
 
 
@@ -28,5 +31,12 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Prints the script."""
     import shtab
 
+    for command in parsed.commands.values():
+        for action in command._actions:
+            action.help = getattr(action, "full_help", action.help)
+            if action.metavar in PATHS:
+                action.complete = shtab.FILE
+            elif str(action.metavar).startswith("{"):
+                action.choices = action.metavar.strip("{}").split(",")
     print(shtab.complete(parsed.parser, parsed.shell))
     return 0
