@@ -14,7 +14,7 @@ def run() -> NoReturn:
 
         cli.run()
     except KeyboardInterrupt:  # before the command has begun
-        print("beam-tfr: interrupted", file=sys.stderr, flush=True)
+        print("beam-tfr: interrupted: run the same command again", file=sys.stderr, flush=True)
         os._exit(130)
 
 

@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"{program}: {as_flags(str(error))}")
         return error.exit_code
     except KeyboardInterrupt:
-        say(f"{program}: interrupted")
+        say(f"{program}: interrupted: run the same command again")
         return 130
     except BrokenPipeError:  # the reader of standard output has seen enough
         discard_stdout()

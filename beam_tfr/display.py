@@ -210,4 +210,8 @@ def _bar(stream: IO[str]) -> Progress:
     from rich.progress import BarColumn, Progress, TextColumn
 
     columns = BarColumn(bar_width=20), TextColumn("{task.description}", markup=False)
-    return Progress(*columns, console=Console(file=stream), auto_refresh=False, transient=True)
+    console = Console(file=stream)
+    # Redirected, sys.stderr would show what `silent_stderr` drops, and stay silent after it.
+    return Progress(
+        *columns, console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+    )

@@ -506,7 +506,11 @@ def test_ctrl_c_during_imports() -> None:
         "run()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "beam-tfr: interrupted\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        130,
+        "",
+        "beam-tfr: interrupted: run the same command again\n",
+    )
 
 
 def test_ctrl_c_while_the_dataset_is_published_comes_too_late(

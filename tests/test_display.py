@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from beam_tfr import display
 from beam_tfr.display import Display, Pace, State, duration
+from beam_tfr.terminal import silent_stderr
 
 
 class Clock:
@@ -118,13 +119,17 @@ def test_a_terminal_shows_one_line_in_place(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "150")
     monkeypatch.setenv("NO_COLOR", "1")
-    stream, seen = terminal
+    (stream, seen), before = terminal, sys.stderr
     with Display(stream, "convert") as shown:
-        for second in range(6):
-            clock.now = 100 + second
-            shown(converting(1_000 * second, num_bytes=second << 20))
+        with silent_stderr():  # as while an engine runs
+            for second in range(6):
+                clock.now = 100 + second
+                shown(converting(1_000 * second, num_bytes=second << 20))
+            print("Traceback", file=sys.stderr)
         shown.say("a message")
+    assert sys.stderr is before
     text = seen()
+    assert "Traceback" not in text
     assert "converting: 5,000 of 10,000 images, 5 s left, 1,000 images/s, 1.0 MB/s, 0 of 10 shards" in text
     assert "1,000 of 10,000 images" not in text.replace("converting: 5,000", "")[: text.index("2,000")]  # first 2 s
     assert "convert: a message" in text

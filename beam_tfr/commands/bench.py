@@ -10,7 +10,7 @@ from beam_tfr import storage
 from beam_tfr.commands.calls import at_least
 from beam_tfr.display import add_display, on_stderr
 from beam_tfr.options import ImageOptions, add_arguments, from_arguments
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import InterruptedRunError, UsageError
 
 EXAMPLES = """examples:
   beam-tfr bench /data/photos
@@ -69,8 +69,12 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         found = bench.bench_read(folder, parsed.input or (), tensorboard=logs)
         text = bench.describe_read(found)
     else:
+        how = {"images": parsed.images, "cores": parsed.cores}
         with on_stderr("bench", log_format=parsed.log_format, quiet=parsed.quiet) as shown:
-            found = bench.bench_convert(parsed.input, options, images=parsed.images, cores=parsed.cores, progress=shown)
+            try:
+                found = bench.bench_convert(parsed.input, options, **how, progress=shown)
+            except InterruptedRunError:  # whose message is about a dataset
+                raise KeyboardInterrupt from None
         text = bench.describe_convert(found)
     print(json.dumps(found, sort_keys=True) if parsed.json else text)
     return 0
