@@ -19,6 +19,7 @@ NAMES = (
     "cloud",
     "ends",
     "gil",
+    "counters",
     "read",
     "resize",
     "memory",

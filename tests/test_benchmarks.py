@@ -22,6 +22,7 @@ FIRST_COLUMNS = {
     "cloud": ["local disk", "20 ms away", "server, 20 ms away"],
     "ends": ["start of the process to first image converted", "first image to last", "last image to exit"],
     "gil": ["1", "4"],
+    "counters": ["20"],
     "read": ["tutorial", "decoding alone", "beam_tfr, 97 shards", "beam_tfr, float32", "tutorial, batch 1"],
     "resize": ["beam_tfr", "OpenCV AREA", "Pillow BILINEAR", "Pillow BICUBIC"],
     "memory": ["WebP", "PNG, 16 bits", "TIFF, 64-bit floats"],
