@@ -1,12 +1,13 @@
 """Dataflow and Cloud Storage in one server: it takes a submission as the services do, and runs nothing.
 
-A job's states and messages are what a test says they are.
+A job's states, messages and counters are what a test says they are.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from apache_beam.portability.api import beam_runner_api_pb2
@@ -24,6 +25,7 @@ class DataflowServer(Server):
         self.refuses = 0
         self.state = "JOB_STATE_RUNNING"
         self.messages: list[dict[str, str]] = []
+        self.metrics: list[dict[str, Any]] = []
 
     def _note(self, request: Request) -> str:
         return "" if request.path.startswith(JOBS) else super()._note(request)
@@ -35,7 +37,7 @@ class DataflowServer(Server):
         project, region, job_id, part = match.groups()
         self.log.append({"method": request.method, "name": request.path, "body": request.body.decode()})
         if part:
-            return self._json({"jobMessages": self.messages} if part == "/messages" else {"metrics": []})
+            return self._json({"jobMessages": self.messages} if part == "/messages" else {"metrics": self.metrics})
         if request.method == "POST":
             if self.refuses:
                 return refusal(self.refuses)
@@ -59,7 +61,7 @@ class DataflowServer(Server):
             settings = json.loads(request.body)
             self.refuses = settings.get("refuses", 0)
             self.state = settings.get("state", "JOB_STATE_RUNNING")
-            self.messages = settings.get("messages", [])
+            self.messages, self.metrics = settings.get("messages", []), settings.get("metrics", [])
             return Answer(200)
         return super().control(request)
 
@@ -81,8 +83,30 @@ class FakeDataflow(FakeGcs):
         return list(json.loads(self._ask("jobs")))
 
     def set_service(self, **settings: Any) -> None:
-        """`state` of the job, `messages` about it, HTTP status with which a new one `refuses`; others as at first."""
+        """`state`, `messages` and `metrics` of the job, status with which a new one is refused; others as at first."""
         self._ask("service", json.dumps(settings).encode())
+
+    def metrics(self, counters: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
+        """Counters (step -> name -> value) as the service tells them, beside a distribution and one of its own.
+
+        Each comes twice: with what is not committed yet, and without.
+        """
+        transforms = self.pipeline().components.transforms
+        ids = {transform.unique_name: name for name, transform in transforms.items()}
+        found: list[dict[str, Any]] = []
+        for tentative in ({"tentative": "true"}, {}):
+            for step, values in counters.items():
+                context = {"namespace": "beam_tfr", "step": ids[step], **tentative}
+                for name, value in values.items():
+                    scalar = value if tentative else 0
+                    found.append({"name": {"origin": "user", "name": name, "context": context}, "scalar": scalar})
+                sizes = {"count": 2, "min": 3, "max": 5, "mean": 4, "sum": 8}
+                named = {"origin": "user", "name": "read-bytes", "context": context}
+                found.append({"name": named, "distribution": sizes})
+            elements = {"original_name": "Read-out0-ElementCount", "output_user_name": "Read-out0", **tentative}
+            service = {"origin": "dataflow/v1b3", "name": "ElementCount", "context": elements}
+            found.append({"name": service, "scalar": 42})
+        return found
 
     def pipeline(self) -> beam_runner_api_pb2.Pipeline:
         """That of the newest job, as it was staged."""

@@ -28,9 +28,16 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 
 from beam_tfr import images, interrupt, storage
+from beam_tfr.claim import Progress
 from beam_tfr.dataflow import jobs, staging
+from beam_tfr.launch import convert, live, running
+from beam_tfr.options import ConvertOptions
+from beam_tfr.schema import canonical_json
+from beam_tfr.summary import summary
 from tests.conftest import SAMPLE, Run, wait_for
+from tests.converted import converted_photos
 from tests.fake_dataflow import JOB_ID, FakeDataflow
+from tests.test_claim import make_plan
 
 Command = Callable[..., Run]
 IMAGE = "europe-west4-docker.pkg.dev/my-project/images/beam-tfr:1"
@@ -113,10 +120,17 @@ def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(service: FakeDa
         }
         for t in components.transforms.values()
     }
-    assert shown["WriteShards/Write"]["output"] == "gs://b/out"
-    assert shown["ReadImages/Read"]["images"] == "64"
-    assert shown["ResizeImages/ResizeImages"]["image_size"] == "(224, 224)"
-    assert shown["MatchImages/Patterns"]["input"] == "gs://b/photos/**/*.jpg"
+    expected = {
+        "MatchImages/Patterns": {"input": "gs://b/photos/**/*.jpg"},
+        "PlanShards/Claim": {"output": "gs://b/out", "overwrite": "False"},
+        "ReadImages/Read": {"root": "gs://b/photos/", "images": "64", "accept_unreadable": "False"},
+        "ResizeImages/ResizeImages": {"image_size": "(224, 224)", "resize": "crop", "quality": "90"},
+        "BuildExamples/BuildExamples": {"encoding": "jpeg"},
+        "WriteShards/Write": {"output": "gs://b/out", "name": "out", "suffix": ".tfrecord.gz", "gzip_level": "0"},
+        "WriteManifest/Publish": {"output": "gs://b/out", "max_rejects": "0.01"},
+    }
+    for name, options in expected.items():
+        assert options.items() <= shown[name].items(), name
     for name in chain:  # and nothing else takes what it makes
         (made,) = leaves[f"Convert/{name}"].outputs.values()
         assert sum(made in step.inputs.values() for step in leaves.values()) == 1
@@ -366,6 +380,39 @@ def test_a_job_that_is_done_without_a_dataset(service: FakeDataflow, beam_tfr: C
     run = submit(beam_tfr, service)
     assert run.code == 1
     assert "the runner reports success, but it lost elements:" in run.err
+
+
+def test_progress_and_summary_come_from_the_counters_of_a_job(
+    service: FakeDataflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "JOB_PERIOD_S", 0.0)
+    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
+    plan = make_plan()
+    begun = {"digest": plan.digest, "plan": plan.fields()}
+    service.put("out/.beam_tfr/plan.json", canonical_json(begun))  # of an earlier run
+    write = {"images": 2, "resumed-images": 1, "rejected": 1, "bytes-written": 70, "changed a/1.jpg": 1}
+    seen: list[Progress] = []
+
+    def follow(progress: Progress) -> None:
+        seen.append(progress)
+        if not service.jobs():
+            return
+        counters = {"MatchImages/List": {"listed": 10, "left-out .txt": 3}, "MatchImages/ListRanges": {"listed": 2}}
+        counters |= {"ReadImages/Read": {"bytes-read": 60}, "WriteShards/Write": write}
+        metrics = service.metrics({f"Convert/{step}": of for step, of in counters.items()})
+        state = "JOB_STATE_RUNNING"
+        if progress.listed:
+            service.put_folder(converted_photos(), "out")
+            state = "JOB_STATE_DONE"
+        service.set_service(state=state, metrics=metrics)
+
+    options = ConvertOptions(input=("gs://b/photos/**/*.jpg",), output="gs://b/out")
+    flags = [flag for flag in service.flags if flag != "--no_auth"]
+    result = convert(options, [*flags, f"--sdk_container_image={IMAGE}"], progress=follow)
+    assert seen[-1] == Progress(0, 3, 3, 5, listed=12, rejected=1, bytes_read=60, bytes_written=70)
+    told = summary(result)
+    assert (told["left_out"], told["resumed"], told["changes"]["keys"]) == ({".txt": 3}, 1, ["a/1.jpg"])
+    assert told["images_per_second"] == round((18 - 1) / told["seconds"], 1)
 
 
 @pytest.mark.parametrize(
