@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from beam_tfr.terminal import own_stderr, printable
+from beam_tfr.terminal import counted, own_stderr, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -183,7 +183,8 @@ def describe(state: State, what: str, rate: float, bytes_rate: float, left: floa
 
     What matters most comes first, since a narrow terminal shows only that.
     """
-    parts = [f"{state.done:,} of {state.total:,} {what}" if state.total else f"{state.done:,} {what}"]
+    noun = what.removesuffix("s")
+    parts = [f"{state.done:,} of {counted(state.total, noun)}" if state.total else counted(state.done, noun)]
     if left:
         parts.append(f"{duration(left)} left")
     if state.rejected:
@@ -193,7 +194,7 @@ def describe(state: State, what: str, rate: float, bytes_rate: float, left: floa
     if bytes_rate:
         parts.append(f"{bytes_rate / 1e6:,.1f} MB/s")
     if state.num_shards:
-        parts.append(f"{state.shards:,} of {state.num_shards:,} shards")
+        parts.append(f"{state.shards:,} of {counted(state.num_shards, 'shard')}")
     return f"{state.stage}: {', '.join(parts)}"
 
 

@@ -26,6 +26,7 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import features_of
+from beam_tfr.terminal import counted
 
 _UNPUBLISHED = "Nothing is published"
 
@@ -112,9 +113,9 @@ def _tell_unfinished(unfinished: Sequence[Unfinished], plan: Plan, num_shards: i
     led = "; ".join(f"{n:,}: {cause}" for cause, n in causes.most_common(MOST_CAUSES))
     return (
         f"{sum(one.images for one in unfinished):,} of {plan.matched:,} {plan.things} cannot be read, such as "
-        f"{unfinished[0].example} ({led}): {len(unfinished):,} of {num_shards:,} shards are unfinished. "
-        f"{_UNPUBLISHED}. Run the same command again: it reads just those shards. `accept_unreadable=` "
-        "rejects what cannot be read"
+        f"{unfinished[0].example} ({led}). That leaves {len(unfinished):,} of "
+        f"{counted(num_shards, 'shard')} unfinished. {_UNPUBLISHED}. Run the same command again: it reads "
+        "just those shards. `accept_unreadable=` rejects what cannot be read"
     )
 
 

@@ -10,12 +10,12 @@ from typing import IO, Any
 from beam_tfr import rejects, storage
 from beam_tfr.claim import Progress
 from beam_tfr.display import Display
-from beam_tfr.inputs.passed import tell_left_behind, tell_left_out
+from beam_tfr.inputs.passed import tell_left_behind, tell_skipped
 from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
 from beam_tfr.tallies import dataset_rows, plan_rows
-from beam_tfr.terminal import printable
+from beam_tfr.terminal import counted, printable
 
 MUCH = 0.1  # share of the images above which a hint is worth giving
 
@@ -28,8 +28,8 @@ class Follow:
 
     def __call__(self, progress: Progress) -> None:
         if not self._begun and progress.finished_shards:
-            done, of = progress.finished_shards, progress.num_shards
-            self._shown.say(f"an earlier run has finished {done:,} of {of:,} shards")
+            of = counted(progress.num_shards, "shard")
+            self._shown.say(f"an earlier run has finished {progress.finished_shards:,} of {of}")
         self._begun = True
         self._shown(progress.state())
 
@@ -68,7 +68,7 @@ def summary(result: Result) -> dict[str, Any]:
         },
         "cropped": dataset.statistics.get("cropped"),
         "columns": dataset.options.get("feature_columns", {}),
-        "left_out": dict(result.left_out),
+        "skipped": dict(result.skipped),
         "left_behind": dict(result.left_behind),
         "changes": result.changes._asdict(),
         "hints": hints(dataset.counts),
@@ -135,8 +135,8 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     if limit := dataset.options.get("limit"):
         line(f"limit:   a trial run of the first {limit:,} in the order of --seed")
     line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
-    if result.left_out:
-        line(f"skipped: {tell_left_out(result.left_out)}")
+    if result.skipped:
+        line(f"skipped: {tell_skipped(result.skipped)}")
     listed = storage.join(dataset.folder, REJECTS_FILE)
     leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
     for reason, number in counts["rejected"].items():

@@ -315,12 +315,12 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "dataset_digest": digest,
         "hints": [],
         "left_behind": {},
-        "left_out": {},
         "matched": 19,
         "name": "o",
         "output": str(tmp_path / "o"),
         "rejected": {"empty-file": 1},
         "resumed": 0,
+        "skipped": {},
         "written": 18,
     }
     assert "balance: 19 matched = 18 written + 1 rejected" in run.err

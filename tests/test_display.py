@@ -220,6 +220,12 @@ def test_the_time_left_is_right_whatever_was_done_before(resumed: int, rate: flo
     assert left == pytest.approx((100_000 - done) / rate)
 
 
+def test_one_is_singular() -> None:
+    one = State("converting", 0, 1, num_shards=1)
+    assert display.describe(one, "images", 0.0, 0.0, 0.0) == "converting: 0 of 1 image, 0 of 1 shard"
+    assert display.describe(State("listing", 1), "rows", 0.0, 0.0, 0.0) == "listing: 1 row"
+
+
 def test_a_plan_that_was_replaced_begins_anew() -> None:
     clock = Clock()
     pace = Pace(clock)

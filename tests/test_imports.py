@@ -156,7 +156,7 @@ ALLOWED = {
     "beam_internals": {"schema"},
     "cloud": {"storage", "beam_internals"},
     "rejects": {"schema", "storage", "sidecars", "terminal"},
-    "publish": {"schema", "storage", "manifest", "rejects"},
+    "publish": {"schema", "storage", "manifest", "rejects", "terminal"},
     "sidecars": {"schema", "storage"},
     "attempts": {"storage"},
     "claim": {"schema", "storage", "display", "manifest", "attempts", "lock", "diff", "sidecars", "naming"},

@@ -252,7 +252,7 @@ def test_a_folder_gives_all_images_and_counts_what_it_leaves_out(tmp_path: Path,
     passed = Passed(patterns, None)
     listed = sorted(entry.path for entry in list_all(order_patterns(patterns), passed=passed))
     assert listed == sorted(f"{root}/{file}" for file in FOLDER)
-    assert passed.counts == {"left-out": collections.Counter(NO_IMAGES.values()), "left-behind": {}}
+    assert passed.counts == {"skipped": collections.Counter(NO_IMAGES.values()), "left-behind": {}}
 
 
 def test_folders_on_gs_are_told_by_their_names() -> None:
@@ -283,7 +283,7 @@ def test_a_pattern_tells_which_images_it_leaves_behind(
     given = [f"{tmp_path}/{pattern}" for pattern in patterns]
     passed = Passed(given, exclusion(["a/6*"], f"{tmp_path}/"))
     assert [*list_all(order_patterns(given), passed=passed)]
-    assert passed.counts == {"left-out": {}, "left-behind": left_behind}
+    assert passed.counts == {"skipped": {}, "left-behind": left_behind}
 
 
 def test_local_and_gs_patterns_do_not_mix() -> None:

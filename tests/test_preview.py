@@ -51,7 +51,7 @@ def test_a_plan_says_what_the_conversion_does_and_writes_nothing(beam_tfr: Comma
     value, low, high = found["num_bytes"]
     assert value == low == high == pytest.approx(sum(of.num_bytes for of in dataset.splits.values()), rel=0.01)
     assert found["rejects"] == {}
-    assert (found["left_out"], found["left_behind"]) == ({}, {})
+    assert (found["skipped"], found["left_behind"]) == ({}, {})
     assert 0 < found["seconds"][1] < found["seconds"][0] < found["seconds"][2]
     assert found["dataflow"]["seconds"][0] > estimates.JOB_START_S
     assert found["dataflow"]["cost"][0] > 0
@@ -130,7 +130,7 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
     folder, pattern = (beam_tfr.plan(input=path, layout="{label}.*") for path in (tmp_path, tmp_path / "*.jpg"))
     assert (folder.plan.matched, folder.found.left_behind) == (2, {})
     assert ("skipped", "3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)") in [*folder.lines()]
-    assert pattern.found.left_out == {}
+    assert pattern.found.skipped == {}
     assert folder.warnings[0].startswith("1 of 2 files fit the layout in more than one way, such as 2.b.JPG: {label} ")
     beside = f"1 file beside them looks like an image (1 .JPG): `input={tmp_path}` takes it"
     assert ("warning", beside) in [*pattern.lines()]
@@ -172,9 +172,8 @@ def test_what_is_cheap_to_change_now_is_said() -> None:
         "33% of the sample are smaller than 64x64 and would be enlarged: `image_size=`",
         "2 of 2 classes have fewer than 10 images in a split: 'a' (test: 0), 'b' (train: 0, test: 2)",
         "imbalance: 200 images of 'a', 2 of 'b'",
-        "1 of 9 files of the sample are duplicates, such as p and q",
-        "1 files have the same name as a file of another split, such as 7.jpg: "
-        "make sure that they show different things",
+        "duplicates in the sample: 1 of 9 files, such as p and q",
+        "1 file with the name of a file in another split, such as 7.jpg: make sure that they show different things",
         "mixed file extensions: 201 .jpg, 1 .PNG",
     ]
     quiet = look(_refs(*crowd), seed=0, sample_size=9)

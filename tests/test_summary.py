@@ -90,7 +90,7 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
     assert "balance: 6 matched = 6 written + 0 rejected" in whole.out
     assert "skipped: 3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)" in whole.out
     again = beam_tfr("convert", "--input", "phone", "--output", "phone/out", "--json")
-    assert (again.json["complete_already"], again.json["left_out"]) == (True, {"._*": 1, ".DS_Store": 1, ".txt": 1})
+    assert (again.json["complete_already"], again.json["skipped"]) == (True, {"._*": 1, ".DS_Store": 1, ".txt": 1})
     part = beam_tfr("convert", "--input", "phone/**/[0-9].jpg", "--output", "part", "--limit", "2")
     left = "3 files beside them look like images (3 .JPG): --input"
     assert part.err == f"convert: {left} phone takes them all\n"

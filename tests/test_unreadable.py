@@ -96,8 +96,8 @@ def test_a_file_that_cannot_be_read_leaves_only_its_shard_unfinished(
     assert run.code == 1
     assert re.search(
         r"2 of 240 files cannot be read, such as \S+/files/./1[01]\.bin \(2: No such file or directory; its folder is "
-        r"empty or cannot be listed\): [12] of 6 shards are unfinished\. Nothing is published\. Run the same command "
-        r"again: it reads just those shards\. --accept_unreadable rejects what cannot be read",
+        r"empty or cannot be listed\)\. That leaves [12] of 6 shards unfinished\. Nothing is published\. Run "
+        r"the same command again: it reads just those shards\. --accept_unreadable rejects what cannot be read",
         run.err,
     ), run.err
     kept = finished(output)

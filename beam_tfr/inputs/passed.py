@@ -16,7 +16,7 @@ from beam_tfr.inputs.patterns import is_wild, split_pattern, to_regex
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.extensions import kind_of_name, looks_like_image
 
-LEFT_OUT, LEFT_BEHIND = "left-out", "left-behind"
+SKIPPED, LEFT_BEHIND = "skipped", "left-behind"
 MOST_LOOKED_AT = 10_000  # files, for a hint
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
 
@@ -24,7 +24,7 @@ MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared wi
 class Passed:
     """Counts the files that no pattern takes, each once; any thread may add to it.
 
-    A folder leaves out what is no image by its name. `*.jpg` leaves behind what `*.*` would take and looks like an
+    A folder skips what is no image by its name. `*.jpg` leaves behind what `*.*` would take and looks like an
     image, such as 1.JPG and 1.png.
 
     Args:
@@ -32,13 +32,13 @@ class Passed:
         exclude: of `exclusion`; what it matches is not counted.
 
     Attributes:
-        counts: `LEFT_OUT` or `LEFT_BEHIND` -> kind of name -> files.
+        counts: `SKIPPED` or `LEFT_BEHIND` -> kind of name -> files.
     """
 
     def __init__(self, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
         wild = sorted(filter(is_wild, patterns))
         self.counts: dict[str, collections.Counter[str]] = {
-            LEFT_OUT: collections.Counter(),
+            SKIPPED: collections.Counter(),
             LEFT_BEHIND: collections.Counter(),
         }
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Passed:
             return
         name = path.removeprefix(pattern) if is_folder else path.rpartition("/")[2]
         with self._lock:
-            self.counts[LEFT_OUT if is_folder else LEFT_BEHIND][kind_of_name(name)] += 1
+            self.counts[SKIPPED if is_folder else LEFT_BEHIND][kind_of_name(name)] += 1
 
 
 def _reach(pattern: str) -> re.Pattern[str] | None:
@@ -77,7 +77,7 @@ def tell_kinds(kinds: Mapping[str, int]) -> str:
     return ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
 
 
-def tell_left_out(kinds: Mapping[str, int]) -> str:
+def tell_skipped(kinds: Mapping[str, int]) -> str:
     """Says how many files of a folder are skipped: "2 without an image extension (1 .md, 1 other names)"."""
     return f"{sum(kinds.values()):,} without an image extension ({tell_kinds(kinds)})"
 

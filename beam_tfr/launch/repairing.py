@@ -41,6 +41,7 @@ from beam_tfr.schema import (
     UsageError,
 )
 from beam_tfr.sources import Source
+from beam_tfr.terminal import counted
 from beam_tfr.verification import Progress, Report, verify
 from beam_tfr.verification.dataset_check import DatasetCheck, choose
 
@@ -94,7 +95,7 @@ def repair(
         if not (wanted or files or storage.list_folder(storage.work_path(dataset.folder, ""))):
             return report, []
         if wanted:
-            say(f"{len(wanted):,} of {report.shards:,} shards will be rebuilt")
+            say(f"{len(wanted):,} of {counted(report.shards, 'shard')} will be rebuilt")
             _run(dataset, options, beam_flags, wanted, progress, say)
     with lock.held(dataset.folder, uuid.uuid4().hex, has_ended=functools.partial(cloud.has_ended, beam_options)):
         _write_others(dataset, files)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 
 from beam_tfr import manifest, markup, storage
-from beam_tfr.inputs.passed import LEFT_BEHIND, LEFT_OUT
+from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED
 from beam_tfr.manifest import Split
 from beam_tfr.options import ConvertOptions
 from beam_tfr.saved_plan import SavedPlan
@@ -33,7 +33,7 @@ class Result:
         manifest: of the dataset.
         seconds: wall time.
         fresh: False when the dataset was there already and nothing was done.
-        left_out: kind of name, such as ".txt" -> files of the folders in `input=` that have no name of an image.
+        skipped: kind of name, such as ".txt" -> files of the folders in `input=` that have no name of an image.
         left_behind: kind of name -> files that look like images, beside those that a pattern takes.
         resumed: images that an earlier run had finished.
         changes: shards of an earlier run that were rewritten, since the input has changed.
@@ -42,7 +42,7 @@ class Result:
     manifest: manifest.Manifest
     seconds: float
     fresh: bool
-    left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
     resumed: int = 0
     changes: Changes = Changes()
@@ -155,7 +155,7 @@ class Beginning:
             manifest=published,
             seconds=time.monotonic() - self._started,
             fresh=fresh,
-            left_out=named(LEFT_OUT),
+            skipped=named(SKIPPED),
             left_behind=named(LEFT_BEHIND),
             resumed=counters.get("resumed-images", 0),
             changes=Changes(counters.get("rewritten-shards", 0), counters.get("changed-images", 0), [*named(CHANGED)]),

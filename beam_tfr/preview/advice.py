@@ -11,6 +11,7 @@ from beam_tfr.preview.looking import Look
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.rejects import most
 from beam_tfr.schema import NO_SPLIT, Plan, in_order
+from beam_tfr.terminal import counted
 
 MUCH = 0.1  # share of the sample above which a change is worth a warning
 IMBALANCE = 10  # times as many images in the largest class as in the smallest
@@ -78,11 +79,11 @@ def _of_classes(plan: Plan) -> Iterator[str]:
 def _of_files(found: Look, sampled: Sampled) -> Iterator[str]:
     if sampled.equal:
         one, other = sampled.equal_keys
-        yield f"{sampled.equal:,} of {sampled.tried:,} files of the sample are duplicates, such as {one} and {other}"
+        yield f"duplicates in the sample: {sampled.equal:,} of {sampled.tried:,} files, such as {one} and {other}"
     if found.doubled:
         yield (
-            f"{found.doubled:,} files have the same name as a file of another split, such as {found.double}: make sure "
-            "that they show different things"
+            f"{counted(found.doubled, 'file')} with the name of a file in another split, such as {found.double}: make "
+            "sure that they show different things"
         )
     if len(found.extensions) > 1:
         extensions = ", ".join(

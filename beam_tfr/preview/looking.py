@@ -38,7 +38,7 @@ class Look:
         details: reason -> one of them: its key, and what is wrong.
         doubled: files whose name also stands in another split.
         double: such a name; empty without one.
-        left_out, left_behind: kind of name -> files that the listing does not take; see `Passed`.
+        skipped, left_behind: kind of name -> files that the listing does not take; see `Passed`.
     """
 
     survey: Survey = dataclasses.field(repr=False)
@@ -50,7 +50,7 @@ class Look:
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     doubled: int = 0
     double: str = ""
-    left_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property

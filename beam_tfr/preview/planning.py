@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from beam_tfr.display import State
 from beam_tfr.inputs.listing import check_there
-from beam_tfr.inputs.passed import LEFT_BEHIND, LEFT_OUT, Passed, tell_left_behind
+from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.labels import Ambiguities
@@ -60,7 +60,7 @@ def preview(
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
     found = look(refs, seed=options.seed, sample_size=sample_size, progress=progress)
-    found.left_out, found.left_behind = passed.counts[LEFT_OUT], passed.counts[LEFT_BEHIND]
+    found.skipped, found.left_behind = passed.counts[SKIPPED], passed.counts[LEFT_BEHIND]
     step = Convert(options, source, run_id="")
     measured = measure_sample(
         found.survey.sample_refs(),

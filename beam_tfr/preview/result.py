@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from beam_tfr import markup
-from beam_tfr.inputs.passed import tell_left_out
+from beam_tfr.inputs.passed import tell_skipped
 from beam_tfr.preview.estimates import Estimate, Prices
 from beam_tfr.preview.looking import Look
 from beam_tfr.preview.sampling import Sampled
@@ -16,7 +16,7 @@ from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flag
 from beam_tfr.schema.features import things
 from beam_tfr.summary import plan_lines
 from beam_tfr.tallies import plan_rows
-from beam_tfr.terminal import printable
+from beam_tfr.terminal import counted, printable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -57,7 +57,7 @@ class Preview:
         return {
             "first": [{"key": key, "split": split, "labels": labels} for key, split, labels in keys],
             "matched": self.plan.matched,
-            "left_out": dict(self.found.left_out),
+            "skipped": dict(self.found.skipped),
             "left_behind": dict(self.found.left_behind),
             "source_bytes": self.found.num_bytes,
             "splits": {
@@ -84,8 +84,8 @@ class Preview:
         sampled, what = self.sampled, things(self.plan.options["encoding"])
         for ref in self.found.first:
             yield "first", _read(ref)
-        if self.found.left_out:
-            yield "skipped", tell_left_out(self.found.left_out)
+        if self.found.skipped:
+            yield "skipped", tell_skipped(self.found.skipped)
         yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; estimates have 95 % intervals"
         details = self.found.details | sampled.details
         for reason, number in self.rejects.items():
@@ -102,8 +102,8 @@ class Preview:
             yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
             yield (
                 "Dataflow",
-                f"{_duration(self.dataflow_seconds)} on {self.workers:,} workers of {self.prices.vcpus:g} vCPUs; "
-                f"{self.cost.told(',.2f')} USD (`workers=`, `price=`)",
+                f"{_duration(self.dataflow_seconds)} on {counted(self.workers, 'worker')} of {self.prices.vcpus:g} "
+                f"vCPUs; {self.cost.told(',.2f')} USD (`workers=`, `price=`)",
             )
         yield from (("warning", text) for text in self.warnings)
         done = self.failure or "convert with the same options writes the dataset"
@@ -118,9 +118,8 @@ class Preview:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return (
-            f"<Preview: {self.plan.matched:,} {things(self.plan.options['encoding'])}, {len(self.warnings)} warnings>"
-        )
+        images = f"{self.plan.matched:,} {things(self.plan.options['encoding'])}"
+        return f"<Preview: {images}, {counted(len(self.warnings), 'warning')}>"
 
     def _repr_html_(self) -> str:
         """The plan as a table, for notebooks."""
