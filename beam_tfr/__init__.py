@@ -1,4 +1,4 @@
-"""beam_tfr: folders of images become sharded, verified TFRecord datasets, with Apache Beam.
+"""Converts folders of images to sharded, verified TFRecord datasets, with Apache Beam.
 
 `convert`, `inspect`, `plan` and `verify` do what the commands do. Training code wants `beam_tfr.reader.load`,
 pipelines of your own want `beam_tfr.transforms`. Importing this package loads neither Beam nor TensorFlow, and no other

@@ -1,4 +1,4 @@
-"""What the commands do, as functions: `beam_tfr.convert`, `plan` and `verify`. Beam is imported to convert only.
+"""The commands as functions: `beam_tfr.convert`, `plan` and `verify`. Only `convert` and `plan` import Beam.
 
 Progress goes to `sys.stderr`, which in a notebook is the cell, unless `progress=` says otherwise.
 """
@@ -38,7 +38,7 @@ def convert(
     progress: bool | Callable[[Progress], object] = True,
     **options: Any,
 ) -> Result:
-    """Converts images to a dataset of TFRecords; returns when it is complete.
+    """Converts images to a TFRecord dataset; returns when it is complete.
 
     The same call resumes a run that was interrupted or failed, and returns at once when the dataset is complete
     already. In the main thread, Ctrl-C and a notebook's stop button end the run.
@@ -88,13 +88,13 @@ def plan(
     price: str | Sequence[str] | Mapping[str, float] = (),
     **options: Any,
 ) -> Preview:
-    """Shows what `convert` would do with the same options, by a listing and a sample; writes nothing.
+    """Previews a conversion by listing its input and converting a sample; writes nothing.
 
     Args:
         input, options: as for `convert`.
         output: likewise; only its name matters.
         sample_size: images to convert.
-        workers: of a Dataflow job.
+        workers: number of workers of a Dataflow job.
         price: in place of list prices: {"vcpu_hour": 0.05}, or "vcpu_hour=0.05".
 
     Returns:
@@ -124,12 +124,12 @@ def verify(
     progress: bool | Callable[[Verified], object] = True,
     **options: Any,
 ) -> Report:
-    """Reads a dataset whole and compares it with its manifest: checksums, records, images, labels, counts.
+    """Checks a dataset against its manifest: checksums, records, images, labels, counts.
 
     Args:
-        folder: of the dataset, local or gs://.
+        folder: folder of the dataset, local or gs://.
         sources: patterns of the files that the dataset was made from; compares each record with its file by SHA-256.
-        exclude: patterns of files that are no sources.
+        exclude: patterns of files that are not sources.
         progress: whether to print how far it is; or a function that is called about twice a second with `shards`,
             `num_shards`, `records`, `num_records` and `num_bytes` (read so far).
         options: others of `beam_tfr.verification.verify`, such as `sample`, a share of the shards, or `threads`.

@@ -1,4 +1,4 @@
-"""ParseArrays: parses the bytes of a .npy file. Nothing is unpickled.
+"""ParseArrays: parses .npy files, without unpickling.
 
 The header is checked against the size of the file before anything is allocated, so one that claims an exabyte costs
 nothing.

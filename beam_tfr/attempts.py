@@ -1,4 +1,4 @@
-"""Marks of attempts whose process died, so that the next ones decode each image in a guarded process.
+"""Counts attempts whose process died, so that later ones decode each image in a guarded process.
 
 `OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that began and did not end: it is in progress,
 or its process was killed, perhaps by an image. `sample.attempts` is that of the images read first, for the plan.
@@ -19,7 +19,7 @@ SAMPLE_MARK = f"sample{SUFFIX}"
 
 @contextlib.contextmanager
 def marked(path: str) -> Iterator[bool]:
-    """Marks an attempt within the block, in a file; none if empty. Yields whether earlier attempts crashed twice."""
+    """Marks an attempt within the block, in a file if one is given. Yields True if earlier attempts crashed twice."""
     if not path:
         yield False
         return
@@ -35,7 +35,7 @@ def marked(path: str) -> Iterator[bool]:
 
 
 def _write(path: str, mark: bytes, *, replace: bool) -> None:
-    """Writes a mark, unless that fails: the attempt itself may succeed all the same."""
+    """Writes a mark; ignores errors, because the attempt itself may still succeed."""
     with contextlib.suppress(OSError, storage.AlreadyExistsError):
         if not mark:
             storage.delete(path)
@@ -47,6 +47,6 @@ def _write(path: str, mark: bytes, *, replace: bool) -> None:
 
 
 def has_crashed(output: str) -> bool:
-    """Whether attempts at a shard, or at the sample, crashed twice in earlier runs into the folder."""
+    """True if attempts at a shard, or at the sample, crashed twice in earlier runs into the folder."""
     found = storage.walk(work_path(output, "").rstrip("/"), lambda _: False, deep=False)
     return any(entry.path.endswith(SUFFIX) and entry.size_bytes >= CRASHES for entry in found)

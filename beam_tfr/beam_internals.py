@@ -1,4 +1,4 @@
-"""All of Beam's private parts that this package relies on, as seen in Beam 2.77.
+"""All private parts of Beam that this package uses, as of Beam 2.77.
 
 Each docstring says why it is needed and what to do when Beam changes it; tests/test_beam_internals.py fails then.
 """
@@ -47,7 +47,7 @@ DATAFLOW_LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
 
 
 def sink_of(write: WriteToTFRecord) -> Any:
-    """Beam's sink of TFRecord files, whose `write_record(file, data)` frames a record.
+    """Beam's TFRecord sink, whose `write_record(file, data)` frames a record.
 
     Why: records are framed exactly as Beam frames them. If `_sink` goes: frame with the checksums of `records`.
     """
@@ -70,7 +70,7 @@ class _Parser(_BeamArgumentParser):
 
 
 def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.ArgumentParser:
-    """A parser of all of Beam's options, or of some classes; a wrong value is a `UsageError`.
+    """A parser for Beam's options, all or those of some classes; a wrong value raises a `UsageError`.
 
     Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser` has the methods with
     which Beam's options are added. If it goes: build the parser as `PipelineOptions.get_all_options` does by then.
@@ -82,7 +82,7 @@ def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.A
 
 
 def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
-    """Keeps the folders of this machine out of functions pickled within the block.
+    """Keeps local paths out of functions pickled within the block.
 
     Why: others see a job's description. If `DEFAULT_CONFIG` goes: see what `cloudpickle_pickler.dumps` hands to
     `CloudPickler`.
@@ -91,7 +91,7 @@ def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
 
 
 def labels_without_cells() -> contextlib.AbstractContextManager[None]:
-    """Gives pipelines that are built within the block, in a notebook, the labels that they have elsewhere.
+    """Gives pipelines built within the block the same labels in a notebook as elsewhere.
 
     Why: in IPython Beam puts the number of the cell before a label. For that it imports pandas, which it does not
     require. If `alter_label_if_ipython` goes: see how `Pipeline._apply_internal` finds its label.
@@ -101,7 +101,7 @@ def labels_without_cells() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def inspected_once() -> Iterator[None]:
-    """Parses options and inspects DoFns once each, in pipelines that are built or started within the block.
+    """Caches parsed options and inspected DoFns of pipelines built or started within the block.
 
     Why: Beam does both anew for each step and each use, a fourth of the work of a short run. If `view_as` or
     `get_dofn_specs` goes: see with a profile whether anything is still worth it.
@@ -114,7 +114,7 @@ def inspected_once() -> Iterator[None]:
 
 
 def _cached(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with a cache, which passes on what cannot be hashed, such as a DoFn that is a dataclass."""
+    """The function with a cache, bypassed for unhashable arguments, such as a DoFn that is a dataclass."""
     cache = functools.lru_cache(function)
 
     @functools.wraps(function)
@@ -125,7 +125,7 @@ def _cached(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class LocalRunner(fn_runner.FnApiRunner):
-    """Beam's FnApiRunner without lost elements, and with workers that end in time.
+    """Beam's FnApiRunner, fixed to lose no elements and to end its workers.
 
     Why: Beam also flushes its data buffers by the clock, in another thread, and loses what is written then: up to
     2,500 of 100,000 references in bundles longer than a second. With a time limit of 0, size alone decides. Worker
@@ -187,7 +187,7 @@ class LocalRunner(fn_runner.FnApiRunner):
         return totals
 
     def check_workers(self) -> None:
-        """Checks that no worker process was killed, of which Beam tells nothing, or for which it waits for ever.
+        """Checks that no worker process was killed, which Beam does not report, or waits for forever.
 
         Raises:
             RunError: one was, by a signal.
@@ -197,13 +197,13 @@ class LocalRunner(fn_runner.FnApiRunner):
                 raise RunError(_of_killed_worker(-code, len(self._workers)))
 
     def end_workers(self) -> None:
-        """Ends the worker processes that still run, after an interrupt."""
+        """Ends worker processes that are still running after an interrupt."""
         for worker in self._workers:
             worker.kill()
 
 
 def _of_killed_worker(number: int, workers: int) -> str:
-    """What to tell of a worker process that a signal ended, one of several."""
+    """The message about one of several worker processes that was killed by a signal."""
     name = signal.Signals(number).name
     memory = number == signal.SIGKILL
     happened = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "crashed"
@@ -268,7 +268,7 @@ def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
 
 
 def read_job_log(record: logging.LogRecord) -> str:
-    """The job's state or complaint in a line of `DATAFLOW_LOGGER`, or nothing.
+    """The job's state or error in a line of `DATAFLOW_LOGGER`, or nothing.
 
     Why: Beam reports both only in its log. If the texts change: see where `DataflowRunner.poll_for_job_completion`
     logs.

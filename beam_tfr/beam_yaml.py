@@ -34,7 +34,7 @@ convert_images._yaml_requires_inputs = False  # type: ignore[attr-defined]
 
 
 def read_rejects() -> beam.PTransform:
-    """Each `Dataset` to its rejects. Output: `Reject`."""
+    """Reads the rejects of each `Dataset`. Output: `Reject`."""
     return beam.Map(lambda row: manifest.read(row.output)) | ReadRejects().with_output_types(Reject)
 
 

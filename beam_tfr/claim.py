@@ -1,4 +1,4 @@
-"""Claims an output folder for one plan, and tells how much of it is finished.
+"""Claims an output folder for one plan, and reports how much of it is finished.
 
     OUT/.beam_tfr/lock.N       the run that holds the folder: see `lock`
     OUT/.beam_tfr/plan.json    the plan being written; a run of the same recipe resumes where an earlier one stopped
@@ -63,7 +63,7 @@ def claim(
 
     Args:
         output: folder of the dataset.
-        plan: to be written.
+        plan: the plan to write.
         run_id, job, has_ended: see `lock.acquire`.
         overwrite: whether another dataset is replaced.
 
@@ -125,7 +125,7 @@ def _is_complete(output: str, plan: Plan) -> bool:
 
 
 def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int, plan: Plan) -> str:
-    """What differs between the fields of two plans, an indented line each; digests of the input in words.
+    """The differences between the fields of two plans, one indented line each; input digests in words.
 
     Args:
         there: fields of the dataset in the folder.
@@ -150,14 +150,14 @@ def _dataset_files(output: str) -> list[str]:
 
 
 def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
-    """Removes the half-written files of a dead run, or everything but the lock and what is known of the sample."""
+    """Removes the partial files of a dead run, or everything but the lock and the marks of the sample."""
     for name in storage.list_folder(work_path(output, "")):
         if name.startswith(".tmp-") if unfinished_only else not (LOCK_FILE.fullmatch(name) or name == SAMPLE_MARK):
             storage.delete(work_path(output, name))
 
 
 def _remove_unplanned(output: str, plan: Plan) -> None:
-    """Removes the shards of an earlier plan for other input that the present one does not have."""
+    """Removes shards of an earlier plan that are not in the current one."""
     planned = {*plan.shards()}
     for name in sidecars.find(output) - planned - {PLAN_FILE.removesuffix(".json")}:
         sidecars.drop(output, name)
@@ -168,7 +168,7 @@ def _remove_unplanned(output: str, plan: Plan) -> None:
 
 
 def _remove_dataset(output: str) -> None:
-    """Removes a dataset in an order that is safe if this run is killed meanwhile.
+    """Removes a dataset in an order that is safe even if this run is killed.
 
     The plan goes first, so that no run resumes from the old shards; then the manifest, so that the folder never passes
     for a dataset while it is a mixture of two.
@@ -187,9 +187,9 @@ class Progress(NamedTuple):
         finished_images: written or rejected, by this run and earlier ones.
         matched: all images of the plan.
         listed: files or rows that this run found, when all are planned anew.
-        rejected: by this run.
-        bytes_read: by this run.
-        bytes_written: by this run, in finished shards.
+        rejected: images rejected by this run.
+        bytes_read: bytes read by this run.
+        bytes_written: bytes written by this run, in finished shards.
     """
 
     finished_shards: int

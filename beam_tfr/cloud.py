@@ -21,7 +21,7 @@ class CloudOptions(PipelineOptions):
 
 
 def use(options: PipelineOptions | None) -> None:
-    """Makes this process use the account and the projects that the options, if any, name."""
+    """Makes this process use the account and the projects in the options, if any."""
     if options is None:
         return
     google = options.view_as(GoogleCloudOptions)
@@ -35,7 +35,7 @@ def use(options: PipelineOptions | None) -> None:
 
 
 def has_ended(options: PipelineOptions | None, job_id: str) -> bool:
-    """Whether Dataflow says that a job has ended; False also if it cannot be asked."""
+    """True if Dataflow reports that a job has ended; False also if it cannot be reached."""
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
 

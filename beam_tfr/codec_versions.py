@@ -1,4 +1,4 @@
-"""Versions of the codecs that make the bytes of a dataset: read and compared by the workers that make them."""
+"""Versions of the codecs that determine the bytes of a dataset, read and compared by the workers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 
 def used(options: Mapping[str, Any]) -> dict[str, str]:
-    """Library -> version here, of those that can change a byte of a dataset.
+    """Library -> version installed here, of the libraries that can change a byte of a dataset.
 
     Args:
-        options: of the plan.
+        options: options of the plan.
     """
     versions = images.codec_versions() if options["encoding"] in IMAGE_ENCODINGS else {}
     if shards.gzip_level(options["compression"], options["gzip_level"], options["encoding"]):  # 0 stores
@@ -27,7 +27,7 @@ def used(options: Mapping[str, Any]) -> dict[str, str]:
 
 @functools.cache  # once in each process, if it is right
 def check(planned: str) -> None:
-    """Checks that this process has the codecs with which the output was claimed.
+    """Checks that this process has the codec versions in the plan.
 
     Args:
         planned: of a `Shard`.

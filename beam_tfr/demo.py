@@ -125,7 +125,7 @@ def _say_what_next(dataset: Manifest) -> None:
 
 
 def _command(name: str) -> str:
-    """A program of this environment as typed here: with its folder, unless the shell finds it anyway."""
+    """A program of this environment as typed here: with its folder, unless it is on the PATH."""
     path = os.path.join(os.path.dirname(sys.executable), name)
     if not os.path.exists(path) or shutil.which(name) == path:
         return name

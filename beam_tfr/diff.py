@@ -1,4 +1,4 @@
-"""What differs between two plans, calls or sets of options."""
+"""Describes the differences between two plans, calls or sets of options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_SHOWN = 10
 
 
 def describe(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Differences between JSON objects, an indented line each, to end a message."""
+    """The differences between JSON objects, one indented line each, for the end of a message."""
     lines = [*_lines(old, new)]
     more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
     return "".join(f"\n  {line}" for line in lines[:MOST_SHOWN] + more)

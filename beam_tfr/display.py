@@ -1,4 +1,4 @@
-"""Shows how far a long command is: live on a terminal and in a notebook, a line every ten seconds elsewhere."""
+"""Shows the progress of a command: live on a terminal and in a notebook, else a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS = ("auto", "plain", "json")
 
 
 class State(NamedTuple):
-    """How far a command is.
+    """The progress of a command.
 
     Attributes:
         stage: what it does: "listing", "converting", "verifying".
@@ -45,7 +45,7 @@ class State(NamedTuple):
 
 
 class Pace:
-    """The pace of a stage: what was done since the first of it began, by the time that this took.
+    """The rate of a stage since it began.
 
     What an earlier run did does not count, nor the start of the engine.
 
@@ -115,7 +115,7 @@ class Display:
             self._change(self._last if error else f"done in {duration(time.monotonic() - self._began)}")
 
     def __call__(self, state: State) -> None:
-        """Shows a state if it is time to."""
+        """Shows a state if the last one is old enough."""
         rate, bytes_rate, left = self._pace.add(state)
         self._last = describe(state, self._what, rate, bytes_rate, left)
         if self._quiet or time.monotonic() < self._next:
@@ -134,7 +134,7 @@ class Display:
             self.say(self._last)
 
     def say(self, text: str) -> None:
-        """Prints a message in a line of its own."""
+        """Prints a message on a line of its own."""
         line = f"{self._command}: {printable(text)}"
         self._print(json.dumps({"command": self._command, "message": text}) if self._format == "json" else line)
 
@@ -199,7 +199,7 @@ def describe(state: State, what: str, rate: float, bytes_rate: float, left: floa
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: "40 s", "12 min", "3 h 20 min"."""
+    """Seconds for people: "40 s", "12 min", "3 h 20 min"."""
     if seconds < 120:
         return f"{seconds:,.0f} s"
     minutes = round(seconds / 60)

@@ -1,4 +1,4 @@
-"""The flag that Ctrl-C sets, and that local stages check for every image."""
+"""The flag that Ctrl-C sets and that local stages check for every image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ requested = threading.Event()
 
 
 def check() -> None:
-    """Ends the stage that calls it, if the user asked for that.
+    """Ends the calling stage if the user has pressed Ctrl-C.
 
     Raises:
         InterruptedRunError: the user did.

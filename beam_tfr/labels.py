@@ -1,4 +1,4 @@
-"""The second half of MatchImages: the label, split and group of an image, from its path."""
+"""MatchImages, second half: reads the label, split and group of an image from its path."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Layout:
 
     @property
     def may_be_ambiguous(self) -> bool:
-        """Whether a key may fit in several ways: a value ends within a name."""
+        """True if a key may fit in several ways: a value ends within a name."""
         return bool(self._longest)
 
     @functools.cached_property
@@ -94,7 +94,7 @@ class Ambiguities:
             self._example = min(self._example or key, key)
 
     def tell(self) -> Iterator[str]:
-        """Says how many there are, one of them, and what to write instead; nothing without any."""
+        """A message with their number, an example, and what to write instead; empty without any."""
         if not (longer := self._layout.longer(self._example)):
             return
         (name, taken, other), layout = longer, self._layout
@@ -170,7 +170,7 @@ def _class_names(text: str) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Labeler:
-    """Gives a listed image its split and label.
+    """Assigns split and label to a listed image.
 
     Attributes:
         layout: how to read keys.

@@ -1,4 +1,4 @@
-"""Locks, so that only one run at a time writes to an output folder.
+"""Locks output folders, so that only one run at a time writes to each.
 
 `OUT/.beam_tfr/lock.N` names the run that holds the folder. Its modification time is the holder's heartbeat, which the
 process that started the run renews with one request. A lock that was left to a Dataflow job has none: the service is
@@ -49,7 +49,7 @@ def _machine() -> str:
 
 
 def _silence_s(path: str) -> float:
-    """Since the last heartbeat; negative if it is in the future: a clock is wrong."""
+    """Seconds since the last heartbeat; negative if a clock is wrong."""
     return time.time() - storage.modified(path)
 
 
@@ -73,7 +73,7 @@ def _holder_lives(lock: Mapping[str, Any], path: str, has_ended: HasEnded) -> bo
 
 
 def _described(lock: Mapping[str, Any], path: str) -> str:
-    """Who holds a lock, and how to take over."""
+    """Describes who holds a lock, and how to take over."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lock["started"]))
     machine = lock["machine"].split("/")[0]
     if machine.startswith(JOB):
@@ -120,15 +120,15 @@ def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
 
 
 def acquire(output: str, run_id: str, *, job: str = "", has_ended: HasEnded = lambda _: False) -> str:
-    """Takes the folder for this run, unless it holds it already; returns the path of its lock.
+    """Locks the folder for this run, unless it already holds it; returns the path of the lock.
 
     The lock of a dead holder is not removed to make room, since the second of two runs that find it would remove the
     first one's. Instead both try to create the lock after it, which only one can.
 
     Args:
         output: folder of the dataset.
-        run_id: of this run.
-        job: that this process works for, and that shall hold the lock; empty for this process.
+        run_id: id of this run.
+        job: the job that this process works for, which will hold the lock; empty for this process.
         has_ended: asks the service about the job that holds a lock.
 
     Raises:
@@ -213,11 +213,11 @@ def release(output: str, run_id: str) -> None:
 def held(
     output: str, run_id: str, *, say: Callable[[str], object] = lambda _: None, has_ended: HasEnded = lambda _: False
 ) -> Iterator[Callable[[str], None]]:
-    """Holds the folder, with a heartbeat, in the block; arguments and errors as of `acquire`.
+    """Holds the folder within the block, with a heartbeat; see `acquire` for arguments and errors.
 
     Args:
         output: folder of the dataset.
-        run_id: of this run.
+        run_id: id of this run.
         say: told when the heartbeat fails.
         has_ended: asks the service about the job that holds a lock.
 

@@ -1,4 +1,4 @@
-"""manifest.json: the one file that says what a dataset is.
+"""manifest.json, which describes a complete dataset.
 
 Readers and `verify` start here: `read(folder)` returns a checked `Manifest` or raises an error that says what to do.
 `publish` writes it. The schema of the file is `manifest.schema.json` beside this module; docs/dataset.md explains it.
@@ -160,7 +160,7 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
 
 
 def _what_is_there(folder: str) -> tuple[type[DataError], str]:
-    """What a folder without a manifest holds, and the kind of error that this is."""
+    """Describes the content of a folder without a manifest, and chooses the error for it."""
     try:
         if storage.find(folder):
             inside = storage.find(storage.join(above := folder.rpartition("/")[0], MANIFEST_FILE))
@@ -263,12 +263,12 @@ def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
 
 
 def manifest_digest(fields: Mapping[str, Any]) -> str:
-    """Digest of all other fields, which shows any edit."""
+    """Digest of all other fields, to detect edits."""
     return sha256_hex(canonical_json({name: value for name, value in fields.items() if name != "manifest_digest"}))
 
 
 def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str]]) -> str:
-    """Digest of everything that training can see of a dataset, whatever its place and compression.
+    """Digest of everything in a dataset that training can see, regardless of location and compression.
 
     Args:
         fields: of the manifest.

@@ -12,7 +12,7 @@ _TEXT = ' style="text-align: left"'  # notebooks align cells to the right
 
 
 def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:
-    """A title, a table whose numbers and their headings are aligned to the right, and a line for each note."""
+    """A title, a table with numbers aligned to the right, and a line for each note."""
     rows = [*rows]
     below = rows[-1] if rows else header
     head = "".join(f"<th{_side(cell)}>{text(name)}</th>" for name, cell in zip(header, below, strict=False))
@@ -22,7 +22,7 @@ def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], n
 
 
 def text(value: object) -> str:
-    """A value as text of HTML, with the characters escaped that would not be seen."""
+    """A value as HTML text, with invisible characters escaped."""
     return html.escape(printable(str(value)))
 
 

@@ -39,6 +39,6 @@ def file_name(dataset: str, shard: str, suffix: str) -> str:
 
 
 def parse_file_name(text: str) -> tuple[str, str, str] | None:
-    """The arguments of the `file_name` that made a text; None for any other text."""
+    """Parses the result of `file_name` to its arguments; None for any other text."""
     match = _FILE.fullmatch(text)
     return match and (match[1], match[2], match[3])

@@ -1,4 +1,4 @@
-"""The order of examples: which example comes at which step, for any number of hosts. Pure arithmetic.
+"""Computes which examples each step contains, for any number of hosts.
 
 Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow this law:
 
@@ -73,8 +73,8 @@ class Epoch:
 
     Args:
         counts: records of each part, as they lie on disk.
-        seed: of the shuffle; None keeps the order on disk.
-        number: of the epoch.
+        seed: seed for the shuffle; None keeps the order on disk.
+        number: number of the epoch.
     """
 
     def __init__(self, counts: Sequence[int], *, seed: int | None, number: int) -> None:
@@ -114,7 +114,7 @@ class Epoch:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Order:
-    """How an epoch of `total` examples is dealt to steps and hosts. Checks its arguments.
+    """Assigns the `total` examples of an epoch to steps and hosts. Checks its arguments.
 
     Example: 10 examples, streams=2, batch_size=4, num_hosts=2, remainder="keep". Stream 0 is the records 0 to 4, stream
     1 is 5 to 9. Unshuffled, the positions hold 0 5 1 6 | 2 7 3 8 | 4 9; host 0 reads 0 1 | 2 3 | 4, host 1 the others.

@@ -1,4 +1,4 @@
-"""The composition: the drawing of docs/architecture.md, in code.
+"""Composes the steps as in the drawing of docs/architecture.md.
 
 globs ──MatchImages──▶ ImageRef ──PlanShards──▶ (shard, [ImageRef])       (tables: ReadTable)
     ──ReadImages──▶ Item(bytes) ──ResizeImages──▶ Item(Image) ──BuildExamples──▶ Item(Record)
@@ -48,17 +48,17 @@ from beam_tfr.transforms import (
 
 
 class Convert(beam.PTransform):
-    """The whole conversion, in any pipeline; `ReadRejects` gives the rejects of what comes out.
+    """The whole conversion as a PTransform; `ReadRejects` turns its output into the rejects.
 
     Args:
-        options: checked.
-        source: of `open_source(options)`, if it is open already.
-        run_id: unique to this run; the lock on the folder is held under it.
+        options: checked options.
+        source: result of `open_source(options)`, if it is open already.
+        run_id: a unique id, under which the run holds the folder's lock.
 
     Attributes:
-        make: the steps from the bytes of files to records; each takes and gives lists of `Item`.
+        make: the steps from the bytes of files to records; each maps lists of `Item` to lists of `Item`.
 
-    Output: the `Manifest`, once the dataset is complete; with `save_plan=` None, once the plan is saved.
+    Output: the `Manifest`, once the dataset is complete; with `save_plan=`, None once the plan is saved.
     """
 
     def __init__(self, options: ConvertOptions, source: Source | None = None, *, run_id: str = "") -> None:
@@ -82,7 +82,7 @@ class Convert(beam.PTransform):
         return self._write(work) | publish  # ShardInfo, Manifest
 
     def progress(self) -> claim.Progress | None:
-        """What is finished, by what is in the output; None before there is a plan."""
+        """The progress according to the output; None before there is a plan."""
         return claim.read_progress(self.options.output)
 
     def _write(
@@ -144,15 +144,15 @@ class Convert(beam.PTransform):
 
 
 class Repair(Convert):
-    """Makes some shards of a dataset again, from the same sources. Each appears only with the bytes that it had.
+    """Rebuilds some shards of a dataset from the same sources, with exactly the bytes that they had.
 
     Args:
-        options: of the dataset.
-        source: of `open_source(options)`.
-        dataset: its manifest.
-        wanted: names of the shards, with the number of images in each.
+        options: options of the dataset.
+        source: result of `open_source(options)`.
+        dataset: the dataset's manifest.
+        wanted: names of the shards -> number of images.
 
-    Output: a PCollection of one None, if all of them are made.
+    Output: a PCollection of one None, if all of them are rebuilt.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Repair(Convert):
         return self._write(broken, self._expected) | check
 
     def progress(self) -> claim.Progress:
-        """What is finished of the shards that are made again."""
+        """The progress of the shards that are rebuilt."""
         finished = sidecars.find(self.options.output) & self._wanted.keys()
         images = sum(self._wanted[name] for name in finished)
         return claim.Progress(len(finished), len(self._wanted), images, sum(self._wanted.values()))
@@ -202,7 +202,7 @@ class Repair(Convert):
 
 
 def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[beam.PTransform]]:
-    """The step that reads, and those that turn what it reads into records."""
+    """The step that reads, and the steps that turn its output into records."""
     if options.encoding == "row":  # all in the references
         return ReadRows(root), [BuildExamples("row")]
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s)

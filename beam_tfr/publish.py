@@ -1,4 +1,4 @@
-"""WriteManifest: adds up all shards and writes what makes the folder a dataset."""
+"""WriteManifest: adds up all shards and publishes the dataset."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def with_rejects(totals: Mapping[str, SplitTotals]) -> list[str]:
 
 
 def statistics(counts: Counts, *, cropped: bool = False) -> dict[str, Any]:
-    """Mean and deviation of all stored pixels before encoding, source sizes, and the share that crops cut off."""
+    """Mean and standard deviation of stored pixels before encoding, source sizes, and the share cut off by crops."""
     pixels = counts.pixels
     # Integers up to the last division: the same figures on every machine and for every order of the shards.
     return {
@@ -189,7 +189,7 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
 
 
 def find_published(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifest | None:
-    """The dataset of these totals, if a first try of this step has published it.
+    """The dataset of these totals, if an earlier attempt of this step has published it.
 
     Raises:
         RunError: the folder holds a different dataset.

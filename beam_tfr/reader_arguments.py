@@ -1,4 +1,4 @@
-"""Arguments that both readers take: `beam_tfr.reader` and `beam_tfr.torch` check them here."""
+"""Checks arguments that `beam_tfr.reader` and `beam_tfr.torch` share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_SKIPPED = 100
 
 
 def integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
-    """An argument that is a whole number, as an int.
+    """Checks and returns an argument that is a whole number.
 
     Raises:
         UsageError: it is not a whole number from `at_least` to 2^bits - 1.
@@ -29,7 +29,7 @@ def integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
 
 
 def boolean(name: str, value: Any, hint: str = "") -> bool:
-    """An argument that is True or False.
+    """Checks and returns an argument that is True or False.
 
     Raises:
         UsageError: it is neither.
@@ -40,7 +40,7 @@ def boolean(name: str, value: Any, hint: str = "") -> bool:
 
 
 def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
-    """An argument that is one of a few strings.
+    """Checks and returns an argument that is one of a few strings.
 
     Raises:
         UsageError: it is none of those allowed.

@@ -154,7 +154,7 @@ class RecordFile:
             yield from chunks if compression == "none" else _inflate(chunks, compression)
 
     def beginning(self) -> bytes:
-        """The first bytes of the uncompressed stream, which tell what a file is that holds no records."""
+        """The first bytes of the uncompressed stream, to describe a file that holds no records."""
         return self._fill(self._stream(), b"", 1)
 
     def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
@@ -172,7 +172,7 @@ def read_records(
 
 
 def longest_in(file_bytes: int) -> int:
-    """The longest record to accept from a file of this size, which must not fill the memory if it is small."""
+    """The longest record to accept from a file of this size, so that a small file cannot fill the memory."""
     return max(MAX_RECORD_BYTES, _SHRINKS * file_bytes)
 
 
@@ -183,7 +183,7 @@ def masked_crc(data: bytes) -> int:
 
 
 def begins_record(first: bytes) -> bool:
-    """Whether some bytes begin with the length of a record and its checksum."""
+    """True if the bytes begin with the length of a record and its checksum."""
     return len(first) >= _HEADER.size and masked_crc(first[:8]) == _HEADER.unpack_from(first)[1]
 
 

@@ -30,8 +30,8 @@ def check(
     Args:
         plan: what was to be written.
         splits: the sums over the shards of each.
-        max_rejects: a share (float) or a number (int).
-        allow_empty: splits and classes that may lose all images.
+        max_rejects: maximum share (float) or number (int) of rejects.
+        allow_empty: splits and classes whose images may all be rejected.
 
     Raises:
         DataError: too many rejects, or a split or class without a record.
@@ -127,7 +127,7 @@ def first(path: str, counts: Mapping[str, int]) -> tuple[str, list[str]]:
     """The leading reason in a file of rejects, and its first rejects: "key: detail".
 
     Args:
-        path: of the file.
+        path: path of the file.
         counts: its rejects by reason; not empty.
     """
     leading = min(counts, key=lambda reason: (-counts[reason], reason))

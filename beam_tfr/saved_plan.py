@@ -40,7 +40,7 @@ def write(
 
     Args:
         path: local or gs://.
-        plan: of the references.
+        plan: the plan of the references.
         packed: name of a shard and `pack` of its references, for each planned shard, in any order.
         call: as in `SavedPlan`.
         replace: whether to replace another plan.
@@ -151,7 +151,7 @@ class SavedPlan(contextlib.AbstractContextManager["SavedPlan"]):
         """Checks that the present call would make the same plan.
 
         Args:
-            call: of the present call.
+            call: the current call.
             plan: name, suffix and options that its plan would have.
 
         Raises:

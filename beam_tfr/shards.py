@@ -1,4 +1,4 @@
-"""WriteShards: the records of a shard become one file.
+"""WriteShards: writes the records of a shard to one file.
 
 Beam frames the records. The gzip container (RFC 1952) is written here, so that stored blocks (RFC 1951), used for
 payloads that are compressed already, have the same bytes however the records arrive.
@@ -163,7 +163,7 @@ class Sequencer:
         return True
 
     def give_up(self, shard: Shard) -> None:
-        """Closes a shard that is to have no more items, whether it is open or not.
+        """Abandons a shard, whether it is open or not.
 
         Raises:
             RunError: another one is open.

@@ -1,4 +1,4 @@
-"""Sidecars of finished shards, for the manifest and for a run that resumes.
+"""Sidecars of finished shards, for the manifest and for resuming.
 
 `OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with the generation of its file (on a disk its
 modification time) and the fingerprints of its references, the shard's reject lines, and one line with the SHA-256 of
@@ -49,7 +49,7 @@ class Changes(NamedTuple):
     keys: Sequence[str] = ()
 
     def __str__(self) -> str:
-        """What to tell the user; empty if nothing changed."""
+        """A message for the user; empty if nothing changed."""
         if not self.shards:
             return ""
         told = f"the input has changed since an earlier run: {self.shards:,} of its finished shards are rewritten"
@@ -77,7 +77,7 @@ def write(
 
 
 def read(output: str, shard_name: str) -> Sidecar | None:
-    """The sidecar of a shard; None without a sound one."""
+    """The sidecar of a shard; None if it is missing or damaged."""
     try:
         data = storage.read_bytes(_path(output, shard_name))
     except FileNotFoundError:

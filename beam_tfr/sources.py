@@ -1,4 +1,4 @@
-"""What a conversion reads: patterns or tables, opened before the pipeline starts."""
+"""Opens the patterns or tables that a conversion reads, before the pipeline starts."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a conversion reads, and what is known about it before the pipeline runs.
+    """The input of a conversion, and what is known about it before the pipeline runs.
 
     Attributes:
-        root: folder that all keys are below, with a slash at its end.
+        root: folder that all keys are below, with a trailing slash.
         input, exclude: patterns of files to take and to leave out; folders end in /, and are taken without the output.
         labelled: whether the records have labels.
         origin: tables, opened; or what reads labels and splits from the paths of files.
@@ -56,7 +56,7 @@ class Source:
 
     @property
     def layout(self) -> Layout:
-        """How paths are read; those in tables are not."""
+        """The layout of paths; None for tables."""
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
 

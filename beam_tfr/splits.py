@@ -77,7 +77,7 @@ def select(dataset: Manifest, text: str) -> Selection:
 
 
 def _bound(text: str, bound: str | None, total: int, default: int) -> int:
-    """An end of a slice as a number of examples; percentages are rounded down, so [:p%] and [p%:] never overlap."""
+    """A slice bound as a number of examples; percentages are rounded down, so [:p%] and [p%:] never overlap."""
     bound = (bound or "").strip()
     if not bound:
         return default

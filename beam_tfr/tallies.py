@@ -1,4 +1,4 @@
-"""The counts of a dataset by split and class, as rows of a table."""
+"""Formats the counts of a dataset by split and class as table rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = tuple[str, list[int]]  # title, a number for each split
 
 
 def dataset_rows(dataset: Manifest) -> list[Row]:
-    """What a dataset has in each of its splits, which are `in_order`."""
+    """The rows of a dataset: its splits, `in_order`."""
     splits = [dataset.splits[name] for name in in_order(dataset.splits)]
     return [
         ("matched", [split.matched for split in splits]),
@@ -26,7 +26,7 @@ def dataset_rows(dataset: Manifest) -> list[Row]:
 
 
 def plan_rows(plan: Plan) -> list[Row]:
-    """What a plan has in each of its splits, which are `in_order`."""
+    """The rows of a plan: its splits, `in_order`."""
     splits = {name: plan.splits[name] for name in in_order(plan.splits)}
     return [
         ("matched", [of.matched for of in splits.values()]),
@@ -36,7 +36,7 @@ def plan_rows(plan: Plan) -> list[Row]:
 
 
 def class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[Row]:
-    """What each class has in each split; those after the first `MAX_CLASSES_SHOWN` in one row."""
+    """The rows of the classes; those after the first `MAX_CLASSES_SHOWN` share one row."""
     rows = [(f"  {printable(name)}", [of.get(name, 0) for of in counts]) for name in names[:MAX_CLASSES_SHOWN]]
     if more := names[MAX_CLASSES_SHOWN:]:
         rows.append((f"  and {len(more):,} more", [sum(of.get(name, 0) for name in more) for of in counts]))

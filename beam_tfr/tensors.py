@@ -1,4 +1,4 @@
-"""TensorFlow's messages, with protobuf alone: Examples, and TensorProto as `tf.io.serialize_tensor` writes it.
+"""TensorFlow's messages without TensorFlow: Examples, and TensorProto as written by `tf.io.serialize_tensor`.
 
 They have a descriptor pool of their own, because a second definition of the same names in the default pool would
 collide with TensorFlow's.
@@ -109,7 +109,7 @@ def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence
 
     Args:
         dtype: a key of `DTYPES`.
-        shape: of the tensor.
+        shape: shape of the tensor.
         content: values in C order, little-endian; a list for strings.
     """
     values = {"tensor_content": content} if isinstance(content, bytes) else {"string_val": content}

@@ -31,7 +31,7 @@ def open_standard_streams() -> None:
 
 
 def discard_stdout() -> None:
-    """Drops what could not be written, or the interpreter would complain at its end."""
+    """Drops unwritten output, about which the interpreter would complain at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -52,7 +52,7 @@ def own_stderr() -> Iterator[IO[str]]:
 
 
 def printable(text: str) -> str:
-    r"""Escapes what would not be seen, or would change how a terminal shows the rest: "\u202e"; line ends stay."""
+    r"""Escapes characters that are invisible or control a terminal, such as "\u202e", but not line ends."""
     return "".join(
         char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode() for char in text
     )
@@ -65,7 +65,7 @@ _SECRETS = re.compile(
 
 
 def without_secrets(text: str) -> str:
-    """Blots out passwords and signatures in URLs: "https://***@host/x.jpg?X-Goog-Signature=***"."""
+    """Masks passwords and signatures in URLs: "https://***@host/x.jpg?X-Goog-Signature=***"."""
     return _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
 
 
@@ -93,6 +93,6 @@ def silent_stderr() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Prints a message to standard error, if anybody still reads it."""
+    """Prints a message to standard error, if it is still open."""
     with contextlib.suppress(OSError):
         print(printable(text), file=sys.stderr, flush=True)

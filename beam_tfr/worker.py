@@ -17,7 +17,7 @@ LOOK_EVERY_S = 0.5
 
 
 def main() -> None:
-    """Runs Beam's worker until it ends, or the process whose number is the first argument."""
+    """Runs Beam's worker until it or the process given as the first argument ends."""
     parent = int(sys.argv.pop(1))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to every process; the parent decides
     threading.Thread(target=_end_with, args=[parent], daemon=True).start()

@@ -1,4 +1,4 @@
-"""`beam-tfr bench`: measures on this machine, in under a minute, how fast a dataset is read or files are converted."""
+"""`beam-tfr bench`: measures in under a minute how fast this machine reads a dataset or converts files."""
 
 from beam_tfr.bench.converting import bench_convert, describe_convert
 from beam_tfr.bench.reading import bench_read, describe_read

@@ -1,4 +1,4 @@
-"""How fast files are converted here, what limits that, and how long many of them would take."""
+"""Measures how fast files are converted, finds the bottleneck, and predicts how long many would take."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def bench_convert(
     """Converts a sample of the files; returns JSON values for `describe_convert`.
 
     Args:
-        patterns: of the files, local or gs://.
-        options: how they are converted.
-        images: to predict the time for; None: as many as match, or a million if there are many.
-        cores: to predict the time for; None: those of this machine.
+        patterns: patterns of the files, local or gs://.
+        options: how to convert them.
+        images: number to predict the time for; None for all that match, or a million if there are many.
+        cores: number to predict the time for; None for those of this machine.
         progress: called while copies of the sample are converted.
 
     Raises:
@@ -93,12 +93,12 @@ def bench_convert(
 
 
 class Pace(NamedTuple):
-    """How fast real conversions here were.
+    """The measured rate of real conversions.
 
     Attributes:
-        converted: images.
-        each_s, each_cpu_s: seconds and CPU seconds for each.
-        ends_s: to start and to end.
+        converted: number of images.
+        each_s, each_cpu_s: seconds and CPU seconds per image.
+        ends_s: seconds to start and to end.
     """
 
     converted: int
@@ -116,13 +116,13 @@ def measure_pace(
     progress: _Progress = lambda _: None,
     **more: Any,
 ) -> Pace:
-    """Converts copies of files, few and then many: what the many take longer is the pace.
+    """Converts a few copies of files, then many; the difference in time gives the rate.
 
     The first run tells what a start takes; it is slower than the later ones, which have what it has loaded.
 
     Args:
         files: (extension, content) of images that can be converted.
-        options: how they are converted.
+        options: how to convert them.
         alone_s: CPU seconds of one in `convert_image` alone.
         most: images to convert.
         progress: called while they are converted.
@@ -150,7 +150,7 @@ def measure_pace(
 
 
 def _read(paths: Sequence[str]) -> tuple[dict[str, bytes], float]:
-    """The contents of files, and the seconds for each, when as many are read at a time as a conversion does."""
+    """The contents of files, and the seconds per file when read in parallel, as by a conversion."""
     for path in paths:
         forget(path)
     started = time.perf_counter()
@@ -224,7 +224,7 @@ def _convert(
     progress: Callable[[int], object],
     more: Mapping[str, Any],
 ) -> tuple[float, float]:
-    """Seconds and CPU seconds of a real conversion of `count` files, with links to those that there are."""
+    """Seconds and CPU seconds of a real conversion of `count` files, made of links to the given ones."""
     from beam_tfr import launch  # Beam
 
     source = pathlib.Path(folder) / f"{count}"

@@ -1,4 +1,4 @@
-"""How fast a dataset is read here, what limits that, and which cache helps."""
+"""Measures how fast a dataset is read, finds the bottleneck, and suggests a cache."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def bench_read(folder: str, patterns: Sequence[str] = (), *, tensorboard: str = 
     """Reads the largest split of a dataset in several ways; returns JSON values for `describe_read`.
 
     Args:
-        folder: of the dataset, local or gs://.
-        patterns: of the files that it was made of, local.
+        folder: folder of the dataset, local or gs://.
+        patterns: local patterns of the files that it was made from.
         tensorboard: folder for a trace, which TensorBoard's profiler shows.
 
     Raises:
@@ -96,7 +96,7 @@ def bench_read(folder: str, patterns: Sequence[str] = (), *, tensorboard: str = 
 
 
 def _rate(batches: Any, *, skip: int) -> tuple[float, float]:
-    """Images per second of endless batches, and CPU seconds for an image, after the first `skip` batches."""
+    """Images per second of endless batches, and CPU seconds per image, after the first `skip` batches."""
     import tensorflow as tf
 
     iterator = iter(batches)
@@ -172,7 +172,7 @@ def _disk_rate(folder: str, shards: Sequence[ShardEntry]) -> float:
 
 
 def _suggest(rates: dict[str, float], examples: int, num_bytes: int, decoded_bytes: int) -> str:
-    """The setting of `load` to take."""
+    """The recommended arguments of `load`."""
     if (epoch_s := examples / rates[PLAIN]) < SHORT_S:
         return f"load as it is; it reads all {examples:,} in {epoch_s:.2f} s"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""Samples of files for a measurement."""
+"""Draws samples of files for measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls: whole numbers on the command line, and the options of `convert` and `plan`, there and in files."""
+"""Parses whole numbers, and the options of `convert` and `plan` on the command line and in files."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> N
 
 @contextlib.contextmanager
 def first_imports() -> Iterator[None]:
-    """Never looks for garbage among the objects of Beam's modules, which would take a tenth of a short run."""
+    """Keeps the garbage collector away from Beam's modules, which would take a tenth of a short run."""
     if "apache_beam" in sys.modules:
         yield
         return

@@ -47,7 +47,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
-    """Shows what is in the path; 1 if it is damaged."""
+    """Shows the contents of the path; returns 1 if it is damaged."""
     from beam_tfr.inspection import inspect, pictures
     from beam_tfr.inspection.looking import RECORDS
 

@@ -49,7 +49,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
-    """Lists, samples and estimates; `others` are Beam's flags, which are checked only."""
+    """Lists, samples and estimates; `others` are Beam's flags, which are only checked."""
     options, flags = read_call(parsed, others, output="dataset")
     from beam_tfr import cloud, launch
     from beam_tfr.preview import Prices, preview

@@ -46,7 +46,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
-    """Repairs a dataset; 1 if it still has problems. `others` are Beam's flags."""
+    """Repairs a dataset; returns 1 if it still has problems. `others` are Beam's flags."""
     from beam_tfr import launch
 
     launch.parse_beam_flags(others, parsed.known)

@@ -60,7 +60,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
-    """Verifies a dataset; 1 if it has problems. `others` are Beam's flags."""
+    """Verifies a dataset; returns 1 if it has problems. `others` are Beam's flags."""
     on_runner = any(flag.partition("=")[0] == "--runner" for flag in others)
     if others and not on_runner:
         refuse(parsed, others, "beam-tfr verify")

@@ -1,1 +1,1 @@
-"""Dataflow: `checks` before a job is created, `staging` of what its workers install, `jobs` and how they end."""
+"""Dataflow: `checks` a call, does the `staging` of what workers install, and follows `jobs`."""

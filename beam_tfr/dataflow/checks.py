@@ -26,21 +26,21 @@ _ARM = ("t2a-", "c4a-", "n4a-", "a4x-")
 
 
 def is_wanted(options: PipelineOptions) -> bool:
-    """Whether --runner names Dataflow."""
+    """True if --runner names Dataflow."""
     return (options.view_as(StandardOptions).runner or "").rpartition(".")[2].lower() in ("dataflowrunner", "dataflow")
 
 
 def is_only_form(options: PipelineOptions) -> bool:
-    """Whether it is a template or a dry run, which must not touch the network."""
+    """True for a template or a dry run, which must not touch the network."""
     google = options.view_as(GoogleCloudOptions)
     return bool(google.template_location or google.no_auth or options.view_as(TestOptions).dry_run)
 
 
 def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
-    """Checks what Beam checks late or not at all; fills in region and job name.
+    """Checks what Beam checks late or not at all; sets region and job name.
 
     Args:
-        options: of the conversion.
+        options: options of the conversion.
         beam_options: Beam's, with its defaults; the region may come from gcloud's environment.
 
     Raises:

@@ -23,7 +23,7 @@ class Job(NamedTuple):
     """A job that continues without this process.
 
     Attributes:
-        id: that the service gave it; empty if none was created: for a template or a dry run.
+        id: the service's id; empty for a template or a dry run, which create no job.
         place: its page in the console; without an id, the file that got its description, if any.
     """
 
@@ -79,7 +79,7 @@ def stop(result: Any, job: Job, on_interrupt: str) -> bool:
 
 @contextlib.contextmanager
 def messages(say: Callable[[str], object]) -> Iterator[None]:
-    """Says a job's state and the service's complaints, each once; silences Beam's other messages."""
+    """Prints a job's states and the service's errors, each once; silences Beam's other messages."""
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return

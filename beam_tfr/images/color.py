@@ -70,7 +70,7 @@ def composite(pixels: Pixels, alpha: Pixels, background: tuple[int, int, int]) -
     Args:
         pixels: gray or sRGB [h, w, 1 or 3].
         alpha: [h, w], 0 shows the background.
-        background: of sRGB.
+        background: sRGB color.
 
     Returns:
         [h, w, 1 or 3]: gray stays gray if the background is gray.
@@ -132,7 +132,7 @@ def to_channels(pixels: Pixels, color: str) -> Pixels:
 
 
 def is_srgb(profile: bytes) -> bool:
-    """Whether a profile changes nothing visible: none, a version of sRGB, or gray with the curve of sRGB."""
+    """True if a profile changes nothing visible: none, a version of sRGB, or gray with the curve of sRGB."""
     if not profile:
         return True
     effect = _effect_of(profile)
@@ -188,7 +188,7 @@ def _differ(pixels: Pixels, others: Pixels) -> bool:
 
 
 def _made_safe(profile: bytes) -> bytes:
-    """Bounds what a profile can cost LittleCMS by its size.
+    """Bounds the work that a profile can cause LittleCMS, by its size.
 
     The optional tables of floats (D2B0 to D2B3) are hidden: one of 80 kB can hold ten thousand steps for every color,
     which take 19 s.
@@ -208,7 +208,7 @@ def _made_safe(profile: bytes) -> bytes:
 
 
 def _claimed(profile: bytes, start: int) -> int:
-    """Size in bytes that a color table claims, for the element that begins there (ICC.1:2022, 10.10 to 10.13)."""
+    """The size in bytes that a color table claims, for the element at an offset (ICC.1:2022, 10.10 to 10.13)."""
     kind, head = profile[start : start + 4], profile[start + 8 : start + 28]
     if kind in (b"mft1", b"mft2") and len(head) == 20:
         inputs, outputs, points = head[:3]

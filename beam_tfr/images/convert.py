@@ -42,7 +42,7 @@ def codec_versions() -> dict[str, str]:
 
 
 def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str = "", **changes: Any) -> Image:
-    """Converts one image: decodes, turns, resizes, converts colors, encodes.
+    """Converts one image: decodes, rotates, resizes, converts colors, encodes.
 
     Args:
         data: a whole file, of any format in `formats.FORMATS`.

@@ -25,8 +25,8 @@ def encode(pixels: Pixels, encoding: str, *, quality: int = 90, chroma: str = "4
     Args:
         pixels: uint8 [h, w, 1 or 3], gray or RGB.
         encoding: "jpeg", "png", "webp" or "raw". WebP has no gray: it becomes RGB.
-        quality: of JPEG and WebP, 1 to 100.
-        chroma: of JPEG, "420" or "444".
+        quality: quality for JPEG and WebP, 1 to 100.
+        chroma: chroma for JPEG, "420" or "444".
 
     Returns:
         A file; for "raw" a serialized TensorProto, uint8 [h, w, 1 or 3].

@@ -1,4 +1,4 @@
-"""Sizes: which part of a source becomes how many pixels, and where they go in the result."""
+"""Geometry: which part of a source is used, its new size, and its place in the result."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def place(height: int, width: int, image_size: tuple[int, int], resize: str, *, 
 
 
 def _like(side: float, whole: int) -> int:
-    """The integer nearest to `side` that differs from `whole` by an even number, so that both have the same middle."""
+    """The integer nearest to `side` that differs from `whole` by an even number, so that both have the same center."""
     return max(whole - 2 * round((whole - side) / 2), 2 - whole % 2)
 
 
@@ -84,7 +84,7 @@ def resample(pixels: Pixels, placement: Placement, *, eighths: int = 8) -> Pixel
 
 
 def pad(pixels: Pixels, canvas: tuple[int, int], background: tuple[int, ...]) -> Pixels:
-    """Puts [h, w, c] in the middle of [*canvas, c]; `background` has c values."""
+    """Centers [h, w, c] in [*canvas, c]; `background` has c values."""
     height, width, channels = pixels.shape
     if canvas == (height, width):
         return pixels

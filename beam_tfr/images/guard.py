@@ -1,4 +1,4 @@
-"""Converts in a process of its own: it may crash, and with --max_decode_s is killed when it takes too long.
+"""Converts images in a guarded process, which may crash, or be killed when it exceeds --max_decode_s.
 
 Each thread has its own process, started with its first image and ended with the thread. They exchange:
 
@@ -93,11 +93,11 @@ class _Process:
             raise RunError(f"the guarded process did not start: it {how}") from error
 
     def is_usable(self) -> bool:
-        """Whether it is alive and belongs to this process, not to one that this was forked from."""
+        """True if it is alive and belongs to this process, not to one that this was forked from."""
         return self._end.alive and self._owner == os.getpid() and self._process.poll() is None
 
     def convert(self, data: bytes, options: ImageOptions, name: str) -> Image:
-        """Does what `convert_guarded` says. After a timeout or a crash the process is gone."""
+        """See `convert_guarded`. After a timeout or a crash the process is gone."""
         try:
             answer = self._exchange(data, options, name)
         except BaseException as error:  # Ctrl-C included: its answer would be taken for that of the next image
@@ -171,7 +171,7 @@ def serve(descriptor: int, convert: Callable[..., Image]) -> None:
 
 
 def _end_with(descriptor: int) -> None:
-    """Ends this process, whatever it does, when its parent has closed the other end or died."""
+    """Ends this process when its parent has closed the other end or died."""
     poll = select.poll()
     poll.register(descriptor, 0)  # nothing but a hang-up
     poll.poll()

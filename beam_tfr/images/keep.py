@@ -1,4 +1,4 @@
-"""--encoding keep: which files are stored as they are. TensorFlow is the measure of what any trainer decodes."""
+"""--encoding keep: decides which files are stored unchanged, by whether TensorFlow decodes them correctly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BMP_PROFILES = (b"DEBM", b"KNIL")  # color spaces: a profile in the file, or in
 
 
 class Kept(NamedTuple):
-    """A file that is stored as it is.
+    """A file that is stored unchanged.
 
     Attributes:
         encoded: its bytes, without metadata if the options say so.
@@ -46,7 +46,7 @@ class Kept(NamedTuple):
 
 
 def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -> Kept | None:
-    """Keeps a file that decoded without damage and whose size is right; None if it must be encoded again.
+    """Keeps an undamaged file of the right size; returns None if it must be re-encoded.
 
     Raises:
         RejectError: `damaged-image`: --strip_metadata cannot remove its metadata.
@@ -61,7 +61,7 @@ def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -
 
 
 def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:
-    """Whether a decoder that ignores orientation, profiles and transparency gets the right picture."""
+    """True if a decoder that ignores orientation, profiles and transparency gets the right pixels."""
     return (
         source.format in _READABLE
         and (source.orientation == 1 or options.ignore_orientation)
@@ -75,7 +75,7 @@ def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:
 
 
 def is_readable(data: bytes, source: Source) -> bool:
-    """Whether TensorFlow decodes a file to the same pixels as here.
+    """True if TensorFlow decodes a file to the same pixels as here.
 
     Args:
         data: a file that decoded without damage.
@@ -91,17 +91,17 @@ def is_readable(data: bytes, source: Source) -> bool:
 
 
 def _channels(source: Source, decoded: Decoded) -> int:
-    """Channels as a trainer decodes them: a GIF has a color table, even if all of its colors are gray."""
+    """Channels as training code decodes them: a GIF has three, even if all of its colors are gray."""
     return 3 if source.format == "gif" else decoded.pixels.shape[2]
 
 
 def _is_readable_jpeg(data: bytes, _: Source) -> bool:
-    """Whether it has only markers that libjpeg knows, and the end marker, which TensorFlow needs."""
+    """True if it has only markers that libjpeg knows, and the end marker, which TensorFlow needs."""
     return all(segment.marker in _JPEG_MARKERS for segment in jpeg.segments(data))
 
 
 def _is_readable_png(data: bytes, _: Source) -> bool:
-    """Whether libpng knows all its chunks and their checksums are right. Decoding has checked the pixels."""
+    """True if libpng knows all its chunks and their checksums are right. Decoding has checked the pixels."""
     parts = list(chunks.png_chunks(data))
     kinds = b"".join(b"." if part.kind[:1].islower() and part.kind.isalpha() else part.kind for part in parts)
     palette = b"".join(part.content for part in parts if part.kind == b"PLTE")
@@ -117,7 +117,7 @@ def _is_readable_png(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_webp(data: bytes, _: Source) -> bool:
-    """Whether it allows neither transparency nor animation, both of which TensorFlow refuses."""
+    """True if it allows neither transparency nor animation, both of which TensorFlow refuses."""
     pictures = 0
     for chunk in chunks.webp_chunks(data):
         kind, content = chunk.kind, chunk.content
@@ -132,7 +132,7 @@ def _is_readable_webp(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_bmp(data: bytes, _: Source) -> bool:
-    """Whether a palette is gray, because TensorFlow reads indices as gray levels, and nothing follows the pixels."""
+    """True if a palette is gray, because TensorFlow reads indices as gray levels, and nothing follows the pixels."""
     bitmap = bmp.read(data)
     palette = bitmap.head[14 + bitmap.header_bytes :]
     grays = bytes(range(len(palette) // 4))
@@ -146,7 +146,7 @@ def _is_readable_bmp(data: bytes, _: Source) -> bool:
 
 
 def _is_readable_gif(data: bytes, _: Source) -> bool:
-    """Whether its only frame fills the canvas, its codes have 2 to 8 bits, and its colors are in the table.
+    """True if its only frame fills the canvas, its codes have 2 to 8 bits, and its colors are in the table.
 
     TensorFlow shows the canvas, and refuses other codes.
     """

@@ -1,4 +1,4 @@
-"""Limits on size, checked by the header before decoding, and the budget of memory for decoding."""
+"""Checks limits against the header before decoding, and budgets memory for decoding."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class MemoryBudget:
 
     @contextlib.contextmanager
     def hold(self, needed: int, limit: int) -> Iterator[None]:
-        """Waits until an image fits, and counts its bytes until the end of the context.
+        """Waits until an image fits, and reserves its bytes within the context.
 
         Args:
             needed: bytes for the image; one of more than `limit` waits until nothing else is decoded.
@@ -102,7 +102,7 @@ class MemoryBudget:
                 self._changed.notify_all()
 
     def _fits(self, ticket: object, limit: int) -> bool:
-        """Whether an image may be decoded now: it is the first, or fits in beside all that asked before it."""
+        """True if an image may be decoded now: it is the first, or fits in beside all that asked before it."""
         earlier = itertools.takewhile(lambda asked: asked is not ticket, self._asked)
         before = sum(self._asked[asked] for asked in earlier)
         return not before or before + self._asked[ticket] <= limit

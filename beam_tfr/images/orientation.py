@@ -1,4 +1,4 @@
-"""Orientation: what EXIF or XMP says of it, and how it is undone."""
+"""Finds the orientation in EXIF or XMP, and undoes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _XMP = re.compile(rb"""tiff:Orientation\s{0,9}(?:=\s{0,9}["']|>\s{0,9})([1-8])\s
 
 
 def orientation_of(exif: bytes, xmp: bytes = b"") -> int:
-    """Finds the orientation of an image, 1 to 8; 1 (upright) where nothing valid is said.
+    """Finds the orientation of an image, 1 to 8; 1 (upright) without a valid value.
 
     Args:
         exif: a TIFF header and its directories (EXIF 2.32, 4.5), with or without "Exif" before them; or nothing.

@@ -97,7 +97,7 @@ def _recoded(pixels: Pixels, channels: int, code: int) -> Pixels:
 
 
 def _mapped(pixels: Pixels) -> PillowImage.Image:
-    """Returns an image of Pillow's that uses the memory of contiguous pixels; a copy would hold the GIL."""
+    """Returns a Pillow image that shares the memory of contiguous pixels; a copy would hold the GIL."""
     mode = "L" if pixels.shape[2] == 1 else "CMYK"  # no channel of CMYK is taken for transparency
     return PillowImage.frombuffer(mode, pixels.shape[1::-1], pixels, "raw", mode, 0, 1)
 

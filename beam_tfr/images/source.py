@@ -17,14 +17,14 @@ Pixels = NDArray[np.uint8]
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Decoded:
-    """The pixels of a source as stored: not turned, in their own colors.
+    """The pixels of a source as stored: not rotated, in their own colors.
 
     Attributes:
         pixels: uint8 [h, w, channels], 1 (gray), 3 (RGB) or 4 (CMYK, 255 is full ink), without transparency.
         alpha: uint8 [h, w], 0 is transparent; None where everything is opaque.
         eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8), likewise w.
         profile: embedded ICC profile; empty without one.
-        bits: of a sample in the file; more than 8 were scaled to 8.
+        bits: bits per sample in the file; more than 8 were scaled to 8.
         adjusted: further members of `schema.ADJUSTMENTS` that apply.
     """
 
@@ -43,9 +43,9 @@ class Source:
     Attributes:
         format: a key of `formats.FORMATS`.
         height, width: in pixels, as stored; the orientation may swap them.
-        orientation: of EXIF, 1 to 8; 1 is upright.
+        orientation: orientation from EXIF, 1 to 8; 1 is upright.
         frames: number of pictures, counted to 2.
-        scans: of a progressive JPEG; 1 for everything else.
+        scans: number of scans of a progressive JPEG; 1 for everything else.
         decode: decodes to the end and closes the file. Its argument is the smallest (height, width) that it may scale
             down to, None for no scaling. Raises RejectError `damaged-image`.
         least_bytes: fewer than any whole file of this size has; 0 where that is not known.
@@ -65,7 +65,7 @@ class Source:
 
 @contextlib.contextmanager
 def damage_in(name: str) -> Iterator[None]:
-    """Turns the errors of decoders into rejects, of whatever kind: damage makes them raise almost any.
+    """Turns all errors of decoders into rejects, since damage makes them raise almost any kind.
 
     Args:
         name: of the format.
@@ -82,6 +82,6 @@ def damage_in(name: str) -> Iterator[None]:
 
 
 def detail(error: Exception) -> str:
-    """The message of a decoder's error, in one line."""
+    """The message of a decoder's error, on one line."""
     line = str(error).partition("\n")[0]
     return re.sub(r" at 0x[0-9a-f]+", "", line)[:200] or type(error).__name__  # without memory addresses

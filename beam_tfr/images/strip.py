@@ -23,7 +23,7 @@ def strip_metadata(data: bytes, image_format: str, *, orientation: int = 1, prof
     Args:
         data: a sound file: a JPEG, or one that `keep.is_readable` accepts.
         image_format: "jpeg", "png", "webp", "bmp" or "gif".
-        orientation: of a JPEG; it keeps that, in an EXIF block with nothing else.
+        orientation: EXIF orientation that a JPEG keeps, in an EXIF block with nothing else.
         profile: the ICC profile of a JPEG or WebP; it stays in the file if it changes colors.
 
     Raises:

@@ -51,8 +51,8 @@ def list_images(
 
     Args:
         pattern: local or gs://.
-        before: of `order_patterns`.
-        exclude: of `exclusion`.
+        before: result of `order_patterns`.
+        exclude: result of `exclusion`.
         option: the option or argument that the pattern was given for.
         passed: is told of files that are listed and do not match.
 
@@ -72,7 +72,7 @@ def list_all(
 
     Args:
         patterns: (pattern, patterns before it), of `order_patterns`.
-        exclude: of `exclusion`.
+        exclude: result of `exclusion`.
         passed: see `list_images`.
 
     Raises:
@@ -89,11 +89,11 @@ def list_parts(
     limit: int | None = None,
     passed: Passed | None = None,
 ) -> Iterator[list[storage.Entry | Part]]:
-    """Lists as `list_all` does, but of each part on gs:// only the first names; yields files and rests.
+    """Lists like `list_all`, but only the first names of each part on gs://; yields files and remaining parts.
 
     Args:
-        parts: of which none overlap.
-        exclude: of `exclusion`.
+        parts: parts that do not overlap.
+        exclude: result of `exclusion`.
         limit: names of a part, matching or not; more until the first match of a pattern. None for all.
         passed: see `list_images`.
 
@@ -140,7 +140,7 @@ def check_there(pattern: str) -> None:
 
 
 def divide_part(part: Part, parts: int) -> list[Part]:
-    """Divides a part on gs:// into about as many parts as wanted or more; into fewer if it holds few names.
+    """Divides a part on gs:// into at least about the wanted number of parts; fewer if it holds few names.
 
     Raises:
         UsageError: the bucket cannot be listed.
@@ -230,7 +230,7 @@ def _walk(part: Part, option: str) -> Iterator[storage.Entry]:
 
 
 def _hints(pattern: str, option: str) -> str:
-    """What may be wrong with a pattern that matches nothing."""
+    """Hints on a pattern that matches nothing."""
     wild, hint = is_wild(pattern), ""
     folder = split_pattern(pattern, option=option)[0]
     if not wild and next(storage.walk(pattern, lambda _: True), None):

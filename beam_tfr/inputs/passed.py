@@ -1,4 +1,4 @@
-"""What a listing sees and does not take: files that are no images, and images that a pattern leaves behind."""
+"""Reports files that a listing skips: those that are not images, and images that a pattern misses."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared wi
 
 
 class Passed:
-    """Counts the files that no pattern takes, each once; any thread may add to it.
+    """Counts files that match no pattern, each once; thread-safe.
 
     A folder skips what is no image by its name. `*.jpg` leaves behind what `*.*` would take and looks like an
     image, such as 1.JPG and 1.png.
 
     Args:
         patterns: all of the call; folders end in /.
-        exclude: of `exclusion`; what it matches is not counted.
+        exclude: result of `exclusion`; what it matches is not counted.
 
     Attributes:
         counts: `SKIPPED` or `LEFT_BEHIND` -> kind of name -> files.
@@ -73,7 +73,7 @@ def _reach(pattern: str) -> re.Pattern[str] | None:
 
 
 def tell_kinds(kinds: Mapping[str, int]) -> str:
-    """The kinds of names, the most frequent first: "10 .JPG, 3 .jpeg"."""
+    """The kinds of names, most frequent first: "10 .JPG, 3 .jpeg"."""
     return ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
 
 
@@ -83,7 +83,7 @@ def tell_skipped(kinds: Mapping[str, int]) -> str:
 
 
 def tell_left_behind(kinds: Mapping[str, int], root: str) -> str:
-    """Says that images stay behind, and what takes them; `root` is the folder that all inputs share."""
+    """Says which images are missed, and how to include them; `root` is the folder that all inputs share."""
     total = sum(kinds.values())
     look, them = (
         ("file beside them looks like an image", "it")
@@ -94,7 +94,7 @@ def tell_left_behind(kinds: Mapping[str, int], root: str) -> str:
 
 
 def tell_instead(folder: str, option: str) -> str:
-    """Says which images are in a folder where a pattern matches nothing, and what takes them; empty without any."""
+    """Says which images are in a folder where a pattern matches nothing, and how to include them."""
     of_images = to_regex(f"{folder}/")
     paths = (entry.path for entry in itertools.islice(storage.walk(folder, lambda _: True), MOST_LOOKED_AT))
     kinds = collections.Counter(kind_of_name(path) for path in paths if of_images.fullmatch(path))

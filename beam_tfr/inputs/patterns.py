@@ -43,12 +43,12 @@ def _is_folder(pattern: str) -> bool:
 
 
 def is_wild(pattern: str) -> bool:
-    """Whether a pattern may match several files."""
+    """True if a pattern may match several files."""
     return pattern.endswith("/") or WILDCARD.search(pattern) is not None
 
 
 def escape(path: str) -> str:
-    """The pattern that matches just a path."""
+    """The pattern that matches only this path."""
     return WILDCARD.sub(lambda char: f"[{char[0]}]", path)
 
 
@@ -166,7 +166,7 @@ def order_patterns(patterns: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]
 
 
 def exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
-    """The regular expression of the paths that `exclude` leaves out; None without patterns.
+    """The regular expression of the paths that `exclude` skips; None without patterns.
 
     Args:
         patterns: a pattern that begins with neither / nor gs:// is matched against keys: `thumbs/**`, `**/*.gif`.

@@ -16,7 +16,7 @@ class Pool:
 
     Args:
         threads: started as needed, up to this number.
-        name: of the threads.
+        name: name of the threads.
     """
 
     def __init__(self, threads: int, name: str) -> None:
@@ -52,7 +52,7 @@ class Pool:
             del job  # it holds the result
 
     def close(self) -> None:
-        """Cancels what has not begun, without waiting for the rest."""
+        """Cancels calls that have not started, without waiting for the others."""
         self.closed.set()
         for _ in range(self._begun):
             self._jobs.put(None)

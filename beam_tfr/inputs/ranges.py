@@ -38,7 +38,7 @@ Divided = Iterable[list[NameRange]]
 
 
 def after_prefix(prefix: str) -> str:
-    """The least text above all that begin with a prefix; empty if there is none."""
+    """The smallest text greater than all that begin with a prefix; empty if there is none."""
     for end in range(len(prefix) - 1, -1, -1):
         if (code := ord(prefix[end])) < sys.maxunicode:
             return prefix[:end] + chr(0xE000 if code == 0xD7FF else code + 1)  # surrogates are no characters
@@ -57,7 +57,7 @@ def divide(
 
     Args:
         names: asks for names.
-        start, end: of the range.
+        start, end: bounds of the range.
         parts: how many ranges are wanted.
         run: `map`, which may make several calls at a time.
     """
@@ -93,7 +93,7 @@ def _by_character(names: Names, whole: NameRange, most: int) -> list[NameRange]:
 
 
 def _shared(names: Names, start: str, end: str) -> int:
-    """Number of characters that all names of a range share: so many of those of its first name."""
+    """The length of the prefix that all names of a range share."""
     first = next(iter(names(start, end)), "")
 
     def has_others(length: int) -> bool:

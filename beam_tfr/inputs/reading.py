@@ -72,7 +72,7 @@ def _too_large(max_bytes: int) -> RejectError:
 
 @dataclasses.dataclass
 class ReadAhead:
-    """Reads many files in order and ahead of the consumer, which hides latency.
+    """Reads many files in order, ahead of the consumer, to hide latency.
 
     Local files are read in the caller's thread: they come from the page cache or at the speed of the disk, and passing
     them between threads costs more than it hides. Slow disks, such as network mounts, are read ahead too.
@@ -138,7 +138,7 @@ class ReadAhead:
             self._pool = None
 
     def _is_far(self, path: str) -> bool:
-        """Whether a file is read ahead by threads."""
+        """True if a file is read ahead by threads."""
         return storage.is_gcs(path) or self._disk_s > SLOW_DISK_S
 
     def _begin(self, source: Source | None, pool: Pool) -> Callable[[], Content]:
@@ -166,8 +166,8 @@ def read_refs(root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None) -> I
     """Each reference with the content of its file, in order; None for known rejects.
 
     Args:
-        root: folder that the keys are below, with a slash at its end.
-        refs: to be read.
+        root: folder that keys are relative to, with a trailing slash.
+        refs: the references to read.
         ahead: how the files are read; None where there are none: a row of a table is all in its reference.
     """
     if ahead is None:
@@ -178,14 +178,14 @@ def read_refs(root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None) -> I
 
 
 def make_record(content: Content, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]) -> Any:
-    """What the steps, one after the other, make of the content of a file; raises it if it is a `RejectError`."""
+    """Applies the steps to the content of a file; raises it if it is a `RejectError`."""
     if isinstance(content, RejectError):
         raise content
     return functools.reduce(lambda made, step: step(made, ref), steps, content)
 
 
 class Sample(NamedTuple):
-    """What the sample says of the records.
+    """The result of measuring the sample.
 
     Attributes:
         record_bytes: mean size of a serialized record, without rejects.
@@ -203,7 +203,7 @@ def measure_sample(
     ahead: ReadAhead | None,
     steps: Sequence[Callable[[Any, ImageRef], Any]],
 ) -> Sample:
-    """Makes the records of a sample.
+    """Measures the records of a sample.
 
     Raises:
         RunError: none of its files can be read now.

@@ -1,4 +1,4 @@
-"""inspect: what is in a dataset, or in any TFRecord files, without TensorFlow and Beam.
+"""inspect: shows the contents of a dataset or of any TFRecord files, without TensorFlow and Beam.
 
 from beam_tfr.inspection import inspect
 inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")

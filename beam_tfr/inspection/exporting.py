@@ -49,7 +49,7 @@ def _files(record: Record) -> dict[str, bytes]:
     bases = {stem}
 
     def shown(feature: str, value: Any, place: str = "") -> Any:
-        """What the JSON has of a value or a list of values; adds the files that it names."""
+        """The JSON for a value or a list of values; adds the files that it refers to."""
         if isinstance(value, list):
             return [shown(feature, one, f"{place}-{n}" if len(value) > 1 else place) for n, one in enumerate(value)]
         found = _file_of(feature, value) if isinstance(value, bytes) else None

@@ -30,11 +30,11 @@ MAX_FEATURES = 50  # shown of a record
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Inspection:
-    """What is in a dataset, or in TFRecord files.
+    """The contents of a dataset or of TFRecord files.
 
     Attributes:
-        path: of the dataset, the file, or a pattern of files.
-        manifest: of the dataset; None for files.
+        path: path of the dataset, the file, or a pattern of files.
+        manifest: manifest of the dataset; None for files.
         features: name -> dtype and shape, as text: "int64", "bytes [3]", "float [any]".
         num_files: TFRecord files.
         num_records: in all files; of damaged ones, those before the damage.
@@ -63,7 +63,7 @@ class Inspection:
         exporting.export(self.records, os.fspath(folder))
 
     def lines(self, most: int = RECORDS) -> Iterator[str]:
-        """Yields all this as printable text, with at most so many records."""
+        """Yields the inspection as printable lines, with at most so many records."""
         yield printable(self._title())
         for split, number in self._splits():
             yield printable(f"  {split}: {number}")
@@ -110,7 +110,7 @@ def inspect(
     where: str | Mapping[str, object] | None = None,
     records: int = RECORDS,
 ) -> Inspection:
-    """Looks into a dataset, or into any TFRecord files, bare, gzip or zlib.
+    """Inspects a dataset or any TFRecord files, uncompressed, gzip or zlib.
 
     Files without a manifest are read to their end to count their records, and their first 100 tell the features.
 

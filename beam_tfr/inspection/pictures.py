@@ -123,7 +123,7 @@ def png(image: PillowImage.Image) -> bytes:
 
 
 def for_terminal(image: PillowImage.Image, environment: Mapping[str, str]) -> str:
-    """What shows a picture in the terminal that the environment names; empty if that is not known to show any."""
+    """The escape sequence that shows a picture in this terminal; empty if it is not known to support any."""
     if "TMUX" in environment or environment.get("TERM", "").startswith("screen"):
         return ""
     data = png(image)
@@ -139,5 +139,5 @@ def for_terminal(image: PillowImage.Image, environment: Mapping[str, str]) -> st
 
 
 def html_image(image: PillowImage.Image) -> str:
-    """A picture as an element of HTML."""
+    """A picture as an HTML element."""
     return f'<img alt="records" src="data:image/png;base64,{base64.b64encode(png(image)).decode()}">'

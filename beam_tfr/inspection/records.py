@@ -141,7 +141,7 @@ def features_of_name(values: Values, name: str) -> list[str]:
 
 
 def matches(values: Values, where: Mapping[str, str]) -> bool:
-    """Whether each of the features has the value, which is given as text."""
+    """True if each feature has the given value, which is text."""
     return all(
         any(value in map(text_of, values[feature]) for feature in features_of_name(values, name))
         for name, value in where.items()

@@ -1,4 +1,4 @@
-"""Says in a line what the values of a feature are, and finds the image in a record."""
+"""Describes the values of a feature in one line, and finds the image in a record."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _describe_one(name: str, value: Any) -> str:
 
 
 def image_format(data: bytes) -> tuple[str, int, int] | None:
-    """Format, height and width in pixels by the header of an image; None if it is none."""
+    """Format, height and width in pixels, from the header of an image; None if it is not an image."""
     try:
         name = formats.identify(data)
         source = formats.FORMATS[name].open(data)

@@ -1,4 +1,4 @@
-"""Starts a conversion: here, or wherever Beam's own options say.
+"""Starts a conversion, here or where Beam's own options say.
 
 `start(options, beam_flags)` is what `beam-tfr convert` does after parsing, `convert` the same for Python.
 """

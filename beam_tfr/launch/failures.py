@@ -1,4 +1,4 @@
-"""Turns what a runner says of a failed run into our errors."""
+"""Turns a runner's report of a failed run into our errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STARVED = re.compile(r"MemoryError|can't start new thread")
 
 
 def is_starved(error: BaseException) -> bool:
-    """Whether there was no memory, or no thread, to be had."""
+    """True if memory or threads ran out."""
     return bool(_STARVED.search(repr(error)))
 
 
@@ -66,7 +66,7 @@ def translate(error: BaseException) -> BeamTfrError:
 
 @contextlib.contextmanager
 def reworded(state: str, again: str = "run the same command again") -> Iterator[None]:
-    """Says in the errors of a run that publishes nothing what nothing is instead, with `again` in place of `RESUME`."""
+    """Rewords the errors of a run that publishes nothing, with `again` in place of `RESUME`."""
     try:
         yield
     except (RunError, InterruptedRunError) as error:

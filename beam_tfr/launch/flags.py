@@ -1,4 +1,4 @@
-"""Beam's own flags, and the engine that they name."""
+"""Parses Beam's own flags, and chooses the engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
 
 def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOptions:
-    """Beam's options, from the flags that are not ours.
+    """Parses the flags that are not ours as Beam's options.
 
     Args:
         flags: as on a command line.

@@ -1,4 +1,4 @@
-"""Progress of a run from Beam's counters, image by image; shards say it only when they are whole."""
+"""Follows the progress of a run by Beam's counters, image by image."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def counters_of(result: PipelineResult) -> Mapping[str, int]:
 
 
 class JobCounters:
-    """The counters of a job elsewhere, asked for in a thread of its own: a service may refuse them, or take its time.
+    """The counters of a remote job, requested in a separate thread, since a service may be slow or refuse.
 
     Args:
         result: of the job.
@@ -63,11 +63,11 @@ class JobCounters:
 
 
 def progress_of(finished: Progress, counters: Mapping[str, int]) -> Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Args:
         finished: what finished shards say.
-        counters: of `counters_of` or `LocalRunner.counters`; empty if the engine has none during a run.
+        counters: from `counters_of` or `LocalRunner.counters`; empty if the engine has none during a run.
     """
     images = counters.get("images", 0) + counters.get("resumed-images", 0)
     return finished._replace(

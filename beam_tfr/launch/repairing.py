@@ -1,4 +1,4 @@
-"""Repairs a dataset: makes the broken shards again from the same sources.
+"""Repairs a dataset: rebuilds broken shards from the same sources.
 
 The manifest stays where it is. Each shard appears whole, and only with the SHA-256 that the manifest promises, so that
 at every moment, and after a kill, the dataset is as sound as before or sounder. Nothing else is kept of a repair that
@@ -58,10 +58,10 @@ def repair(
     progress: Callable[[State], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> tuple[Report, list[str]]:
-    """Makes the broken and missing shards of a dataset again, and all other files but the manifest.
+    """Rebuilds the broken and missing shards of a dataset, and its other files except the manifest.
 
     Args:
-        folder: of the dataset, local or gs://.
+        folder: folder of the dataset, local or gs://.
         given: the options that the manifest does not hold: `input`, `table` and so on.
         beam_flags: Beam's own options, as on a command line.
         progress: called while the dataset is read, and while shards are made again.
@@ -108,7 +108,7 @@ def repair(
 
 @contextlib.contextmanager
 def _restored(dataset: Manifest, given: Mapping[str, Any]) -> Iterator[ConvertOptions]:
-    """The options that a dataset was made with, and those that are given."""
+    """The options of the dataset, combined with those given."""
     values = {name: dataset.options[name] for name in options_of(ConvertOptions).keys() & dataset.options.keys()}
     present = {name: value for name, value in given.items() if value}
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as place:
@@ -143,7 +143,7 @@ def _run(
 
 
 def _name_changes(dataset: Manifest, options: ConvertOptions) -> str:
-    """Some of the sources that changed, as far as the records can be read."""
+    """Names some of the sources that changed, as far as records can be read."""
     patterns = [*options.input, *read_input_list(options.input_list)]
     report = verify(dataset.folder, sources=patterns, exclude=options.exclude)
     lost = dataset.counts["written"] - report.examples  # their sources seem new
@@ -173,7 +173,7 @@ def _with_rejects(dataset: Manifest) -> set[str]:
 
 
 def _write_others(dataset: Manifest, files: set[str]) -> None:
-    """Writes those of the other files that are broken."""
+    """Rewrites other files that are broken."""
     folder, scratch = dataset.folder, storage.work_path(dataset.folder, "")
     if LABELS_FILE in files:
         storage.write_bytes(

@@ -30,7 +30,7 @@ class Result:
     """A complete dataset.
 
     Attributes:
-        manifest: of the dataset.
+        manifest: manifest of the dataset.
         seconds: wall time.
         fresh: False when the dataset was there already and nothing was done.
         skipped: kind of name, such as ".txt" -> files of the folders in `input=` that have no name of an image.
@@ -99,7 +99,7 @@ class Saved:
     """A plan that was made and saved.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         plan: in it.
         seconds: wall time.
     """
@@ -110,10 +110,10 @@ class Saved:
 
 
 class Beginning:
-    """What was in the output, and when, before a run began.
+    """The state of the output before a run, and the start time.
 
     Args:
-        options: of the run.
+        options: options of the run.
         look: whether the output is looked at.
     """
 
@@ -126,14 +126,14 @@ class Beginning:
 
     @property
     def crashed(self) -> bool:
-        """Whether there was a dataset with images that crashed the decoder."""
+        """True if images of an earlier dataset crashed the decoder."""
         return self._before is not None and "crashed-decoder" in self._before["counts"]["rejected"]
 
     def result(self, counters: Mapping[str, int]) -> Result | Saved:
         """The result of the run, which has ended.
 
         Args:
-            counters: of this package, at the end.
+            counters: counters of this package, at the end.
 
         Raises:
             RunError: there is no dataset, or no plan, whatever the engine says.

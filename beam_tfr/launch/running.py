@@ -102,14 +102,14 @@ def quiet() -> Iterator[None]:
 
 
 class Reporter:
-    """Reports how far a run is, from what it committed and from the engine's counters.
+    """Reports the progress of a run, from committed shards and the engine's counters.
 
     It begins with what an earlier run finished. A plan to be saved has no progress.
 
     Args:
-        step: that runs.
+        step: the running step.
         progress: is told.
-        counters: of this package, while the run goes on.
+        counters: counters of this package, while the run goes on.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Reporter:
         self.tick()
 
     def tick(self) -> None:
-        """Reports if it is time to."""
+        """Reports if the last report is old enough."""
         started = time.monotonic()
         if self._progress is None or started < self._next:
             return
@@ -192,7 +192,7 @@ def wait(
 
 @contextlib.contextmanager
 def _starved() -> Iterator[list[BaseException]]:
-    """Errors of threads that end for lack of memory meanwhile: an engine waits forever for a thread of gRPC's."""
+    """Collects errors of threads that run out of memory: an engine would wait forever for a thread of gRPC."""
     found: list[BaseException] = []
     before = threading.excepthook
 

@@ -44,7 +44,7 @@ def convert(
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
-    """Converts and returns the complete dataset; arguments and errors as of `start`."""
+    """Converts and returns the complete dataset; see `start` for arguments and errors."""
     if options.no_wait or options.save_plan or checks.is_only_form(parse_beam_flags(beam_flags)):
         raise UsageError(
             "`no_wait=`, `template_location=`, `dry_run=` and `save_plan=` leave no dataset to return: call "
@@ -61,10 +61,10 @@ def start(
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Result | Saved | Job:
-    """Converts, and returns when the dataset is complete or the options say so.
+    """Converts; returns when the dataset is complete, or earlier if the options say so.
 
     Args:
-        options: checked.
+        options: checked options.
         beam_flags: Beam's own options, as on a command line.
         make: the step of the options and the opened source.
         progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds; all zero
@@ -113,14 +113,14 @@ def follow(
     beam_options: PipelineOptions,
     report: Callable[[Callable[[], Mapping[str, int]]], Callable[[], object]],
 ) -> PipelineResult:
-    """Runs a pipeline on a runner other than Dataflow, to its end; returns what the runner says of it.
+    """Runs a pipeline to its end on a runner other than Dataflow; returns the runner's result.
 
     A second run in this process, from another thread, waits for the first: that uses every core.
 
     Args:
-        pipeline: with all its steps.
-        runner: of the pipeline.
-        beam_options: of the pipeline.
+        pipeline: the complete pipeline.
+        runner: runner for the pipeline.
+        beam_options: options for the pipeline.
         report: gets what reads the counters, returns what is called often while the pipeline runs.
     """
     with ONE_RUN if isinstance(runner, LocalRunner) else contextlib.nullcontext(), inspected_once(), quiet():

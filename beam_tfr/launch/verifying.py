@@ -39,10 +39,10 @@ def verify_on(
     """Verifies a dataset as a pipeline; the report is that of `verification.verify`.
 
     Args:
-        folder: of the dataset, where the runner's workers can read it.
+        folder: folder of the dataset, where the runner's workers can read it.
         beam_flags: Beam's own options, as on a command line. The report comes back by way of `temp_location`, or of a
             folder of this machine.
-        sample, seed, progress: as of `verify`.
+        sample, seed, progress: see `verify`.
         say: called with a line about a job elsewhere.
 
     Raises:

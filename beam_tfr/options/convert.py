@@ -1,4 +1,4 @@
-"""The options of `convert`: those of tables, images and runs, and what is read and written."""
+"""The options of `convert`: input and output, and those of tables, images and runs."""
 
 from __future__ import annotations
 

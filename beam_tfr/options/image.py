@@ -170,7 +170,7 @@ class ImageOptions(Checked):
         self._check_effects()
 
     def _check_effects(self) -> None:
-        """Checks that every option that is given changes something.
+        """Checks that every given option has an effect.
 
         Raises:
             UsageError: one has no effect beside the others.

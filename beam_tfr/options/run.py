@@ -1,4 +1,4 @@
-"""The options of a run: how it reads, when it fails, what it shows. None can change a record."""
+"""The options of a run: reading, failing, reporting. None can change a record."""
 
 from __future__ import annotations
 
@@ -96,6 +96,6 @@ class RunOptions(Checked):
 
     @property
     def most_rejects(self) -> int | None:
-        """Rejects of a worker above which the run stops early; None if it does not."""
+        """The number of rejects of a worker above which the run stops early; None if it does not."""
         most = self.max_rejects if isinstance(self.max_rejects, int) else 0
         return most if self.fail_fast or self.max_rejects == 0 else None

@@ -1,4 +1,4 @@
-"""The parts of the option tables: what an option is, its flag, and its value from text or from Python."""
+"""Defines options, adds their flags, and parses their values from text or Python."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def option(default: Any = dataclasses.MISSING, **about: Any) -> Any:
 
 
 class Checked:
-    """What the classes of options share; `check_texts` and `check_kinds` raise a UsageError for a wrong value."""
+    """Base of the option classes; `check_texts` and `check_kinds` raise a UsageError for a wrong value."""
 
     def refuse(self, name: str, why: str) -> NoReturn:
         """Raises the UsageError for an option of this value."""
@@ -83,7 +83,7 @@ class Checked:
                 self.refuse(name, "must be true or false")
 
     def check_texts(self) -> None:
-        """Makes text of paths and a tuple of several values, and checks the options that are text."""
+        """Converts paths to text and several values to a tuple, and checks options that are text."""
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             name, about, given = field.name, field.metadata["option"], getattr(self, field.name)
             value: Any
@@ -126,17 +126,17 @@ def check_range(option: str, value: object, low: int, high: int, of: str = "", o
 
 
 def is_int(value: object) -> bool:
-    """Whether a value is an int, and not a bool."""
+    """True if a value is an int, and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is an int or a float, and not a bool."""
+    """True if a value is an int or a float, and not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def nearest(text: str, known: Iterable[str]) -> str:
-    """The known flag or value that `text` is nearly spelled like; empty if there is none."""
+    """The known flag or value most similar to `text`; empty if there is none."""
     names = {name.lstrip("-"): name for name in known}  # dashes alone would make short flags alike
     near = difflib.get_close_matches(text.lstrip("-"), names, n=1, cutoff=0.7)
     return names[near[0]] if near else ""

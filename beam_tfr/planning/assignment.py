@@ -1,4 +1,4 @@
-"""Assigns references to the shards of a plan, and puts together what was grouped for each shard."""
+"""Assigns references to the shards of a plan, and orders the references of each shard."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes]]:
 
     Args:
         values: in any order.
-        seed: of the order.
+        seed: seed for the order.
 
     Raises:
         RunError: the runner lost or repeated values.

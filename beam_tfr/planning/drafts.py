@@ -1,4 +1,4 @@
-"""Drafts a plan, and then cuts it: finds where in the order each shard begins, without holding all keys at once."""
+"""Drafts a plan, then finds where in the order each shard begins, without holding all keys at once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def draft_plan(
     """Makes the plan without its cuts.
 
     Args:
-        survey: of all references.
+        survey: survey of all references.
         record_bytes: mean size of a serialized record, from the sample.
         name, suffix: of the shard files.
         options: `ConvertOptions.data_options`.

@@ -1,4 +1,4 @@
-"""Many references in one element, since an element costs an engine more than a reference."""
+"""Packs many references into one element, because elements cost an engine more than references."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def split(joined: bytes) -> Iterator[bytes]:
 
 
 def pack(values: Iterable[bytes]) -> bytes:
-    """Joins and compresses values, a quarter or third of whose bytes are left where they are references."""
+    """Joins and compresses values; references shrink to a quarter or a third."""
     return zlib.compress(join(values), 1)
 
 

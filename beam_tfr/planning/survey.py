@@ -1,4 +1,4 @@
-"""The order of the images of a split, and one pass over all references: counts, classes, digests and a sample."""
+"""Orders the images of a split, and surveys all references: counts, classes, digests and a sample."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Survey:
     """The result of one pass over all references; its size depends on buckets and classes, not on images.
 
     Attributes:
-        seed: of the order.
+        seed: seed for the order.
         counts: split -> images.
         classes: (split, class) -> images.
         buckets: (split, bucket of the order) -> images.

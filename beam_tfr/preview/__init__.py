@@ -1,4 +1,4 @@
-"""`beam-tfr plan`: what a conversion would do, by its listing and a sample; writes nothing."""
+"""`beam-tfr plan`: previews a conversion by its listing and a sample; writes nothing."""
 
 from beam_tfr.preview.estimates import Estimate, Prices
 from beam_tfr.preview.planning import preview

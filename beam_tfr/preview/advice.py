@@ -1,4 +1,4 @@
-"""What is cheap to change before a conversion, and dear after it."""
+"""Warns of problems that are cheap to fix before a conversion and expensive after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_NAMED = 5
 
 
 def advise(options: ConvertOptions, found: Look, plan: Plan, sampled: Sampled) -> list[str]:
-    """Sentences about what the user may not have intended."""
+    """Warnings about what the user may not have intended."""
     return [*_of_images(options, sampled), *_of_classes(plan), *_of_files(found, sampled)]
 
 
@@ -28,7 +28,7 @@ def foretell_failure(max_rejects: int | float, rejects: Mapping[str, Estimate], 
     """Says that a conversion would or may fail for its rejects, and the cure; empty if it is not expected to.
 
     Args:
-        max_rejects: a share (float) or a number (int).
+        max_rejects: maximum share (float) or number (int) of rejects.
         rejects: reason -> rejects.
         of: images in all.
         what: plural noun of what is converted.

@@ -1,4 +1,4 @@
-"""What a sample says about the whole: means and shares with 95 % intervals, time and cost."""
+"""Extrapolates from a sample: means and shares with 95 % intervals, time and cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Estimate(NamedTuple):
         return Estimate(*(each * factor + plus for each in self))
 
     def told(self, how: str) -> str:
-        """As text, the numbers formatted by `how`: "39 (1 to 212)"; without the interval if that has no width."""
+        """As text, with numbers formatted by `how`: "39 (1 to 212)"; without the interval if it has no width."""
         value, low, high = (format(each, how) for each in self)
         return value if low == high else f"{value} ({low} to {high})"
 
@@ -55,13 +55,13 @@ def mean(values: Sequence[float], *, of: int, noise: float = 0.0) -> Estimate:
 
 
 def student(freedom: int) -> float:
-    """What Student's distribution has in place of `Z` (Abramowitz and Stegun, 26.7.5, three terms)."""
+    """The quantile of Student's distribution in place of `Z` (Abramowitz and Stegun, 26.7.5, three terms)."""
     terms = Z**3 + Z, (5 * Z**5 + 16 * Z**3 + 3 * Z) / 24, (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 96
     return Z + sum((term / (4 * float(freedom) ** power) for power, term in enumerate(terms, start=1)), 0.0)
 
 
 def share(number: int, sampled: int, *, of: int) -> Estimate:
-    """The share of all `of`, `number` of `sampled` having what is counted: Wilson's interval (1927)."""
+    """Estimates a share from `number` of `sampled` (of `of` in total), with Wilson's interval (1927)."""
     if sampled >= of:
         return Estimate(*[number / sampled] * 3)
     found, spread = number / sampled, Z * Z / sampled
@@ -118,9 +118,9 @@ def on_dataflow(cpu_s: Estimate, *, images: int, workers: int, prices: Prices) -
 
     Args:
         cpu_s: CPU seconds of all images.
-        images: to read and shuffle.
+        images: number to read and shuffle.
         workers: machines, all of which work to the end.
-        prices: of them.
+        prices: of images and workers.
     """
     seconds = cpu_s.times(1 / (workers * prices.vcpus), JOB_START_S)
     hourly = workers * (prices.vcpus * prices.vcpu_hour + prices.memory_gb * prices.memory_gb_hour)

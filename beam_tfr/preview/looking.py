@@ -1,4 +1,4 @@
-"""One look at all that a conversion would read: its listing, without the files."""
+"""Surveys the listing of a conversion, without reading files."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ MAX_NAMES = 1_000_000  # file names compared between splits: about 100 MB
 
 @dataclasses.dataclass
 class Look:
-    """What the listing says.
+    """The result of a listing.
 
     Attributes:
         survey: counts by split and class, as the conversion itself makes it.
         sample: the references that come first in the order of the dataset's seed.
         first: the references with the smallest keys.
-        num_bytes: of all files.
+        num_bytes: bytes of all files.
         extensions: extension, as it is written -> files.
         reasons: reason -> references that are known to become rejects.
         details: reason -> one of them: its key, and what is wrong.
@@ -61,7 +61,7 @@ class Look:
 def look(
     refs: Iterator[ImageRef], *, seed: int, sample_size: int, progress: Callable[[State], object] = lambda _: None
 ) -> Look:
-    """Looks at each reference once; memory does not grow with them, but for `MAX_NAMES` names."""
+    """Surveys the references in one pass; memory does not grow with them, apart from `MAX_NAMES` names."""
     found = Look(Survey(seed))
     sample: list[tuple[int, ImageRef]] = []  # a heap; the negative order is unique
     first: list[ImageRef] = []
@@ -96,7 +96,7 @@ def look(
 
 
 def references(options: ConvertOptions, source: Source, passed: Passed, ambiguous: Ambiguities) -> Iterator[ImageRef]:
-    """All references of a conversion, in any order; `passed` is told of files that it does not take.
+    """All references of a conversion, in any order; `passed` counts skipped files.
 
     Raises:
         UsageError: a pattern matches nothing or cannot be listed, or a row names a file elsewhere.

@@ -1,4 +1,4 @@
-"""Puts together what the listing, a sample and the prices say of a conversion."""
+"""Combines the listing, a sample and prices into a preview of a conversion."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def preview(
     prices: Prices,
     progress: Callable[[State], object] = lambda _: None,
 ) -> Preview:
-    """Lists the input, converts a sample, and estimates the rest; leaves the output alone.
+    """Lists the input, converts a sample, and estimates the rest; does not touch the output.
 
     Args:
-        options: of the conversion.
+        options: options of the conversion.
         sample_size: images to convert.
-        workers: of a Dataflow job.
-        prices: of Dataflow.
+        workers: number of workers of a Dataflow job.
+        prices: prices of Dataflow.
         progress: called while files are listed, the sample is converted, and the pace is measured.
 
     Raises:

@@ -27,7 +27,7 @@ class Preview:
         plan: splits with their images, shards and classes, exactly as the conversion would make it.
         found: the listing.
         sampled: what became of the sample.
-        num_bytes: of the dataset's shards.
+        num_bytes: bytes of the dataset's shards.
         rejects: reason -> number of rejects; those that the listing shows are exact.
         seconds: on this machine; None for anything but images.
         cpu_seconds: likewise, of all cores together.
@@ -80,7 +80,7 @@ class Preview:
         }
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """What the listing and the sample say, as titles and texts."""
+        """The results of listing and sample, as titles and texts."""
         sampled, what = self.sampled, things(self.plan.options["encoding"])
         for ref in self.found.first:
             yield "first", _read(ref)

@@ -1,4 +1,4 @@
-"""Converts a sample, and measures what that takes."""
+"""Converts a sample, and measures time and sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 @dataclasses.dataclass
 class Sampled:
-    """What became of a sample.
+    """The result of converting a sample.
 
     Attributes:
         tried: references.
@@ -54,7 +54,7 @@ class Sampled:
 def convert_sample(
     refs: Sequence[ImageRef], step: Convert, *, of: int, progress: Callable[[State], object] = lambda _: None
 ) -> Sampled:
-    """Reads and converts references, a sample `of` so many, as `step` would; writes only into a temporary folder."""
+    """Reads and converts a sample (`of` so many references) like `step`; writes only to a temporary folder."""
     options, root, found = step.options, step.read.root, Sampled()
     steps = [part.fn for part in step.make]
     files: list[tuple[str, bytes]] = []

@@ -1,4 +1,4 @@
-"""Reads a converted dataset as a `tf.data.Dataset`, in a repeatable order. Never imports Beam.
+"""Reads a converted dataset as a `tf.data.Dataset`, in a reproducible order. Never imports Beam.
 
 `open`, `class_weights`, `steps_per_epoch` and `resume_position` work without TensorFlow, which is imported with the
 first name that needs it.

@@ -1,4 +1,4 @@
-"""Puts epochs, chunks of records, decoding and batches together: here, or in the workers of a tf.data service.
+"""Assembles epochs, chunks of records, decoding and batches, here or in the workers of a tf.data service.
 
     streams ──(each goes to one worker)──▶ chunks of records ──map──▶ decoded ══▶ here ──rebatch──▶ batches
 
@@ -76,7 +76,7 @@ def assemble(
 
 
 def elements_of(records: Any, decoder: Decoder, *, decoded: bool = False, deterministic: bool) -> Any:
-    """Turns chunks of records with their places, or single ones, into what `load` gives."""
+    """Turns records with their places, in chunks or single, into elements of `load`."""
 
     def element(*parts: Any) -> Any:
         contents, places = parts[:-1] if decoded else parts[0], parts[-1]
@@ -100,7 +100,7 @@ def _epochs(first: int, number: int | None, *, moving: bool) -> Any:
 
 
 def check_service(address: Any, **options: Any) -> None:
-    """Checks the arguments of `load` that do not go with `service`.
+    """Checks the arguments of `load` that cannot be combined with `service`.
 
     Args:
         address: what `load` got as `service`.

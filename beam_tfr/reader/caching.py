@@ -100,7 +100,7 @@ _held: dict[str, Any] = {}  # the locks of this process, open as long as it live
 
 
 def _clear_unfinished(path: str) -> None:
-    """Removes what a process left that died while it filled the cache: tf.data would wait for it forever."""
+    """Removes files of a process that died while filling the cache, for which tf.data would wait forever."""
     lock = f"{path}.lock"
     if lock in _held:
         return

@@ -1,4 +1,4 @@
-"""Decodes records to what `load` returns; names or replaces a record or image that cannot be decoded."""
+"""Decodes records to elements of `load`; reports or replaces those that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Decoder:
         dataset, selection: where the records come from.
         image: decodes one image.
         output: "pair", "dict", "image", "encoded"; "raw_record" decodes nothing.
-        dtype: of the images.
+        dtype: dtype of the images.
         sizes: how to batch images of different sizes: "padded" or "ragged"; None: not at all.
         one_hot, multi_hot: labels, one or several an image, become float32 [n, classes].
         weighted: elements have a weight, 0 for fillers.
@@ -69,7 +69,7 @@ class Decoder:
 
     @property
     def holds_images(self) -> bool:
-        """Whether the records are images, rather than files, arrays or rows of a table."""
+        """True if the records are images, rather than files, arrays or rows of a table."""
         return self.image.options.encoding in IMAGE_ENCODINGS
 
     @functools.cached_property
@@ -82,13 +82,13 @@ class Decoder:
 
     @property
     def ragged(self) -> bool:
-        """Whether an element holds lists of any length."""
+        """True if an element holds lists of any length."""
         names = {name for name, feature in self._spec.items() if isinstance(feature, tf.io.RaggedFeature)}
         return self.output != "raw_record" and bool(names - ({self._label} if self.multi_hot else set()))
 
     @property
     def variable(self) -> bool:
-        """Whether the images of a batch may differ in size."""
+        """True if the images of a batch may differ in size."""
         return self.holds_images and self.output not in ("encoded", "raw_record") and None in self.image.shape
 
     @functools.cached_property
@@ -120,7 +120,7 @@ class Decoder:
         return bytes(example.SerializeToString())
 
     def decode(self, records: Any, places: Any) -> Any:
-        """Features by name, with the pixels as `image`; and bool [n] or scalar: which were not replaced."""
+        """Features by name, with the pixels as `image`; and which were not replaced, bool [n] or scalar."""
 
         def features(records: Any) -> tuple[dict[str, Any], Any]:
             return self._decoded(records, places), tf.ones(tf.shape(records), tf.bool)
@@ -211,7 +211,7 @@ class Decoder:
             return self._features(tf.constant(self.padding), place), False
 
     def _message(self, record: Any, place: Any) -> Any:
-        """What is wrong with a record, with its file and number; empty if nothing is."""
+        """The problem with a record, with its file and number; empty if it is valid."""
         parts = self.selection.parts
         ends = np.cumsum([part.take for part in parts])
         part = tf.searchsorted(tf.constant(ends), place[1:], side="right")[0]
@@ -238,7 +238,7 @@ class Decoder:
         return found.take(1).get_single_element()
 
     def element(self, features: dict[str, Any], real: Any) -> Any:
-        """What `load` gives, from decoded features and bool [n] or scalar: which are examples."""
+        """An element of `load`, from decoded features and which of them are examples, bool [n] or scalar."""
         weight = tf.cast(real, tf.float32)
         if self.labelled and self.one_hot:
             features[self._label] = tf.one_hot(features[self._label], len(self.dataset.class_names))
@@ -253,7 +253,7 @@ class Decoder:
 
 
 def _first_that_works(way: Callable[[], Any], other: Callable[[], Any]) -> Any:
-    """What a function returns, or another one if that raises an error.
+    """The result of a function, or of another one if the first raises an error.
 
     Costs a small iterator: microseconds for a batch, half the time of decoding for a single image.
     """

@@ -1,4 +1,4 @@
-"""`load_records`: the records of any TFRecord files, complete or with an error that names the file.
+"""`load_records`: reads the records of any TFRecord files, with errors that name the file.
 
     files ──interleave──▶ chunks of records, read by `beam_tfr.records` ──unbatch──▶ records
 
@@ -29,7 +29,7 @@ def load_records(
     streams: int = 1,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Any:
-    """Reads TFRecord files of any origin, bare, gzip or zlib; the content of each file tells which.
+    """Reads any TFRecord files, uncompressed, gzip or zlib, which is detected from their content.
 
     Args:
         paths: files or patterns, local or gs://, one or several; patterns are those of `convert`: `*` any name, `**/`

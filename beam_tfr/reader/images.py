@@ -39,7 +39,7 @@ class ImageDecoder:
         image_size: height and width to resize them to; None keeps their size.
         crop: which part of them to resize: None all, "center" the largest centered part of the new shape, "random" a
             random part, possibly mirrored.
-        seed: of random parts.
+        seed: seed for random parts.
     """
 
     options: ImageOptions

@@ -1,4 +1,4 @@
-"""What a training run learns from the manifest alone. Only `feature_spec` imports TensorFlow."""
+"""Information for training from the manifest alone. Only `feature_spec` imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def steps_per_epoch(
     remainder: str | None = None,
     num_hosts: int = 1,
 ) -> int:
-    """The number of elements that `load` gives on every host in an epoch.
+    """The number of elements per epoch of `load`, on every host.
 
     The arguments are those of `load` that matter for it; `shuffle`, `start_step`, `repeat` and others do not.
 

@@ -86,7 +86,7 @@ def load(
             named none (Keras' losses take `ignore_class=-1`). "dict": all features by the manifest's names, with the
             pixels as `image` instead of the encoded bytes. "image": the image alone. "encoded": as "pair", with the
             encoded bytes. "raw_record": serialized tf.train.Examples.
-        dtype: of the images: "uint8", 0 to 255; "float32" or "bfloat16", divided by 255: 0 to 1.
+        dtype: dtype of the images: "uint8", 0 to 255; "float32" or "bfloat16", divided by 255: 0 to 1.
         image_size: (height, width) to resize images to (bilinear, antialiased).
         crop: which part of the image to resize: None all, "center" the largest centered part of that shape, "random" a
             random part (8 to 100 % of the area, 3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch, example).

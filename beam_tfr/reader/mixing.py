@@ -1,4 +1,4 @@
-"""`mix`: several datasets in one endless stream, in proportions that hold everywhere in it.
+"""`mix`: several datasets in one endless stream, in proportions that hold throughout.
 
     schedule ──▶ whose turn it is      choose_from_datasets ──▶ rounds ──rebatch──▶ batches
     each dataset: `load` forever, in rounds of `streams` examples ───────┘
@@ -44,7 +44,7 @@ def mix(
     input_context: tf.distribute.InputContext | None = None,
     **options: Any,
 ) -> tf.data.Dataset:
-    """Reads several datasets at once, forever, each as often as its weight says.
+    """Mixes several datasets in one endless stream, in proportion to their weights.
 
     The stream consists of rounds of `streams` examples, and every round is of one dataset. Of each 10,000 rounds a
     dataset has its weight's share, rounded to whole rounds and spread evenly: after any number of rounds it has had its
@@ -61,8 +61,8 @@ def mix(
         start_step: elements of this host to skip, as if they had been read; all but those of a begun round undecoded.
         streams: as for `load`, and examples of a round; a multiple of `num_hosts`.
         host_index, num_hosts, input_context: as for `load`.
-        options: of `load`, for each of the datasets: output, dtype, image_size, crop, one_hot, cache, cache_decoded,
-            deterministic, on_error, max_skipped.
+        options: `load` options for each of the datasets: output, dtype, image_size, crop, one_hot, cache,
+            cache_decoded, deterministic, on_error, max_skipped.
 
     Returns:
         What `load` gives with these options. Batches are static, the cardinality is infinite.

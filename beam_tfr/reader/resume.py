@@ -1,4 +1,4 @@
-"""Finds where a stopped Keras training resumes. The recipe is in docs/reader.md."""
+"""Finds where an interrupted Keras training resumes. docs/reader.md has the recipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREVIOUS_SUFFIX = ".bkp"  # of the backup before that, with double_checkpoint=Tr
 
 
 class Position(NamedTuple):
-    """Finished epochs, and finished steps of the next one: arguments `epoch` and `start_step` of `load`."""
+    """Finished epochs, and finished steps of the next one: `epoch` and `start_step` for `load`."""
 
     epoch: int
     step: int

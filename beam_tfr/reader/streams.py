@@ -34,8 +34,8 @@ class Streams:
     Attributes:
         selection: where the records lie.
         order: which positions this host reads.
-        compression: of the files, as the manifest names it.
-        seed: of the shuffle; None keeps the order on disk.
+        compression: compression of the files, as in the manifest.
+        seed: seed for the shuffle; None keeps the order on disk.
         padding: a serialized filler.
         strict: whether a record that cannot be read raises an error; else it is an empty string.
         remember: of blocks, makes blocks that are cached between epochs, and may be decoded; None caches none. Every
@@ -196,7 +196,7 @@ class Streams:
 
 
 def _block(streams: int) -> int:
-    """Records of a stream that are read at a time: together at most a window, of which it is a part."""
+    """The number of records of a stream to read at a time: a window, or a part of one."""
     return max(1, WINDOW >> (streams - 1).bit_length())
 
 

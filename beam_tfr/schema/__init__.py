@@ -1,4 +1,4 @@
-"""What travels along each arrow of the pipeline. Standard library only.
+"""The element types of the pipeline. Uses only the standard library.
 
     MatchImages ──▶ ImageRef ──PlanShards──▶ ShardWork ──ReadImages──▶ Item(bytes) ──ResizeImages──▶ Item(Image)
         ──BuildExamples──▶ Item(Record) ──WriteShards──▶ ShardInfo ──WriteManifest──▶ Manifest

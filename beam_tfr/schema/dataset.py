@@ -1,4 +1,4 @@
-"""Files of a dataset, names of splits and classes, reasons of rejects, digests."""
+"""Names of files, splits and classes, reasons of rejects, digests."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def in_order(splits: Iterable[str]) -> list[str]:
 
 
 def is_class_name(text: object) -> bool:
-    """Whether a text survives as a line of labels.txt.
+    """True if a text can be a line of labels.txt.
 
     It has no control characters, line ends, lone surrogates, or spaces at its ends.
     """

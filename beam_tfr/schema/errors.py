@@ -1,4 +1,4 @@
-"""The errors that users can act on, and the rejection of a single image.
+"""Errors that users can act on, and the rejection of a single image.
 
 A message names an option as `name=` or `name=value` in backticks, as Python spells it. The command line shows the same
 message with `--name` and `--name value` (`as_flags`). The notation is plain text because only the text of an error
@@ -39,33 +39,33 @@ class BeamTfrError(Exception):
 
 
 class UsageError(BeamTfrError, ValueError):
-    """The call is wrong."""
+    """A call or option is wrong."""
 
     exit_code = 2
 
 
 class InputNotFoundError(UsageError, FileNotFoundError):
-    """There is no such file or folder to convert."""
+    """An input file or folder does not exist."""
 
 
 class NotInstalledError(UsageError, ImportError):
-    """A library is missing that comes with an extra of this package."""
+    """A library of an extra is not installed."""
 
 
 class DataError(BeamTfrError):
-    """The data is wrong, or a dataset differs from its manifest."""
+    """The data is unusable, or a dataset differs from its manifest."""
 
 
 class InputChangedError(DataError):
-    """The input is no longer the one that a dataset was made from."""
+    """The input has changed since a dataset was made from it."""
 
 
 class NotFoundError(DataError, FileNotFoundError):
-    """There is nothing at the path of a dataset or file."""
+    """A dataset or file does not exist."""
 
 
 class RunError(BeamTfrError):
-    """The run failed: a full disk, a runner that lost elements, another run."""
+    """The run failed: the disk is full, the runner lost elements, or another run holds the folder."""
 
 
 class InterruptedRunError(BeamTfrError):
@@ -81,7 +81,7 @@ def as_flags(message: str) -> str:
 
 
 def briefly(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raises our errors without the stack of the engine, three screens in a notebook; their messages say it all."""
+    """Raises our errors without the engine's stack trace, which fills three screens in a notebook."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **named: _P.kwargs) -> _R:
@@ -100,7 +100,7 @@ class RejectError(Exception):
 
     Attributes:
         reason: one of `REJECT_REASONS`.
-        detail: what was found, in words.
+        detail: a description of the problem.
         may_pass: whether a later attempt might succeed.
     """
 

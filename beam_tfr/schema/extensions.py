@@ -1,4 +1,4 @@
-"""Names of files: which look like images, and which never are, whatever they look like."""
+"""Decides by name which files look like images, and which never are."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
 
 
 def looks_like_image(path: str) -> bool:
-    """Whether a path has the extension of an image format."""
+    """True if a path has the extension of an image format."""
     return path.rpartition("/")[2].rpartition(".")[2].lower() in FORMAT_OF
 
 
 def kind_of_name(path: str) -> str:
-    """What a path below a folder is by its name: `.DS_Store`, `__MACOSX`, `.txt`, or `other names`."""
+    """The kind of a path by its name: `.DS_Store`, `__MACOSX`, `.txt`, or `other names`."""
     if junk := _JUNK_PART.search(path):
         return "._*" if junk[1].startswith("._") else junk[1]
     stem, _, extension = path.rpartition("/")[2].rpartition(".")

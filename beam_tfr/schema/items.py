@@ -22,15 +22,15 @@ class ImageRef(NamedTuple):
     Attributes:
         key: path below the folder that all inputs share; names the image in records, rejects and hashes.
         size_bytes: as listed; 0 if unknown.
-        generation: of the object (gs://), or modification time in ns (disk); 0 if unknown.
-        split: of the dataset, or `NO_SPLIT`.
+        generation: generation of the object (gs://), or modification time in ns (disk); 0 if unknown.
+        split: name of the split, or `NO_SPLIT`.
         labels: class names: one, empty if a row of a table has none; any number in a dataset with several labels per
             image; none in a dataset without labels.
         label_ids: of the classes, -1 for an empty name; None in a dataset without labels, and until the plan knows all
             classes.
         reason: a member of `REJECT_REASONS` if the image is already known to be unusable, else empty.
-        detail: of the reason.
-        columns: of a row of a table, as a serialized tf.train.Example; None without a table.
+        detail: detail of the reason.
+        columns: columns of a table row, as a serialized tf.train.Example; None without a table.
     """
 
     key: str
@@ -82,7 +82,7 @@ class ShardWork(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """An image that is not in the dataset, and why: one line of rejects.jsonl, without a place."""
+    """A rejected image and the reason: one line of rejects.jsonl."""
 
     key: str
     stage: str
@@ -100,7 +100,7 @@ class Image:
     Attributes:
         encoded: bytes in `format`.
         format: "jpeg", "png", "webp", "bmp", "gif"; or "raw": a serialized TensorProto, uint8 [h, w, channels].
-        height, width, channels, colorspace: of the stored image.
+        height, width, channels, colorspace: those of the stored image.
         source_height, source_width: in pixels, upright.
         source_format: "jpeg", "png", "heic", …
         source_sha256: hex digest of the source bytes.
@@ -135,7 +135,7 @@ class Array:
 
     Attributes:
         tensor: a serialized TensorProto.
-        shape: of the array.
+        shape: shape of the array.
         dtype: "float32", "bool", "string", …
         source_sha256: hex digest of the source bytes.
     """
@@ -160,14 +160,14 @@ class Item(NamedTuple):
     """One planned image on its way through the stages of its shard.
 
     Attributes:
-        shard: that it belongs to.
+        shard: the shard that it belongs to.
         position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written too.
-        uri: of the source.
-        ref: of the source; None if the item stands for a whole shard (empty, already finished, or unfinished).
+        uri: URI of the source.
+        ref: the reference; None if the item stands for a whole shard (empty, already finished, or unfinished).
         value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; or `Unfinished`; None
             for an empty shard, and for a row of a table, whose reference holds everything.
-        guarded: whether it is decoded in a guarded process, since attempts at its shard crashed.
-        fingerprint: of the encoded reference, for the sidecar.
+        guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
+        fingerprint: fingerprint of the encoded reference, for the sidecar.
     """
 
     shard: Shard
@@ -203,7 +203,7 @@ class Item(NamedTuple):
 
 
 def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Groups items, so that each step handles some in a row, with its code in the processor's caches.
+    """Groups items, so that each step handles several with warm caches.
 
     A batch ends with `BATCH_ITEMS` items or `BATCH_BYTES` bytes, whichever comes first.
     """

@@ -1,4 +1,4 @@
-"""The plan: what a run will write, decided before it writes anything; and the counts of what it wrote."""
+"""The plan of what a run will write, and the counts of what it wrote."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Plan:
 
     Attributes:
         name: prefix of the shard files.
-        suffix: of the shard files, ".tfrecord.gz" or ".tfrecord".
+        suffix: suffix of the shard files, ".tfrecord.gz" or ".tfrecord".
         options: those that can change a record, a shard or a reject, as JSON values.
-        input_digest: of all keys and sizes, in any order.
+        input_digest: digest of all keys and sizes, in any order.
         labels: class names, in the order of their ids; None in a dataset without labels.
         splits: split name -> its plan.
         codecs: library -> version on the workers, for every library that can change a byte of a shard.
@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def recipe(self) -> str:
-        """The digest of what makes records of references: all but the input."""
+        """The digest of everything but the input that determines the records."""
         return sha256_hex(canonical_json([self.name, self.suffix, self.options, self.codecs]))
 
     def fields(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Plan:
 
     @property
     def input_option(self) -> str:
-        """The option that says what is read, as in error messages."""
+        """The name of the option for the input, for error messages."""
         return "`input=`" if "layout" in self.options else "`table=`"
 
     @functools.cached_property
@@ -132,7 +132,7 @@ class Counts:
 
     Attributes:
         num_examples: records written.
-        num_bytes: of the shard files.
+        num_bytes: bytes of the shard files.
         rejected: reason -> count.
         class_counts: label id -> records; empty in a dataset without labels.
         adjusted: member of `ADJUSTMENTS` -> records.
@@ -212,7 +212,7 @@ MOST_CAUSES = 3  # why images cannot be read: told of a shard, and of a run
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Unfinished:
-    """A shard that is not written, because some of its images cannot be read now.
+    """A shard that is not written because some of its images cannot be read now.
 
     Attributes:
         shard: its place in the plan.

@@ -1,4 +1,4 @@
-"""What disk and gs:// share: listed files, errors, files being written."""
+"""Types shared by disk and gs://: listed files, errors, files being written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files on a disk; the package says what each function does."""
+"""Files on a disk; see the package for what each function does."""
 
 from __future__ import annotations
 

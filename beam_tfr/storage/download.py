@@ -1,4 +1,4 @@
-"""Downloads objects: one request each, with its checksum compared.
+"""Downloads objects with one request each, and verifies their checksums.
 
 Google's client takes three times the CPU and shares ten connections between all threads, so this uses its credentials
 with urllib3 alone. A failed attempt starts over: the service gives checksums of whole objects only.

@@ -19,7 +19,7 @@ READ_AHEAD = 64  # files read at a time
 
 
 def is_gcs(path: str) -> bool:
-    """Whether a path is on gs://."""
+    """True if a path is on gs://."""
     return path.startswith(GCS)
 
 
@@ -70,7 +70,7 @@ def walk(
     Args:
         folder: local or gs://.
         descend: whether to enter a local folder, given its path.
-        prefix: of the paths below the folder; other files may be left out (on gs:// they are).
+        prefix: prefix of the paths below the folder; other files may be omitted (on gs:// they are).
         deep: whether files in subfolders are needed; if not, they may be left out (on gs:// they are).
         start, end: on gs://, only names in the bucket from `start` on and before `end`; empty for all.
 
@@ -127,12 +127,12 @@ def read_bytes(
 
 
 def may_pass(error: OSError) -> bool:
-    """Whether a later read might succeed: False only for what is no regular file, a link to itself or a bad name."""
+    """True if a later read might succeed: False only for what is no regular file, a link to itself or a bad name."""
     return error.errno not in (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def is_gone(path: str) -> bool:
-    """Whether a file that was not found is certainly deleted.
+    """True if a file that was not found is certainly deleted.
 
     It is if its folder holds other files, or its bucket answers. A missing or empty folder may be a disk that is not
     mounted.

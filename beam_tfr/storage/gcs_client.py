@@ -37,7 +37,7 @@ class Access(NamedTuple):
     """The account and the project for requests to gs://.
 
     Attributes:
-        project: of the client; empty for that of the credentials.
+        project: project of the client; empty for that of the credentials.
         user_project: billed for requests to requester-pays buckets; empty for none.
         impersonate: service accounts, each impersonating the next; the last one makes the requests.
     """
@@ -152,7 +152,7 @@ def retrying(deadline_s: float = DEADLINE_S, *, cancelled: Callable[[], bool] = 
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
+    """True if the same request may succeed later."""
     from google.auth.exceptions import TransportError
     from google.cloud.storage.exceptions import DataCorruption
     from requests.exceptions import RequestException
@@ -195,7 +195,7 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
     """Turns errors of Google's libraries into the OSError that a disk would raise.
 
     Args:
-        path: of the object, for the error.
+        path: path of the object, for the error.
         permission: that the request needs: `get`, `list`, `create` or `delete` of storage.objects.
     """
     from google.api_core.exceptions import GoogleAPIError, RetryError

@@ -29,7 +29,7 @@ def open_tables(
     """Finds the tables and reads up to `SAMPLE_ROWS` rows of them.
 
     Args:
-        patterns: of the tables, local or gs://.
+        patterns: patterns of the tables, local or gs://.
         roles: what their columns mean.
         image_root: folder that keys are relative to; by default the one that all paths share, or, if some are
             relative, the folder of the tables.

@@ -1,4 +1,4 @@
-"""Turns table rows into references, with labels, split, and the columns that become features."""
+"""Turns table rows into references with labels, split and feature columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from beam_tfr.tables.repeats import Repeats
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Roles:
-    """What the columns of tables mean.
+    """The roles of the columns of tables.
 
     Attributes:
         uri, key, label, split, group: column names; empty for none.

@@ -1,4 +1,4 @@
-"""Reads a converted dataset for PyTorch's `DataLoader`, without TensorFlow, in a repeatable order.
+"""Reads a converted dataset for PyTorch's `DataLoader`, without TensorFlow, in a reproducible order.
 
     from torch.utils.data import DataLoader
     from beam_tfr.torch import ImageDataset

@@ -168,7 +168,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return int(self._numbers[0])
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch of the next iteration, which else repeats the last one. Reaches persistent workers too."""
+        """Sets the epoch of the next iteration, also in persistent workers; otherwise it repeats the last one."""
         self._numbers[0] = integer("epoch", epoch, 0)
 
     def __len__(self) -> int:
@@ -271,5 +271,5 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
 
 def _shared(numbers: list[int]) -> Any:
-    """Numbers that all processes share. A lock made for fork could not go to workers that are spawned."""
+    """Numbers that all processes share. A lock made for fork could not be sent to spawned workers."""
     return multiprocessing.get_context("spawn").Array("q", numbers)

@@ -123,7 +123,7 @@ class ExampleDecoder:
         return image
 
     def filler(self) -> tuple[Any, dict[str, Any]]:
-        """What replaces a missing example: a black image (1x1 pixels where sizes differ), 0, empty bytes and lists."""
+        """The replacement of a missing example: a black image (1x1 if sizes differ), 0, empty bytes and lists."""
         image = np.zeros((*(self.image_size or (1, 1)), self.channels), np.uint8) if self._decode else b""
         return image, {name: column.empty() for name, column in self.columns.items()}
 

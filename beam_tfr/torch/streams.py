@@ -1,4 +1,4 @@
-"""Reads the records of an epoch that one of several processes takes, in the order of `beam_tfr.order`."""
+"""Reads one process's share of the records of an epoch, in the order of `beam_tfr.order`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from beam_tfr.splits import Part
 
 
 class Stored(NamedTuple):
-    """A serialized record, and where it lies; `problem` says why there is none."""
+    """A serialized record and its location; `problem` says why it is missing."""
 
     data: bytes
     file: str
@@ -35,7 +35,7 @@ class Share:
 
     Attributes:
         parts: of shards.
-        compression: of the shards, "gzip" or "none".
+        compression: compression of the shards, "gzip" or "none".
     """
 
     parts: tuple[Part, ...]
@@ -93,7 +93,7 @@ class Share:
 
 
 def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """The rank of this process and how many there are: as given, else of torch.distributed, else of the environment.
+    """The rank of this process and the world size: as given, else from torch.distributed, else from the environment.
 
     Raises:
         UsageError: they are wrong, or only one of them is given.

@@ -1,4 +1,4 @@
-"""What an engine's console shows of the steps: options, counters, distributions, a line of log for each shard.
+"""Reports steps to an engine's console: options, counters, distributions, a log line per shard.
 
 Counters are Beam's, in the namespace `beam_tfr`. An update takes 0.6 µs in a loop and several times as much between
 codecs, so there is one for a list of images, not for each.
@@ -36,10 +36,10 @@ MOST_SHOWN = 500  # characters of an option: a list of classes may be long
 
 
 class Shown(beam.DoFn):
-    """A DoFn that an engine's console shows with its options; those of composite steps do not reach an engine.
+    """A DoFn whose options the engine's console shows; options of composite steps do not reach an engine.
 
     Args:
-        options: of the step; those without a value are left out.
+        options: options of the step; those without a value are omitted.
     """
 
     def __init__(self, **options: object) -> None:
@@ -51,7 +51,7 @@ class Shown(beam.DoFn):
 
 
 class ShownFunction(Shown):
-    """A function as such a DoFn.
+    """A function wrapped as a DoFn with options to show.
 
     Args:
         fn: (element) or (element, side input) -> elements.
@@ -77,7 +77,7 @@ def measure(name: str, value: float) -> None:
 
 
 def counted(elements: Iterable[_Element], name: str) -> Iterator[_Element]:
-    """Passes elements on and counts them, in lots: by itself, each would cost as much as a tenth of its listing."""
+    """Passes elements on and counts them in batches, since an update costs a tenth of listing an element."""
     number = 0
     for number, element in enumerate(elements, start=1):
         yield element
@@ -87,7 +87,7 @@ def counted(elements: Iterable[_Element], name: str) -> Iterator[_Element]:
 
 
 def timed(lists: Iterable[list[_Element]], name: str) -> Iterator[list[_Element]]:
-    """Passes lists on, and measures the microseconds that an element of each took to come, on average."""
+    """Passes lists on, and measures the average microseconds until an element of each arrived."""
     started = time.perf_counter()
     for elements in lists:
         measure(name, (time.perf_counter() - started) * 1e6 / len(elements))
@@ -103,7 +103,7 @@ def count_read(items: Iterable[Item]) -> None:
 
 
 def count_waits() -> None:
-    """Counts the requests to gs:// that this process repeated since the last call."""
+    """Counts the requests to gs:// that this process has retried since the last call."""
     waits = storage.take_waits()
     if waits.retries:
         count("retries", waits.retries)

@@ -28,10 +28,10 @@ class Target(NamedTuple):
 
     Attributes:
         output: folder of the dataset.
-        run_id: holds the folder's lock.
-        overwrite: whether another dataset in the folder is replaced.
+        run_id: id of the run that holds the folder's lock.
+        overwrite: whether to replace another dataset in the folder.
         accept_unreadable: whether shards stay in which an earlier run accepted files that could not be read.
-        check_finished: whether shards that stay are read whole.
+        check_finished: whether to read finished shards completely.
     """
 
     output: str
@@ -57,16 +57,16 @@ class Target(NamedTuple):
 
 
 class PlanShards(beam.PTransform):
-    """Packed references to shards: decides where each image goes before any is read.
+    """Assigns packed references to shards before any image is read.
 
     Claims the output for the plan. Only references are shuffled: each once, as short bytes, and the order keys of some.
     Every planned shard comes out, even if it is empty.
 
     Args:
-        target: claimed for the plan; None to plan without writing anything.
+        target: the folder to claim for the plan; None to plan without writing anything.
         draft: survey -> `Plan` without cuts.
-        seed: of the order.
-        after: must exist before anything is written.
+        seed: seed for the order.
+        after: a PCollection that must exist before anything is written.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -175,10 +175,10 @@ class SavePlan(beam.PTransform):
     """Writes a plan and its shards to a file, for `ReadPlan`.
 
     Args:
-        path: of the file, local or gs://.
-        plan: of `PlanShards`, a PCollection of one.
-        call: of `saved_plan.SavedPlan`.
-        replace: whether another plan there is replaced.
+        path: path of the file, local or gs://.
+        plan: the plan from `PlanShards`, a PCollection of one.
+        call: see `saved_plan.SavedPlan`.
+        replace: whether to replace another plan there.
 
     Output: a PCollection of one None, once the file is written.
     """
@@ -194,11 +194,11 @@ class SavePlan(beam.PTransform):
 
 
 class ReadPlan(beam.PTransform):
-    """A saved plan to shards, without listing or shuffling.
+    """Reads the shards of a saved plan, without listing or shuffling.
 
     Args:
-        path: of the file, local or gs://.
-        target: claimed for the plan.
+        path: path of the file, local or gs://.
+        target: the folder to claim for the plan.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -229,7 +229,7 @@ def _open(_: None, path: str) -> Plan:
 
 
 def _with_codecs(plan: Plan) -> Plan:
-    """The plan with the codecs of this worker, since no byte was made where it was saved."""
+    """The plan with the codecs of this worker instead of those of the machine that saved it."""
     return dataclasses.replace(plan, codecs=codec_versions.used(plan.options))
 
 

@@ -1,4 +1,4 @@
-"""ReadImages and ReadRows: shards to items, in order."""
+"""ReadImages and ReadRows: turn shards into items, in order."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST_MISSED = 100  # reads that may fail in a row before the source is taken for
 
 
 class ReadImages(beam.PTransform):
-    """Shards to items: the bytes of every image, in the shard's order, read ahead.
+    """Reads the bytes of every image of a shard, in order and ahead of the consumer.
 
     Args:
-        root: folder that the keys are below, with a slash at its end.
-        ahead: how they are read.
+        root: folder that keys are relative to, with a trailing slash.
+        ahead: how to read them.
         accept_unreadable: whether what cannot be read now, but perhaps later, is a `Reject`.
         output: folder of the dataset, where attempts at each shard are marked; if they crashed twice, its items are
             guarded. Empty where nothing can crash.
@@ -46,10 +46,10 @@ class ReadImages(beam.PTransform):
 
 
 class ReadRows(ReadImages):
-    """Shards to items: rows of a table, in the shard's order.
+    """Turns the references of a shard into items for table rows, in order.
 
     Args:
-        root: folder of the tables, with a slash at its end.
+        root: folder of the tables, with a trailing slash.
 
     Output: lists of `Item` with None, or with a `Reject`.
     """

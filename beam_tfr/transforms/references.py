@@ -1,4 +1,4 @@
-"""MatchImages and ReadTable: patterns or tables to references; TakeFirst: the first of them, for a try-out."""
+"""MatchImages and ReadTable turn patterns or tables into references; TakeFirst takes the first of them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ RANGES_AT_A_TIME = 4  # listed by one worker, which waits for many answers at a 
 
 
 class MatchImages(beam.PTransform):
-    """Patterns to references: each matching file once, with label and split.
+    """Lists the files that match patterns, each once, as references with label and split.
 
     Args:
         patterns: local or gs://.
         labeler: reads labels and splits from paths.
         root: folder that the keys are below, if `common_root` has found it already.
-        input_list: file with more patterns; read by a worker, since a pipeline cannot hold millions of them.
-        exclude: patterns of files to leave out.
+        input_list: file with more patterns, read by a worker, since a pipeline cannot hold millions of them.
+        exclude: patterns of files to skip.
 
     Output: encoded `ImageRef`s, as `packing.pack_some` packs them.
     """
@@ -116,10 +116,10 @@ def _divide(rest: str, ranges: int) -> Iterator[str]:
 
 
 class ReadTable(beam.PTransform):
-    """Tables to references: one per row, with its labels, split and columns.
+    """Reads tables to references: one per row, with labels, split and columns.
 
     Args:
-        opened: of `open_tables`.
+        opened: result of `open_tables`.
 
     Output: (encoded `ImageRef`s, as `packing.pack_some` packs them; a PCollection of one None, once no two rows are
     known to have the same key).
@@ -172,11 +172,11 @@ def _refuse_repeats(found: Sequence[Repeats | None], opened: Tables) -> None:
 
 
 class TakeFirst(beam.PTransform):
-    """The first references of the order, or all if there are fewer; each of the others costs one hash.
+    """Takes the first references of the order, or all if there are fewer; the others cost one hash each.
 
     Args:
         limit: how many; a worker holds as many order keys of 16 bytes.
-        seed: of the order.
+        seed: seed for the order.
 
     Output: as its input, encoded `ImageRef`s as `packing.pack_some` packs them.
     """

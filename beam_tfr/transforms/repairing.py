@@ -18,13 +18,13 @@ MOST_KEYS = 3  # named in a message
 
 
 class CheckRepaired(beam.PTransform):
-    """What became of the broken shards; raises an error at the end, when all that can be repaired are.
+    """Checks the repaired shards; raises an error at the end, after all that can be repaired are.
 
     Args:
-        folder: of the dataset.
-        root: folder that the keys of its sources are below, with a slash at its end.
+        folder: folder of the dataset.
+        root: folder that the keys of its sources are below, with a trailing slash.
         wanted: names of the broken shards.
-        plan: of `PlanShards`, a PCollection of one.
+        plan: the plan from `PlanShards`, a PCollection of one.
 
     Output: a PCollection of one None, if all of them are repaired.
     """

@@ -21,10 +21,10 @@ class MapImages(beam.PTransform):
     """Applies a function to each value; rejects and finished shards pass through.
 
     Args:
-        fn: (value, ref) -> new value; raises `RejectError` to leave the image out.
-        stage: its name in rejects.jsonl.
-        shown: options that the engine's console shows.
-        guarded: the same for images of a shard that crashed; None for `fn`.
+        fn: (value, ref) -> new value; raises `RejectError` to reject the image.
+        stage: name of the step in rejects.jsonl.
+        shown: options to show in the engine's console.
+        guarded: the function for images of a shard that crashed; None for `fn`.
 
     Output: lists of `Item`, in the same order.
     """
@@ -58,10 +58,10 @@ class MapImages(beam.PTransform):
 
 
 class ResizeImages(MapImages):
-    """Bytes to `Image`: decodes, orients, resizes, encodes.
+    """Turns bytes into an `Image`: decodes, rotates, resizes, encodes.
 
     Args:
-        options: how.
+        options: how to convert images.
     """
 
     def __init__(self, options: ImageOptions) -> None:
@@ -74,17 +74,17 @@ class ResizeImages(MapImages):
 
 
 class ParseArrays(MapImages):
-    """Bytes of .npy files to `Array`."""
+    """Parses the bytes of .npy files to `Array`."""
 
     def __init__(self) -> None:
         super().__init__(lambda data, _: arrays.parse_array(data), stage="ParseArrays")
 
 
 class BuildExamples(MapImages):
-    """`Image`, `Array`, bytes or row to `Record`: a serialized tf.train.Example.
+    """Serializes an `Image`, `Array`, bytes or row to a `Record`: a tf.train.Example.
 
     Args:
-        encoding: of `ConvertOptions`; it decides which of them.
+        encoding: option of `ConvertOptions`, which determines the input.
     """
 
     def __init__(self, encoding: str = "jpeg") -> None:

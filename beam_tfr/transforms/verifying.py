@@ -1,4 +1,4 @@
-"""VerifyShards: the checks of `verify`, shard by shard on any runner."""
+"""VerifyShards: runs the checks of `verify` on any runner, shard by shard."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from beam_tfr.verification.shard_check import ShardCheck, ShardFound
 
 
 class VerifyShards(beam.PTransform):
-    """The shards of a dataset, each read by one worker, to a file with the report as JSON.
+    """Checks the shards of a dataset, each on one worker, and writes the report to a JSON file.
 
     The hashes of the keys are shuffled, 24 bytes for each record, and a 256th of them is in one place at a time.
 
     Args:
-        folder: of the dataset.
+        folder: folder of the dataset.
         report: path of the file to write.
-        sample, seed: as of `verify`.
+        sample, seed: see `verify`.
 
     Output: a PCollection of one None, once the report is written.
     """

@@ -1,4 +1,4 @@
-"""WriteShards and WriteManifest: items to files, their counts to the manifest."""
+"""WriteShards and WriteManifest: write items to files, and their counts to the manifest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OTHER_BYTES = "other bytes"  # why a shard that is repaired is `Unfinished`
 
 
 class WriteShards(beam.io.WriteToTFRecord):
-    """Lists of items to files, framed and named as Beam does.
+    """Writes lists of items to files, framed and named like Beam's.
 
     Shards and order are those of the plan. Beam itself assigns records to shards at random and renames all files at the
     end, where a retry can lose some. Here a file appears whole when its last item has come, and then its sidecar.
@@ -41,10 +41,10 @@ class WriteShards(beam.io.WriteToTFRecord):
     Args:
         output: folder of the dataset.
         name: prefix of the files.
-        suffix: of the files.
-        level: of gzip, 0 to 9; None for no compression.
-        expected: file name -> SHA-256 that it must have to appear; None for any.
-        most_rejects: that a bundle may have; more end the run. None for any number.
+        suffix: suffix of the files.
+        level: level of gzip, 0 to 9; None for no compression.
+        expected: file name -> required SHA-256; None for any.
+        most_rejects: maximum number of rejects in a bundle; more end the run. None for any number.
 
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps for a moment.
     """
@@ -177,14 +177,14 @@ class _Write(Shown):
 
 
 class WriteManifest(beam.PTransform):
-    """The counts of all shards to manifest.json, last, and only if they add up.
+    """Writes manifest.json from the counts of all shards, last, and only if they add up.
 
     Args:
         output: folder of the dataset.
-        plan: of `PlanShards`, a PCollection of one.
-        run_id: must still hold the folder's lock.
-        max_rejects: a share (float) or a number (int).
-        allow_empty: splits and classes that may lose all images.
+        plan: the plan from `PlanShards`, a PCollection of one.
+        run_id: id of the run, which must still hold the folder's lock.
+        max_rejects: maximum share (float) or number (int) of rejects.
+        allow_empty: splits and classes whose images may all be rejected.
 
     Output: the `Manifest`, once the dataset is complete.
     """
@@ -210,7 +210,7 @@ class WriteManifest(beam.PTransform):
 
 
 class ReadRejects(beam.PTransform):
-    """The `Manifest` of complete datasets to their rejects, one by one.
+    """Reads the rejects of complete datasets, given their `Manifest`.
 
     Output: `Reject`, as listed in rejects.jsonl.
     """

@@ -1,4 +1,4 @@
-"""verify: reads everything that a manifest promises and reports what is wrong and where.
+"""verify: checks a dataset against its manifest, and reports what is wrong and where.
 
 from beam_tfr.verification import verify
 report = verify("gs://bucket/flowers")

@@ -1,4 +1,4 @@
-"""Checks the image, array or file in a record: intact to its last byte, and as the record describes it."""
+"""Checks that the image, array or file in a record is intact and matches the record's description."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixe
 
     Args:
         record: `ENCODED` or `RAW`, `FORMAT` (bytes), `HEIGHT`, `WIDTH`, `CHANNELS` (int).
-        options: of the dataset.
+        options: options of the dataset.
         max_pixels: larger images are not decoded, which is also a problem.
     """
     if options.encoding == "raw":

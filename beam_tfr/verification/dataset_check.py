@@ -53,9 +53,9 @@ def verify(
             checked, and neither sums over all records nor new sources. None reads all.
         seed: chooses the sample.
         sources: patterns that the dataset was made from; compares each record with its source file by SHA-256.
-        exclude: patterns of files that are no sources.
+        exclude: patterns of files that are not sources.
         threads: number of threads that read shards; None for one per core.
-        progress: called from time to time, by the calling thread.
+        progress: called from time to time, in the calling thread.
         max_record_bytes: a longer record is a problem, like damage. None: 128 MiB, or 16 times the shard's file.
         max_pixels: a larger image, or one larger than the dataset's option max_pixels, is not decoded, which is also a
             problem.
@@ -76,12 +76,12 @@ def verify(
 
 
 class DatasetCheck:
-    """What was found of the shards of a dataset so far, for a report.
+    """Collects the results of checking shards, for a report.
 
     Args:
-        manifest: of the dataset.
+        manifest: manifest of the dataset.
         sources: that the shards are compared with.
-        max_record_bytes, max_pixels: as of `verify`.
+        max_record_bytes, max_pixels: see `verify`.
 
     Attributes:
         found: position of a shard -> what was read of it.
@@ -128,7 +128,7 @@ class DatasetCheck:
         self.add(shard.found for shard in shards)
 
     def report(self) -> Report:
-        """Adds everything but the shards, and what the shards have with each other.
+        """Adds the checks of other files and across shards, and returns the report.
 
         Raises:
             UsageError: none of the sources was found.
@@ -215,7 +215,7 @@ def _of_unread(manifest: Manifest, found: Mapping[int, ShardFound]) -> Iterator[
 
 
 def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator[Problem]:
-    """Yields what the sums over all shards are not; nothing unless all were read, as that would only repeat it."""
+    """Yields wrong sums over all shards; nothing unless all were read, which would only repeat other problems."""
     if not len(found) == len(choose(manifest)) == sum(bool(one.records_sha256) for one in found):
         return
     records: dict[str, list[str]] = {name: [] for name in manifest.splits}

@@ -1,4 +1,4 @@
-"""Checks a manifest, and the files beside the shards: labels.txt, rejects.jsonl, and files that do not belong there."""
+"""Checks a manifest, labels.txt, rejects.jsonl, and files that do not belong in the folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from beam_tfr.verification.problems import MAX_LINE_BYTES, Problem, shown, unrea
 
 
 def check_files(manifest: Manifest) -> Iterator[Problem]:
-    """Yields the problems of everything but the shards, in the order of the files."""
+    """Yields the problems of all files but the shards, in the order of the files."""
     for message in manifest_problems(manifest):
         yield Problem("manifest", MANIFEST_FILE, message)
     checks = {MANIFEST_FILE: _text_problems, LABELS_FILE: _labels_problems, REJECTS_FILE: _rejects_problems}
@@ -79,7 +79,7 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
 
 
 def _of_split(manifest: Manifest, name: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yields what must be equal in a split: its name, the value in the manifest, and the value that fits the others."""
+    """Yields pairs that must be equal in a split: name, value in the manifest, value computed from the others."""
     split, what = manifest.splits[name], f"split {shown(name)}:"
     yield f"{what} matched", split.matched, split.num_examples + split.rejected
     yield f"{what} num_bytes", split.num_bytes, sum(shard.num_bytes for shard in split.shards)

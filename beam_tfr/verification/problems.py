@@ -27,14 +27,14 @@ _repr.maxstring = _repr.maxother = 100
 
 
 class Problem(NamedTuple):
-    """Something that is not as the manifest promises.
+    """A difference between a dataset and its manifest.
 
     Attributes:
         kind: one of `KINDS`.
         file: name in the dataset's folder; of a new source, its path.
         message: what was found and what was expected.
         record: number of the record, or of the line of rejects.jsonl, from 0; None for the file as a whole.
-        offset: of the record in the uncompressed stream, or of the line in its file, in bytes.
+        offset: offset of the record in the uncompressed stream, or of the line in its file, in bytes.
     """
 
     kind: str
@@ -50,19 +50,19 @@ class Problem(NamedTuple):
 
 
 class Problems:
-    """The first problems in the order of the dataset, whoever finds them, and the number of all by kind."""
+    """The first problems in dataset order, whichever thread finds them, and the number of each kind."""
 
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
         self._kept: list[tuple[int, int, Problem]] = []
 
     def add(self, position: int, problem: Problem, *, order: int | None = None) -> None:
-        """Takes a problem of the part of the dataset at a position; those of one part come in order, or tell theirs."""
+        """Adds a problem of the part of the dataset at a position; problems of one part arrive in order."""
         self.counts[problem.kind] += 1
         self._keep((position, sum(self.counts.values()) if order is None else order, problem))
 
     def merge(self, other: Problems) -> None:
-        """Takes the problems of other parts."""
+        """Adds the problems of other parts."""
         self.counts.update(other.counts)
         for one in other._kept:
             self._keep(one)

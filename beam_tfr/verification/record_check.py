@@ -27,7 +27,7 @@ class Checked(NamedTuple):
 
     Attributes:
         problems: messages, each with what was found and what was expected; empty for a valid record.
-        key: of the record; None if it has none.
+        key: key of the record; None if it has none.
         source_sha256: hex digest of its source; empty if it has none.
         labels: the valid class ids.
         pixels: stored pixels, by the record's own height and width; 0 without an image.
@@ -46,7 +46,7 @@ class RecordCheck:
     """Checks records against a manifest.
 
     Args:
-        manifest: of the dataset.
+        manifest: manifest of the dataset.
         max_pixels: larger images are not decoded, which is also a problem.
     """
 
@@ -120,7 +120,7 @@ class RecordCheck:
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
-    """Yields what a record says about its image and source that the options do not allow."""
+    """Yields statements of a record about its image and source that contradict the options."""
     channels, form, source_format = record[names.CHANNELS], record[names.FORMAT], record[names.SOURCE_FORMAT]
     allowed = _channels(form, options)
     if channels not in allowed:
@@ -158,7 +158,7 @@ def size_problems(size: tuple[int, int], source: tuple[int, int], form: bytes, o
         size: (height, width) of the stored image.
         source: (height, width) of the source, upright, at least (1, 1).
         form: value of `FORMAT`.
-        options: of the dataset.
+        options: options of the dataset.
     """
     expected = place(*source, options.image_size, options.resize, upscale=options.upscale).canvas
     may_be_turned = options.resize == "none" and options.keep_all and form == b"jpeg"

@@ -1,4 +1,4 @@
-"""Finds records with equal keys in a whole dataset, by hashes: 24 bytes for each record."""
+"""Finds records with equal keys in a whole dataset, by hashes of 24 bytes per record."""
 
 from __future__ import annotations
 

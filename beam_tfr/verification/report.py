@@ -1,4 +1,4 @@
-"""What `verify` found, and how far it is."""
+"""The report of `verify`, and its progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from beam_tfr.verification.problems import Problem
 
 
 class Progress(NamedTuple):
-    """How much of a dataset is read: shards, records, and bytes of shard files."""
+    """How much of a dataset has been read: shards, records, and bytes of shard files."""
 
     shards: int
     num_shards: int
@@ -32,10 +32,10 @@ SHOWN_PROBLEMS = 20  # in a notebook
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
-    """What `verify` found.
+    """The result of `verify`.
 
     Attributes:
-        folder: of the dataset.
+        folder: folder of the dataset.
         problems: the first `MAX_PROBLEMS`, in the order of the dataset.
         kinds: kind of problem -> number of all such problems; reading stops after about `MAX_SHARD_PROBLEMS` of one
             shard.
@@ -73,7 +73,7 @@ class Report:
         return f"<{self._title()}>"
 
     def _repr_html_(self) -> str:
-        """What was checked, or the first problems, for notebooks."""
+        """A summary of the checks, or the first problems, for notebooks."""
         if self.ok:
             found = f"Everything{' that was read' if self.unread else ''} is as the manifest says."
             return markup.table(self._title(), ["checked", ""], self._checked(), [found])

@@ -31,7 +31,7 @@ class Task(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class ShardFound:
-    """What was read of a shard.
+    """The result of reading a shard.
 
     Attributes:
         task: the shard.
@@ -59,10 +59,10 @@ class ShardFound:
 
 
 class ShardCheck:
-    """Reads one shard once.
+    """Reads and checks one shard, once.
 
     Args:
-        folder: of the dataset.
+        folder: folder of the dataset.
         task: the shard.
         check: of its records.
         tell: is called with each problem.

@@ -1,4 +1,4 @@
-"""Compares the records of a dataset with the files that they were made from."""
+"""Compares the records of a dataset with their source files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def look(root: str, record: SourceRecord) -> tuple[str, str] | None:
 
 
 def find_changed(folder: str, file: str, names: Names, root: str) -> tuple[int, list[str]]:
-    """Compares what can be read of a shard, which may be damaged or gone, with its sources.
+    """Compares the readable records of a shard, which may be damaged or missing, with their sources.
 
     Returns:
         The number of records that were compared, and the keys of those whose sources changed or are gone.
@@ -93,9 +93,9 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
     Takes no memory for each file, apart from the hashes of keys that `verify` keeps.
 
     Args:
-        manifest: of the dataset.
+        manifest: manifest of the dataset.
         patterns: those that the dataset was made from.
-        exclude: patterns of files to leave out.
+        exclude: patterns of files to skip.
 
     Raises:
         UsageError: the records were not made from files, or a pattern is wrong or matches nothing.
@@ -159,7 +159,7 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
                 yield entry.path
 
     def _rejected(self) -> bytes:
-        """The keys in rejects.jsonl, by `hash_key`; those before a line that is damaged, which is another problem."""
+        """The keys in rejects.jsonl, by `hash_key`, up to a damaged line, which is reported elsewhere."""
         keys = bytearray()
         wrong = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
         path = storage.join(self._manifest.folder, REJECTS_FILE)

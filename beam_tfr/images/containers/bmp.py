@@ -1,4 +1,4 @@
-"""The headers of a BMP: file header, bitmap header (BITMAPCOREHEADER to BITMAPV5HEADER) and palette."""
+"""BMP headers: file header, bitmap header (BITMAPCOREHEADER to BITMAPV5HEADER) and palette."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ RUN_LENGTHS = (1, 2)  # values of `Bitmap.compression`: BI_RLE8, BI_RLE4
 
 
 class Bitmap(NamedTuple):
-    """What the headers of a BMP say.
+    """The fields of the headers of a BMP.
 
     Attributes:
         head: file header, bitmap header and palette.
         header_bytes: of the bitmap header.
-        bits: of a pixel.
+        bits: bits per pixel.
         compression: 0 for none.
         color_space: of a V4 or V5 header, 4 bytes; else empty.
         profile: ICC profile in the file; empty without one.
@@ -33,7 +33,7 @@ class Bitmap(NamedTuple):
     end: int
 
     def is_whole(self, data: bytes) -> bool:
-        """Whether the file holds all pixels, not compressed, behind the headers."""
+        """True if the file holds all pixels, uncompressed, after the headers."""
         return self.header_bytes >= 40 and len(self.head) <= self.begin < self.end <= len(data)
 
 

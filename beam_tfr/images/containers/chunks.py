@@ -64,7 +64,7 @@ def webp_chunks(data: bytes) -> Iterator[Chunk]:
 
 
 def boxes(data: bytes) -> Iterator[Chunk]:
-    """Yields the boxes of the outermost level of a JPEG XL; the file may end within the last.
+    """Yields the top-level boxes of a JPEG XL; the file may end within the last.
 
     Raises:
         RejectError: `damaged-image`: a box is shorter than its header, or there are more than `MAX_CHUNKS`.

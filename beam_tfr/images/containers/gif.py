@@ -67,5 +67,5 @@ def blocks(data: bytes) -> Iterator[Block]:
 
 
 def table_bytes(flags: int) -> int:
-    """Size of the color table that these flags announce; 0 without one."""
+    """The size of the color table according to these flags; 0 without one."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0

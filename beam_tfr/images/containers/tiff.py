@@ -24,7 +24,7 @@ class Entry(NamedTuple):
         kind: type of its values.
         values: how many it has.
         place: where in the file the values are.
-        size: of all values, in bytes; the file may end before.
+        size: size of all values, in bytes; the file may end before.
     """
 
     tag: int
@@ -69,7 +69,7 @@ class Directory:
             yield Entry(tag, kind, count, place, size)
 
     def integers(self, entry: Entry) -> tuple[int, ...]:
-        """The values of an entry; empty if they are no unsigned integers, too many, or not all in the file."""
+        """The values of an entry; empty if they are not unsigned integers, too many, or not all in the file."""
         if entry.kind not in _INTEGERS or entry.values > MAX_VALUES or entry.place + entry.size > len(self._data):
             return ()
         return self._unpack(f"{entry.values}{_INTEGERS[entry.kind]}", entry.place)

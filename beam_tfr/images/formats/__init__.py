@@ -1,4 +1,4 @@
-"""The table of formats: how a file of each is recognized by its first bytes, and what opens it."""
+"""The table of formats: how to recognize a file by its first bytes, and the function that opens it."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def identify(data: bytes) -> str:
 
 
 def is_wrong_extension(name: str, found: str) -> bool:
-    """Whether a name has the extension of a format other than `found`; unknown extensions are never wrong."""
+    """True if a name has the extension of a format other than `found`; unknown extensions are never wrong."""
     extension = posixpath.splitext(name)[1][1:].lower()
     return FORMAT_OF.get(extension, found) != found

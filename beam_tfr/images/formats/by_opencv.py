@@ -44,7 +44,7 @@ def decode(data: bytes, name: str, height: int, width: int) -> NDArray[Any]:
 
 
 def _read_large(data: bytes) -> NDArray[Any] | None:
-    """Decodes a file without a second copy of its pixels, from a file in memory, which Linux has."""
+    """Decodes a file without a second copy of its pixels, from a memory file (Linux only)."""
     with open(os.memfd_create("image"), "wb", buffering=0) as file:
         file.write(data)
         return cv2.imread(f"/proc/self/fd/{file.fileno()}", None, cv2.IMREAD_UNCHANGED)

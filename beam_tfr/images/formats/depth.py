@@ -92,5 +92,5 @@ def decoded_parts(samples: NDArray[Any], white: float | None = None) -> tuple[Pi
 
 
 def opaque_is_none(alpha: Pixels | None) -> Pixels | None:
-    """An alpha channel, or None where everything is opaque."""
+    """An alpha channel, or None if everything is opaque."""
     return None if alpha is None or alpha.min(initial=255) == 255 else alpha

@@ -1,4 +1,4 @@
-"""AVIF, BMP, JPEG 2000 and WebP, which Pillow reads, and what all openers that use Pillow share."""
+"""AVIF, BMP, JPEG 2000 and WebP, read by Pillow, and functions shared by all openers that use Pillow."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def open_jpeg2000(data: bytes) -> Source:
 
 
 def open_webp(data: bytes) -> Source:
-    """Opens a WebP (RFC 9649). OpenCV decodes still images; Pillow takes five times the memory, but knows animations.
+    """Opens a WebP (RFC 9649). OpenCV decodes still images; Pillow, for animations, takes five times the memory.
 
     Raises:
         RejectError: `damaged-image`.
@@ -147,7 +147,7 @@ def open_any(
         data: a whole file.
         pillow_format: the only one of Pillow's plugins that may read it.
         animated: the format has animations, whose frames Pillow counts by the header.
-        bits: of a sample.
+        bits: bits per sample.
         profile: ICC profile that Pillow does not find.
         pixel_bytes: that the decoder takes for a pixel, besides the image that it makes.
 
@@ -201,7 +201,7 @@ def load(image: ImageFile.ImageFile, bits: int, profile: bytes = b"") -> Decoded
 
 
 def loading_bytes(image: ImageFile.ImageFile) -> int:
-    """What an image of Pillow's and its `Decoded` take, without what its decoder takes besides."""
+    """The memory of a Pillow image and its `Decoded`, without that of the decoder."""
     pixel_bytes = {1: 1, 3: 4, 4: 4}[_IN_PLACE[image.mode]] if image.mode in _IN_PLACE else 8
     return image.height * image.width * (pixel_bytes + CLEAR * image.has_transparency_data)
 

@@ -1,4 +1,4 @@
-"""GIF (89a): Pillow decodes the first frame, cut out so that it sees neither comments nor the frames behind it."""
+"""GIF (89a): Pillow decodes the first frame, cut out so that it sees neither comments nor later frames."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def open_gif(data: bytes) -> Source:
 
 
 def _load_whole(data: bytes, box: tuple[int, int, int, int]) -> Any:
-    """Loads an image, all of whose pixels must be in the file: Pillow says nothing when there are too few.
+    """Loads an image and checks that all pixels are in the file, since Pillow does not report missing ones.
 
     The memory is filled before. Where a last pixel is as before, another filling tells whether it was written.
 

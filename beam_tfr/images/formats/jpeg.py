@@ -1,4 +1,4 @@
-"""JPEG: simplejpeg (libjpeg-turbo) decodes it; a warning about damage is a reject.
+"""JPEG: decoded by simplejpeg (libjpeg-turbo); a warning about damage is a reject.
 
 libjpeg decodes a damaged image with a warning, but warns of harmless oddities too (jerror.h). simplejpeg reports only
 the last warning, which may hide others. So a harmless oddity is fixed in a copy of the bytes, which must then decode
@@ -38,7 +38,7 @@ _UNKNOWN_SAMPLING = "Could not determine subsampling level"
 
 
 def open_jpeg(data: bytes, *, damaged_share: float | None = None) -> Source:
-    """Opens a JPEG; pictures behind the first, as in an MPO, are ignored.
+    """Opens a JPEG; pictures after the first, as in an MPO, are ignored.
 
     Args:
         data: the file.
@@ -95,7 +95,7 @@ def open_jpeg(data: bytes, *, damaged_share: float | None = None) -> Source:
 
 
 def _decode(data: bytes, header: Header, least: tuple[int, int] | None) -> tuple[Pixels, bool]:
-    """Decodes a JPEG; also returns whether stray bytes were left out.
+    """Decodes a JPEG; also returns whether stray bytes were ignored.
 
     Raises:
         RejectError: `damaged-image` or `unsupported-image`.
@@ -157,7 +157,7 @@ def _decode_strictly(
 
 
 def _decode_by_pillow(data: bytes, header: Header) -> Pixels:
-    """Decodes a JPEG of samplings that TurboJPEG does not know; damage inside its data goes unnoticed.
+    """Decodes a JPEG with a sampling that TurboJPEG does not support; damage inside its data goes unnoticed.
 
     Raises:
         RejectError: `damaged-image` or `unsupported-image`.

@@ -1,4 +1,4 @@
-"""JPEGs that end early: how many of their rows are there."""
+"""Counts the rows of JPEGs that end early."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER = bytes(255 - byte for byte in _ONE)  # whose first bit differs, and so t
 
 
 def complete(data: bytes) -> bytes:
-    """Returns a JPEG that has its EOI marker as it is, else with one behind its last whole segment or data.
+    """Returns a JPEG that has an EOI marker unchanged, else with one after its last whole segment or data.
 
     Many zeros at the end are left out: a download that broke off leaves them.
     """
@@ -35,7 +35,7 @@ def complete(data: bytes) -> bytes:
 
 
 def count_rows(data: bytes, header: Header, colorspace: str) -> int:
-    """Counts the rows from the top to which nothing that might follow would make a difference.
+    """Counts the rows from the top that no further data could change.
 
     The image is decoded twice, with other data behind its own.
 
@@ -63,7 +63,7 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
 
 
 def _check_scans(data: bytes, header: Header) -> int:
-    """Checks that the last bit of every coefficient has a scan; returns where the data of the last one begin."""
+    """Checks that a scan has the last bit of every coefficient; returns where the data of the last scan begin."""
     last_scan = header.first_scan
     missing = {(component, place) for component in header.components for place in range(64)}
     for segment in jpeg.segments(data, header.first_scan):

@@ -1,4 +1,4 @@
-"""What the header of a JPEG says (ITU-T T.81, annex B), and copies that libjpeg decodes without a warning."""
+"""Reads JPEG headers (ITU-T T.81, annex B), and makes copies that libjpeg decodes without warnings."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Header:
 
     @property
     def has_usual_sampling(self) -> bool:
-        """Whether all colors have one sampling, as TurboJPEG expects, which else does not scale."""
+        """True if all colors have the same sampling; otherwise TurboJPEG does not scale."""
         first, colors, black = self.sampling[0], self.sampling[1:3], self.sampling[3:]
         return set(colors) <= {(1, 1)} and set(black) <= {first} and first in _USUAL
 
@@ -131,7 +131,7 @@ def _read_segment(header: Header, marker: int, payload: bytes) -> None:
 
 
 def count_scans(data: bytes, header: Header) -> int:
-    """Counts the scans that a decoder goes through; thumbnails and pictures behind the image do not count.
+    """Counts the scans of the image, without thumbnails and pictures after it.
 
     Raises:
         RejectError: `too-many-scans`: more than any image can use, whatever its size; `damaged-image`: no EOI marker,
@@ -168,7 +168,7 @@ def join_profile(parts: list[bytes]) -> bytes | None:
 
 
 def without_oddities(data: bytes, header: Header) -> bytes:
-    """Copies an image with only what decoding needs, in a form that libjpeg does not warn about.
+    """Copies only what is needed to decode an image, in a form that libjpeg does not warn about.
 
     Metadata and stray bytes are left out. An unknown color transform becomes the one that libjpeg assumes; parameters
     of a sequential scan that mean nothing become those of the standard.

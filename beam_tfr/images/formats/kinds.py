@@ -1,4 +1,4 @@
-"""Names what a file seems to be that is not an image, for the detail of its reject.
+"""Guesses the type of a file that is not an image, for the detail of its reject.
 
 Libraries that know file signatures (puremagic, filetype) do not know SVG and text, the most frequent strangers in
 folders of images.
@@ -38,7 +38,7 @@ _ROOTS = {"svg": "SVG", "html": "HTML", "head": "HTML", "body": "HTML"}
 
 
 def describe(data: bytes) -> str:
-    """Names what a whole file seems to be, such as "PDF" or "text"."""
+    """Guesses the type of a file, such as "PDF" or "text"."""
     if not data:
         return "an empty file"
     for signature, name in _SIGNATURES.items():

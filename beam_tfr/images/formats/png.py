@@ -26,7 +26,7 @@ _SAMPLES = {2: 3, 4: 2, 6: 4}  # by color type; else 1
 
 
 def open_png(data: bytes) -> Source:
-    """Opens a PNG. What follows the pixels may be cut.
+    """Opens a PNG. Data after the pixels may be truncated.
 
     Raises:
         RejectError: `damaged-image`.
@@ -89,7 +89,7 @@ def _inflate(packed: bytes, most: int) -> bytes:
 
 
 def _decompressed(kind: bytes, text: bytes) -> bytes:
-    """The text of a text chunk, from behind the zero that ends its keyword (section 11.3.3)."""
+    """The text of a text chunk, after the zero that ends its keyword (section 11.3.3)."""
     compressed = kind == b"zTXt" or (kind == b"iTXt" and text[:1] == b"\1")
     if kind == b"zTXt":
         text = text[1:]  # behind the method

@@ -1,4 +1,4 @@
-"""TIFF 6.0 and BigTIFF. Pillow decodes what it has a mode for, OpenCV samples of more than 8 bits.
+"""TIFF 6.0 and BigTIFF. OpenCV decodes samples of more than 8 bits, Pillow all others.
 
 What neither decodes exactly is `unsupported-image`: half floats, signed 8-bit samples, YCbCr without compression and,
 of more than 8 bits, separate planes, palettes, CMYK, and gray with alpha. So is 8-bit BigTIFF in big-endian order,
@@ -43,7 +43,7 @@ _SHRINKS = {1: 1, 32773: 64, 5: 2800, 8: DEFLATE, 32946: DEFLATE}
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Page:
-    """What the first directory says.
+    """The fields of the first directory.
 
     Attributes:
         tags: number -> values, of the tags in `_READ`.
@@ -68,12 +68,12 @@ class _Page:
 
     @property
     def is_deep(self) -> bool:
-        """Whether Pillow has no mode for its samples: of more than 8 bits, or signed."""
+        """True if Pillow has no mode for its samples: of more than 8 bits, or signed."""
         return self.bits > 8 or self.get(_FORMAT) != 1
 
     @property
     def is_exact_in_opencv(self) -> bool:
-        """Whether OpenCV decodes such samples to what they are."""
+        """True if OpenCV decodes such samples exactly."""
         return (
             (self.get(_PHOTOMETRIC), self.get(_SAMPLES)) in _DEEP
             and self.get(_PLANAR) == 1
@@ -155,7 +155,7 @@ def _read(data: bytes, directory: tiff.Directory) -> _Page:
 
 
 def _is_thumbnail(directory: tiff.Directory) -> bool:
-    """Whether a further directory is the picture in a smaller size, or cut."""
+    """True if another directory holds the same picture, smaller or cropped."""
     try:
         first = next(iter(directory))  # tags are sorted
     except (RejectError, StopIteration):
@@ -164,7 +164,7 @@ def _is_thumbnail(directory: tiff.Directory) -> bool:
 
 
 def _check(page: _Page) -> None:
-    """Rejects what is no picture, or of a kind that no decoder here reads."""
+    """Rejects a page that is not a picture, or that no decoder supports."""
     if _DNG_VERSION in page.tags or (page.get(_SUBFILE) & 1 and _SUB_DIRECTORIES in page.tags):
         raise RejectError("not-an-image", "a camera raw file (DNG, NEF or the like)")
     if not 1 <= page.bits <= 64 or not 1 <= page.get(_SAMPLES) <= 1024:
