@@ -54,7 +54,7 @@ def claim(
     run_id: str,
     overwrite: bool,
     job: str = "",
-    has_ended: lock.HasEnded = lambda _: False,
+    job_state: lock.JobState = lambda _: "",
 ) -> Plan:
     """Claims the folder for a plan, and resumes what an earlier run has not published.
 
@@ -64,7 +64,7 @@ def claim(
     Args:
         output: folder of the dataset.
         plan: the plan to write.
-        run_id, job, has_ended: see `lock.acquire`.
+        run_id, job, job_state: see `lock.acquire`.
         overwrite: whether another dataset is replaced.
 
     Returns:
@@ -75,7 +75,7 @@ def claim(
         DataError: the folder holds this dataset, but one of its files is missing or has another size.
         RunError: another run holds the folder.
     """
-    lock.acquire(output, run_id, job=job, has_ended=has_ended)
+    lock.acquire(output, run_id, job=job, job_state=job_state)
     if not overwrite and _is_complete(output, plan):
         return dataclasses.replace(plan, complete=True)
     begun = _read_plan(output)

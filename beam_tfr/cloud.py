@@ -9,8 +9,6 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from beam_tfr import beam_internals, storage
 
-_ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
-
 
 class CloudOptions(PipelineOptions):
     """Our own option, which travels to the workers with Beam's."""
@@ -34,18 +32,18 @@ def use(options: PipelineOptions | None) -> None:
     )
 
 
-def has_ended(options: PipelineOptions | None, job_id: str) -> bool:
-    """True if Dataflow reports that a job has ended; False also if it cannot be reached."""
+def job_state(options: PipelineOptions | None, job_id: str) -> str:
+    """The state of a job as Dataflow reports it, such as "RUNNING"; empty if it cannot be asked."""
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
 
     google = options and options.view_as(GoogleCloudOptions)
     if not google or not google.project or not google.region:
-        return False
+        return ""
     try:
-        return beam_internals.dataflow_job_state(google, job_id).removeprefix("JOB_STATE_") in _ENDED
+        return beam_internals.dataflow_job_state(google, job_id).removeprefix("JOB_STATE_")
     except (GoogleAPIError, GoogleAuthError):
-        return False
+        return ""
 
 
 def own_job(options: PipelineOptions | None) -> str:

@@ -26,7 +26,8 @@ from beam_tfr.storage import work_path
 HEARTBEAT_S = 10.0
 DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
 JOB = "job "  # prefix of the machine in a lock that was left to a job
-HasEnded = Callable[[str], bool]  # of a job's id: whether the service says that it has ended
+JobState = Callable[[str], str]  # of a job's id: what the service says, such as "RUNNING"; empty if it does not
+_ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
 
 
@@ -53,11 +54,11 @@ def _silence_s(path: str) -> float:
     return time.time() - storage.modified(path)
 
 
-def _holder_lives(lock: Mapping[str, Any], path: str, has_ended: HasEnded) -> bool:
+def _holder_lives(lock: Mapping[str, Any], path: str, job_state: JobState) -> bool:
     if not lock:
         return False
     if lock["machine"].startswith(JOB):
-        return not has_ended(lock["machine"].removeprefix(JOB))
+        return job_state(lock["machine"].removeprefix(JOB)) not in _ENDED
     if lock["machine"] == _machine():
         try:
             os.kill(lock["pid"], 0)
@@ -72,15 +73,15 @@ def _holder_lives(lock: Mapping[str, Any], path: str, has_ended: HasEnded) -> bo
         return False
 
 
-def _described(lock: Mapping[str, Any], path: str) -> str:
+def _described(lock: Mapping[str, Any], path: str, job_state: JobState) -> str:
     """Describes who holds a lock, and how to take over."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(lock["started"]))
     machine = lock["machine"].split("/")[0]
     if machine.startswith(JOB):
-        return (
-            f"{machine}, since {since}. Wait for it, or cancel it and call again. Dataflow does not say that it has "
-            f"ended; if it has, delete {path}"
-        )
+        cure = f"since {since}. Wait for it, or cancel it and call again"
+        if state := job_state(machine.removeprefix(JOB)):
+            return f"{machine} ({state.lower().replace('_', ' ')}), {cure}"
+        return f"{machine}, {cure}. Dataflow does not say that it has ended; if it has, delete {path}"
     here = lock["machine"] == _machine()
     stop = f"stop it (kill {lock['pid']})" if here else "stop it there"
     told = f"process {lock['pid']} on {machine}, since {since}. Wait for it, or {stop} and call again"
@@ -119,7 +120,7 @@ def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
     return (number, lock) if lock.get("run_id") == run_id else None
 
 
-def acquire(output: str, run_id: str, *, job: str = "", has_ended: HasEnded = lambda _: False) -> str:
+def acquire(output: str, run_id: str, *, job: str = "", job_state: JobState = lambda _: "") -> str:
     """Locks the folder for this run, unless it already holds it; returns the path of the lock.
 
     The lock of a dead holder is not removed to make room, since the second of two runs that find it would remove the
@@ -129,14 +130,14 @@ def acquire(output: str, run_id: str, *, job: str = "", has_ended: HasEnded = la
         output: folder of the dataset.
         run_id: id of this run.
         job: the job that this process works for, which will hold the lock; empty for this process.
-        has_ended: asks the service about the job that holds a lock.
+        job_state: asks the service about the job that holds a lock.
 
     Raises:
         UsageError: the folder cannot be made or written to.
         RunError: another living run holds it, or the disk is full.
     """
     try:
-        return work_path(output, f"lock.{_acquire(output, run_id, job, has_ended)}")
+        return work_path(output, f"lock.{_acquire(output, run_id, job, job_state)}")
     except storage.AlreadyExistsError:
         raise RunError(
             f"another run has just started or ended in {output}; wait for it, or stop it and call again"
@@ -148,7 +149,7 @@ def acquire(output: str, run_id: str, *, job: str = "", has_ended: HasEnded = la
         raise UsageError(message, option="output", value=output) from error
 
 
-def _acquire(output: str, run_id: str, job: str, has_ended: HasEnded) -> int:
+def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
     work_folder = work_path(output, "").rstrip("/")
     if not storage.is_gcs(output):
         os.makedirs(work_folder, exist_ok=True)
@@ -159,12 +160,13 @@ def _acquire(output: str, run_id: str, job: str, has_ended: HasEnded) -> int:
         return own[0]
 
     def lives(number: int, lock: Mapping[str, Any]) -> bool:
-        return _holder_lives(lock, work_path(output, f"lock.{number}"), has_ended)
+        return _holder_lives(lock, work_path(output, f"lock.{number}"), job_state)
 
     locks = _read_locks(output)
     for number, held in locks.items():
         if lives(number, held):
-            raise RunError(f"another run holds {output}: {_described(held, work_path(output, f'lock.{number}'))}")
+            path = work_path(output, f"lock.{number}")
+            raise RunError(f"another run holds {output}: {_described(held, path, job_state)}")
     lock = {
         "run_id": run_id,
         "machine": f"{JOB}{job}" if job else _machine(),
@@ -211,7 +213,7 @@ def release(output: str, run_id: str) -> None:
 
 @contextlib.contextmanager
 def held(
-    output: str, run_id: str, *, say: Callable[[str], object] = lambda _: None, has_ended: HasEnded = lambda _: False
+    output: str, run_id: str, *, say: Callable[[str], object] = lambda _: None, job_state: JobState = lambda _: ""
 ) -> Iterator[Callable[[str], None]]:
     """Holds the folder within the block, with a heartbeat; see `acquire` for arguments and errors.
 
@@ -219,13 +221,13 @@ def held(
         output: folder of the dataset.
         run_id: id of this run.
         say: told when the heartbeat fails.
-        has_ended: asks the service about the job that holds a lock.
+        job_state: asks the service about the job that holds a lock.
 
     Yields:
         A function that leaves the lock to a job (by its id), which holds it from then on until it ends.
     """
     made = not storage.is_gcs(output) and not os.path.isdir(output)
-    path = acquire(output, run_id, has_ended=has_ended)
+    path = acquire(output, run_id, job_state=job_state)
     stopped, left = threading.Event(), threading.Event()
 
     def keep_beating() -> None:

@@ -482,7 +482,7 @@ def test_a_job_that_was_left_holds_the_output(
     assert left["machine"] == f"job {JOB_ID}"
     again = submit(beam_tfr, service, "--no_wait")
     assert again.code == 1
-    assert f"another run holds gs://b/out: job {JOB_ID}, since " in again.err
+    assert f"another run holds gs://b/out: job {JOB_ID} (running), since " in again.err
     assert len(service.jobs()) == 1
     assert "PATCH" not in {request["method"] for request in service.take_log()}  # no heartbeat
     for state in ("QUEUED", "PENDING", "CANCELLING", "RESOURCE_CLEANING_UP"):

@@ -248,11 +248,11 @@ def test_a_lock_left_to_a_job_is_held_until_the_service_says_that_it_has_ended(t
     os.utime(tmp_path / ".beam_tfr" / "lock.0", (1.0, 1.0))  # it may wait for hours before it begins
     with pytest.raises(RunError, match=r"job 2026-11, since .*; if it has, delete .*lock\.0$"):
         lock.acquire(str(tmp_path), "next")
-    lock.acquire(str(tmp_path), "next", job="2026-12", has_ended=lambda job: job == "2026-11")
+    lock.acquire(str(tmp_path), "next", job="2026-12", job_state=lambda job: "DONE" if job == "2026-11" else "")
     assert lock_of(tmp_path)["machine"] == "job 2026-12"
     lock.acquire(str(tmp_path), "next")  # its own
-    with pytest.raises(RunError, match="job 2026-12"):
-        lock.acquire(str(tmp_path), "third", has_ended=lambda job: job == "2026-11")
+    with pytest.raises(RunError, match=r"job 2026-12 \(queued\), since .*or cancel it and call again$"):
+        lock.acquire(str(tmp_path), "third", job_state=lambda job: "QUEUED" if job == "2026-12" else "")
 
 
 def test_a_heartbeat_is_one_request_whatever_lies_in_the_folder(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> None:

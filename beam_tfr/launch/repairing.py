@@ -97,7 +97,7 @@ def repair(
         if wanted:
             say(f"{len(wanted):,} of {counted(report.shards, 'shard')} will be rebuilt")
             _run(dataset, options, beam_flags, wanted, progress, say)
-    with lock.held(dataset.folder, uuid.uuid4().hex, has_ended=functools.partial(cloud.has_ended, beam_options)):
+    with lock.held(dataset.folder, uuid.uuid4().hex, job_state=functools.partial(cloud.job_state, beam_options)):
         _write_others(dataset, files)
         claim.finish(dataset.folder)
     after = DatasetCheck(dataset)

@@ -64,8 +64,8 @@ def held(
     if step.options.save_plan:
         yield lambda _: None
         return
-    has_ended = functools.partial(cloud.has_ended, beam_options)
-    with lock.held(output, step.run_id, say=say, has_ended=has_ended) as leave:
+    job_state = functools.partial(cloud.job_state, beam_options)
+    with lock.held(output, step.run_id, say=say, job_state=job_state) as leave:
         step.read.guarded = guarded
         if attempts.has_crashed(output):
             step.read.guarded = True

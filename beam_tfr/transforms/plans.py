@@ -43,8 +43,8 @@ class Target(NamedTuple):
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder."""
         options = beam_internals.worker_options()  # of a job made from a template, whose lock nobody else took
-        job, has_ended = cloud.own_job(options), functools.partial(cloud.has_ended, options)
-        how: dict[str, Any] = {"run_id": self.run_id, "overwrite": self.overwrite, "job": job, "has_ended": has_ended}
+        job, job_state = cloud.own_job(options), functools.partial(cloud.job_state, options)
+        how: dict[str, Any] = {"run_id": self.run_id, "overwrite": self.overwrite, "job": job, "job_state": job_state}
         plan = claim.claim(self.output, plan, **how)
         count("matched", plan.matched)
         count("planned-shards", sum(split.num_shards for split in plan.splits.values()))
