@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
-from beam_tfr.display import on_stderr
+from beam_tfr.display import State, on_stderr
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import UsageError, briefly
 from beam_tfr.schema.features import things
@@ -86,6 +86,7 @@ def plan(
     sample_size: int = 256,
     workers: int = 10,
     price: str | Sequence[str] | Mapping[str, float] = (),
+    progress: bool | Callable[[State], object] = True,
     **options: Any,
 ) -> Preview:
     """Previews a conversion by listing its input and converting a sample; writes nothing.
@@ -96,6 +97,8 @@ def plan(
         sample_size: images to convert.
         workers: number of workers of a Dataflow job.
         price: in place of list prices: {"vcpu_hour": 0.05}, or "vcpu_hour=0.05".
+        progress: whether to print how far it is; or a function that is called often with `stage`, `done` and `total`
+            (0 while it is not known).
 
     Returns:
         The preview: `plan` with splits, shards and classes; `num_bytes`, `rejects`, `seconds` and `cost` as (value,
@@ -111,8 +114,10 @@ def plan(
     from beam_tfr.preview import Prices, preview
 
     prices, what = Prices.parse(price), things(checked.encoding)
-    with on_stderr("plan", what=what, log_format=checked.log_format, quiet=checked.quiet) as shown:
-        return preview(checked, sample_size=sample_size, workers=workers, prices=prices, progress=shown)
+    quiet = checked.quiet or progress is not True
+    with on_stderr("plan", what=what, log_format=checked.log_format, quiet=quiet) as shown:
+        told = progress if callable(progress) else shown
+        return preview(checked, sample_size=sample_size, workers=workers, prices=prices, progress=told)
 
 
 @briefly

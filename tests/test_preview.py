@@ -108,14 +108,15 @@ def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None
 
 def test_options_of_the_estimates_change_them() -> None:
     given = {"input": f"{SAMPLE}/test/hat/*.jpg", "layout": "*"}
-    options, seen = from_values({**given, "output": "dataset"}, ConvertOptions), list[State]()
+    options, seen, told = from_values({**given, "output": "dataset"}, ConvertOptions), list[State](), list[State]()
     plain = preview(options, sample_size=256, workers=10, prices=Prices(), progress=seen.append)
     measured = [state for state in seen if state.stage == "measuring"]
     assert len({state.total for state in measured}) == 1  # of three conversions
     assert all(state.done <= state.total for state in measured)
     assert "USD (`workers=`, `price=`)" in str(plain)
-    wide = beam_tfr.plan(**given, workers=1000, price=["vcpu_hour=10"], sample_size=1)
+    wide = beam_tfr.plan(**given, workers=1000, price=["vcpu_hour=10"], sample_size=1, progress=told.append)
     assert (plain.sampled.tried, wide.sampled.tried) == (2, 1)
+    assert told[0][:3] == ("sampling", 1, 1)
     assert plain.dataflow_seconds
     assert wide.dataflow_seconds
     assert plain.cost
@@ -245,6 +246,8 @@ def test_plan_shows_how_far_it_is(
     monkeypatch.setattr(display, "LINE_S", 0.0)
     rows = tmp_path / "rows.csv"
     rows.write_text("name,value\n" + "".join(f"{n},{n}\n" for n in range(2000)))
+    beam_tfr.plan(table=rows, encoding="row", sample_size=3, progress=False)
+    assert capsys.readouterr().err == ""
     call = ["plan", "--table", f"{rows}", "--encoding", "row", "--output", "d", "--sample_size", "3"]
     assert cli.main(call) == 0
     assert [line.partition(",")[0] for line in capsys.readouterr().err.splitlines()] == [

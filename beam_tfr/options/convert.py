@@ -89,8 +89,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     limit: int | None = option(
         None,
-        help="convert only this many images, for a trial run: the first in the order of --seed, which mixes the "
-        "classes",
+        help="convert only this many images (at most 1,000,000), for a trial run: the first in the order of --seed, "
+        "which mixes the classes",
         metavar="N",
         parse=parsers.integer,
         group=WHAT,

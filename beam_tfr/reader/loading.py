@@ -111,8 +111,8 @@ def load(
         weights float32 [batch], called `weight` in a dict. There is 1 channel after --color gray, else 3: gray images
         have three equal channels after --color keep (up to 1 apart for WebP, which has no gray). Height and width are
         static if all images have one size, else None. The batch dimension is absent without `batch_size`, static if all
-        batches are equal, else None. The cardinality is known. Its `class_names` is the list of classes, whose index is
-        the label; `map`, `take` and so on give datasets without it.
+        batches are equal, else None. The cardinality is known. Its `class_names` is a tuple, whose index is the
+        label; `map`, `take` and so on give datasets without it.
 
     Raises:
         UsageError: an argument is wrong, or two of them do not fit together.
@@ -212,7 +212,7 @@ def load(
                 moving=shuffle and repeat is False and not start_step,
                 deterministic=deterministic,
             )
-    loaded.class_names = [*dataset.class_names]  # as Keras' image_dataset_from_directory does
+    loaded.class_names = dataset.class_names  # so named by Keras' image_dataset_from_directory too
     return loaded
 
 

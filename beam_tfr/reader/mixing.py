@@ -142,7 +142,7 @@ def mix(
             mixed = together(order.host_step_size, drop_remainder=True)
         endless = mixed.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
         endless = endless.prefetch(tf.data.AUTOTUNE)
-    endless.class_names = [*datasets[0].class_names]
+    endless.class_names = datasets[0].class_names
     return endless
 
 

@@ -77,7 +77,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             numbers, which no resume repeats; DataLoader seeds PyTorch's generator in each worker.
 
     Attributes:
-        class_names: index = label.
+        class_names: a tuple, whose index is the label.
         steps_per_epoch: batches (examples without `batch_size`) of this rank in a whole epoch.
 
     With remainder="pad" or on_error="skip" a weight follows image and label, or is called `weight` in a dict. The image
