@@ -35,11 +35,14 @@ from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability import local_job_service
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
+from apache_beam.runners.worker import data_plane
 from apache_beam.transforms import userstate
+from apache_beam.utils.byte_limited_queue import ByteLimitedQueue
 
 from beam_tfr.schema import RESUME, RunError, UsageError
 
 PROGRESS_REQUEST_S = 1.0
+FAILURE_S = 0.05
 ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a time in a process
 _REPLACED: dict[tuple[int, str], list[Any]] = {}  # [what it was, blocks that have replaced it], by owner and name
 _REPLACING = threading.Lock()
@@ -124,6 +127,13 @@ def _cached(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+class _Output(ByteLimitedQueue):
+    """What comes out of a bundle; whoever waits for it looks often whether the bundle has failed."""
+
+    def get(self, *, block: bool = True, timeout: float | None = None) -> Any:
+        return super().get(block=block, timeout=None if timeout is None else min(timeout, FAILURE_S))
+
+
 class LocalRunner(fn_runner.FnApiRunner):
     """Beam's FnApiRunner, fixed to lose no elements and to end its workers.
 
@@ -132,9 +142,10 @@ class LocalRunner(fn_runner.FnApiRunner):
     processes get the pipeline options only through the provision info. Their command is replaced because Beam's breaks
     if the path of Python has a space, and outlives this process when it is killed. Beam says nothing of a worker that
     was killed, and ends none after an interrupt, so their processes are kept. It asks workers for their counters while
-    they work, if told how often, and keeps the answers to itself.
+    they work, if told how often, and keeps the answers to itself. It sees only after a second that a bundle has failed.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If
+    `ByteLimitedQueue` goes: see how long `input_elements` waits before it asks `abort_callback`. If
     `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK` is handed to the worker handlers. If
     `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
     `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`.
@@ -174,6 +185,7 @@ class LocalRunner(fn_runner.FnApiRunner):
         with (
             _replaced(fn_runner, "ProgressRequester", Requester),
             _replaced(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 0),
+            _replaced(data_plane, "ByteLimitedQueue", _Output),
             _replaced(local_job_service, "subprocess", types.SimpleNamespace(Popen=Worker)),
         ):
             return super().run_via_runner_api(pipeline_proto, options)

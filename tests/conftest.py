@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -25,14 +26,10 @@ from typing import Any, NamedTuple
 
 import hypothesis
 import pytest
-from apache_beam.internal.gcp import auth
 
 from beam_tfr import cli, storage
 from tests import converted
 from tests.converted import SAMPLE, converted_photos, write_photos
-
-auth._Credentials._credentials_init = True  # nobody looks for credentials: that takes 20 seconds
-
 
 PYTORCH = bool(os.environ.get("BEAM_TFR_TORCH") and importlib.util.find_spec("torch"))
 collect_ignore = [] if PYTORCH else ["test_torch_dataloader.py"]
@@ -98,6 +95,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.skipped and os.environ.get("BEAM_TFR_NO_SKIP"):
         report.outcome = "failed"
         report.longrepr = f"skipped, which must not happen here: {report.longrepr}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_credentials() -> None:
+    """Lets nobody look for credentials, which takes 20 seconds; xdist's first process needs no Beam."""
+    from apache_beam.internal.gcp import auth
+
+    auth._Credentials._credentials_init = True
 
 
 class Run(NamedTuple):
@@ -191,6 +196,13 @@ def calls_of(function: Callable[[], Any]) -> int:
     finally:
         sys.setprofile(None)
     return events["call"] + events["c_call"]
+
+
+def let_runs_end() -> None:
+    """Waits for pipelines that go on in a thread after an interrupt."""
+    for thread in threading.enumerate():
+        if thread.name == "beam_tfr-pipeline":
+            thread.join(60)
 
 
 def wait_for(condition: Callable[[], Any], *, timeout_s: float = 60.0) -> Any:

@@ -115,6 +115,21 @@ def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
     assert worker_handlers.DATA_BUFFER_TIME_LIMIT_MS == 1000
 
 
+def local_runner_sees_failures_soon(patch: Patch, folder: Path) -> None:
+    waits = set()
+
+    class Noted(beam_internals._Output):
+        def get(self, *, block: bool = True, timeout: float | None = None) -> Any:
+            waits.add(timeout)
+            return super().get(block=block, timeout=timeout)
+
+    patch.setattr(beam_internals, "_Output", Noted)
+    options = PipelineOptions(["--direct_running_mode=multi_threading", "--direct_num_workers=2"])
+    with beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options) as pipeline:
+        pipeline | beam.Create([1]) | beam.Map(str)
+    assert waits == {None, 1}  # after which Beam asks whether the bundle has failed
+
+
 def local_runner_starts_our_workers(patch: Patch, folder: Path) -> None:
     seen: list[Any] = []
     patch.setattr(fn_runner.FnApiRunner, "run_via_runner_api", lambda runner, proto, options: seen.append(proto))
@@ -173,6 +188,7 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
         labels_without_cells,
         inspected_once,
         local_runner_flushes_by_size,
+        local_runner_sees_failures_soon,
         local_runner_starts_our_workers,
         dataflow_runner_hides_what_it_stages,
         dataflow_runner_reports_pip,

@@ -34,7 +34,7 @@ from beam_tfr.launch import convert, live, running
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import canonical_json
 from beam_tfr.summary import summary
-from tests.conftest import SAMPLE, Run, wait_for
+from tests.conftest import SAMPLE, Run, let_runs_end, wait_for
 from tests.converted import converted_photos
 from tests.fake_dataflow import JOB_ID, FakeDataflow
 from tests.test_claim import make_plan
@@ -70,6 +70,8 @@ def service(dataflow_server: FakeDataflow, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(dataflow_runner, "time", _Clock())
     storage.gcs_client.make_client.cache_clear()
     yield dataflow_server
+    dataflow_server.set_service(state="JOB_STATE_DONE")
+    let_runs_end()  # or one would ask the next tests' service for ever
     storage.gcs_client.make_client.cache_clear()
 
 
@@ -448,7 +450,6 @@ def test_ctrl_c(
     assert (f"job {JOB_ID} is cancelled" in run.err) is cancelled
     assert (f"job {JOB_ID} continues ({LINK})" in run.err) is not cancelled
     assert bool(asked.tell()) is (not flags)
-    service.set_service(state="JOB_STATE_DONE")  # for the thread that still polls
     interrupt.requested.clear()  # for pipelines of other tests that are not launched
 
 

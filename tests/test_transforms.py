@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
-import threading
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,7 +19,7 @@ from beam_tfr import claim, interrupt, manifest, sidecars, transforms
 from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
 from beam_tfr.labels import Labeler, parse_layout
-from beam_tfr.launch import running, translate
+from beam_tfr.launch import translate
 from beam_tfr.launch.running import on_interrupt
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.pipeline import Convert
@@ -42,7 +41,7 @@ from beam_tfr.schema import (
     SplitPlan,
 )
 from beam_tfr.sources import open_source
-from tests.conftest import Run, files_of
+from tests.conftest import Run, files_of, let_runs_end
 
 Command = Callable[..., Run]
 COLLECTED: dict[str, list[Any]] = {}
@@ -53,9 +52,7 @@ def collect(element: Any, key: str) -> None:
 
 
 def test_an_interrupt_ends_with_the_launch_that_it_ended() -> None:
-    for thread in threading.enumerate():
-        if thread.name == running._THREAD:  # of a test before, whose interrupted run has not come to its end
-            thread.join(60)
+    let_runs_end()  # of tests before
     with on_interrupt():
         interrupt.requested.set()
     assert not interrupt.requested.is_set()  # or these steps would fail in a pipeline of one's own
@@ -361,7 +358,7 @@ def test_the_next_run_tidies_up_after_one_killed_after_its_manifest(
 ) -> None:
     output = tmp_path / "o"
     with monkeypatch.context() as patch:
-        patch.setattr(claim, "finish", lambda _: None)
+        patch.setattr(claim, "finish", lambda _: sidecars.Changes())
         assert beam_tfr(*arguments(photos, output)).code == 0
     assert (output / ".beam_tfr" / "plan.json").exists()
     assert manifest.read(str(output)).counts["written"] == 18
