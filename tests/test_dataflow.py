@@ -399,7 +399,7 @@ def test_progress_and_summary_come_from_the_counters_of_a_job(
         seen.append(progress)
         if not service.jobs():
             return
-        counters = {"MatchImages/List": {"listed": 10, "left-out .txt": 3}, "MatchImages/ListRanges": {"listed": 2}}
+        counters = {"MatchImages/List": {"listed": 10, "skipped .txt": 3}, "MatchImages/ListRanges": {"listed": 2}}
         counters |= {"ReadImages/Read": {"bytes-read": 60}, "WriteShards/Write": write}
         metrics = service.metrics({f"Convert/{step}": of for step, of in counters.items()})
         state = "JOB_STATE_RUNNING"
@@ -413,7 +413,7 @@ def test_progress_and_summary_come_from_the_counters_of_a_job(
     result = convert(options, [*flags, f"--sdk_container_image={IMAGE}"], progress=follow)
     assert seen[-1] == Progress(0, 3, 3, 5, listed=12, rejected=1, bytes_read=60, bytes_written=70)
     told = summary(result)
-    assert (told["left_out"], told["resumed"], told["changes"]["keys"]) == ({".txt": 3}, 1, ["a/1.jpg"])
+    assert (told["skipped"], told["resumed"], told["changes"]["keys"]) == ({".txt": 3}, 1, ["a/1.jpg"])
     assert told["images_per_second"] == round((18 - 1) / told["seconds"], 1)
 
 
