@@ -1,8 +1,7 @@
 """Converts folders of images to sharded, verified TFRecord datasets, with Apache Beam.
 
-`convert`, `inspect`, `plan` and `verify` do what the commands do. Training code wants `beam_tfr.reader.load`,
-pipelines of your own want `beam_tfr.transforms`. Importing this package loads neither Beam nor TensorFlow, and no other
-library.
+`convert`, `inspect`, `plan` and `verify` are the commands as functions. Train with `beam_tfr.reader.load`, and build
+pipelines with `beam_tfr.transforms`. Importing this package loads neither Beam nor TensorFlow.
 """
 
 from __future__ import annotations

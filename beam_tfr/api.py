@@ -1,6 +1,6 @@
 """The commands as functions: `beam_tfr.convert`, `plan` and `verify`. Only `convert` and `plan` import Beam.
 
-Progress goes to `sys.stderr`, which in a notebook is the cell, unless `progress=` says otherwise.
+Progress goes to `sys.stderr` (in a notebook, the cell), unless `progress=` says otherwise.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ def convert(
 ) -> Result:
     """Converts images to a TFRecord dataset; returns when it is complete.
 
-    The same call resumes a run that was interrupted or failed, and returns at once when the dataset is complete
-    already. In the main thread, Ctrl-C and a notebook's stop button end the run.
+    The same call resumes a run that was interrupted or failed, and returns at once if the dataset is already
+    complete. In the main thread, Ctrl-C and a notebook's stop button end the run.
 
     Args:
         output: folder of the dataset, local or gs://.
-        input: one pattern of files or several, local or gs://: "photos/**/*.jpg".
-        runner: Beam's runner, such as "DataflowRunner"; None runs here, on every core.
+        input: a folder or pattern of files, or several, local or gs://: "photos/**/*.jpg".
+        runner: Beam's runner, such as "DataflowRunner"; None uses all cores of this machine.
         beam_flags: Beam's own options as on a command line: ["--project=p", "--region=europe-west1"].
-        progress: whether to print how far the run is; or a function that is called about every second with
-            `listed`, and then with `finished_shards`, `num_shards`, `finished_images` and `matched` (all images), which
-            are zero while files are listed.
-        options: all options of `beam-tfr convert` by their names. Values may be of Python, such as image_size=224 or
-            (224, 256) (height, width), splits={"train": 0.9, "test": 0.1}, overwrite=True, or text as on the command
-            line: "224x256", "train=0.9,test=0.1".
+        progress: whether to print progress, or a function that is called about every second with an object that has
+            `listed`, `finished_shards`, `num_shards`, `finished_images` and `matched` (all images). All but the first
+            are 0 while files are being listed.
+        options: options of `beam-tfr convert` by name. Values are Python values, such as image_size=224 or (224, 256)
+            (height, width), splits={"train": 0.9, "test": 0.1}, overwrite=True, or text as on the command line:
+            "224x256", "train=0.9,test=0.1".
 
     Returns:
         The complete dataset: `folder`, `class_names`, `splits` with counts per class, `rejects`, `digest`.
 
     Raises:
         UsageError: the call is wrong; also a ValueError, and a FileNotFoundError if the input is missing.
-        DataError: too many rejects, an empty split, a lost class.
+        DataError: there are too many rejects, or all images of a split or class were rejected.
         RunError: the run failed; the same call resumes it.
         InterruptedRunError: the run was interrupted.
     """
@@ -92,13 +92,13 @@ def plan(
     """Previews a conversion by listing its input and converting a sample; writes nothing.
 
     Args:
-        input, options: as for `convert`.
-        output: likewise; only its name matters.
-        sample_size: images to convert.
+        input, options: see `convert`.
+        output: see `convert`; used only for the name of the dataset.
+        sample_size: number of images to convert.
         workers: number of workers of a Dataflow job.
-        price: in place of list prices: {"vcpu_hour": 0.05}, or "vcpu_hour=0.05".
-        progress: whether to print how far it is; or a function that is called often with `stage`, `done` and `total`
-            (0 while it is not known).
+        price: replaces list prices: {"vcpu_hour": 0.05}, or "vcpu_hour=0.05".
+        progress: whether to print progress, or a function that is called often with an object that has `stage`, `done`
+            and `total` (0 while unknown).
 
     Returns:
         The preview: `plan` with splits, shards and classes; `num_bytes`, `rejects`, `seconds` and `cost` as (value,
@@ -135,9 +135,9 @@ def verify(
         folder: folder of the dataset, local or gs://.
         sources: patterns of the files that the dataset was made from; compares each record with its file by SHA-256.
         exclude: patterns of files that are not sources.
-        progress: whether to print how far it is; or a function that is called about twice a second with `shards`,
-            `num_shards`, `records`, `num_records` and `num_bytes` (read so far).
-        options: others of `beam_tfr.verification.verify`, such as `sample`, a share of the shards, or `threads`.
+        progress: whether to print progress, or a function that is called about twice a second with an object that has
+            `shards`, `num_shards`, `records`, `num_records` and `num_bytes` (read so far).
+        options: further arguments of `beam_tfr.verification.verify`, such as `sample` or `threads`.
 
     Returns:
         A report: `ok`, and the first `problems`, each with `file`, `record` and `message`.

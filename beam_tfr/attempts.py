@@ -1,7 +1,7 @@
 """Counts attempts whose process died, so that later ones decode each image in a guarded process.
 
-`OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that began and did not end: it is in progress,
-or its process was killed, perhaps by an image. `sample.attempts` is that of the images read first, for the plan.
+`OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that started and did not end, because it is in
+progress or its process was killed, perhaps by an image. `sample.attempts` is the same for the plan's sample.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All private parts of Beam that this package uses, as of Beam 2.77.
 
-Each docstring says why it is needed and what to do when Beam changes it; tests/test_beam_internals.py fails then.
+Each docstring says why a part is needed, and what to do when Beam changes it and tests/test_beam_internals.py fails.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.A
     """A parser for Beam's options, all or those of some classes; a wrong value raises a `UsageError`.
 
     Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser` has the methods with
-    which Beam's options are added. If it goes: build the parser as `PipelineOptions.get_all_options` does by then.
+    which Beam's options are added. If it goes: build the parser like `PipelineOptions.get_all_options`.
     """
     parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for known in PipelineOptions.__subclasses__() if of is None else of:
@@ -87,8 +87,8 @@ def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.A
 def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
     """Keeps local paths out of functions pickled within the block.
 
-    Why: others see a job's description. If `DEFAULT_CONFIG` goes: see what `cloudpickle_pickler.dumps` hands to
-    `CloudPickler`.
+    Why: other people can see a job's description. If `DEFAULT_CONFIG` goes: see what `cloudpickle_pickler.dumps` passes
+    to `CloudPickler`.
     """
     return _replaced(cloudpickle_pickler.DEFAULT_CONFIG, "filepath_interceptor", os.path.basename)
 
@@ -96,8 +96,8 @@ def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
 def labels_without_cells() -> contextlib.AbstractContextManager[None]:
     """Gives pipelines built within the block the same labels in a notebook as elsewhere.
 
-    Why: in IPython Beam puts the number of the cell before a label. For that it imports pandas, which it does not
-    require. If `alter_label_if_ipython` goes: see how `Pipeline._apply_internal` finds its label.
+    Why: in IPython, Beam adds the cell number to labels. For that it imports pandas, which is not among its
+    dependencies. If `alter_label_if_ipython` goes: see how `Pipeline._apply_internal` finds its label.
     """
     return _replaced(beam_pipeline, "alter_label_if_ipython", lambda *_: None)
 
@@ -106,8 +106,8 @@ def labels_without_cells() -> contextlib.AbstractContextManager[None]:
 def inspected_once() -> Iterator[None]:
     """Caches parsed options and inspected DoFns of pipelines built or started within the block.
 
-    Why: Beam does both anew for each step and each use, a fourth of the work of a short run. If `view_as` or
-    `get_dofn_specs` goes: see with a profile whether anything is still worth it.
+    Why: Beam repeats both for each step and each use, a quarter of the work of a short run. If `view_as` or
+    `get_dofn_specs` goes: profile whether a cache is still worth it.
     """
     with (
         _replaced(PipelineOptions, "view_as", _cached(PipelineOptions.view_as)),
@@ -137,12 +137,12 @@ class _Output(ByteLimitedQueue):
 class LocalRunner(fn_runner.FnApiRunner):
     """Beam's FnApiRunner, fixed to lose no elements and to end its workers.
 
-    Why: Beam also flushes its data buffers by the clock, in another thread, and loses what is written then: up to
-    2,500 of 100,000 references in bundles longer than a second. With a time limit of 0, size alone decides. Worker
+    Why: Beam also flushes its data buffers by time, in another thread, and loses what is written meanwhile: up to
+    2,500 of 100,000 references in bundles longer than a second. With a time limit of 0, only size counts. Worker
     processes get the pipeline options only through the provision info. Their command is replaced because Beam's breaks
-    if the path of Python has a space, and outlives this process when it is killed. Beam says nothing of a worker that
-    was killed, and ends none after an interrupt, so their processes are kept. It asks workers for their counters while
-    they work, if told how often, and keeps the answers to itself. It sees only after a second that a bundle has failed.
+    if the path of Python has a space, and outlives this process when it is killed. Beam does not report killed
+    workers, and ends none after an interrupt, so their processes are kept. It can request counters from running
+    workers, but does not pass them on. It notices only after a second that a bundle has failed.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If
     `ByteLimitedQueue` goes: see how long `input_elements` waits before it asks `abort_callback`. If
@@ -227,7 +227,7 @@ def _of_killed_worker(number: int, workers: int) -> str:
 class DataflowRunner(dataflow_runner.DataflowRunner):
     """Beam's DataflowRunner, staging files that the job's options do not name.
 
-    Why: others may see a job's options, which would hold paths of this machine. `_adjust_pipeline_for_dataflow_v2` runs
+    Why: other people can see a job's options, which would contain local paths. `_adjust_pipeline_for_dataflow_v2` runs
     after the files to be staged are listed and before the options become part of the job. If it goes: use any method
     that runs between the two.
 
@@ -267,11 +267,11 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
     """The state of a Dataflow job in the options' project and region, such as `JOB_STATE_QUEUED`.
 
-    Why: `get_job` asks with the credentials and the endpoint of the options, but repeats the question for minutes when
-    there is no such job. If `DataflowApplicationClient` goes: use `google.cloud.dataflow_v1beta3`, as it does.
+    Why: `get_job` uses the credentials and the endpoint of the options, but retries for minutes if there is no such
+    job. If `DataflowApplicationClient` goes: use `google.cloud.dataflow_v1beta3`, as it does.
 
     Raises:
-        GoogleAPIError, GoogleAuthError: the service does not say.
+        GoogleAPIError, GoogleAuthError: the service does not answer.
     """
     from apache_beam.runners.dataflow.internal.apiclient import DataflowApplicationClient
 

@@ -59,7 +59,7 @@ class RecordFile:
         path: local or gs://.
         compression: "gzip" or "none"; None detects it from the first bytes, zlib too.
         max_record_bytes: a longer record is an error.
-        skip: number of records at the beginning whose data is neither checked nor yielded.
+        skip: number of initial records to skip, without checking their data.
         on_bytes: called with the bytes of the file in order, as they are read.
         on_damage: called with the error for a record whose data does not match its checksum, which is then skipped;
             without it the error is raised.

@@ -118,15 +118,15 @@ def measure_pace(
 ) -> Pace:
     """Converts a few copies of files, then many; the difference in time gives the rate.
 
-    The first run tells what a start takes; it is slower than the later ones, which have what it has loaded.
+    The first run measures the start; later ones are faster, because modules are loaded.
 
     Args:
         files: (extension, content) of images that can be converted.
         options: how to convert them.
         alone_s: CPU seconds of one in `convert_image` alone.
-        most: images to convert.
+        most: maximum number of images to convert.
         progress: called while they are converted.
-        more: options of the conversion that are not of images.
+        more: other options of the conversion.
     """
     here = default_threads()
     each_bytes = sum(len(data) for _, data in files) / len(files)

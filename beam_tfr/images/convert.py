@@ -1,10 +1,10 @@
 """Converts one image, from the bytes of a file to the bytes of a record.
 
     bytes ──formats──▶ Source ──limits──▶ decode ──▶ Decoded, as stored
-        ──orientation──▶ upright ──geometry──▶ resized ──color──▶ sRGB or gray ──encode──▶ Image
+        ──geometry──▶ resized ──orientation──▶ upright ──color──▶ sRGB or gray ──encode──▶ Image
 
-The content decides what an image is, never its name. Colors are converted after resizing, when there are few pixels;
-transparent images are converted before, and laid over the background.
+The format is determined by the content, never by the name. Colors are converted after resizing, when there are fewer
+pixels, but transparent images before, because they are blended with the background.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     """Converts one image: decodes, rotates, resizes, converts colors, encodes.
 
     Args:
-        data: a whole file, of any format in `formats.FORMATS`.
-        options: None for the defaults.
-        name: of the file; an extension of another format is noted in the result.
+        data: the content of a file of any format in `formats.FORMATS`.
+        options: options; None for the defaults.
+        name: name of the file; an extension of another format is noted in the result.
         **changes: fields of `ImageOptions` that override `options`, such as `image_size=(224, 224)`.
 
     Returns:

@@ -37,9 +37,9 @@ class Inspection:
         manifest: manifest of the dataset; None for files.
         features: name -> dtype and shape, as text: "int64", "bytes [3]", "float [any]".
         num_files: TFRecord files.
-        num_records: in all files; of damaged ones, those before the damage.
-        records: those that were asked for.
-        problem: what is damaged; empty if nothing is, as far as it was read.
+        num_records: records in all files; in damaged ones, those before the damage.
+        records: the requested records.
+        problem: describes damage; empty if what was read is intact.
     """
 
     path: str
@@ -58,7 +58,7 @@ class Inspection:
         """Writes the records to a new folder: images as they are stored, arrays as .npy, other values as JSON.
 
         Raises:
-            UsageError: the folder is there and not empty, or cannot be written.
+            UsageError: the folder exists and is not empty, or cannot be written.
         """
         exporting.export(self.records, os.fspath(folder))
 
@@ -112,14 +112,14 @@ def inspect(
 ) -> Inspection:
     """Inspects a dataset or any TFRecord files, uncompressed, gzip or zlib.
 
-    Files without a manifest are read to their end to count their records, and their first 100 tell the features.
+    Files without a manifest are read completely to count their records; the first 100 determine the features.
 
     Args:
         path: folder of a dataset, a file, or a pattern of files ("train.tfrecord-*"), local or gs://.
-        record: number of the first record to give, from 0, over all files.
-        where: gives records with this value of a feature only: {"label": "hat"} or "label=hat". The last part of the
-            feature's name will do.
-        records: how many records to give; 1 if `record` is given.
+        record: number of the first record to return, from 0, over all files.
+        where: returns only records with this value of a feature: {"label": "hat"} or "label=hat". The last part of the
+            feature's name is enough.
+        records: number of records to return; 1 if `record` is given.
 
     Raises:
         UsageError: there is no such record or feature, or the records asked for take too much memory.

@@ -32,11 +32,11 @@ class Result:
     Attributes:
         manifest: manifest of the dataset.
         seconds: wall time.
-        fresh: False when the dataset was there already and nothing was done.
-        skipped: kind of name, such as ".txt" -> files of the folders in `input=` that have no name of an image.
-        left_behind: kind of name -> files that look like images, beside those that a pattern takes.
+        fresh: False if the dataset was already complete.
+        skipped: kind of name, such as ".txt" -> files in the folders of `input=` without an image extension.
+        left_behind: kind of name -> files that look like images, next to a pattern's matches.
         resumed: images that an earlier run had finished.
-        changes: shards of an earlier run that were rewritten, since the input has changed.
+        changes: shards of an earlier run that were rewritten because the input has changed.
     """
 
     manifest: manifest.Manifest
@@ -100,7 +100,7 @@ class Saved:
 
     Attributes:
         path: path of the file.
-        plan: in it.
+        plan: the saved plan.
         seconds: wall time.
     """
 
@@ -114,7 +114,7 @@ class Beginning:
 
     Args:
         options: options of the run.
-        look: whether the output is looked at.
+        look: whether to look at the output.
     """
 
     def __init__(self, options: ConvertOptions, *, look: bool = True) -> None:
@@ -136,7 +136,7 @@ class Beginning:
             counters: counters of this package, at the end.
 
         Raises:
-            RunError: there is no dataset, or no plan, whatever the engine says.
+            RunError: there is no dataset or plan, even if the engine reports success.
         """
         options = self._options
         try:

@@ -24,16 +24,16 @@ class Preview:
     """What a conversion would do.
 
     Attributes:
-        plan: splits with their images, shards and classes, exactly as the conversion would make it.
-        found: the listing.
-        sampled: what became of the sample.
+        plan: the splits with their images, shards and classes, exactly as in the conversion.
+        found: the result of the listing.
+        sampled: the result of converting the sample.
         num_bytes: bytes of the dataset's shards.
         rejects: reason -> number of rejects; those that the listing shows are exact.
-        seconds: on this machine; None for anything but images.
-        cpu_seconds: likewise, of all cores together.
+        seconds: time on this machine; None unless images are converted.
+        cpu_seconds: CPU time on this machine, of all cores.
         workers, prices: of Dataflow, as given.
-        dataflow_seconds, cost: of a Dataflow job; None for anything but images.
-        warnings: what is cheap to change now, as sentences.
+        dataflow_seconds, cost: time and cost of a Dataflow job; None unless images are converted.
+        warnings: sentences about problems that are cheap to fix now.
         failure: why the conversion would or may fail; empty if it is not expected to.
     """
 

@@ -2,7 +2,7 @@
 
     files ──interleave──▶ chunks of records, read by `beam_tfr.records` ──unbatch──▶ records
 
-TensorFlow's own reader takes some truncated gzip files for complete ones, and its errors name no file.
+TensorFlow's own reader accepts some truncated gzip files as complete, and its errors name no file.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def load_records(
         paths: files or patterns, local or gs://, one or several; patterns are those of `convert`: `*` any name, `**/`
             any number of folders, `?`, `[abc]`, `{a,b}`. Files come in the order of `paths`, those of a pattern
             sorted, each once.
-        streams: files to read side by side, 64 records of each in turn: faster where reading waits, as from gs://, but
-            another order. With 1, file after file.
-        max_record_bytes: a longer record is damage. Each file that is read takes three times this in memory, at most.
+        streams: number of files to read in parallel, 64 records of each in turn: faster on gs://, but in another order.
+            With 1, one file after another.
+        max_record_bytes: longer records count as damage. Each open file takes at most three times this in memory.
 
     Returns:
-        A `tf.data.Dataset` of scalar strings: the bytes of each record, nothing lost.
+        A `tf.data.Dataset` of scalar strings: the bytes of each record.
 
     Raises:
         UsageError: a path or pattern matches no file, or an argument is wrong.

@@ -63,42 +63,43 @@ def load(
         split: name of a split; several, "train+validation"; or slices by examples in the order on disk, which is
             random: "train[:80%]", "train[1000:]", "train[-50:]". Percentages are rounded down.
         batch_size: examples per batch in total, over all hosts, a multiple of `num_hosts`; each host gets `batch_size /
-            num_hosts`. None gives single examples.
-        remainder: what to do with the examples that do not fill the last batch of an epoch. "keep" gives a smaller
-            batch, "drop" leaves them out, "pad" fills the batch up with black images of label 0 and weight 0 (every
-            element then has a weight). None: "keep" on one host, "drop" on several.
-        shuffle: whether to shuffle by (`seed`, epoch), or to give every epoch in the same order.
-        seed: seed of the shuffle and of random crops.
-        epoch: number of the first epoch. Without `repeat` and `start_step`, each further iteration over a shuffled
-            dataset takes another order (Keras begins more epochs than it trains, so which one is not promised).
-        repeat: how many epochs in a row: a number, True for endlessly many, False for one. The i-th of them is what
-            `load(epoch=epoch + i)` gives, with a last batch of its own, and every iteration is the same.
-        start_step: elements of this host to skip, as if they had been read; may exceed an epoch. None of them is
-            decoded, and no shard is opened that lies wholly before them.
-        streams: how many runs of records are read side by side; changes the order. Unshuffled, streams=1 gives the
+            num_hosts`. None yields single examples.
+        remainder: what to do with the examples that do not fill the last batch of an epoch. "keep" yields a smaller
+            batch, "drop" omits them, "pad" fills the batch up with black images of label 0 and weight 0 (every element
+            then has a weight). None: "keep" on one host, "drop" on several.
+        shuffle: whether to shuffle by (`seed`, epoch); otherwise, all epochs have the same order.
+        seed: seed for the shuffle and random crops.
+        epoch: number of the first epoch. Without `repeat` and `start_step`, each iteration over a shuffled dataset has
+            a new order (Keras starts more iterations than it trains epochs, so which one is not guaranteed).
+        repeat: number of epochs, True for endlessly many, False for one. Epoch i equals `load(epoch=epoch + i)`, with a
+            last batch of its own, and every iteration is the same.
+        start_step: number of elements of this host to skip, as if they had been read; may exceed an epoch. Skipped
+            examples are not decoded, and shards that contain only those are not opened.
+        streams: number of runs of records to read in parallel; changes the order. Unshuffled, streams=1 gives the
             order on disk.
         host_index: which of the hosts this is, from 0; needed if there are several.
-        num_hosts: number of hosts. Each gets other examples and the same number of batches. Taken over all hosts, a
-            step holds the same examples for any number of hosts. A host reads `1 / gcd(num_hosts, streams)` of the
-            records: its own where the number of hosts divides that of the streams, else also some that it skips.
-        input_context: gives both, for `tf.distribute`'s `distribute_datasets_from_function`.
+        num_hosts: number of hosts. Each gets different examples and the same number of batches. Over all hosts, a step
+            contains the same examples for any number of hosts. A host reads `1 / gcd(num_hosts, streams)` of the
+            records: only its own if the number of hosts divides that of the streams, else also some that it skips.
+        input_context: sets both, for `tf.distribute`'s `distribute_datasets_from_function`.
         output: "pair": (image, label), or the image alone if the dataset has no labels; the label is -1 where a table
-            named none (Keras' losses take `ignore_class=-1`). "dict": all features by the manifest's names, with the
+            had none (Keras' losses take `ignore_class=-1`). "dict": all features by the manifest's names, with the
             pixels as `image` instead of the encoded bytes. "image": the image alone. "encoded": as "pair", with the
             encoded bytes. "raw_record": serialized tf.train.Examples.
         dtype: dtype of the images: "uint8", 0 to 255; "float32" or "bfloat16", divided by 255: 0 to 1.
         image_size: (height, width) to resize images to (bilinear, antialiased).
-        crop: which part of the image to resize: None all, "center" the largest centered part of that shape, "random" a
-            random part (8 to 100 % of the area, 3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch, example).
-        sizes: how to batch images of different sizes: "padded" with zeros at the bottom and the right to the largest
-            one, or "ragged". None refuses to.
+        crop: part of the image to resize: None for all, "center" for the largest centered part of that shape, "random"
+            for a random part (8 to 100 % of the area, 3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch,
+            example).
+        sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right to the largest size,
+            or "ragged". None raises an error.
         one_hot: labels become float32 [batch, classes].
-        multi_hot: the same where an image has several labels; otherwise those are a tf.RaggedTensor, int64.
+        multi_hot: the same for images with several labels, which are otherwise a tf.RaggedTensor, int64.
         cache: "memory", or a folder on a local disk: keeps the records from one epoch to the next. This changes the
             order: a stream has the same records in every epoch. Only an epoch that is read to its end fills the cache;
             until then, other iterations read the shards.
         cache_decoded: keeps the decoded images instead.
-        deterministic: False lets batches overtake each other.
+        deterministic: False lets batches arrive out of order.
         on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of weight 0
             and label 0 in its place, reports it on standard error, and raises after `max_skipped` of them.
         max_skipped: with on_error="skip", 100 if None; a damaged shard counts as many as it has records left.
@@ -107,7 +108,7 @@ def load(
             is missing. Options that need an order, or a count over all workers, are refused.
 
     Returns:
-        For "pair", images [batch, height, width, channels] of `dtype`, labels int64 [batch], and with "pad" or "skip"
+        For "pair": images [batch, height, width, channels] of `dtype`, labels int64 [batch], and with "pad" or "skip"
         weights float32 [batch], called `weight` in a dict. There is 1 channel after --color gray, else 3: gray images
         have three equal channels after --color keep (up to 1 apart for WebP, which has no gray). Height and width are
         static if all images have one size, else None. The batch dimension is absent without `batch_size`, static if all

@@ -46,26 +46,26 @@ def mix(
 ) -> tf.data.Dataset:
     """Mixes several datasets in one endless stream, in proportion to their weights.
 
-    The stream consists of rounds of `streams` examples, and every round is of one dataset. Of each 10,000 rounds a
-    dataset has its weight's share, rounded to whole rounds and spread evenly: after any number of rounds it has had its
-    share to within a round or two. The schedule is drawn from (`seed`, number of the 10,000 rounds). Each dataset gives
-    its rounds in the order of `load(shuffle=, seed=, repeat=True)`, epoch after epoch; examples that do not fill a
-    round at the end of an epoch are left out of that epoch (different ones in each epoch, when shuffled).
+    The stream consists of rounds of `streams` examples from one dataset. In every 10,000 rounds, each dataset gets a
+    share proportional to its weight, rounded to whole rounds and spread evenly: after any number of rounds, its share
+    is right to within a round or two. The schedule is drawn from (`seed`, number of the 10,000 rounds). Each dataset is
+    read in the order of `load(shuffle=, seed=, repeat=True)`, epoch after epoch; examples that do not fill a
+    round at the end of an epoch are omitted from it (different ones in each shuffled epoch).
 
     Args:
         weights: folder that `convert` wrote, local or gs:// -> its weight; only their proportions count.
-        split: of every dataset, as for `load`.
-        batch_size: examples per batch in total, over all hosts, a multiple of `num_hosts`; None gives single examples.
+        split: split of every dataset, as for `load`.
+        batch_size: examples per batch in total, over all hosts, a multiple of `num_hosts`; None yields single examples.
         shuffle: whether to shuffle the examples of each dataset.
-        seed: seed of that shuffle, of random crops and of the schedule.
-        start_step: elements of this host to skip, as if they had been read; all but those of a begun round undecoded.
-        streams: as for `load`, and examples of a round; a multiple of `num_hosts`.
+        seed: seed for the shuffle, random crops and the schedule.
+        start_step: number of elements of this host to skip, decoding at most those of one round.
+        streams: as for `load`, and the number of examples in a round; a multiple of `num_hosts`.
         host_index, num_hosts, input_context: as for `load`.
         options: `load` options for each of the datasets: output, dtype, image_size, crop, one_hot, cache,
             cache_decoded, deterministic, on_error, max_skipped.
 
     Returns:
-        What `load` gives with these options. Batches are static, the cardinality is infinite.
+        A dataset like that of `load` with these options. Batch shapes are static, and the cardinality is infinite.
 
     Raises:
         UsageError: an argument is wrong, the datasets' class lists or elements differ (the error says where), or a

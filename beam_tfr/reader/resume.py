@@ -25,9 +25,8 @@ class Position(NamedTuple):
 def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_epoch: int) -> Position:
     """Loads the last backup of `keras.callbacks.BackupAndRestore` into a model, and returns its position.
 
-    The optimizer itself counts the finished steps (`optimizer.iterations`), so weights and position always belong
-    together. With `double_checkpoint=True`, a backup that was cut off when the process died does no harm: the one
-    before it is loaded.
+    The number of finished steps is taken from the optimizer (`optimizer.iterations`), so weights and position always
+    match. With `double_checkpoint=True`, the previous backup is loaded if the process died while writing one.
 
     Args:
         model: a Keras model, built and compiled as it was when it was saved.
@@ -35,7 +34,7 @@ def resume_position(model: Any, backup_dir: str | os.PathLike[str], steps_per_ep
         steps_per_epoch: batches of an epoch; see `beam_tfr.reader.steps_per_epoch`.
 
     Returns:
-        (0, 0) if nothing was saved; the model is then unchanged.
+        The position; (0, 0) if nothing was saved, and the model is then unchanged.
 
     Raises:
         UsageError: the model is not built or not compiled.

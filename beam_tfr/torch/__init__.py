@@ -10,8 +10,8 @@
         for images, labels in loader:  # uint8 [64, 224, 224, 3], int64 [64]
             images = images.permute(0, 3, 1, 2).float() / 255  # NCHW; channels last in memory, which is fast
 
-The dataset makes the batches, so DataLoader gets `batch_size=None`: only then are all batches but the last full, with
-any number of workers. The dataset can also be iterated without PyTorch, and gives the same NumPy arrays.
+The dataset makes the batches, so pass `batch_size=None` to DataLoader: only then are all batches but the last full
+with any number of workers. The dataset can also be iterated without PyTorch, and gives the same NumPy arrays.
 """
 
 from __future__ import annotations

@@ -35,49 +35,49 @@ OUTPUTS = ("pair", "dict", "image", "encoded")
 class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     """One split of a dataset: a `torch.utils.data.IterableDataset`.
 
-    Every example comes once an epoch, to one rank and one worker, in the order of `beam_tfr.order`: equal arguments
+    Yields every example once per epoch, to one rank and one worker, in the order of `beam_tfr.order`. Equal arguments
     give the same examples in the same order as `beam_tfr.reader.load`, on every machine and with any number of workers.
 
-    DataLoader's workers take the batches in turn. Each reads the records of all streams, but keeps and decodes only its
-    own: for 224x224 JPEGs, reading costs about a tenth of decoding. Memory: one window of encoded records for each
-    stream, all workers together.
+    DataLoader's workers take turns. Each reads the records of all streams, but keeps and decodes only its own: for
+    224x224 JPEGs, reading costs about a tenth of decoding. All workers together hold one window of encoded records per
+    stream.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
         split: name of a split; several, "train+validation"; or slices by examples in the order on disk:
             "train[:80%]", "train[1000:]", as for `beam_tfr.reader.load`.
         batch_size: examples per batch in total, over all ranks, a multiple of `world_size`; each rank gets
-            `batch_size / world_size`. None gives single examples; DataLoader may then make the batches, but each worker
-            makes its own, so several may be smaller, and there may be more than len(loader).
-        remainder: what to do with the examples that do not fill the last batch of an epoch. "keep" gives a smaller
-            batch, and is refused where ranks would have different numbers of batches; "drop" leaves them out (different
-            ones in each epoch, when shuffled); "pad" fills the batch up with black images of label 0 and weight 0.
+            `batch_size / world_size`. None yields single examples; DataLoader may then make the batches, but each
+            worker makes its own, so several may be smaller, and there may be more than len(loader).
+        remainder: what to do with the examples that do not fill the last batch of an epoch. "keep" yields a smaller
+            batch, and is refused if ranks would have different numbers of batches; "drop" omits them (different ones
+            in each shuffled epoch); "pad" fills the batch up with black images of label 0 and weight 0.
             None: "keep" on one rank, "drop" on several.
-        shuffle: whether to shuffle by (`seed`, `epoch`), or to give every epoch in the same order.
-        seed: seed of the shuffle.
-        epoch: number of the epoch, until `set_epoch` gives another.
-        start_step: finished steps: resumes exactly there, without decoding what is skipped or opening shards that lie
-            wholly before it. More steps than an epoch has lead into a later one. Applies to that epoch only; all others
-            begin at their beginning.
-        rank, world_size: which of how many processes this is. None: those of torch.distributed if it is initialized,
-            else RANK and WORLD_SIZE of the environment (as torchrun sets them), else 0 of 1.
-        streams: how many runs of records are read side by side; changes the order. Unshuffled, streams=1 gives the
+        shuffle: whether to shuffle by (`seed`, `epoch`); otherwise, all epochs have the same order.
+        seed: seed for the shuffle.
+        epoch: number of the epoch, until `set_epoch` is called.
+        start_step: number of finished steps, after which to resume, without decoding earlier examples or opening shards
+            that contain only those. It may exceed an epoch. It applies only to the epoch that it leads into; all
+            others start at their beginning.
+        rank, world_size: number of this process, and of all processes. None: those of torch.distributed if it is
+            initialized, else RANK and WORLD_SIZE of the environment (as torchrun sets them), else 0 of 1.
+        streams: number of runs of records to read in parallel; changes the order. Unshuffled, streams=1 gives the
             order on disk.
-        threads: that decode ahead, one batch each; 0 decodes in the caller's thread. They avoid the cost of sending
-            batches between processes: use them instead of workers, or in each of them.
+        threads: number of threads that decode ahead, one batch each; 0 decodes in the caller's thread. Threads avoid
+            the cost of sending batches between processes: use them instead of workers, or in each worker.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
             manifest's names, with the pixels as `image` instead of the encoded bytes. "image": the image alone.
             "encoded": as "pair", with the encoded bytes, for a decoder of your own (a list of them in a batch).
-        multi_hot: where an image has several labels, they become float32 [batch, classes].
+        multi_hot: labels become float32 [batch, classes], if an image can have several.
         on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of label 0
             and weight 0 in its place, reports it on standard error, and raises after `max_skipped` of them.
         max_skipped: with on_error="skip", for all workers of this rank together, 100 if None; a damaged shard counts as
             many as it has records left.
-        transform: called with each image (or its bytes) before batching, by all threads at once. It may draw random
-            numbers, which no resume repeats; DataLoader seeds PyTorch's generator in each worker.
+        transform: function called with each image (or its bytes) before batching, by several threads at once. If it
+            draws random numbers, a resumed run draws others; DataLoader seeds PyTorch's generator in each worker.
 
     Attributes:
-        class_names: a tuple, whose index is the label.
+        class_names: a tuple of class names; the index is the label.
         steps_per_epoch: batches (examples without `batch_size`) of this rank in a whole epoch.
 
     With remainder="pad" or on_error="skip" a weight follows image and label, or is called `weight` in a dict. The image
@@ -183,7 +183,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     def share_of_worker(self, worker: int, num_workers: int) -> Iterator[Any]:
         """The elements worker, worker + num_workers, … of the current epoch: the share of one of several workers.
 
-        DataLoader takes one from each worker in turn, which restores their order.
+        DataLoader takes one from each worker in turn, which restores the order.
         """
         return self._elements(self.epoch, worker, num_workers)  # the epoch of now, not that of the first element
 

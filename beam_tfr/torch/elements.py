@@ -50,7 +50,7 @@ class ExampleDecoder:
     """Decodes serialized Examples of one dataset.
 
     Args:
-        output: of `ImageDataset`.
+        output: see `ImageDataset`.
         multi_hot: labels become float32 [classes].
 
     Attributes:
@@ -161,7 +161,7 @@ def stack_images(images: list[Any]) -> Any:
 def decode_image(data: bytes, form: str, channels: int) -> Pixels:
     """Decodes an image, or its first frame, to uint8 [height, width, channels]; EXIF orientation is ignored.
 
-    The pixels are those that `beam_tfr.reader` gives.
+    The pixels equal those of `beam_tfr.reader`.
 
     Args:
         form: one of `manifest.KEPT_FORMATS`.

@@ -34,7 +34,7 @@ class Share:
     Memory: the worker's own records of one window of each stream.
 
     Attributes:
-        parts: of shards.
+        parts: parts of shards.
         compression: compression of the shards, "gzip" or "none".
     """
 
