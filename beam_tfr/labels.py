@@ -26,6 +26,7 @@ _PIECE = re.compile(r"\{[^{}]*\}|[*{}]|[^*{}]+")
 DEFAULT_SPLIT = "train"
 LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"
 SPLIT_RULE = f"letters, digits and _ only, and not {NO_SPLIT}"
+_is_class_name = functools.lru_cache(is_class_name)  # images of a class follow each other
 
 
 def is_split_name(name: str) -> bool:
@@ -184,27 +185,27 @@ class Labeler:
 
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
         """Returns the reference of an image; one that cannot be used carries the reason of its reject."""
-        ref = ImageRef(key, entry.size_bytes, entry.generation, NO_SPLIT)
+        ref = functools.partial(ImageRef, key, entry.size_bytes, entry.generation)
         found = self.layout.read(key)
         if found is None:
             wanted = "/".join(self.layout.parts)
             short = key.count("/") + 1 < len(self.layout.parts)
             detail = f"{'has fewer parts than' if short else 'does not match'} {wanted}"
-            return ref._replace(reason="layout-mismatch", detail=detail)
+            return ref(NO_SPLIT, reason="layout-mismatch", detail=detail)
         split = found.get("split")
         if split is None:
             split = choose_split(found.get("group", key), self.splits) if self.splits else DEFAULT_SPLIT
         elif not is_split_name(split):
-            return ref._replace(reason="layout-mismatch", detail=f"{split!r} cannot be a split: {SPLIT_RULE}")
+            return ref(NO_SPLIT, reason="layout-mismatch", detail=f"{split!r} cannot be a split: {SPLIT_RULE}")
         label = found.get("label")
         if label is None:
-            return ref._replace(split=split)
-        if not is_class_name(label):
-            return ref._replace(reason="layout-mismatch", detail=f"{label!r} cannot be a class: {LABEL_RULE}")
-        ref = ref._replace(split=split, labels=(label,))
+            return ref(split)
+        if not _is_class_name(label):
+            return ref(NO_SPLIT, reason="layout-mismatch", detail=f"{label!r} cannot be a class: {LABEL_RULE}")
         if self.classes is not None and label not in self.classes:
-            return ref._replace(reason="unknown-class", detail=f"class {label!r} is not in the file of --classes")
-        return ref
+            detail = f"class {label!r} is not in the file of --classes"
+            return ref(split, (label,), reason="unknown-class", detail=detail)
+        return ref(split, (label,))
 
 
 def choose_split(text: str, splits: Mapping[str, Fraction]) -> str:

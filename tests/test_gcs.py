@@ -420,7 +420,6 @@ def test_a_large_listing_is_divided_and_lists_each_file_once(
     monkeypatch.setattr(references, "LIMITS", {"": 5, "Ranges": 7, "Rest": None})
     monkeypatch.setattr(references, "RANGES", 6)
     monkeypatch.setattr(ranges, "FEW", 3)
-    monkeypatch.setattr(ranges, "WORTH", 4)
     step = references.MatchImages(patterns, Labeler(parse_layout("*")))
     with beam.Pipeline(FnApiRunner(), options=PipelineOptions([])) as pipeline:
         keys = pipeline | step | beam.FlatMap(packing.unpack) | beam.Map(lambda ref: ImageRef.decode(ref).key)

@@ -41,6 +41,7 @@ from beam_tfr.schema import (
     SplitPlan,
 )
 from beam_tfr.sources import open_source
+from beam_tfr.transforms import references
 from tests.conftest import Run, files_of, let_runs_end
 
 Command = Callable[..., Run]
@@ -367,3 +368,8 @@ def test_the_next_run_tidies_up_after_one_killed_after_its_manifest(
     assert "already holds this complete dataset" in again.out
     assert not (output / ".beam_tfr").exists()
     assert NO_SPLIT not in manifest.read(str(output)).splits
+
+
+def test_ranges_are_shared_evenly_by_two_and_four_workers() -> None:
+    batches = {0: 0, 1: 1, 5: 2, 15: 4, 31: 4, 50: 12, 99: 24, 500: 124}  # of ranges
+    assert {ranges: references.count_batches(ranges) for ranges in batches} == batches

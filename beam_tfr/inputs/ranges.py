@@ -14,8 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-FEW = 100  # names; a range of fewer is not divided
-WORTH = 1000  # names; ranges of together no more, which fit one page, become one
+FEW = 1000  # names, a page; a range of fewer is not divided, and neighbours of together no more become one
 
 
 class NameRange(NamedTuple):
@@ -61,14 +60,14 @@ def divide(
         parts: how many ranges are wanted.
         run: `map`, which may make several calls at a time.
     """
-    ranges = [NameRange(start, end, _shared(names, start, end))]
+    ranges = [NameRange(start, end)]
     while len(ranges) < parts and any(one.known is None for one in ranges):
         divided = run(lambda one: [one] if one.known is not None else _by_character(names, one, parts), ranges)
         ranges = [*itertools.chain.from_iterable(divided)]
     merged = ranges[:1]
     for one in ranges[1:]:
         last = merged[-1]
-        if last.known is None or one.known is None or last.known + one.known > WORTH:
+        if last.known is None or one.known is None or last.known + one.known > FEW:
             merged.append(one)
         else:
             merged[-1] = last._replace(end=one.end, known=last.known + one.known)
@@ -87,6 +86,8 @@ def _by_character(names: Names, whole: NameRange, most: int) -> list[NameRange]:
         counts[last], at = None, after_prefix(last)
         if not at or (whole.end and at >= whole.end):
             break
+    if [*counts.values()] == [None]:  # what all its names share is found at once, not one character after another
+        return _by_character(names, whole._replace(depth=_shared(names, whole.start, whole.end)), most)
     starts = [whole.start, *[*counts][1:]]
     ends = [*starts[1:], whole.end]
     return [NameRange(*one) for one in zip(starts, ends, [depth] * len(starts), counts.values() or [0], strict=True)]

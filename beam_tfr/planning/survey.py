@@ -11,6 +11,7 @@ from beam_tfr.schema import NO_SPLIT, ImageRef, SplitPlan
 
 SAMPLE_IMAGES = 32  # images read to estimate the size of a record
 ORDER_BYTES = 16
+MODULUS = 1 << 256  # of sums of SHA-256
 BUCKET_BITS = 16  # of the histogram; cuts are exact anyway, but with finer buckets fewer keys are compared
 
 
@@ -71,9 +72,9 @@ class Survey:
             self.classes[ref.split, label] += 1
         self.buckets[ref.split, bucket_of(order_key(self.seed, ref.key))] += 1
         identity = hashlib.sha256(_identity(ref)).digest()
-        self.digest = (self.digest + int.from_bytes(identity, "big")) % (1 << 256)
+        self.digest = (self.digest + int.from_bytes(identity, "big")) % MODULUS
         listed = hashlib.sha256(identity + str(ref.generation).encode()).digest()
-        self.generations = (self.generations + int.from_bytes(listed, "big")) % (1 << 256)
+        self.generations = (self.generations + int.from_bytes(listed, "big")) % MODULUS
         if ref.split == NO_SPLIT:
             self.misfit = min(self.misfit or ref.key, ref.key)
         if not ref.reason:
@@ -90,8 +91,8 @@ class Survey:
         self.counts.update(other.counts)
         self.classes.update(other.classes)
         self.buckets.update(other.buckets)
-        self.digest = (self.digest + other.digest) % (1 << 256)
-        self.generations = (self.generations + other.generations) % (1 << 256)
+        self.digest = (self.digest + other.digest) % MODULUS
+        self.generations = (self.generations + other.generations) % MODULUS
         self.misfit = min(filter(None, (self.misfit, other.misfit)), default="")
         for one in other.sample:
             self._offer(one)

@@ -47,15 +47,16 @@ class ImageRef(NamedTuple):
         """NUL-separated texts, then the columns; no path or class can contain a NUL."""
         labels = "".join(f"\n{label}" for label in self.labels)
         label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
-        parts = (self.key, self.size_bytes, self.generation, self.split, labels, label_ids, self.reason, self.detail)
-        text = "\0".join(map(str, parts)).encode("utf-8", "surrogateescape")
-        return text if self.columns is None else text + b"\0" + self.columns
+        file = f"{self.key}\0{self.size_bytes}\0{self.generation}"
+        text = f"{file}\0{self.split}\0{labels}\0{label_ids}\0{self.reason}\0{self.detail}"
+        encoded = text.encode("utf-8", "surrogateescape")
+        return encoded if self.columns is None else encoded + b"\0" + self.columns
 
     @classmethod
     def decode(cls, data: bytes) -> ImageRef:
         parts = data.split(b"\0", 8)
-        texts = [part.decode("utf-8", "surrogateescape") for part in parts[:8]]
-        key, size_bytes, generation, split, labels, label_ids, reason, detail = texts
+        text = b"\0".join(parts[:8]).decode("utf-8", "surrogateescape")  # one call takes less time than eight
+        key, size_bytes, generation, split, labels, label_ids, reason, detail = text.split("\0")
         return cls(
             key,
             int(size_bytes),

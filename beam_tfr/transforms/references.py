@@ -26,7 +26,7 @@ from beam_tfr.transforms.counting import ShownFunction, count, counted
 BATCHES = 64  # of patterns, each listed by one worker
 LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
 RANGES = 50  # at least, that all patterns or a large range are divided into; often ten times as many
-RANGES_AT_A_TIME = 4  # listed by one worker, which waits for many answers at a time
+RANGES_AT_A_TIME = 4  # or more, listed by one worker, which waits for many answers at a time
 
 
 class MatchImages(beam.PTransform):
@@ -110,9 +110,14 @@ def _list(batch: str, patterns: Sequence[str], exclude: re.Pattern[str] | None, 
 
 def _divide(rest: str, ranges: int) -> Iterator[str]:
     parts = divide_part(Part(*json.loads(rest)), ranges)
-    batches = -(-len(parts) // RANGES_AT_A_TIME)
+    batches = count_batches(len(parts))
     for i in range(batches):
         yield json.dumps(parts[i::batches])
+
+
+def count_batches(ranges: int) -> int:
+    """How many elements list so many ranges; if possible a multiple of four, so that two or four workers end as one."""
+    return ranges // RANGES_AT_A_TIME // 4 * 4 or -(-ranges // RANGES_AT_A_TIME)
 
 
 class ReadTable(beam.PTransform):
