@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import re
@@ -20,13 +21,14 @@ from beam_tfr.claim import Progress
 from beam_tfr.inputs.reading import ReadAhead
 from beam_tfr.launch import convert, live, running
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import ImageRef, Shard, ShardWork
+from beam_tfr.schema import ImageRef, Shard, ShardWork, SplitPlan, canonical_json
 from beam_tfr.sources import open_source
 from beam_tfr.transforms import ReadImages
 from tests.conftest import wait_for
 from tests.converted import spoiled_photos
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import Clock, clock, fake, fake_server
+from tests.test_claim import make_plan
 from tests.test_docs import DOCS
 
 __all__ = ["clock", "fake", "fake_server"]
@@ -98,6 +100,28 @@ def test_images_count_before_their_shard_is_whole(
     size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
     known = [progress._replace(listed=0) for progress in seen]  # listed in no time
     assert Progress(0, 1, 18, 18, bytes_read=size) in known
+
+
+def test_a_long_listing_of_finished_shards_delays_no_report(
+    fake: FakeGcs, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(running, "MAX_LOOK_SHARE", 1e-9)  # as if 10,000 names took hours
+    train = SplitPlan(matched=20_000, num_shards=10_000, cuts=["80"] * 9_999, class_counts={})
+    plan = dataclasses.replace(make_plan(), splits={"train": train})
+    fake.put("out/.beam_tfr/plan.json", canonical_json({"digest": plan.digest, "plan": plan.fields()}))
+    fake.put_many([f"out/.beam_tfr/train-{number:05}-of-10000.json" for number in range(5_000)])
+    step = pipeline.Convert(ConvertOptions(input=(f"{photos}/**/*.jpg",), output="gs://b/out"))
+    seen, counters = list[Progress](), dict[str, int]()
+    reporter = running.Reporter(step, seen.append, lambda: counters)
+    counters["planned-shards"] = 10_000  # the folder is claimed, perhaps for another plan
+    reporter.tick()
+    assert seen == [Progress(5_000, 10_000, 10_000, 20_000)] * 2
+    assert len(fake.take_log()) > 2 * 5
+    counters |= {"resumed-shards": 5_000, "resumed-images": 10_000, "shards": 3, "images": 7}
+    reporter.tick()
+    assert seen[2:] == [Progress(5_003, 10_000, 10_007, 20_000)]
+    assert fake.take_log() == []
 
 
 def test_waiting_for_a_service_that_asks_for_fewer_requests_is_counted(fake: FakeGcs, clock: Clock) -> None:

@@ -69,8 +69,9 @@ def progress_of(finished: Progress, counters: Mapping[str, int]) -> Progress:
         finished: what finished shards say.
         counters: from `counters_of` or `LocalRunner.counters`; empty if the engine has none during a run.
     """
-    images = counters.get("images", 0) + counters.get("resumed-images", 0)
+    shards, images = (counters.get(of, 0) + counters.get(f"resumed-{of}", 0) for of in ("shards", "images"))
     return finished._replace(
+        finished_shards=min(max(finished.finished_shards, shards), finished.num_shards),
         finished_images=min(max(finished.finished_images, images), finished.matched),
         listed=counters.get("listed", 0),
         rejected=counters.get("rejected", 0),

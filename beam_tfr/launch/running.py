@@ -28,7 +28,7 @@ from beam_tfr.terminal import silent_stderr
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
 PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to come to its end
 PROGRESS_S = 1.0
-MAX_REPORT_SHARE = 0.01  # of the time; with 100,000 shards on gs:// each report takes seconds
+MAX_LOOK_SHARE = 0.01  # of the time, for what is finished; with 100,000 shards on gs:// each look takes seconds
 _THREAD = "beam_tfr-pipeline"
 _NOTHING = Progress(0, 0, 0, 0)
 UNPUBLISHED = f"nothing is published; {RESUME}"
@@ -104,7 +104,8 @@ def quiet() -> Iterator[None]:
 class Reporter:
     """Reports the progress of a run, from committed shards and the engine's counters.
 
-    It begins with what an earlier run finished. A plan to be saved has no progress.
+    It begins with what an earlier run finished. The folder is looked at rarely if it holds many shards, and once when
+    the engine says that it is claimed; all else is in the counters. A plan to be saved has no progress.
 
     Args:
         step: the running step.
@@ -119,7 +120,7 @@ class Reporter:
         counters: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._step, self._progress = step, None if step.options.save_plan else progress
-        self._counters, self._next = counters, 0.0
+        self._counters, self._next, self._next_look, self._planned = counters, 0.0, 0.0, 0
         self.tick()
 
     def tick(self) -> None:
@@ -127,11 +128,15 @@ class Reporter:
         started = time.monotonic()
         if self._progress is None or started < self._next:
             return
-        finished = _NOTHING
-        with contextlib.suppress(OSError):
-            finished = self._step.progress() or _NOTHING
-        self._next = started + max(PROGRESS_S, (time.monotonic() - started) / MAX_REPORT_SHARE)
-        self._progress(progress_of(finished, self._counters()))
+        self._next = started + PROGRESS_S
+        counters = self._counters()
+        planned = counters.get("planned-shards", 0)
+        if started >= self._next_look or planned != self._planned:  # claimed, perhaps for another plan
+            self._planned, self._finished = planned, _NOTHING
+            with contextlib.suppress(OSError):
+                self._finished = self._step.progress() or _NOTHING
+            self._next_look = started + (time.monotonic() - started) / MAX_LOOK_SHARE
+        self._progress(progress_of(self._finished, counters))
 
 
 def wait(
