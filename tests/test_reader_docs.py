@@ -43,7 +43,7 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         names.pop("train", None)
         exec(block, names)
         found.append(names.get("train"))
-    recipe, distributed, jax, mixed, plain, torch, resumed = found
+    resumed, torch, recipe, distributed, jax, mixed, plain = found
     assert recipe is torch is None
     assert int(model.optimizer.iterations.numpy()) == 2 * -(-total // 64)
     assert next(iter(distributed))[0].shape[1:] == (16, 16, 3)
