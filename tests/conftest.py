@@ -53,6 +53,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(os.environ.pop(converted.FOLDER))
 
 
+@pytest.hookimpl(wrapper=True, optionalhook=True)  # of xdist, for -n auto
+def pytest_xdist_auto_num_workers() -> Iterator[None]:
+    return (yield) + 1  # tests also wait, for servers, engines and other processes
+
+
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out slow tests, and those whose environment variable is not set."""

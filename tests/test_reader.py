@@ -162,17 +162,6 @@ def edit_manifest(folder: Path, **options: Any) -> None:
     (folder / MANIFEST_FILE).write_bytes(to_bytes(fields))
 
 
-def test_keras_fit(dataset: Path) -> None:
-    import keras
-
-    model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(41)])
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    elements = load(dataset, split="train", batch_size=16, shuffle=True)
-    history = model.fit(elements, epochs=2, validation_data=elements, verbose=0)
-    assert len(history.history["loss"]) == len(history.history["val_loss"]) == 2
-    assert int(model.optimizer.iterations) == 6
-
-
 def test_distributed(dataset: Path) -> None:
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     with strategy.scope():
