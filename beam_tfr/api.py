@@ -65,8 +65,8 @@ def convert(
         InterruptedRunError: the run was interrupted.
     """
     checked = from_values({"input": input, "output": output, **options}, ConvertOptions)
-    if isinstance(beam_flags, str):
-        raise UsageError('must be a list, such as ["--project=p"]', option="beam_flags", value=beam_flags)
+    if not isinstance(beam_flags, (list, tuple)) or not all(isinstance(flag, str) for flag in beam_flags):
+        raise UsageError('must be a list of texts, such as ["--project=p"]', option="beam_flags", value=beam_flags)
     flags = [*([f"--runner={runner}"] if runner else []), *beam_flags]
     from beam_tfr import launch
     from beam_tfr.summary import Follow
@@ -151,16 +151,19 @@ def verify(
 
     with on_stderr("verify", what="records", quiet=progress is not True) as shown:
         return verification.verify(
-            storage.check_path(os.fspath(folder)),
-            sources=_texts(sources),
-            exclude=_texts(exclude),
+            storage.check_path(folder, option="folder"),
+            sources=_texts("sources", sources),
+            exclude=_texts("exclude", exclude),
             progress=progress if callable(progress) else lambda read: shown(read.state()),
             **options,
         )
 
 
-def _texts(paths: Paths) -> list[str]:
-    return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+def _texts(option: str, paths: Paths) -> list[str]:
+    try:
+        return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    except TypeError:
+        raise UsageError("must be a path or pattern, or a list of them", option=option, value=repr(paths)) from None
 
 
 def _with_all_options(function: Callable[..., Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -113,4 +112,4 @@ def folder(path: Any) -> str:
     Raises:
         UsageError: it is malformed.
     """
-    return storage.check_path(os.fspath(path), option="path")
+    return storage.check_path(path, option="path")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import concurrent.futures
 import inspect
 import io
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
@@ -113,10 +115,33 @@ def test_a_wrong_call_is_a_value_error(given: dict[str, Any], message: str) -> N
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda folder: beam_tfr.verify(None), "`folder=`: must be a path"),
+        (lambda folder: beam_tfr.verify(folder, sample="0.1"), "`sample=0.1`: must be a share of the shards"),
+        (lambda folder: beam_tfr.verify(folder, threads=math.nan), "`threads=nan`: the value must be a whole number"),
+        (lambda folder: beam_tfr.verify(folder, sources=3), "`sources=3`: must be a path or pattern, or a list"),
+        (lambda folder: beam_tfr.verify(folder, sources=""), "`sources=`: is empty; give the `input=` that"),
+        (lambda folder: beam_tfr.inspect(7), "`path=7`: must be a path"),
+        (lambda folder: beam_tfr.inspect(folder, where=["hat"]), "`where=['hat']`: must be a dict such as"),
+        (lambda folder: beam_tfr.inspect(folder).contact_sheet("8"), "`columns='8'`: must be a whole number"),
+        (lambda folder: beam_tfr.inspect(folder).export("gs://b/x"), "`export=gs://b/x`: must be a local folder"),
+        (lambda folder: beam_tfr.plan(input=folder, price=3), "`price=3`: must be NAME=NUMBER"),
+    ],
+)
+def test_values_of_the_wrong_type(call: Callable[[Path], object], message: str) -> None:
+    with pytest.raises(beam_tfr.UsageError) as caught:
+        call(converted_photos())
+    assert message in str(caught.value)
+
+
 def test_values_of_many_kinds_are_the_same_options() -> None:
     text = from_values({"input": "/a/*", "output": "/o", "splits": "train=0.9,test=0.1"}, ConvertOptions)
     values = {"input": (path for path in ["/a/*"]), "output": Path("/o"), "splits": {"train": 0.9, "test": 0.1}}
     assert from_values(values, ConvertOptions) == text
+    numpy = from_values({**values, "input": "/a/*", "seed": np.int64(7), "max_aspect": np.float32(2.5)}, ConvertOptions)
+    assert (type(numpy.seed), type(numpy.max_aspect)) == (int, float)
 
 
 def test_errors_of_inspect_are_told_in_two_frames(tmp_path: Path) -> None:

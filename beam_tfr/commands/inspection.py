@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from beam_tfr import storage
 from beam_tfr.commands.calls import at_least
 from beam_tfr.schema import UsageError
 
@@ -66,9 +67,10 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         dataclasses.replace(found, records=found.records[:exported]).export(parsed.export[1])
     if parsed.contact_sheet:
         try:
-            pictures.contact_sheet(found.records[:most]).save(parsed.contact_sheet)
+            path = storage.check_path(parsed.contact_sheet, option="contact_sheet")
+            pictures.contact_sheet(found.records[:most]).save(path)
         except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
-            message = f"cannot be written: {error}"
+            message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
             raise UsageError(message, option="contact_sheet", value=parsed.contact_sheet) from None
     for line in found.lines(shown):
         print(line)

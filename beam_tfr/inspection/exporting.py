@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as PillowImage
 
+from beam_tfr import storage
 from beam_tfr.inspection.pictures import png
 from beam_tfr.inspection.records import Record
 from beam_tfr.inspection.values import image_format, tensor_of
@@ -28,6 +29,8 @@ def export(records: Sequence[Record], folder: str) -> None:
     Raises:
         UsageError: the folder is there and not empty, or cannot be written.
     """
+    if storage.is_gcs(folder):
+        raise UsageError("must be a local folder", option="export", value=folder)
     try:
         os.makedirs(folder, exist_ok=True)
         if os.listdir(folder):

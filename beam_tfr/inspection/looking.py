@@ -52,7 +52,7 @@ class Inspection:
 
     def contact_sheet(self, columns: int = pictures.COLUMNS) -> Image:
         """The records as a grid of thumbnails, each with its number and class, `columns` in a row."""
-        return pictures.contact_sheet(self.records, columns=columns)
+        return pictures.contact_sheet(self.records, columns=integer("columns", columns, 1))
 
     def export(self, folder: str | os.PathLike[str]) -> None:
         """Writes the records to a new folder: images as they are stored, arrays as .npy, other values as JSON.
@@ -60,7 +60,7 @@ class Inspection:
         Raises:
             UsageError: the folder exists and is not empty, or cannot be written.
         """
-        exporting.export(self.records, os.fspath(folder))
+        exporting.export(self.records, storage.check_path(folder, option="folder"))
 
     def lines(self, most: int = RECORDS) -> Iterator[str]:
         """Yields the inspection as printable lines, with at most so many records."""
@@ -126,7 +126,7 @@ def inspect(
         NotFoundError: there is nothing at the path; also a FileNotFoundError.
         DataError: the folder holds neither a dataset nor TFRecord files.
     """
-    place = storage.check_path(os.fspath(path), option="path")
+    place = storage.check_path(path, option="path")
     start = 0 if record is None else integer("record", record, 0, bits=63)
     most = integer("records", records, 1) if record is None else 1
     wanted = _conditions(where)
@@ -217,6 +217,8 @@ def _conditions(where: str | Mapping[str, object] | None) -> dict[str, str]:
         if not name or not equals:
             raise UsageError("must be NAME=VALUE, such as label=hat", option="where", value=where)
         return {name: value}
+    if not isinstance(where, Mapping | None):
+        raise UsageError('must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where))
     return {name: str(value) for name, value in (where or {}).items()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import numbers
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
@@ -217,7 +218,7 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
         UsageError: there is no such option, or a value is not allowed.
     """
     known = options_of(of)
-    given = {name: value for name, value in values.items() if value is not None}
+    given = {name: _plain(value) for name, value in values.items() if value is not None}
     for name, value in given.items():
         if name not in known:
             near = nearest(name, known.keys() - {*DESTRUCTIVE})
@@ -235,6 +236,11 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
         if field.default is dataclasses.MISSING and field.name not in given:
             raise UsageError(f"`{field.name}=` is required: {known[field.name].help}")
     return of(**given)
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy as one of Python."""
+    return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
 
 
 def _parsed(name: str, text: str, option: Option) -> Any:

@@ -99,8 +99,8 @@ class Prices:
         values: dict[str, float] = {}
         if isinstance(given, Mapping):
             given = [f"{name}={value}" for name, value in given.items()]
-        for text in [given] if isinstance(given, str) else given:
-            name, _, value = text.partition("=")
+        for text in [given] if isinstance(given, str) or not isinstance(given, Sequence) else given:
+            name, _, value = str(text).partition("=")
             try:
                 values[name] = float(value)
             except ValueError:

@@ -33,13 +33,16 @@ def work_path(output: str, name: str) -> str:
     return join(join(output, WORK_FOLDER), name)
 
 
-def check_path(path: str, *, option: str = "") -> str:
-    """Checks the path that an option gives; returns it, absolute if local, with ~ expanded.
+def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
+    """Checks the path that an option gives; returns it as text, absolute if local, with ~ expanded.
 
     Raises:
-        UsageError: another scheme than gs://, no bucket, or a relative path while the current folder is gone.
+        UsageError: no path, another scheme than gs://, no bucket, or a relative path while the current folder is gone.
     """
-    if is_gcs(path):
+    path = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(path, str):
+        message = "must be a path"
+    elif is_gcs(path):
         if split_gcs(path)[0]:
             return path
         message = "has no bucket; write gs://BUCKET/FOLDER"

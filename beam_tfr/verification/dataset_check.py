@@ -17,6 +17,7 @@ from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest
 from beam_tfr.options import default_threads
+from beam_tfr.options.table import check_range, is_number
 from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
 from beam_tfr.verification.manifest_check import check_files
 from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
@@ -64,6 +65,9 @@ def verify(
         UsageError: an argument is wrong.
         DataError: there is no manifest, or it is invalid or was edited.
     """
+    for name, value in {"threads": threads, "max_record_bytes": max_record_bytes, "max_pixels": max_pixels}.items():
+        if value is not None:
+            check_range(name, value, 1, (1 << 63) - 1)
     if exclude and not sources:
         raise UsageError("`exclude=` has no effect without `sources=`")
     manifest = manifests.read(storage.check_path(folder))
@@ -171,7 +175,7 @@ def choose(manifest: Manifest, sample: float | None = None, seed: int = 0) -> li
     tasks = [Task(position, split, entry) for position, (split, entry) in enumerate(shards)]
     if sample is None:
         return tasks
-    if not 0 < sample <= 1:
+    if not is_number(sample) or not 0 < sample <= 1:
         raise UsageError("must be a share of the shards, above 0 and at most 1", option="sample", value=sample)
     chosen = []
     for _, of_split in itertools.groupby(tasks, lambda task: task.split):

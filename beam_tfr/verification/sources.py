@@ -107,6 +107,8 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
                 "the records of this dataset are rows of a table, which have no source files", option="sources"
             )
         self._manifest = manifest
+        if not all(patterns):
+            raise UsageError("is empty; give the `input=` that the dataset was made from", option="sources", value="")
         self._patterns = name_folders([storage.check_path(pattern, option="sources") for pattern in patterns])
         self._root = common_root(self._patterns)
         self._exclude = exclusion(exclude, self._root)
