@@ -58,14 +58,14 @@ def claim(
 ) -> Plan:
     """Claims the folder for a plan, and resumes what an earlier run has not published.
 
-    That run had the same plan, or one that differs only in the input: its shards stay as far as they have the same
-    references. With `overwrite`, first removes a published dataset, or the beginning of one with another plan.
+    The earlier run had the same plan, or one that differs only in the input; shards with the same references are kept.
+    With `overwrite`, first removes a published dataset, or an unfinished one with another plan.
 
     Args:
         output: folder of the dataset.
         plan: the plan to write.
         run_id, job, job_state: see `lock.acquire`.
-        overwrite: whether another dataset is replaced.
+        overwrite: whether to replace another dataset.
 
     Returns:
         The plan; `complete` if the folder already holds its dataset.
@@ -170,8 +170,8 @@ def _remove_unplanned(output: str, plan: Plan) -> None:
 def _remove_dataset(output: str) -> None:
     """Removes a dataset in an order that is safe even if this run is killed.
 
-    The plan goes first, so that no run resumes from the old shards; then the manifest, so that the folder never passes
-    for a dataset while it is a mixture of two.
+    The plan goes first, so that no run resumes from the old shards, then the manifest, so that a mixture of two
+    datasets never looks complete.
     """
     storage.delete(work_path(output, PLAN_FILE))
     for name in (MANIFEST_FILE, *_dataset_files(output)):
@@ -182,9 +182,9 @@ class Progress(NamedTuple):
     """How much of a plan is finished.
 
     Attributes:
-        finished_shards: of this run and earlier ones.
-        num_shards: planned.
-        finished_images: written or rejected, by this run and earlier ones.
+        finished_shards: shards finished by this run and earlier ones.
+        num_shards: planned shards.
+        finished_images: images written or rejected by this run and earlier ones.
         matched: all images of the plan.
         listed: files or rows that this run found, when all are planned anew.
         rejected: images rejected by this run.

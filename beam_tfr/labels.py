@@ -175,7 +175,7 @@ class Labeler:
 
     Attributes:
         layout: how to read keys.
-        splits: split -> share, where the layout names no split; None puts all images into train.
+        splits: split -> share, if the layout names no split; None puts all images into train.
         classes: the allowed classes, or None for any.
     """
 
@@ -211,8 +211,8 @@ class Labeler:
 def choose_split(text: str, splits: Mapping[str, Fraction]) -> str:
     """Chooses the split of a key or group by its SHA-256, which places it on the unit interval that the shares divide.
 
-    The same text always goes to the same split, whatever else is in the dataset and whatever the seed. A last share
-    that grows takes only from the one before it.
+    The same text always goes to the same split, regardless of the rest of the dataset and of the seed. If the last
+    share grows, it takes only from the one before it.
     """
     digest = hashlib.sha256(b"beam_tfr split\0" + text.encode("utf-8", "surrogateescape")).digest()
     place = Fraction(int.from_bytes(digest[:8], "big"), 1 << 64)

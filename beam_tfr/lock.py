@@ -1,9 +1,8 @@
 """Locks output folders, so that only one run at a time writes to each.
 
 `OUT/.beam_tfr/lock.N` names the run that holds the folder. Its modification time is the holder's heartbeat, which the
-process that started the run renews with one request. A lock that was left to a Dataflow job has none: the service is
-asked whether the job has ended, so one that waits in a queue holds it too. A run that takes over a dead one creates the
-lock with the next number.
+main process renews with one request. The lock of a Dataflow job has none: the service is asked whether the job has
+ended, so a queued job holds its lock too. A run that takes over a dead one creates the lock with the next number.
 """
 
 from __future__ import annotations
@@ -123,14 +122,14 @@ def _own_lock(output: str, run_id: str) -> tuple[int, dict[str, Any]] | None:
 def acquire(output: str, run_id: str, *, job: str = "", job_state: JobState = lambda _: "") -> str:
     """Locks the folder for this run, unless it already holds it; returns the path of the lock.
 
-    The lock of a dead holder is not removed to make room, since the second of two runs that find it would remove the
-    first one's. Instead both try to create the lock after it, which only one can.
+    The lock of a dead holder is not removed, since the second of two runs that find it would remove the new lock of
+    the first. Instead, both try to create the next lock, which only one can.
 
     Args:
         output: folder of the dataset.
         run_id: id of this run.
         job: the job that this process works for, which will hold the lock; empty for this process.
-        job_state: asks the service about the job that holds a lock.
+        job_state: function that asks the service for the state of the job that holds a lock.
 
     Raises:
         UsageError: the folder cannot be made or written to.
@@ -220,8 +219,8 @@ def held(
     Args:
         output: folder of the dataset.
         run_id: id of this run.
-        say: told when the heartbeat fails.
-        job_state: asks the service about the job that holds a lock.
+        say: called when the heartbeat fails.
+        job_state: function that asks the service for the state of the job that holds a lock.
 
     Yields:
         A function that leaves the lock to a job (by its id), which holds it from then on until it ends.

@@ -53,7 +53,7 @@ class SplitTotals:
         """Adds a shard, unless it was added before.
 
         Raises:
-            RunError: it was added before with different content.
+            RunError: the shard was added before with different content.
         """
         entry = CommittedShard(*(getattr(info, name) for name in CommittedShard._fields))
         if (before := self.shards.setdefault(info.shard.name, entry)) is entry:
@@ -66,8 +66,8 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
     """Adds up the shards of each split, and checks that nothing is missing.
 
     Args:
-        plan: what was to be written.
-        infos: of its shards, in any order. One that was `Unfinished` first may be finished after all.
+        plan: the plan of the run.
+        infos: results of its shards, in any order; a shard may be first `Unfinished` and then finished.
 
     Returns:
         split -> totals, with the shards in order, for every split of the plan.
@@ -208,7 +208,7 @@ def write(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifes
 
     Args:
         folder: the output, with the sidecars of its shards.
-        plan: what was to be written.
+        plan: the plan of the run.
         totals: from `add_up`.
 
     Raises:

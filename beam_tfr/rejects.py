@@ -28,13 +28,13 @@ def check(
     """Checks that not too many images were rejected, nor a whole split or class.
 
     Args:
-        plan: what was to be written.
+        plan: the plan of the run.
         splits: the sums over the shards of each.
         max_rejects: maximum share (float) or number (int) of rejects.
         allow_empty: splits and classes whose images may all be rejected.
 
     Raises:
-        DataError: too many rejects, or a split or class without a record.
+        DataError: there are too many rejects, or a split or class has no record.
     """
     total, allowed = add_up(splits.values()), most(max_rejects, of=plan.matched)
     if total.num_rejected > allowed:
@@ -128,7 +128,7 @@ def first(path: str, counts: Mapping[str, int]) -> tuple[str, list[str]]:
 
     Args:
         path: path of the file.
-        counts: its rejects by reason; not empty.
+        counts: number of rejects by reason; not empty.
     """
     leading = min(counts, key=lambda reason: (-counts[reason], reason))
     found = (printable(f"{reject.key}: {reject.detail}") for reject in read(path) if reject.reason == leading)

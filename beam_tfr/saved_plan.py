@@ -116,12 +116,12 @@ class SavedPlan(contextlib.AbstractContextManager["SavedPlan"]):
 
     Args:
         path: local or gs://; only the parts that are needed are read.
-        option: that gives the path, for messages.
-        problem: how a message about a file that is not a plan begins.
+        option: option with the path, for messages.
+        problem: beginning of the message about a file that is not a plan.
 
     Attributes:
-        plan: with the codecs of the machine that saved it.
-        call: the arguments that decide which references there are, as far as they are not options of the plan.
+        plan: the plan, with the codecs of the machine that saved it.
+        call: the arguments that select the references and are not options of the plan.
 
     Raises:
         UsageError: it cannot be read, or is not a saved plan.
@@ -155,7 +155,7 @@ class SavedPlan(contextlib.AbstractContextManager["SavedPlan"]):
             plan: name, suffix and options that its plan would have.
 
         Raises:
-            UsageError: another call saved the plan; lists what differs.
+            UsageError: another call saved the plan; lists the differences.
         """
         there: dict[str, Any] = {**self.call, **{name: self.plan.fields()[name] for name in plan}}
         if different := diff.describe(there, json.loads(canonical_json({**call, **plan}))):

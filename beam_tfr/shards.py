@@ -34,8 +34,8 @@ class ShardFile:
     """A file-like object that compresses, hashes and counts the bytes written to it.
 
     Args:
-        write: receives the bytes of the file.
-        level: 0 (stored) to 9, or None for no gzip.
+        write: function that receives the bytes of the file.
+        level: gzip level, 0 (stored) to 9; None for no gzip.
     """
 
     def __init__(self, write: Callable[[bytes], object], level: int | None) -> None:
@@ -130,8 +130,8 @@ def _count(counts: dict[_Key, int], key: _Key) -> None:
 class Sequencer:
     """Checks that all items of a shard arrive in order before the next one begins.
 
-    A runner that puts a shuffle or a bundle boundary between the stages breaks this. It must fail loudly: the worst
-    outcome is a shard that is silently short.
+    A runner that puts a shuffle or a bundle boundary between the stages breaks this, and must fail loudly rather than
+    write a short shard.
     """
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class Sequencer:
         """Abandons a shard, whether it is open or not.
 
         Raises:
-            RunError: another one is open.
+            RunError: another shard is open.
         """
         if self.shard == shard:
             self.shard, self._next = None, 0

@@ -39,9 +39,9 @@ class Changes(NamedTuple):
     """What changed in the input of shards that were finished: a note, or the sum of several.
 
     Attributes:
-        shards: number to be rewritten.
-        images: that were not in their shard before, or were others.
-        keys: of some of them.
+        shards: number of shards to rewrite.
+        images: number that are new in their shard, or changed.
+        keys: some of their keys.
     """
 
     shards: int = 0
@@ -114,17 +114,17 @@ def read_finished(
 ) -> ShardInfo | None:
     """The `ShardInfo` of a shard that an earlier run finished with the same references and recipe, or None.
 
-    A file whose size and generation are those of its commit is the same: a generation on gs:// names its bytes for
-    ever, and a modification time on a disk changes with them, unless somebody sets it back or the disk itself decays.
-    A file of the same size with another generation, such as a copy, is read whole to compare its SHA-256. If the
-    references are others, notes that for `take_changes`.
+    A file with the size and generation of its commit is unchanged: a generation on gs:// identifies its bytes, and a
+    modification time on a disk changes with them, unless it is reset or the disk decays. A file of the same size with
+    another generation, such as a copy, is read completely to compare its SHA-256. If the references have changed,
+    records that for `take_changes`.
 
     Args:
         output: folder of the dataset.
         shard: its place in the plan.
         refs: the encoded references of the shard, in order.
         accept_unreadable: whether a shard counts in which an earlier run accepted files that could not be read.
-        check_finished: whether every file is read whole.
+        check_finished: whether to read every file completely.
     """
     sidecar = read(output, shard.name)
     if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (shard.name, shard.recipe):

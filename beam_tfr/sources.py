@@ -39,11 +39,11 @@ class Source:
 
     Attributes:
         root: folder that all keys are below, with a trailing slash.
-        input, exclude: patterns of files to take and to leave out; folders end in /, and are taken without the output.
+        input, exclude: patterns of files to convert and to skip; folders end in /, and exclude the output.
         labelled: whether the records have labels.
-        origin: tables, opened; or what reads labels and splits from the paths of files.
-        plan: name, suffix and options of the plan to be made.
-        call: what selects the files and is not among the plan's options; a saved plan must come from the same.
+        origin: opened tables, or the labeler, which reads labels and splits from paths.
+        plan: name, suffix and options of the future plan.
+        call: the arguments that select the files and are not options of the plan; those of a saved plan must be equal.
     """
 
     root: str
@@ -127,7 +127,7 @@ def check_reach(options: ConvertOptions, source: Source) -> None:
 def look_first(options: ConvertOptions, source: Source) -> Iterator[str]:
     """Looks at the first files, before the work: says which images the patterns leave behind, and what is ambiguous.
 
-    On gs:// it looks only for the latter, in the first names of a pattern: the summary tells the former.
+    On gs://, it checks only ambiguity, in the first names of a pattern; the summary reports missed images.
 
     Raises:
         InputNotFoundError: a folder or file of the input is missing.
@@ -178,7 +178,7 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
     """Refuses patterns that match what the conversion writes, which it would then read as images.
 
     Raises:
-        UsageError: one does.
+        UsageError: a pattern does.
     """
     names = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
     inside = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in names)]

@@ -32,7 +32,7 @@ class Selection(NamedTuple):
 
     Attributes:
         text: the value of `split=`.
-        splits: the dataset's splits that it names.
+        splits: the splits in it.
         parts: in the order of the names in `text`, then of their shards; none is empty.
     """
 

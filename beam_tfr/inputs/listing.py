@@ -54,7 +54,7 @@ def list_images(
         before: result of `order_patterns`.
         exclude: result of `exclusion`.
         option: the option or argument that the pattern was given for.
-        passed: is told of files that are listed and do not match.
+        passed: counts files that are listed and do not match.
 
     Raises:
         UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
@@ -94,7 +94,7 @@ def list_parts(
     Args:
         parts: parts that do not overlap.
         exclude: result of `exclusion`.
-        limit: names of a part, matching or not; more until the first match of a pattern. None for all.
+        limit: maximum number of names of a part, matching or not, exceeded until a pattern's first match. None for all.
         passed: see `list_images`.
 
     Raises:
@@ -126,7 +126,7 @@ def check_there(pattern: str) -> None:
     """Checks, on a disk, that the file that a pattern names is there, or the folder that it begins with.
 
     Raises:
-        InputNotFoundError: it is not.
+        InputNotFoundError: it does not exist.
     """
     if storage.is_gcs(pattern):
         return

@@ -24,11 +24,11 @@ MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared wi
 class Passed:
     """Counts files that match no pattern, each once; thread-safe.
 
-    A folder skips what is no image by its name. `*.jpg` leaves behind what `*.*` would take and looks like an
-    image, such as 1.JPG and 1.png.
+    A folder skips files without an image extension. `*.jpg` leaves behind files that `*.*` would match and that
+    look like images, such as 1.JPG and 1.png.
 
     Args:
-        patterns: all of the call; folders end in /.
+        patterns: all patterns of the call; folders end in /.
         exclude: result of `exclusion`; what it matches is not counted.
 
     Attributes:

@@ -30,7 +30,7 @@ _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # of [...]: a character or a r
 def name_folders(patterns: Sequence[str]) -> tuple[str, ...]:
     """Gives each folder among patterns the / at its end.
 
-    On gs:// nothing is asked: a folder is a path without wildcards whose last name has no extension.
+    On gs://, without a request, a folder is a path without wildcards whose last name has no extension.
     """
     return tuple(f"{pattern.rstrip('/')}/" if _is_folder(pattern) else pattern for pattern in patterns)
 
@@ -55,7 +55,7 @@ def escape(path: str) -> str:
 def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
     """Splits a pattern before its first wildcard: ("/data/a", "*/b.jpg"). Without one the second part is the file name.
 
-    Of a folder the second part is empty.
+    For a folder, the second part is empty.
 
     Raises:
         UsageError: the pattern has no bucket or names no file.

@@ -15,7 +15,7 @@ class Pool:
     """A pool of daemon threads, because those of concurrent.futures delay Ctrl-C while they wait for a dead service.
 
     Args:
-        threads: started as needed, up to this number.
+        threads: maximum number of threads, started as needed.
         name: name of the threads.
     """
 

@@ -1,8 +1,8 @@
 """Divides the names in a bucket into ranges, so that they can be listed at the same time.
 
-A listing gives names in order, from any name on, but not how many there are. So the names are divided by the character
-after what they share, and again, until there are enough ranges. Ranges are half-open and meet, so each name is in one
-of them, whatever they were divided by.
+A listing returns names in order, starting at any name, but not their number. So the names are divided by the character
+after their common prefix, repeatedly, until there are enough ranges. Ranges are half-open and adjacent, so each name is
+in exactly one of them.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def divide(
     """Divides a range of names into `parts` ranges or more; into fewer if it holds few names.
 
     Args:
-        names: asks for names.
+        names: function that lists names.
         start, end: bounds of the range.
-        parts: how many ranges are wanted.
-        run: `map`, which may make several calls at a time.
+        parts: wanted number of ranges.
+        run: `map`, or a parallel version of it.
     """
     ranges = [NameRange(start, end)]
     while len(ranges) < parts and any(one.known is None for one in ranges):

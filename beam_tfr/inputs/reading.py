@@ -34,8 +34,8 @@ def read_image(
     Args:
         source: a listed file, or the path of any file.
         max_bytes: larger files are rejected; an object listed with more bytes is not fetched at all.
-        deadline_s: for an object on gs://, retries included, in seconds.
-        cancelled: returns True once nobody waits for the result, which ends the retries.
+        deadline_s: seconds to read an object on gs://, including retries.
+        cancelled: returns True once the result is no longer needed, which ends the retries.
 
     Raises:
         RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or `file-too-large`; or
@@ -74,12 +74,12 @@ def _too_large(max_bytes: int) -> RejectError:
 class ReadAhead:
     """Reads many files in order, ahead of the consumer, to hide latency.
 
-    Local files are read in the caller's thread: they come from the page cache or at the speed of the disk, and passing
-    them between threads costs more than it hides. Slow disks, such as network mounts, are read ahead too.
+    Local files are read in the caller's thread, because passing them between threads costs more than it hides. Slow
+    disks, such as network mounts, are read ahead too.
 
     Args:
         max_bytes: see `read_image`.
-        images: maximum number of images that one call reads or holds ahead, each in its own thread.
+        images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
         deadline_s: see `read_image`.
     """
@@ -96,7 +96,7 @@ class ReadAhead:
     def read(self, sources: Sequence[Source | None]) -> Iterator[Content]:
         """Yields the bytes of each source in order, or why it cannot be read; None for None.
 
-        Reading begins with the call, not with the first `next`.
+        Reading starts with the call, not with the first `next`.
 
         Raises:
             CancelledError: `close` was called.
@@ -168,7 +168,7 @@ def read_refs(root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None) -> I
     Args:
         root: folder that keys are relative to, with a trailing slash.
         refs: the references to read.
-        ahead: how the files are read; None where there are none: a row of a table is all in its reference.
+        ahead: how to read the files; None for table rows, whose references contain everything.
     """
     if ahead is None:
         return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
@@ -189,7 +189,7 @@ class Sample(NamedTuple):
 
     Attributes:
         record_bytes: mean size of a serialized record, without rejects.
-        whole: False if a file could not be read now, but perhaps later.
+        whole: False if a file could not be read now.
     """
 
     record_bytes: float

@@ -2,5 +2,5 @@
 
 The order of a split is that of `order_key(seed, key)`: a global shuffle that is the same everywhere. A shard is a
 contiguous part of that order. The shards of a split differ by at most one image, because the cuts between them are
-exact: a histogram of key prefixes tells which buckets contain cuts, and all keys of those few buckets are compared.
+exact: a histogram of key prefixes shows which buckets contain cuts, and the keys in those few buckets are sorted.
 """

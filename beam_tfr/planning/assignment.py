@@ -31,7 +31,7 @@ class Assigned:
     """Packs assigned references by shard before they are grouped: fewer elements, and a third of the bytes.
 
     Args:
-        max_bytes: most to hold at a time; eight times as many while those of a shard are less than `WORTH_BYTES`.
+        max_bytes: maximum to hold; eight times as many while a shard has less than `WORTH_BYTES`.
     """
 
     def __init__(self, max_bytes: int = 8 << 20) -> None:

@@ -44,7 +44,7 @@ class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
         """Makes the whole file visible; returns its generation, as `Entry` has it.
 
         Raises:
-            AlreadyExistsError: it must not replace the file that is there, and that has other bytes.
+            AlreadyExistsError: a file that must not be replaced exists, with other bytes.
         """
 
     def abort(self) -> None:

@@ -68,13 +68,13 @@ def walk(
     """Every file below a folder; on gs:// by name, on a disk in no particular order.
 
     Links are followed, except into a folder that contains them. A dangling link is listed with size 0, so that reading
-    it fails with the reason. Folder objects of gs:// (a trailing slash, no bytes) are left out.
+    it fails with the reason. Folder objects of gs:// (a trailing slash, no bytes) are skipped.
 
     Args:
         folder: local or gs://.
         descend: whether to enter a local folder, given its path.
         prefix: prefix of the paths below the folder; other files may be omitted (on gs:// they are).
-        deep: whether files in subfolders are needed; if not, they may be left out (on gs:// they are).
+        deep: whether files in subfolders are needed; if not, they may be omitted (on gs:// they are).
         start, end: on gs://, only names in the bucket from `start` on and before `end`; empty for all.
 
     Raises:
@@ -113,13 +113,13 @@ def read_bytes(
     Args:
         path: local or gs://. An object with Content-Encoding: gzip is decompressed.
         max_bytes: None for no limit.
-        generation: that the object must have, on disk the modification time in ns; 0 for any.
-        deadline_s: for an object with all retries, in seconds.
-        cancelled: whether the result is no longer wanted, so that nothing is retried.
+        generation: required generation of the object, on disk the modification time in ns; 0 for any.
+        deadline_s: seconds to read an object, including retries.
+        cancelled: returns True once the result is no longer needed, which ends the retries.
 
     Raises:
         FileNotFoundError: no such file or object.
-        ChangedError: it is of another generation.
+        ChangedError: it has another generation.
         OSError: it cannot be read, or is not a regular file.
     """
     if not is_gcs(path):
@@ -137,8 +137,8 @@ def may_pass(error: OSError) -> bool:
 def is_gone(path: str) -> bool:
     """True if a file that was not found is certainly deleted.
 
-    It is if its folder holds other files, or its bucket answers. A missing or empty folder may be a disk that is not
-    mounted.
+    It is if its folder contains other files, or its bucket responds. A missing or empty folder may be an unmounted
+    disk.
     """
     return gcs.is_gone(path) if is_gcs(path) else disk.is_gone(path)
 
@@ -188,8 +188,8 @@ def touch(path: str, *, deadline_s: float = DEADLINE_S) -> None:
     """Sets the modification time of a file to now: one request on gs://, which makes no other version of the object.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it may not be changed.
+        FileNotFoundError: the file does not exist.
+        OSError: it cannot be changed.
     """
     if is_gcs(path):
         gcs.touch(path, deadline_s)

@@ -24,7 +24,7 @@ def connect() -> None:
     """Looks for credentials now instead of on the first request.
 
     Raises:
-        OSError: there are none.
+        OSError: there are no credentials.
     """
     with named_errors(GCS, "get"):
         client()
@@ -146,9 +146,9 @@ def delete_folder(folder: str) -> None:
 class GcsPendingFile(PendingFile):
     """Uploads a finished local file.
 
-    A streaming writer would publish half of it when it is garbage collected. A precondition on the generation lets it
-    replace only the object that existed when it was created, so a writer that lost its place to another one replaces
-    nothing. Equal bytes are success: they are its own, from an attempt whose response was lost.
+    A streaming writer would publish a partial object when it is garbage collected. With a precondition on the
+    generation, it replaces only the object that existed when it was created, so a writer that was superseded replaces
+    nothing. Equal bytes are success: they are from an earlier attempt whose response was lost.
     """
 
     def __init__(self, path: str, replace: bool) -> None:

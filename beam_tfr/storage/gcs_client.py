@@ -38,7 +38,7 @@ class Access(NamedTuple):
 
     Attributes:
         project: project of the client; empty for that of the credentials.
-        user_project: billed for requests to requester-pays buckets; empty for none.
+        user_project: project billed for requests to requester-pays buckets; empty for none.
         impersonate: service accounts, each impersonating the next; the last one makes the requests.
     """
 
@@ -124,8 +124,8 @@ def retrying(deadline_s: float = DEADLINE_S, *, cancelled: Callable[[], bool] = 
     """Retries transient failures with exponential backoff, and after Retry-After.
 
     Args:
-        deadline_s: from now, in seconds.
-        cancelled: whether the result is no longer wanted.
+        deadline_s: seconds from now.
+        cancelled: returns True once the result is no longer needed.
     """
     from google.api_core.retry import Retry
 
@@ -196,7 +196,7 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
 
     Args:
         path: path of the object, for the error.
-        permission: that the request needs: `get`, `list`, `create` or `delete` of storage.objects.
+        permission: permission for the request: `get`, `list`, `create` or `delete` of storage.objects.
     """
     from google.api_core.exceptions import GoogleAPIError, RetryError
     from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError

@@ -12,9 +12,9 @@ class Waits(NamedTuple):
     """Repeated requests.
 
     Attributes:
-        retries: requests that were repeated.
-        too_many: of them, those answered with 429: too many requests.
-        throttled_s: waited after answers that ask for fewer requests, in whole seconds.
+        retries: number of retried requests.
+        too_many: number of retries after status 429.
+        throttled_s: whole seconds waited after responses that ask for fewer requests.
     """
 
     retries: int = 0
