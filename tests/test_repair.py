@@ -65,7 +65,7 @@ def test_progress_is_shown_while_the_shards_are_made_again(
     dataset: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(running, "MAX_REPORT_SHARE", 1e9)
+    monkeypatch.setattr(running, "MAX_LOOK_SHARE", 1e9)
     (dataset / TRAIN[1]).unlink()
     states: list[State] = []
     launch.repair(str(dataset), {"input": (f"{sources}/**/*.jpg",)}, progress=states.append)
