@@ -76,7 +76,7 @@ class Pace:
 class Display:
     """Shows states on a stream: live from `FIRST_S` seconds on, or a line every `LINE_S`; a context manager.
 
-    A notebook keeps one line: how long it took, or where it failed.
+    A notebook keeps the messages and one line: what was done in which time, or where it failed.
 
     Args:
         stream: a terminal, a notebook's cell, or anything else.
@@ -94,7 +94,8 @@ class Display:
         self._live: Progress | None = None
         self._task: TaskID | None = None
         self._cell: Any = None
-        self._last = ""
+        self._messages: list[str] = []
+        self._state, self._last, self._shown = State("", 0), "", ""
         auto = log_format == "auto"
         self._is_live = auto and stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
         self._in_cell = auto and type(stream).__module__ == "ipykernel.iostream"
@@ -111,13 +112,16 @@ class Display:
         if self._live is not None:
             with contextlib.suppress(OSError):
                 self._live.stop()
-        if self._cell is not None:
-            self._change(self._last if error else f"done in {duration(time.monotonic() - self._began)}")
+        if self._cell is not None and not self._quiet:
+            total, took = self._state.total, f"in {duration(time.monotonic() - self._began)}"
+            if total and total == self._state.done:
+                took = f"{counted(total, self._what.removesuffix('s'))} {took}"
+            self._change(self._last if error else f"done: {took}")
 
     def __call__(self, state: State) -> None:
         """Shows a state if the last one is old enough."""
         rate, bytes_rate, left = self._pace.add(state)
-        self._last = describe(state, self._what, rate, bytes_rate, left)
+        self._state, self._last = state, describe(state, self._what, rate, bytes_rate, left)
         if self._quiet or time.monotonic() < self._next:
             return
         if self._is_live:
@@ -136,6 +140,10 @@ class Display:
     def say(self, text: str) -> None:
         """Prints a message on a line of its own."""
         line = f"{self._command}: {printable(text)}"
+        if self._in_cell:
+            self._messages.append(line)
+            self._change(self._shown)
+            return
         self._print(json.dumps({"command": self._command, "message": text}) if self._format == "json" else line)
 
     def _print(self, line: str) -> None:
@@ -146,8 +154,8 @@ class Display:
                 print(line, file=self._stream, flush=True)
 
     def _change(self, text: str) -> None:
-        self._next = time.monotonic() + CELL_S
-        shown = {"text/plain": f"{self._command}: {text}"}
+        self._next, self._shown = time.monotonic() + CELL_S, text
+        shown = {"text/plain": "\n".join([*self._messages, *([f"{self._command}: {text}"] if text else [])])}
         if self._cell is None:
             self._cell = importlib.import_module("IPython.display").display(shown, raw=True, display_id=True)
         else:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from beam_tfr.terminal import printable
 
 _NUMBER = ' style="text-align: right"'
-_TEXT = ' style="text-align: left"'  # notebooks align cells to the right
+_TEXT = ' style="text-align: left; white-space: pre-wrap"'  # notebooks align cells to the right
 
 
 def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:

@@ -14,7 +14,7 @@ from beam_tfr.inputs.passed import tell_left_behind, tell_skipped
 from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
-from beam_tfr.tallies import dataset_rows, plan_rows
+from beam_tfr.tallies import Row, dataset_rows, plan_rows, with_totals
 from beam_tfr.terminal import counted, printable
 
 MUCH = 0.1  # share of the images above which a hint is worth giving
@@ -168,11 +168,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     line(f"load:    from beam_tfr.reader import load; {split} = load({dataset.folder!r}, split={split!r})")
 
 
-def _table(splits: Sequence[str], rows: Iterable[tuple[str, Sequence[int]]]) -> Iterator[str]:
+def _table(splits: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
     yield f"{'':24}{''.join(f'{name:>12}' for name in splits)}{'total':>12}"
-    headed = False
-    for title, values in rows:
-        if title.startswith("  ") and not headed:
-            headed = True
-            yield "classes"
-        yield f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}{sum(values):>12,}"
+    for title, values in with_totals(rows):
+        yield f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}".rstrip()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from beam_tfr import markup
 from beam_tfr.manifest import Manifest
 from beam_tfr.schema import NO_SPLIT, Plan, in_order
 from beam_tfr.terminal import printable
 
 MAX_CLASSES_SHOWN = 30
-Row = tuple[str, list[int]]  # title, a number for each split
+Row = tuple[str, list[int]]  # title, a number for each split; a heading has none
 
 
 def dataset_rows(dataset: Manifest) -> list[Row]:
@@ -40,4 +41,15 @@ def class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> lis
     rows = [(f"  {printable(name)}", [of.get(name, 0) for of in counts]) for name in names[:MAX_CLASSES_SHOWN]]
     if more := names[MAX_CLASSES_SHOWN:]:
         rows.append((f"  and {len(more):,} more", [sum(of.get(name, 0) for name in more) for of in counts]))
-    return rows
+    return [("classes", []), *rows] if rows else []
+
+
+def with_totals(rows: Iterable[Row]) -> list[Row]:
+    """The same rows, each with the sum of its numbers at its end."""
+    return [(title, [*values, *([sum(values)] if values else [])]) for title, values in rows]
+
+
+def html_table(title: str, splits: Iterable[str], rows: Iterable[Row], notes: Iterable[str] = ()) -> str:
+    """The rows of some splits as a table for notebooks."""
+    cells = [(name, *values) for name, values in with_totals(rows)]
+    return markup.table(title, ["", *in_order(splits), "total"], cells, notes)

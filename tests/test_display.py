@@ -167,9 +167,16 @@ def test_a_notebook_shows_one_line_in_place(clock: Clock, monkeypatch: pytest.Mo
             clock.now = 100 + second
             seen(converting(int(1_000 * second)))
         seen.say("a message")
+        seen(converting(10_000))
     line = "verify: converting: {} of 10,000 records, {} s left, 1,000 records/s, 0 of 10 shards"
-    assert shown["cell"] == [line.format("2,000", 8), line.format("3,000", 7), "verify: done in 3 s"]
-    assert stream.getvalue() == "verify: a message\n"
+    said = "verify: a message\n"
+    assert shown["cell"] == [
+        line.format("2,000", 8),
+        line.format("3,000", 7),
+        said + line.format("3,000", 7),
+        said + "verify: done: 10,000 records in 3 s",
+    ]
+    assert stream.getvalue() == ""
 
 
 def test_a_narrow_terminal_shows_the_time_left_and_a_dumb_one_shows_lines(

@@ -162,6 +162,20 @@ def test_one_image_in_a_notebook(sample: Path) -> None:
     assert (names["image"].height, names["image"].width) == (224, 224)
 
 
+@pytest.mark.slow
+def test_the_notebook_of_the_first_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((ROOT / "examples" / "first_hour.ipynb").read_text())["cells"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert (names["dataset"].manifest.counts["written"], names["images"].shape) == (130, (18, 224, 224, 3))
+    assert {*capsys.readouterr().out.strip().split(", ")} <= {*names["train"].class_names}
+
+
 def test_arrays_are_read_as_in_the_docs(tmp_path: Path, beam_tfr: Callable[..., Run]) -> None:
     (block,) = blocks(DOCS / "tables.md", "python")
     (tmp_path / "npy").mkdir()

@@ -150,7 +150,7 @@ ALLOWED = {
     "records": {"schema", "storage"},
     "diff": set(),
     "markup": {"terminal"},
-    "tallies": {"manifest", "schema", "terminal"},
+    "tallies": {"manifest", "markup", "schema", "terminal"},
     "manifest": {"schema", "storage", "options", "naming"},
     "lock": {"schema", "storage"},
     "beam_internals": {"schema"},

@@ -114,6 +114,7 @@ def test_options_of_the_estimates_change_them() -> None:
     assert len({state.total for state in measured}) == 1  # of three conversions
     assert all(state.done <= state.total for state in measured)
     assert "USD (`workers=`, `price=`)" in str(plain)
+    assert "USD (<code>workers=</code>, <code>price=</code>)" in plain._repr_html_()
     wide = beam_tfr.plan(**given, workers=1000, price=["vcpu_hour=10"], sample_size=1, progress=told.append)
     assert (plain.sampled.tried, wide.sampled.tried) == (2, 1)
     assert told[0][:3] == ("sampling", 1, 1)
@@ -256,4 +257,5 @@ def test_plan_shows_how_far_it_is(
         "plan: sampling: 1 of 3 rows",
         "plan: sampling: 2 of 3 rows",
         "plan: sampling: 3 of 3 rows",
+        "plan: planned: 2",
     ]

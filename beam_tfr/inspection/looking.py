@@ -16,7 +16,7 @@ from beam_tfr.manifest import Manifest
 from beam_tfr.reader_arguments import integer
 from beam_tfr.records import RecordError
 from beam_tfr.schema import UsageError, briefly, in_order
-from beam_tfr.tallies import dataset_rows
+from beam_tfr.tallies import dataset_rows, html_table
 from beam_tfr.terminal import counted, printable
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ class Inspection:
         rows = [(name, about, first.get(name, "")) for name, about in self.features.items()]
         found = markup.table(self._title(), ["feature", "dtype and shape", "first record"], rows, [self.problem])
         if self.manifest:
-            counts = [(title, *values, sum(values)) for title, values in dataset_rows(self.manifest)]
-            found += markup.table("", ["", *in_order(self.manifest.splits), "total"], counts)
+            found += html_table("", self.manifest.splits, dataset_rows(self.manifest))
         return found + (pictures.html_image(self.contact_sheet()) if self.records else "")
 
     def _title(self) -> str:

@@ -8,17 +8,19 @@ import functools
 import itertools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from beam_tfr import manifest, markup, storage
+from beam_tfr import manifest, storage
+from beam_tfr.claim import Progress
 from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED
+from beam_tfr.launch.live import progress_of
 from beam_tfr.manifest import Split
 from beam_tfr.options import ConvertOptions
 from beam_tfr.saved_plan import SavedPlan
 from beam_tfr.schema import REJECTS_FILE, BeamTfrError, DataError, Plan, Reject, RunError, UsageError, in_order
 from beam_tfr.schema.features import things
 from beam_tfr.sidecars import Changes
-from beam_tfr.tallies import dataset_rows
+from beam_tfr.tallies import dataset_rows, html_table
 from beam_tfr.transforms.counting import CHANGED
 
 MAX_REJECTS = 100  # that a result holds
@@ -80,13 +82,12 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The counts as a table, for notebooks."""
-        rows = [(title, *values, sum(values)) for title, values in dataset_rows(self.manifest)]
         rejected = self.manifest.counts["rejected"].items()
         notes = [f"rejected: {number:,} {reason}" for reason, number in rejected]
         notes += [f"{reject.key}: {reject.reason}: {reject.detail}" for reject in self.rejects[:SHOWN_REJECTS]]
         notes += [str(self.changes)] if self.changes.shards else []
         notes.append(f"digest {self.digest[:16]}, {self.seconds:.1f} s{'' if self.fresh else ', already complete'}")
-        return markup.table(self._title(), ["", *self.splits, "total"], rows, notes)
+        return html_table(self._title(), self.splits, dataset_rows(self.manifest), notes)
 
     def _title(self) -> str:
         counts, classes = self.manifest.counts, self.class_names
@@ -114,11 +115,14 @@ class Beginning:
 
     Args:
         options: options of the run.
+        progress: called at the end with what is then true: all is finished.
         look: whether to look at the output.
     """
 
-    def __init__(self, options: ConvertOptions, *, look: bool = True) -> None:
-        self._options, self._started = options, time.monotonic()
+    def __init__(
+        self, options: ConvertOptions, progress: Callable[[Progress], object] | None, *, look: bool = True
+    ) -> None:
+        self._options, self._progress, self._started = options, progress, time.monotonic()
         self._before = None
         if look:
             with contextlib.suppress(BeamTfrError):
@@ -147,6 +151,9 @@ class Beginning:
         except (UsageError, DataError) as error:
             raise RunError(f"the runner reports success, but it lost elements: {error}") from error
         fresh = options.overwrite or self._before != published.fields
+        if self._progress:
+            shards, matched = sum(len(of.shards) for of in published.splits.values()), published.counts["matched"]
+            self._progress(progress_of(Progress(shards, shards, matched, matched), counters))
 
         def named(what: str) -> dict[str, int]:
             return {name[len(what) + 1 :]: n for name, n in counters.items() if name.startswith(f"{what} ")}

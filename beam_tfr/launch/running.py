@@ -150,7 +150,7 @@ def wait(
 
     Args:
         call: returns when the pipeline ends.
-        tick: called often while it runs, and once after; an error of ours ends the wait.
+        tick: called often while it runs, and once after a failure; an error of ours ends the wait.
         stop: stops it, or does not; returns what to tell the user.
         patience_s: how long it may then take to end by itself.
 
@@ -175,7 +175,8 @@ def wait(
         while thread.is_alive() and not starved:
             thread.join(0.2)
             try:
-                tick()
+                if not returned:
+                    tick()
             except BeamTfrError:
                 _ignore_threads()
                 raise

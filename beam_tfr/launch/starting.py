@@ -67,8 +67,8 @@ def start(
         options: checked options.
         beam_flags: Beam's own options, as on a command line.
         make: the step of the options and the opened source.
-        progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds; all zero
-            before there is a plan.
+        progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds, and at the
+            end; all zero before there is a plan.
         say: called with a line about a job elsewhere, and about shards that are rewritten.
 
     Returns:
@@ -99,7 +99,7 @@ def start(
     step = make(options, source)
     if runner is None:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
-    beginning = Beginning(options)
+    beginning = Beginning(options, progress)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):
         pipeline = build(step, runner, beam_options)

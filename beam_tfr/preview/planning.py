@@ -88,6 +88,7 @@ def preview(
         seconds = cpu_s.times(usable * each_s / cpu_s.value, pace.ends_s)
         dataflow_s, cost = on_dataflow(cpu_s, images=usable, workers=workers, prices=prices)
     listed = [tell_left_behind(found.left_behind, source.root)] if found.left_behind else []
+    progress(State("planned", plan.matched, plan.matched))
     return Preview(
         plan=plan,
         found=found,

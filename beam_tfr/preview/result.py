@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +13,10 @@ from beam_tfr.inputs.passed import tell_skipped
 from beam_tfr.preview.estimates import Estimate, Prices
 from beam_tfr.preview.looking import Look
 from beam_tfr.preview.sampling import Sampled
-from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags, in_order
+from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags
 from beam_tfr.schema.features import things
 from beam_tfr.summary import plan_lines
-from beam_tfr.tallies import plan_rows
+from beam_tfr.tallies import html_table, plan_rows
 from beam_tfr.terminal import counted, printable
 
 
@@ -123,11 +124,10 @@ class Preview:
 
     def _repr_html_(self) -> str:
         """The plan as a table, for notebooks."""
-        rows = [(title, *values, sum(values)) for title, values in plan_rows(self.plan)]
         about = itertools.groupby(self.lines(), key=lambda line: line[0])
         lines = [(title if not n else "", text) for title, of in about for n, (_, text) in enumerate(of)]
-        counts = markup.table("Plan", ["", *in_order(self.plan.splits), "total"], rows)
-        return counts + markup.table("", [], lines)
+        counts = html_table("Plan", self.plan.splits, plan_rows(self.plan))
+        return counts + re.sub("`([^`]*)`", r"<code>\1</code>", markup.table("", [], lines))
 
 
 def _read(ref: ImageRef) -> str:
