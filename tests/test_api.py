@@ -203,7 +203,8 @@ def test_progress_goes_to_the_cell_of_a_notebook(monkeypatch: pytest.MonkeyPatch
 def test_html_is_escaped() -> None:
     assert markup.table("<i>", ["<th>", "number"], [("a&b", 1000)], ["\x1b[0m"]) == (
         "<div><b>&lt;i&gt;</b><table><thead><tr>"
-        '<th style="text-align: left; white-space: pre-wrap">&lt;th&gt;</th><th style="text-align: right">number</th></tr></thead><tbody><tr>'
+        '<th style="text-align: left; white-space: pre-wrap">&lt;th&gt;</th>'
+        '<th style="text-align: right">number</th></tr></thead><tbody><tr>'
         '<td style="text-align: left; white-space: pre-wrap">a&amp;b</td>'
         '<td style="text-align: right">1,000</td></tr></tbody></table><div>\\x1b[0m</div></div>'
     )
