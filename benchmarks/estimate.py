@@ -14,7 +14,7 @@ from beam_tfr.schema import MOST_SHARDS
 from beam_tfr.storage.gcs import PAGE_SIZE
 from benchmarks.measuring import Table
 
-LIST_US, PLAN_US = 10, 40  # of CPU for a name, by `scale`: listed alone, and from its label to the published manifest
+LIST_US, PLAN_US = 4, 36  # of CPU for a name, by `scale`: listed alone, and from its label to the published manifest
 REF_BYTES, PACKED = 100, 0.43  # of a reference; share that is left when those of 70,000 shards are packed
 CUT_BYTES, MANIFEST_BYTES, SIDECAR_BYTES = 32, 200, 600  # for a shard: in the plan, in the manifest, in memory
 LATENCY_S = 0.05  # of a request
@@ -34,7 +34,7 @@ def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
     target, least = DEFAULT_TARGET_BYTES, images * record_bytes / MOST_SHARDS
     if least > target:  # which would be refused
         target = math.ceil(least / 1e8) * 10**8
-    shards = math.ceil(images * record_bytes / target)
+    shards = math.ceil(images * record_bytes / target) or 1
     return {
         "input, TB": images * arguments.input_kb / 1e9,
         "output, TB": images * arguments.output_kb / 1e9,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import estimate
+from benchmarks import estimate, listing
 from benchmarks.__main__ import NAMES
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +64,21 @@ def test_the_page_about_scale_has_the_figures_of_the_estimate() -> None:
     estimate.add_arguments(parser)
     (table,) = estimate.run(parser.parse_args([]))
     assert str(table).partition("\n\n")[2] in (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+
+
+def test_an_estimate_of_no_images() -> None:
+    parser = argparse.ArgumentParser()
+    estimate.add_arguments(parser)
+    (table,) = estimate.run(parser.parse_args(["--images", "0"]))
+    assert "| images in each | 0 |" in str(table)
+
+
+def test_listing_on_prism_alone_needs_its_path() -> None:
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(quick=False)
+    listing.add_arguments(parser)
+    with pytest.raises(SystemExit, match="needs --prism PATH"):
+        next(listing.run(parser.parse_args(["--only", "Prism, 1 bundle"])))
 
 
 def test_readme_lists_every_benchmark() -> None:
