@@ -30,7 +30,7 @@ def check(planned: str) -> None:
     """Checks that this process has the codec versions in the plan.
 
     Args:
-        planned: of a `Shard`.
+        planned: codec versions of a `Shard`.
 
     Raises:
         RunError: one has another version.

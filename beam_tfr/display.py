@@ -27,12 +27,12 @@ class State(NamedTuple):
     """The progress of a command.
 
     Attributes:
-        stage: what it does: "listing", "converting", "verifying".
-        done: things so far, those of an earlier run too.
-        total: 0 if it is not known yet.
-        shards, num_shards: finished and all; both 0 where there are none.
-        num_bytes: read so far by this command.
-        rejected: by this command.
+        stage: name of the stage: "listing", "converting", "verifying".
+        done: number finished so far, including those of an earlier run.
+        total: total number; 0 if it is not known yet.
+        shards, num_shards: finished shards, and all; both 0 if there are none.
+        num_bytes: bytes read so far by this command.
+        rejected: images rejected by this command.
     """
 
     stage: str
@@ -47,7 +47,7 @@ class State(NamedTuple):
 class Pace:
     """The rate of a stage since it began.
 
-    What an earlier run did does not count, nor the start of the engine.
+    The work of an earlier run and the start of the engine do not count.
 
     Args:
         now: seconds on a clock.
@@ -76,12 +76,12 @@ class Pace:
 class Display:
     """Shows states on a stream: live from `FIRST_S` seconds on, or a line every `LINE_S`; a context manager.
 
-    A notebook keeps the messages and one line: what was done in which time, or where it failed.
+    In a notebook, the messages and one line remain: what was done in which time, or where it failed.
 
     Args:
         stream: a terminal, a notebook's cell, or anything else.
-        command: its name, at the start of each line.
-        what: plural noun of what is counted.
+        command: name of the command, at the start of each line.
+        what: plural noun for what is counted.
         log_format: one of `FORMATS`; auto is live on a terminal and in a cell, else plain.
         quiet: shows no states; messages of `say` remain.
     """
@@ -189,7 +189,7 @@ def add_display(parser: argparse.ArgumentParser) -> None:
 def describe(state: State, what: str, rate: float, bytes_rate: float, left: float) -> str:
     """One line: "converting: 1,200 of 3,781 images, 4 s left, 612 images/s, 14.1 MB/s, 3 of 16 shards".
 
-    What matters most comes first, since a narrow terminal shows only that.
+    The most important part comes first, because a narrow terminal cuts off the rest.
     """
     noun = what.removesuffix("s")
     parts = [f"{state.done:,} of {counted(state.total, noun)}" if state.total else counted(state.done, noun)]

@@ -73,7 +73,7 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
 
     Args:
         values: feature name -> (dtype, values); an empty list keeps its dtype.
-        columns: a serialized Example whose features are added.
+        columns: a serialized Example with features to add.
     """
     example = example_class().FromString(columns)
     feature = example.features.feature

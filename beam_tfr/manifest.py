@@ -68,7 +68,7 @@ class Manifest:
     """A complete dataset, as described by its manifest.json.
 
     Attributes:
-        folder: where it was read from; not part of the file.
+        folder: folder that it was read from; not part of the file.
         name: prefix of the shard files.
         options: the options of `convert` that can change a record, a shard or a reject.
         image_options: the image options among them.
@@ -271,7 +271,7 @@ def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str
     """Digest of everything in a dataset that training can see, regardless of location and compression.
 
     Args:
-        fields: of the manifest.
+        fields: fields of the manifest.
         records: split -> `ShardInfo.records_sha256` of its shards, in order.
     """
     covered = {name: fields[name] for name in ("labels", "features", "counts", "statistics")}

@@ -123,7 +123,7 @@ def read_finished(
         output: folder of the dataset.
         shard: its place in the plan.
         refs: the encoded references of the shard, in order.
-        accept_unreadable: whether a shard counts in which an earlier run accepted files that could not be read.
+        accept_unreadable: whether to keep a shard in which an earlier run accepted unreadable files.
         check_finished: whether to read every file completely.
     """
     sidecar = read(output, shard.name)

@@ -38,7 +38,7 @@ class Source:
     """The input of a conversion, and what is known about it before the pipeline runs.
 
     Attributes:
-        root: folder that all keys are below, with a trailing slash.
+        root: folder that all keys are relative to, with a trailing slash.
         input, exclude: patterns of files to convert and to skip; folders end in /, and exclude the output.
         labelled: whether the records have labels.
         origin: opened tables, or the labeler, which reads labels and splits from paths.

@@ -107,8 +107,8 @@ def write_spec(image: str, output: str | None) -> str:
     """Writes the spec file and returns its text.
 
     Args:
-        image: for launcher and workers.
-        output: file, local or gs://; None: nowhere.
+        image: container image for launcher and workers.
+        output: file, local or gs://; None to write no file.
 
     Raises:
         UsageError: the image's name is wrong.

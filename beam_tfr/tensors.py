@@ -1,7 +1,7 @@
 """TensorFlow's messages without TensorFlow: Examples, and TensorProto as written by `tf.io.serialize_tensor`.
 
-They have a descriptor pool of their own, because a second definition of the same names in the default pool would
-collide with TensorFlow's.
+They use a separate descriptor pool, because a second definition of the same names in the default pool would collide
+with TensorFlow's.
 """
 
 from __future__ import annotations

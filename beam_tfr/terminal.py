@@ -15,8 +15,8 @@ from typing import IO
 def open_standard_streams() -> None:
     """Opens file descriptors 0, 1 and 2 if they are closed, and lets any text be printed.
 
-    If one was closed (`2>&-`), the next file to be opened, perhaps a shard, would get its number and with it whatever a
-    library writes to standard error.
+    If one was closed (`2>&-`), the next opened file, perhaps a shard, would get its number, and receive what libraries
+    write to standard error.
     """
     for number in range(3):
         try:

@@ -41,7 +41,7 @@ def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
 
     Args:
         options: options of the conversion.
-        beam_options: Beam's, with its defaults; the region may come from gcloud's environment.
+        beam_options: Beam's options with their defaults; the region may come from gcloud's environment.
 
     Raises:
         UsageError: an option is missing, has the wrong form, or has no place on Dataflow.

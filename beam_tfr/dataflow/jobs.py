@@ -24,7 +24,7 @@ class Job(NamedTuple):
 
     Attributes:
         id: the service's id; empty for a template or a dry run, which create no job.
-        place: its page in the console; without an id, the file that got its description, if any.
+        place: its page in the console; without an id, the file with its description, if any.
     """
 
     id: str
@@ -44,7 +44,7 @@ def wait(result: Any, job: Job) -> None:
 
     Raises:
         RunError: it was cancelled.
-        DataflowRuntimeException: it failed; with what the service says of it.
+        DataflowRuntimeException: it failed; the message is the service's.
     """
     try:
         state = result.wait_until_finish()
@@ -60,7 +60,7 @@ def stop(result: Any, job: Job, on_interrupt: str) -> bool:
     """Cancels a job or leaves it, as `on_interrupt=` or the user says.
 
     Returns:
-        Whether the job is cancelled.
+        True if the job is cancelled.
 
     Raises:
         RunError: it could not be.

@@ -1,8 +1,8 @@
 """What workers install: this package, and the codecs in the versions installed here.
 
 This package is a wheel of its own files. Beam downloads the codecs' wheels with pip and stages them beside
-`requirements.txt`. A worker installs what is staged without an index first, and then finds nothing left to install, so
-it needs no index.
+`requirements.txt`. A worker first installs staged files without an index, after which nothing is left to
+install, so it needs no index.
 """
 
 from __future__ import annotations

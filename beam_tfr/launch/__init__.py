@@ -1,6 +1,6 @@
 """Starts a conversion, here or where Beam's own options say.
 
-`start(options, beam_flags)` is what `beam-tfr convert` does after parsing, `convert` the same for Python.
+`beam-tfr convert` calls `start(options, beam_flags)` after parsing; `convert` is the same for Python.
 """
 
 import importlib

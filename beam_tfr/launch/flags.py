@@ -35,8 +35,8 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
     """Parses the flags that are not ours as Beam's options.
 
     Args:
-        flags: as on a command line.
-        ours: the flags of the command, which a misspelled one may mean; by default the options of a conversion.
+        flags: flags as on a command line.
+        ours: the flags of the command, to suggest for misspelled ones; by default the options of a conversion.
 
     Raises:
         UsageError: a value that Beam does not allow, or an unknown flag; names the nearest known one.
@@ -62,7 +62,7 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
 def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
     """The runner that --runner names; by default a local one with a thread or process for each core.
 
-    Beam's DirectRunner would first look for another engine on the internet, so its name means the FnApiRunner here too.
+    DirectRunner also means the FnApiRunner, because Beam's would first look for another engine on the internet.
 
     Raises:
         UsageError: there is no such runner, or a flag has no effect on it.

@@ -33,7 +33,7 @@ class JobCounters:
     """The counters of a remote job, requested in a separate thread, since a service may be slow or refuse.
 
     Args:
-        result: of the job.
+        result: result of the job.
     """
 
     def __init__(self, result: PipelineResult) -> None:
@@ -66,7 +66,7 @@ def progress_of(finished: Progress, counters: Mapping[str, int]) -> Progress:
     """The progress of a run.
 
     Args:
-        finished: what finished shards say.
+        finished: progress according to finished shards.
         counters: from `counters_of` or `LocalRunner.counters`; empty if the engine has none during a run.
     """
     shards, images = (counters.get(of, 0) + counters.get(f"resumed-{of}", 0) for of in ("shards", "images"))

@@ -1,8 +1,7 @@
 """Repairs a dataset: rebuilds broken shards from the same sources.
 
-The manifest stays where it is. Each shard appears whole, and only with the SHA-256 that the manifest promises, so that
-at every moment, and after a kill, the dataset is as sound as before or sounder. Nothing else is kept of a repair that
-was killed: the next one reads the dataset again.
+The manifest does not change. Each shard is replaced atomically, and only by a file with the SHA-256 in the manifest, so
+a repair never makes a dataset worse, even if it is killed. The next repair reads the dataset again.
 """
 
 from __future__ import annotations
@@ -62,10 +61,10 @@ def repair(
 
     Args:
         folder: folder of the dataset, local or gs://.
-        given: the options that the manifest does not hold: `input`, `table` and so on.
+        given: the options that are not in the manifest: `input`, `table` and so on.
         beam_flags: Beam's own options, as on a command line.
-        progress: called while the dataset is read, and while shards are made again.
-        say: called with a line about what is done.
+        progress: called while the dataset is read, and while shards are rebuilt.
+        say: called with messages, one line each.
 
     Returns:
         The report on the whole dataset at the end, and the names of the rebuilt files.

@@ -82,10 +82,10 @@ def held(
 def quiet() -> Iterator[None]:
     """Keeps the engine's own report of a failure off the screen.
 
-    It is our error several times over, with stack traces. A worker in this process prints it to sys.stderr whatever the
-    log level, and hangs when nobody reads that any more. Worker processes and engines print to the standard error that
-    they inherit, and Ctrl-C in a terminal reaches each of them. C libraries print there too: libtiff does for every
-    damaged file. The steps' own log is for an engine's console.
+    The report repeats our error several times, with stack traces. A worker in this process prints it to sys.stderr at
+    any log level, and hangs when sys.stderr is no longer read. Worker processes and engines print to the standard error
+    that they inherit, and Ctrl-C in a terminal reaches each of them. C libraries print there too, such as libtiff for
+    every damaged file. The steps' own log is for an engine's console.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
@@ -104,12 +104,12 @@ def quiet() -> Iterator[None]:
 class Reporter:
     """Reports the progress of a run, from committed shards and the engine's counters.
 
-    It begins with what an earlier run finished. The folder is looked at rarely if it holds many shards, and once when
-    the engine says that it is claimed; all else is in the counters. A plan to be saved has no progress.
+    Progress starts with what an earlier run finished. The folder is read rarely if it has many shards, and once when
+    the engine has claimed it; everything else is in the counters. Saving a plan has no progress.
 
     Args:
         step: the running step.
-        progress: is told.
+        progress: called with the progress.
         counters: counters of this package, while the run goes on.
     """
 
@@ -149,10 +149,10 @@ def wait(
     """Waits for a pipeline in another thread, so that Ctrl-C reaches this one at once.
 
     Args:
-        call: returns when the pipeline ends.
-        tick: called often while it runs, and once after a failure; an error of ours ends the wait.
-        stop: stops it, or does not; returns what to tell the user.
-        patience_s: how long it may then take to end by itself.
+        call: function that returns when the pipeline ends.
+        tick: called often while it runs, and once after a failure; one of our errors ends the wait.
+        stop: called on Ctrl-C, and may stop it; returns a message for the user.
+        patience_s: seconds that it may then take to end.
 
     Returns:
         What `call` returned.

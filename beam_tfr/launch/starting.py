@@ -66,10 +66,10 @@ def start(
     Args:
         options: checked options.
         beam_flags: Beam's own options, as on a command line.
-        make: the step of the options and the opened source.
+        make: makes the step from the options and the opened source.
         progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds, and at the
             end; all zero before there is a plan.
-        say: called with a line about a job elsewhere, and about shards that are rewritten.
+        say: called with messages about a remote job and about rewritten shards, one line each.
 
     Returns:
         The dataset; with `save_plan=` the plan; with `no_wait=`, a template or a dry run the job.
@@ -115,13 +115,13 @@ def follow(
 ) -> PipelineResult:
     """Runs a pipeline to its end on a runner other than Dataflow; returns the runner's result.
 
-    A second run in this process, from another thread, waits for the first: that uses every core.
+    A second run in this process, from another thread, waits for the first, which uses all cores.
 
     Args:
         pipeline: the complete pipeline.
         runner: runner for the pipeline.
         beam_options: options for the pipeline.
-        report: gets what reads the counters, returns what is called often while the pipeline runs.
+        report: takes a function that reads the counters; returns one to call often while the pipeline runs.
     """
     with ONE_RUN if isinstance(runner, LocalRunner) else contextlib.nullcontext(), inspected_once(), quiet():
         if isinstance(runner, LocalRunner):  # `run` returns when all is done

@@ -43,7 +43,7 @@ def verify_on(
         beam_flags: Beam's own options, as on a command line. The report comes back by way of `temp_location`, or of a
             folder of this machine.
         sample, seed, progress: see `verify`.
-        say: called with a line about a job elsewhere.
+        say: called with messages about a remote job, one line each.
 
     Raises:
         UsageError: the call is wrong.

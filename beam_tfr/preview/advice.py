@@ -30,8 +30,8 @@ def foretell_failure(max_rejects: int | float, rejects: Mapping[str, Estimate], 
     Args:
         max_rejects: maximum share (float) or number (int) of rejects.
         rejects: reason -> rejects.
-        of: images in all.
-        what: plural noun of what is converted.
+        of: total number of images.
+        what: plural noun for what is converted.
     """
     total, allowed = Estimate(*map(sum, zip((0, 0, 0), *rejects.values(), strict=True))), most(max_rejects, of=of)
     if total.high <= allowed:

@@ -36,12 +36,12 @@ class Estimate(NamedTuple):
 def mean(values: Sequence[float], *, of: int, noise: float = 0.0) -> Estimate:
     """The mean of all `of` values, from a sample of them without repeats.
 
-    The standard error of the mean with the correction for a finite whole (W. G. Cochran, Sampling Techniques, 2.6), and
-    Student's distribution. One value of many says nothing of the others: it may be twice the mean.
+    Uses the standard error of the mean with finite population correction (W. G. Cochran, Sampling Techniques, 2.6), and
+    Student's distribution. A single value of many may be twice the mean.
 
     Args:
         values: the sample, one or more.
-        of: how many there are in all.
+        of: total number of values.
         noise: relative error of the measurement itself.
     """
     middle, width = statistics.fmean(values), 0.0
@@ -75,10 +75,10 @@ class Prices:
     """What Dataflow and Cloud Storage charge: list prices of batch jobs in us-central1, and a worker's size.
 
     Attributes:
-        vcpu_hour, memory_gb_hour: of a worker, per vCPU and per GB.
-        shuffle_gb: per GB that a job shuffles.
-        reads_1000: per 1,000 objects read.
-        vcpus, memory_gb: of one worker; those of n1-standard-4.
+        vcpu_hour, memory_gb_hour: prices of a worker, per vCPU and per GB.
+        shuffle_gb: price per GB that a job shuffles.
+        reads_1000: price per 1,000 objects read.
+        vcpus, memory_gb: size of one worker; by default that of n1-standard-4.
     """
 
     vcpu_hour: float = 0.056
@@ -119,7 +119,7 @@ def on_dataflow(cpu_s: Estimate, *, images: int, workers: int, prices: Prices) -
     Args:
         cpu_s: CPU seconds of all images.
         images: number to read and shuffle.
-        workers: machines, all of which work to the end.
+        workers: number of machines, all busy to the end.
         prices: of images and workers.
     """
     seconds = cpu_s.times(1 / (workers * prices.vcpus), JOB_START_S)

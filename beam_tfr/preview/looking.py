@@ -29,16 +29,16 @@ class Look:
     """The result of a listing.
 
     Attributes:
-        survey: counts by split and class, as the conversion itself makes it.
+        survey: counts by split and class, as in the conversion.
         sample: the references that come first in the order of the dataset's seed.
         first: the references with the smallest keys.
         num_bytes: bytes of all files.
-        extensions: extension, as it is written -> files.
-        reasons: reason -> references that are known to become rejects.
-        details: reason -> one of them: its key, and what is wrong.
-        doubled: files whose name also stands in another split.
+        extensions: extension, as written -> files.
+        reasons: reason -> references that will be rejected.
+        details: reason -> an example: its key, and what is wrong.
+        doubled: number of files whose name also occurs in another split.
         double: such a name; empty without one.
-        skipped, left_behind: kind of name -> files that the listing does not take; see `Passed`.
+        skipped, left_behind: kind of name -> files that are not converted; see `Passed`.
     """
 
     survey: Survey = dataclasses.field(repr=False)

@@ -40,7 +40,7 @@ def preview(
         sample_size: images to convert.
         workers: number of workers of a Dataflow job.
         prices: prices of Dataflow.
-        progress: called while files are listed, the sample is converted, and the pace is measured.
+        progress: called while files are listed, the sample is converted, and the rate is measured.
 
     Raises:
         UsageError: an option is wrong, or the input cannot be listed.

@@ -25,17 +25,17 @@ class Sampled:
     """The result of converting a sample.
 
     Attributes:
-        tried: references.
+        tried: number of references.
         record_bytes: framed size of each record.
         cpu_s: CPU seconds to convert each, alone on the machine.
-        packed: size of the records in a shard, by their own.
+        packed: compressed size of the records, relative to their own.
         read_s: seconds to read one file.
         reasons: reason -> rejects.
-        details: reason -> one of them: its key, and what is wrong.
+        details: reason -> an example: its key, and what is wrong.
         adjusted: name of an adjustment -> images.
-        equal: files whose content another one in the sample has too.
+        equal: number of files with the same content as another one in the sample.
         equal_keys: two of them.
-        pace: of real conversions; None for anything but images.
+        pace: rate of real conversions; None unless images are converted.
     """
 
     tried: int = 0

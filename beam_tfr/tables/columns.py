@@ -27,7 +27,7 @@ class ColumnType:
     Attributes:
         dtype: "int64", "float" or "bytes".
         is_list: whether a cell holds any number of values, including none.
-        members: of an enum, whose value is its index among them.
+        members: members of an enum, whose value is its index.
         default: text for rows without a value; None rejects them.
     """
 
@@ -159,7 +159,7 @@ def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:
     """The narrowest type that all cells of a column fit; cells without a value are ignored.
 
     Args:
-        cells: of one column.
+        cells: cells of one column.
         typed: whether text is text (JSON, Parquet) or may be a number (CSV).
 
     Raises:

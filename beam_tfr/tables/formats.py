@@ -1,6 +1,6 @@
 """Reads the rows of tables: CSV, TSV, JSON Lines (also gzipped) and Parquet.
 
-Memory is bounded by the longest row, or by a batch of rows for Parquet, whatever the size of the file.
+Memory is bounded by the longest row, or by a batch of rows for Parquet, regardless of the size of the file.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def open_tables(
 
     Args:
         patterns: patterns of the tables, local or gs://.
-        roles: what their columns mean.
+        roles: roles of their columns.
         image_root: folder that keys are relative to; by default the one that all paths share, or, if some are
             relative, the folder of the tables.
         features: column -> type, or "" to infer it from the first rows; `*` stands for all other columns.

@@ -48,7 +48,7 @@ class Tables:
 
     Attributes:
         files: all tables, sorted.
-        roles: what the columns mean.
+        roles: roles of the columns.
         folder: the folder that all tables share, with a trailing slash.
         root: the folder that keys are relative to, with a trailing slash.
         base: the folder that relative paths start from; empty for that of each table.

@@ -30,7 +30,7 @@ class Target(NamedTuple):
         output: folder of the dataset.
         run_id: id of the run that holds the folder's lock.
         overwrite: whether to replace another dataset in the folder.
-        accept_unreadable: whether shards stay in which an earlier run accepted files that could not be read.
+        accept_unreadable: whether to keep shards in which an earlier run accepted unreadable files.
         check_finished: whether to read finished shards completely.
     """
 
@@ -60,7 +60,7 @@ class PlanShards(beam.PTransform):
     """Assigns packed references to shards before any image is read.
 
     Claims the output for the plan. Only references are shuffled: each once, as short bytes, and the order keys of some.
-    Every planned shard comes out, even if it is empty.
+    Every planned shard is emitted, even if it is empty.
 
     Args:
         target: the folder to claim for the plan; None to plan without writing anything.

@@ -23,15 +23,15 @@ class ReadImages(beam.PTransform):
     Args:
         root: folder that keys are relative to, with a trailing slash.
         ahead: how to read them.
-        accept_unreadable: whether what cannot be read now, but perhaps later, is a `Reject`.
+        accept_unreadable: whether to reject files that cannot be read now, but perhaps later.
         output: folder of the dataset, where attempts at each shard are marked; if they crashed twice, its items are
             guarded. Empty where nothing can crash.
 
     Attributes:
-        guarded: whether the items of all shards are.
+        guarded: whether the items of all shards are guarded.
 
-    Output: lists of `Item` with bytes, or with a `Reject` for a file that certainly cannot be read; and for a shard
-    with files that cannot be read now one with `Unfinished`. If they can after all, all of its items follow.
+    Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. A shard with files that
+    cannot be read now ends with an `Unfinished`, or, if they can be read in the end, with all of its items again.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class _Read(Shown):
     ) -> Iterator[Item]:
         """The items of a shard, up to the first image that cannot be read now, but perhaps later.
 
-        The rest of the shard is then only read, to tell all such images, and these once more at its end. If that
-        succeeds, the shard begins again: nothing of it was kept in memory, and its order is that of the plan. Waiting
-        in place would hold up every shard for each image whose permission is missing.
+        The rest of the shard is then read only to find all such images, which are tried again at its end. If that
+        succeeds, the shard starts over, because nothing of it was kept in memory and its order is fixed. Waiting for
+        each image would delay every shard in which a permission is missing.
         """
         for position, (ref, content) in enumerate(contents):
             interrupt.check()

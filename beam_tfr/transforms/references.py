@@ -35,7 +35,7 @@ class MatchImages(beam.PTransform):
     Args:
         patterns: local or gs://.
         labeler: reads labels and splits from paths.
-        root: folder that the keys are below, if `common_root` has found it already.
+        root: folder that keys are relative to, if `common_root` has found it already.
         input_list: file with more patterns, read by a worker, since a pipeline cannot hold millions of them.
         exclude: patterns of files to skip.
 
@@ -126,8 +126,8 @@ class ReadTable(beam.PTransform):
     Args:
         opened: result of `open_tables`.
 
-    Output: (encoded `ImageRef`s, as `packing.pack_some` packs them; a PCollection of one None, once no two rows are
-    known to have the same key).
+    Output: (encoded `ImageRef`s, as `packing.pack_some` packs them; a PCollection of one None, once all keys are known
+    to be different).
     """
 
     def __init__(self, opened: Tables) -> None:
@@ -180,7 +180,7 @@ class TakeFirst(beam.PTransform):
     """Takes the first references of the order, or all if there are fewer; the others cost one hash each.
 
     Args:
-        limit: how many; a worker holds as many order keys of 16 bytes.
+        limit: maximum number; a worker holds as many order keys of 16 bytes.
         seed: seed for the order.
 
     Output: as its input, encoded `ImageRef`s as `packing.pack_some` packs them.

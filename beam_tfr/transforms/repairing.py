@@ -22,7 +22,7 @@ class CheckRepaired(beam.PTransform):
 
     Args:
         folder: folder of the dataset.
-        root: folder that the keys of its sources are below, with a trailing slash.
+        root: folder that the keys of its sources are relative to, with a trailing slash.
         wanted: names of the broken shards.
         plan: the plan from `PlanShards`, a PCollection of one.
 

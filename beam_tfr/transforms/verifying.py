@@ -25,7 +25,7 @@ from beam_tfr.verification.shard_check import ShardCheck, ShardFound
 class VerifyShards(beam.PTransform):
     """Checks the shards of a dataset, each on one worker, and writes the report to a JSON file.
 
-    The hashes of the keys are shuffled, 24 bytes for each record, and a 256th of them is in one place at a time.
+    Shuffles the hashes of the keys, 24 bytes per record, in 256 parts.
 
     Args:
         folder: folder of the dataset.

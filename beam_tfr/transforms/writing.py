@@ -36,7 +36,7 @@ class WriteShards(beam.io.WriteToTFRecord):
     """Writes lists of items to files, framed and named like Beam's.
 
     Shards and order are those of the plan. Beam itself assigns records to shards at random and renames all files at the
-    end, where a retry can lose some. Here a file appears whole when its last item has come, and then its sidecar.
+    end, where a retry can lose some. Here a file appears when its last item has arrived, followed by its sidecar.
 
     Args:
         output: folder of the dataset.
@@ -46,7 +46,7 @@ class WriteShards(beam.io.WriteToTFRecord):
         expected: file name -> required SHA-256; None for any.
         most_rejects: maximum number of rejects in a bundle; more end the run. None for any number.
 
-    Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps for a moment.
+    Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps temporarily.
     """
 
     def __init__(

@@ -84,11 +84,11 @@ class DatasetCheck:
 
     Args:
         manifest: manifest of the dataset.
-        sources: that the shards are compared with.
+        sources: the sources to compare the shards with.
         max_record_bytes, max_pixels: see `verify`.
 
     Attributes:
-        found: position of a shard -> what was read of it.
+        found: position of a shard -> result of reading it.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class Report:
         examples: records read.
         shards: shard files in the manifest.
         num_bytes: bytes of shard files read.
-        sources: records compared with their source files; None if none were to be.
+        sources: number of records compared with their source files; None if not requested.
         seconds: time taken.
         dataset_digest: from the manifest.
     """

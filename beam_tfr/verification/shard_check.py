@@ -64,13 +64,13 @@ class ShardCheck:
     Args:
         folder: folder of the dataset.
         task: the shard.
-        check: of its records.
-        tell: is called with each problem.
+        check: the check of its records.
+        tell: called with each problem.
         max_record_bytes: a longer record is a problem; None: `records.longest_in` of the file.
-        sources: if given, what the records are compared with.
+        sources: the sources to compare the records with, if any.
 
     Attributes:
-        found: what was read so far.
+        found: the result so far.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ def look(root: str, record: SourceRecord) -> tuple[str, str] | None:
 
     Args:
         root: folder that keys are relative to, with a trailing slash.
-        record: whose source is read.
+        record: the record whose source to read.
     """
     key = record.key.decode("utf-8", "surrogateescape")
     digest = hashlib.sha256()
@@ -90,7 +90,7 @@ def find_changed(folder: str, file: str, names: Names, root: str) -> tuple[int, 
 class Sources(contextlib.AbstractContextManager["Sources"]):
     """The source files of a dataset, found by the keys of its records.
 
-    Takes no memory for each file, apart from the hashes of keys that `verify` keeps.
+    Takes no memory per file, apart from the hashes of keys that `verify` keeps.
 
     Args:
         manifest: manifest of the dataset.
@@ -133,7 +133,7 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
         """The files that are neither a record nor a reject, sorted.
 
         Args:
-            keys: of all records, by `hash_key`, one after another.
+            keys: concatenated `hash_key` of all records.
         """
         known = np.sort(np.frombuffer(keys + self._rejected(), f"S{KEY_BYTES}"))
         number = 0
