@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import io
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image, RejectError, UsageError
 from tests.conftest import SAMPLE
 from tests.fixtures import all_fixtures, noise, psnr, save, smooth
-from tests.processors import check_on_every_processor
 
 PHOTO = sorted(SAMPLE.rglob("*.jpg"))[0].read_bytes()
 FILES = {name: fixture.data for name, fixture in sorted(all_fixtures().items()) if not fixture.reason}
@@ -251,29 +249,6 @@ def test_photos_are_near_to_lanczos() -> None:
     assert len(figures) > 100
     assert np.mean(figures) >= 38
     assert min(figures) >= 28
-
-
-# The same bytes on every processor
-
-CHILD = """
-import hashlib, pathlib, sys
-from beam_tfr.images import convert_image
-
-digest = hashlib.sha256()
-for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
-    for change in ({}, {"image_size": (64, 300), "resize": "crop"}, {"image_size": (331, 47), "resize": "pad"}):
-        image = convert_image(path.read_bytes(), **change)
-        digest.update(repr((image.encoded, image.channel_sums, image.channel_squares)).encode())
-"""
-
-
-@pytest.mark.slow
-def test_the_same_bytes_on_every_processor(tmp_path: Path) -> None:
-    files = [path.read_bytes() for path in sorted(SAMPLE.rglob("*.jpg"))[::10]]
-    files += [data for data in FILES.values() if len(data) < 100_000][::2]
-    for number, data in enumerate(files):
-        (tmp_path / f"{number:03d}").write_bytes(data)
-    check_on_every_processor(CHILD, str(tmp_path))
 
 
 def test_threads_and_repetition_change_nothing() -> None:

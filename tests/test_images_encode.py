@@ -16,7 +16,6 @@ from beam_tfr.images import convert_image
 from beam_tfr.images.encode import MAX_SIDES, encode
 from beam_tfr.schema import RejectError
 from tests.fixtures import mean_error, noise, psnr, save, smooth
-from tests.processors import check_on_every_processor
 
 ENCODINGS = ("jpeg", "png", "webp")
 SIDES = st.one_of(st.sampled_from([1, 2, 3, 7, 8, 9, 15, 16, 17, 33]), st.integers(1, 80))
@@ -158,25 +157,3 @@ def test_threads_and_repetition_change_nothing() -> None:
     with ThreadPoolExecutor(4) as pool:
         for _ in range(3):
             assert list(pool.map(lambda case: encode(*case), cases)) == expected
-
-
-CHILD = """
-import hashlib
-import numpy as np
-from beam_tfr.images.encode import encode
-from tests.fixtures import noise, smooth
-
-digest = hashlib.sha256()
-for height, width in ((1, 1), (17, 9), (64, 64), (201, 333)):
-    for image in (noise(height, width), smooth(height, width)):
-        for pixels in (np.asarray(image), np.asarray(image)[..., :1]):
-            for encoding in ("jpeg", "png", "webp", "raw"):
-                for quality in (10, 90, 100):
-                    for chroma in ("420", "444"):
-                        digest.update(encode(pixels, encoding, quality=quality, chroma=chroma))
-"""
-
-
-@pytest.mark.slow
-def test_the_same_bytes_on_every_processor() -> None:
-    check_on_every_processor(CHILD)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from beam_tfr.images.resample import stretch
 from benchmarks.resize import parse_size, pillow, zone_plate
 from tests.conftest import SAMPLE
 from tests.fixtures import noise, psnr, save
-from tests.processors import check_on_every_processor
 
 Array = np.ndarray[Any, Any]
 MODES = ("stretch", "fit", "crop", "pad", "shortest", "none")
@@ -332,43 +330,6 @@ def test_channels_and_strides_make_no_difference(source: tuple[int, int], size: 
 
 def test_the_sizes_of_the_benchmark_are_read() -> None:
     assert (parse_size("20x30"), parse_size("224")) == ((20, 30), (224, 224))
-
-
-# The same pixels on every processor
-
-CHILD = """
-import hashlib, pathlib, sys
-import numpy as np
-from beam_tfr.images.geometry import place, resample
-from beam_tfr.images.formats import FORMATS
-from beam_tfr.images.resample import stretch
-
-digest = hashlib.sha256()
-chance = np.random.default_rng(4)
-for number in range(120):  # widths of every rest to a vector, every number of boxes, growing and shrinking
-    height, width, channels = (*chance.integers(1, 700, 2), (1, 3, 4)[number % 3])
-    pixels = chance.integers(0, 256, (height, width, channels), dtype=np.uint8)
-    if number % 2:  # two levels only: most sums end at a half
-        pixels = pixels // 128 * 255
-    digest.update(stretch(pixels, tuple(chance.integers(1, 250, 2))))
-    window = {"rows": (height / 8, height * 0.7), "columns": (width / 16, width * 0.8)}
-    digest.update(stretch(pixels, tuple(chance.integers(1, 90, 2)), **window))
-for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
-    source = FORMATS["jpeg"].open(path.read_bytes())
-    for mode in ("stretch", "fit", "crop", "pad", "shortest", "none"):
-        decoded = source.decode(None if mode == "none" else (100, 100))
-        placed = place(source.height, source.width, (48, 48), mode)
-        digest.update(np.ascontiguousarray(resample(decoded.pixels, placed, eighths=decoded.eighths)))
-"""
-
-
-@pytest.mark.slow
-def test_the_same_pixels_on_every_processor(tmp_path: Path) -> None:
-    for number, path in enumerate(sorted(SAMPLE.rglob("*.jpg"))[::10]):
-        photo = PillowImage.open(path)
-        large = photo.resize((photo.width * 2 + number, photo.height * 2 + 1))
-        (tmp_path / f"{number:03d}").write_bytes(save(large, "JPEG", quality=90))
-    check_on_every_processor(CHILD, str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def _link(source: Path, target: Path) -> None:
 def offline(folder: Path) -> dict[str, str]:
     """The environment variables of a worker without an index, whose home is a folder."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "STORAGE_EMULATOR_HOST") if name in os.environ}
-    return {**kept, "HOME": str(folder), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+    return {**kept, "HOME": str(folder), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_NO_COMPILE": "1"}
 
 
 def install_staged(python: Path, staged: Path) -> None:
