@@ -113,6 +113,8 @@ def _take_config(parsed: argparse.Namespace) -> tuple[Collection[str], list[str]
     for name, value in values.items():
         several = [*map(_text, value)] if isinstance(value, list) else [_text(value)]
         if name not in OPTIONS:
+            if f"--{name}" in parsed.known:
+                raise UsageError(f"`{name}=` can only be given on the command line", option="config", value=path)
             flags += [f"--{name}" if value is True else f"--{name}={one}" for one in several if value is not False]
         elif getattr(parsed, name) is None:
             setattr(parsed, name, several if OPTIONS[name].many else ",".join(several))
