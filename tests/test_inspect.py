@@ -113,7 +113,7 @@ def test_folders_and_patterns_of_others(tmp_path: Path) -> None:
     ("name", "content", "kind"),
     [
         ("a.jpg", RED, "a png image"),
-        ("a.csv.gz", gzip.compress(b"file,label\n" * 9), "text"),
+        ("a.csv.gz", gzip.compress(b"file,label\n" * 9, mtime=0), "text"),
         ("a.json", b"[]" * 9, "JSON"),
     ],
 )
