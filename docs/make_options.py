@@ -13,11 +13,11 @@ from beam_tfr.options.table import GROUPS, Option, shown_default
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options of convert
 
-Every option of `beam-tfr convert`. In Python the same names are fields of `beam_tfr.options.ConvertOptions`. All but
-{others} are also parameters of the [Flex Template](../templates/README.md). Beam's own options (`--runner`,
-`--project`, …) go on the same command line.
+Every option of `beam-tfr convert`. In Python, pass the same names to `beam_tfr.convert`. All but
+{others} are also parameters of the
+[Flex Template](../templates/README.md). Beam's own options (`--runner`, `--project`, …) go on the same command line.
 
-This page is generated: `python docs/make_options.py` writes it again from `beam_tfr/options/`.
+This page is generated from `beam_tfr/options/` by `python docs/make_options.py`.
 """
 CODE = re.compile(r"(--[a-z_]+|'[^']+')")
 
