@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FIRST_S = 2.0  # a shorter command shows nothing
 CELL_S = 0.5  # between changes in a notebook
 LINE_S = 10.0  # between lines, and before the first, where nothing can be overwritten
+BAR, WIDE = 20, 60  # columns of a bar, and of a terminal that has room for one
 FORMATS = ("auto", "plain", "json")
 
 
@@ -165,9 +166,11 @@ class Display:
         with contextlib.suppress(OSError):
             if self._live is None or self._task is None:
                 self._live = _bar(self._stream)
-                self._task = self._live.add_task(self._last, total=None)
+                self._task = self._live.add_task("", total=None)
                 self._live.start()
-            self._live.update(self._task, description=self._last, completed=state.done, total=state.total or None)
+            width = self._live.console.width
+            text = _fitting(self._last, width - BAR - 1 if width >= WIDE else width)
+            self._live.update(self._task, description=text, completed=state.done, total=state.total or None)
             self._live.refresh()
 
 
@@ -214,12 +217,22 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
+def _fitting(text: str, width: int) -> str:
+    """A described state without the parts at its end that do not fit."""
+    if len(", ".join(text.split(", ")[:2])) > width:  # the time left counts more than the stage
+        text = text.partition(": ")[2]
+    while len(text) > width and ", " in text:
+        text = text.rpartition(", ")[0]
+    return text
+
+
 def _bar(stream: IO[str]) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = BarColumn(bar_width=20), TextColumn("{task.description}", markup=False)
     console = Console(file=stream)
+    bar = [BarColumn(bar_width=BAR)] if console.width >= WIDE else []
+    columns = *bar, TextColumn("{task.description}", markup=False)
     # Redirected, sys.stderr would show what `silent_stderr` drops, and stay silent after it.
     return Progress(
         *columns, console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False

@@ -15,7 +15,7 @@ from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
 from beam_tfr.tallies import Row, dataset_rows, plan_rows, with_totals
-from beam_tfr.terminal import counted, printable
+from beam_tfr.terminal import columns, counted, folded, printable
 
 MUCH = 0.1  # share of the images above which a hint is worth giving
 
@@ -122,15 +122,15 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     """Prints the summary of a conversion as a table."""
     dataset, facts = result.manifest, summary(result)
 
-    def line(text: str = "") -> None:
-        print(printable(text), file=to)
+    def line(text: str) -> None:
+        print(folded(printable(text), 9), file=to)
 
     if not result.fresh:
         line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
         line("Its files were compared by name and size; beam-tfr verify reads all their bytes.")
     for row in _table(in_order(dataset.splits), dataset_rows(dataset)):
-        line(row)
-    counts, columns = dataset.counts, dataset.options.get("feature_columns", {})
+        print(printable(row), file=to)
+    counts, kinds = dataset.counts, dataset.options.get("feature_columns", {})
     rejected = sum(counts["rejected"].values())
     if limit := dataset.options.get("limit"):
         line(f"limit:   a trial run of the first {limit:,} in the order of --seed")
@@ -149,7 +149,7 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line(f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})")
     if facts["cropped"] is not None:
         line(f"cropped: {facts['cropped']:.0%} of an image on average; --resize pad keeps all of it")
-    for name, kind in columns.items():
+    for name, kind in kinds.items():
         line(f"column:  {name} {kind}")
     for hint in hints(counts):
         line(f"note:    {hint}")
@@ -163,12 +163,20 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         if result.resumed:
             line(f"resumed: {result.resumed:,} of {counts['matched']:,} {what} were finished by an earlier run")
         line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} {what}/s")
-    line(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}")
+    # Not folded, since they are to be copied.
+    print(printable(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}"), file=to)
     split = next((name for name in in_order(dataset.splits) if name != NO_SPLIT), "train")
-    line(f"load:    from beam_tfr.reader import load; {split} = load({dataset.folder!r}, split={split!r})")
+    load = f"from beam_tfr.reader import load; {split} = load({dataset.folder!r}, split={split!r})"
+    print(printable(f"load:    {load}"), file=to)
 
 
 def _table(splits: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
-    yield f"{'':24}{''.join(f'{name:>12}' for name in splits)}{'total':>12}"
-    for title, values in with_totals(rows):
-        yield f"{title:24.24}{''.join(f'{value:>12,}' for value in values)}".rstrip()
+    table = [("", [*splits, "total"])]
+    table += [(f"{title:.24}", [f"{value:,}" for value in values]) for title, values in with_totals(rows)]
+    widths = [24, *[12] * (len(splits) + 1)]
+    if sum(widths) > columns():
+        numbers = zip(*(cells for _, cells in table if cells), strict=True)
+        widths = [max(len(title) for title, _ in table), *(1 + max(map(len, column)) for column in numbers)]
+    for title, cells in table:
+        padded = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=False))
+        yield f"{title:{widths[0]}}{''.join(padded)}".rstrip()

@@ -184,7 +184,7 @@ def test_a_narrow_terminal_shows_the_time_left_and_a_dumb_one_shows_lines(
 ) -> None:
     stream, seen = terminal
     for term, columns, expected in (
-        ("xterm", "50", "converting: 7,000 of 10,000 images, 4 s left, "),
+        ("xterm", "50", "converting: 7,000 of 10,000 images, 4 s left\r"),
         ("dumb", "50", "convert: converting: 7,000 of 10,000 images, 4 s left, 700 images/s, 0 of 10 shards\r\n"),
     ):
         monkeypatch.setenv("TERM", term)

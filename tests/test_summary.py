@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import cli, display, summary
+from beam_tfr import cli, display, summary, terminal
 from beam_tfr.claim import Progress
 from beam_tfr.display import Display
 from beam_tfr.launch import running
@@ -116,3 +116,16 @@ def test_classes_beyond_the_first_thirty_are_summed_up() -> None:
     rows = class_rows(names, [dict.fromkeys(names, 2), {"class 31": 7}])
     assert rows[:2] == [("classes", []), ("  class 0", [2, 0])]
     assert rows[30:] == [("  class 29", [2, 0]), ("  and 1,002 more", [2_004, 7])]
+
+
+def test_a_narrow_terminal_gets_a_narrow_table_and_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summary, "columns", lambda: 40)
+    table = [*summary._table(["train", "test"], [("matched", [1_200, 6]), ("classes", []), ("  hat", [1_200, 6])])]
+    assert table == [
+        "        train test total",
+        "matched 1,200    6 1,206",
+        "classes",
+        "  hat   1,200    6 1,206",
+    ]
+    monkeypatch.setattr(terminal, "columns", lambda: 20)
+    assert terminal.folded("note:    --resize pad keeps it", 9) == "note:    --resize\n         pad keeps\n         it"

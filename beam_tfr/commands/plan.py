@@ -10,6 +10,7 @@ from beam_tfr.commands.calls import add_options, at_least, read_call
 from beam_tfr.display import on_stderr
 from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
+from beam_tfr.terminal import folded
 
 EXAMPLES = """examples:
   beam-tfr plan --input photos --layout '{label}/*'
@@ -61,5 +62,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))
     else:
-        print(as_flags(str(found)))
+        for line in as_flags(str(found)).splitlines():
+            print(folded(line, 11))
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from beam_tfr.commands.calls import refuse
 from beam_tfr.display import add_display, on_stderr
 from beam_tfr.schema import UsageError
-from beam_tfr.terminal import counted, say
+from beam_tfr.terminal import counted, folded, say
 
 if TYPE_CHECKING:
     from beam_tfr.verification import Report
@@ -79,7 +79,11 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
             report = verify(parsed.folder, sources=parsed.sources or (), exclude=parsed.exclude or (), **how)
     say_problems(report)
-    print(json.dumps(report.as_json(), sort_keys=True) if parsed.json else "\n".join(describe(report)))
+    print(
+        json.dumps(report.as_json(), sort_keys=True)
+        if parsed.json
+        else "\n".join(folded(line, 2) for line in describe(report))
+    )
     return 0 if report.ok else 1
 
 
