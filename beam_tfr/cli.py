@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = f"beam-tfr {arguments[0]}" if arguments[0] in COMMANDS else "beam-tfr"
     try:
         if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
-            near = nearest(arguments[0], COMMANDS)
+            near = nearest(arguments[0], (*COMMANDS, "--help", "--version"))
             hint = f"did you mean {near}?" if near else f"the commands are: {', '.join(COMMANDS)}"
             raise UsageError(f"{arguments[0]}: unknown command; {hint}")
         parsed, others = parser.parse_known_args(arguments)
