@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
 from beam_tfr.commands.calls import at_least
+from beam_tfr.display import add_display, on_stderr
 from beam_tfr.schema import UsageError
 
 EXAMPLES = """examples:
@@ -44,6 +45,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 (or --records) records"
     )
+    add_display(parser)
     parser.set_defaults(run=run)
 
 
@@ -60,7 +62,9 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
             exported = at_least(1)(parsed.export[0])
         except argparse.ArgumentTypeError as error:
             raise UsageError(str(error), option="export", value=" ".join(parsed.export)) from None
-    found = inspect(parsed.path, record=parsed.record, where=parsed.where, records=max(most, exported))
+    asked = {"record": parsed.record, "where": parsed.where, "records": max(most, exported)}
+    with on_stderr("inspect", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as display:
+        found = inspect(parsed.path, **asked, progress=display)
     if parsed.where and not found.records and not found.problem:
         raise UsageError("matches no record", option="where", value=parsed.where)
     if parsed.export:

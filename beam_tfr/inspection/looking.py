@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from beam_tfr import markup, storage
+from beam_tfr.display import State
 from beam_tfr.inspection import exporting, pictures
 from beam_tfr.inspection.records import File, Reading, Record, Values, features_of_name, find_files, matches
 from beam_tfr.inspection.values import describe, kind_of, shape_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 RECORDS = 3  # shown
+TOLD = 100  # records between two reports of progress
 SAMPLE = 100  # records of files without a manifest that tell their features
 MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
 MAX_FEATURES = 50  # shown of a record
@@ -108,6 +110,7 @@ def inspect(
     record: int | None = None,
     where: str | Mapping[str, object] | None = None,
     records: int = RECORDS,
+    progress: Callable[[State], object] | None = None,
 ) -> Inspection:
     """Inspects a dataset or any TFRecord files, uncompressed, gzip or zlib.
 
@@ -119,6 +122,7 @@ def inspect(
         where: returns only records with this value of a feature: {"label": "hat"} or "label=hat". The last part of the
             feature's name is enough.
         records: number of records to return; 1 if `record` is given.
+        progress: called every hundred records with `done`, `total`, `shards` (files), `num_shards` and `num_bytes`.
 
     Raises:
         UsageError: there is no such record or feature, or the records asked for take too much memory.
@@ -132,7 +136,7 @@ def inspect(
     dataset, files = find_files(place)
     total = sum(file.num_records for file in files) if dataset else None
     look = _Look(wanted, start=start, most=most, counts=total is None)
-    look.run(files)
+    look.run(files, progress or (lambda _: None))
     number = look.done if total is None else total
     if record is not None and record >= number and not look.problem:
         raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
@@ -167,11 +171,14 @@ class _Look:
         self._shapes: dict[str, set[tuple[int, ...]]] = {}
         self._kinds: dict[str, str] = {}
 
-    def run(self, files: Sequence[File]) -> None:
+    def run(self, files: Sequence[File], progress: Callable[[State], object]) -> None:
+        total = 0 if self._counts else sum(file.num_records for file in files)
         reading = Reading(files, 0 if self._counts else self._start)
         kept_bytes = 0
         try:
             for record in reading:
+                if record.number % TOLD == 0:
+                    progress(State("reading", reading.done, total, reading.files, len(files), reading.num_bytes))
                 if record.number < SAMPLE or not self.first:
                     self._note(record)
                 if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):

@@ -87,6 +87,8 @@ class Reading:
 
     Attributes:
         done: number of records that were read or skipped.
+        files: number of files that were read or skipped.
+        num_bytes: read so far.
 
     Args:
         files: of `find_files`.
@@ -99,17 +101,21 @@ class Reading:
     """
 
     def __init__(self, files: Sequence[File], start: int = 0) -> None:
-        self.done = 0
+        self.done = self.files = self.num_bytes = 0
         self._files, self._start = files, start
 
     def __iter__(self) -> Iterator[Record]:
         before = 0
-        for file in self._files:
+        for number, file in enumerate(self._files):
+            self.files = number
             if 0 <= file.num_records <= self._start - before:
                 before += file.num_records
                 continue
             records = RecordFile(
-                file.path, max_record_bytes=longest_in(file.num_bytes), skip=max(0, self._start - before)
+                file.path,
+                max_record_bytes=longest_in(file.num_bytes),
+                skip=max(0, self._start - before),
+                on_bytes=self._count,
             )
             try:
                 for data in records:
@@ -121,6 +127,9 @@ class Reading:
                 raise
             before += records.record
         self.done = before
+
+    def _count(self, read: bytes) -> None:
+        self.num_bytes += len(read)
 
 
 def _check_content(file: RecordFile) -> None:
