@@ -85,6 +85,11 @@ class Convert(beam.PTransform):
         """The progress according to the output; None before there is a plan."""
         return claim.read_progress(self.options.output)
 
+    def end(self, published: Manifest) -> claim.Progress:
+        """The progress at the end, when all is finished."""
+        shards, images = sum(len(of.shards) for of in published.splits.values()), published.counts["matched"]
+        return claim.Progress(shards, shards, images, images)
+
     def _write(
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
     ) -> PCollection[ShardInfo | Unfinished]:
@@ -175,6 +180,11 @@ class Repair(Convert):
         finished = sidecars.find(self.options.output) & self._wanted.keys()
         images = sum(self._wanted[name] for name in finished)
         return claim.Progress(len(finished), len(self._wanted), images, sum(self._wanted.values()))
+
+    def end(self, published: Manifest) -> claim.Progress:
+        """The progress at the end, when the wanted shards are finished."""
+        shards, images = len(self._wanted), sum(self._wanted.values())
+        return claim.Progress(shards, shards, images, images)
 
     def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
         """The step that plans the shards as they were planned then, without a sample, as their number is known.

@@ -73,7 +73,7 @@ def test_on_workers_elsewhere(beam_tfr: Command, broken: Path, prism: Path, engi
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--runer=DirectRunner"], "unknown: --runer=DirectRunner; see beam-tfr verify --help"),
+        (["--runer=DirectRunner"], "unknown: --runer; see beam-tfr verify --help"),
         (["--runner=NoRunner"], "--runner NoRunner: "),
         ([*DIRECT, "--sources", "*.jpg"], "--sources cannot be combined with --runner"),
         (["--runner=DataflowRunner"], "must be on gs://, where Dataflow's workers can reach it"),

@@ -28,7 +28,7 @@ def run(
     """Submits the job and follows it unless `no_wait=` is given. Raises what `start` raises."""
     options = step.options
     only_form = checks.is_only_form(beam_options)
-    beginning = Beginning(options, progress, look=not only_form)
+    beginning = Beginning(step, progress, look=not only_form)
     with contextlib.ExitStack() as stack:
         stack.enter_context(on_interrupt())
         holding = held(step, beam_options, say, guarded=beginning.crashed)

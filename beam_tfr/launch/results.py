@@ -15,7 +15,7 @@ from beam_tfr.claim import Progress
 from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED
 from beam_tfr.launch.live import progress_of
 from beam_tfr.manifest import Split
-from beam_tfr.options import ConvertOptions
+from beam_tfr.pipeline import Convert
 from beam_tfr.saved_plan import SavedPlan
 from beam_tfr.schema import REJECTS_FILE, BeamTfrError, DataError, Plan, Reject, RunError, UsageError, in_order
 from beam_tfr.schema.features import things
@@ -114,19 +114,17 @@ class Beginning:
     """The state of the output before a run, and the start time.
 
     Args:
-        options: options of the run.
+        step: step of the run.
         progress: called at the end with what is then true: all is finished.
         look: whether to look at the output.
     """
 
-    def __init__(
-        self, options: ConvertOptions, progress: Callable[[Progress], object] | None, *, look: bool = True
-    ) -> None:
-        self._options, self._progress, self._started = options, progress, time.monotonic()
+    def __init__(self, step: Convert, progress: Callable[[Progress], object] | None, *, look: bool = True) -> None:
+        self._step, self._progress, self._started = step, progress, time.monotonic()
         self._before = None
         if look:
             with contextlib.suppress(BeamTfrError):
-                self._before = manifest.read(options.output).fields
+                self._before = manifest.read(step.options.output).fields
 
     @property
     def crashed(self) -> bool:
@@ -142,7 +140,7 @@ class Beginning:
         Raises:
             RunError: there is no dataset or plan, even if the engine reports success.
         """
-        options = self._options
+        options = self._step.options
         try:
             if options.save_plan:
                 with SavedPlan(options.save_plan) as saved:
@@ -152,8 +150,7 @@ class Beginning:
             raise RunError(f"the runner reports success, but it lost elements: {error}") from error
         fresh = options.overwrite or self._before != published.fields
         if self._progress:
-            shards, matched = sum(len(of.shards) for of in published.splits.values()), published.counts["matched"]
-            self._progress(progress_of(Progress(shards, shards, matched, matched), counters))
+            self._progress(progress_of(self._step.end(published), counters))
 
         def named(what: str) -> dict[str, int]:
             return {name[len(what) + 1 :]: n for name, n in counters.items() if name.startswith(f"{what} ")}

@@ -99,7 +99,7 @@ def start(
     step = make(options, source)
     if runner is None:
         return elsewhere.run(step, beam_options, progress=progress, say=say)
-    beginning = Beginning(options, progress)
+    beginning = Beginning(step, progress)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):
         pipeline = build(step, runner, beam_options)
