@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import concurrent.futures
 import contextlib
 import functools
 import inspect
@@ -18,6 +19,7 @@ import signal
 import subprocess  # nosec B404  # for the class of worker processes, which Beam starts
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
@@ -35,14 +37,17 @@ from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability import local_job_service
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
-from apache_beam.runners.worker import data_plane
+from apache_beam.runners.worker import data_plane, sdk_worker
 from apache_beam.transforms import userstate
 from apache_beam.utils.byte_limited_queue import ByteLimitedQueue
+from apache_beam.utils.thread_pool_executor import UnboundedThreadPoolExecutor
 
+from beam_tfr import interrupt
 from beam_tfr.schema import RESUME, RunError, UsageError
 
 PROGRESS_REQUEST_S = 1.0
 FAILURE_S = 0.05
+END_S = 10.0
 ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a time in a process
 _REPLACED: dict[tuple[int, str], list[Any]] = {}  # [what it was, blocks that have replaced it], by owner and name
 _REPLACING = threading.Lock()
@@ -134,6 +139,36 @@ class _Output(ByteLimitedQueue):
         return super().get(block=block, timeout=None if timeout is None else min(timeout, FAILURE_S))
 
 
+class _Threads(UnboundedThreadPoolExecutor):
+    """The threads of a worker in this process, which end with it."""
+
+    def shutdown(self, wait: bool = True) -> None:
+        interrupt.over.set()
+        super().shutdown(wait=False)
+        until = time.monotonic() + END_S
+        for thread in [*self._workers]:
+            thread.join(max(0.0, until - time.monotonic()))
+
+
+def _pool(kind: Callable[[], UnboundedThreadPoolExecutor]) -> types.SimpleNamespace:
+    return types.SimpleNamespace(shared_unbounded_instance=kind)
+
+
+class _Bundles(UnboundedThreadPoolExecutor):
+    """The threads that wait for a bundle each; the first of them that fails ends the run, not the one in front."""
+
+    def map(self, fn: Callable[..., Any], *iterables: Any, **options: Any) -> Iterator[Any]:
+        futures = [self.submit(fn, *arguments) for arguments in zip(*iterables, strict=True)]
+        done = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION).done
+        failed = [future for future in done if future.exception()]
+        if failed:
+            interrupt.over.set()
+        return (future.result() for future in failed or futures)
+
+    def shutdown(self, wait: bool = True) -> None:
+        super().shutdown(wait=False)
+
+
 class LocalRunner(fn_runner.FnApiRunner):
     """Beam's FnApiRunner, fixed to lose no elements and to end its workers.
 
@@ -142,12 +177,14 @@ class LocalRunner(fn_runner.FnApiRunner):
     processes get the pipeline options only through the provision info. Their command is replaced because Beam's breaks
     if the path of Python has a space, and outlives this process when it is killed. Beam does not report killed
     workers, and ends none after an interrupt, so their processes are kept. It can request counters from running
-    workers, but does not pass them on. It notices only after a second that a bundle has failed.
+    workers, but does not pass them on. It notices that a bundle has failed when those before it are done, after another
+    second, and leaves the others running in this process: they are told to end, and have `END_S` for it.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If
-    `ByteLimitedQueue` goes: see how long `input_elements` waits before it asks `abort_callback`. If
-    `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK` is handed to the worker handlers. If
-    `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
+    `ByteLimitedQueue` goes: see how long `input_elements` waits before it asks `abort_callback`. If one of the modules
+    no longer has `thread_pool_executor`: see how `ParallelBundleManager` waits for bundles, and `SdkHarness.run` for
+    those in flight. If `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK` is handed to the
+    worker handlers. If `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
     `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`.
     """
 
@@ -159,6 +196,7 @@ class LocalRunner(fn_runner.FnApiRunner):
         )
         self._workers: list[subprocess.Popen[bytes]] = []
         self._reports: dict[str, Sequence[Any]] = {}
+        self._over = False
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
         command = f"exec {shlex.quote(sys.executable)} -m beam_tfr.worker {os.getpid()}"  # no shell stays in between
@@ -186,9 +224,15 @@ class LocalRunner(fn_runner.FnApiRunner):
             _replaced(fn_runner, "ProgressRequester", Requester),
             _replaced(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 0),
             _replaced(data_plane, "ByteLimitedQueue", _Output),
+            _replaced(fn_runner, "thread_pool_executor", _pool(_Bundles)),
+            _replaced(sdk_worker, "thread_pool_executor", _pool(_Threads)),
             _replaced(local_job_service, "subprocess", types.SimpleNamespace(Popen=Worker)),
         ):
-            return super().run_via_runner_api(pipeline_proto, options)
+            try:
+                return super().run_via_runner_api(pipeline_proto, options)
+            finally:
+                self._over = interrupt.over.is_set()
+                interrupt.over.clear()
 
     def counters(self) -> Mapping[str, int]:
         """Name -> value of this package's counters while the pipeline runs, about a second old."""
@@ -204,8 +248,9 @@ class LocalRunner(fn_runner.FnApiRunner):
         Raises:
             RunError: one was, by a signal.
         """
+        over = self._over or interrupt.over.is_set()  # then gRPC may abort the others
         for code in [worker.poll() for worker in self._workers]:
-            if code and code < 0:
+            if code and code < 0 and not (over and code == -signal.SIGABRT):
                 raise RunError(_of_killed_worker(-code, len(self._workers)))
 
     def end_workers(self) -> None:

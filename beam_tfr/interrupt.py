@@ -1,4 +1,4 @@
-"""The flag that Ctrl-C sets and that local stages check for every image."""
+"""Flags that end local stages, which check them for every image."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import threading
 
 from beam_tfr.schema import InterruptedRunError
 
-requested = threading.Event()
+requested = threading.Event()  # by Ctrl-C
+over = threading.Event()  # the run has failed, and its engine ends
 
 
 def check() -> None:
-    """Ends the calling stage if the user has pressed Ctrl-C.
+    """Ends the calling stage if the user has pressed Ctrl-C, or the run is over.
 
     Raises:
-        InterruptedRunError: the user did.
+        InterruptedRunError: either is so.
     """
-    if requested.is_set():
+    if requested.is_set() or over.is_set():
         raise InterruptedRunError("interrupted")

@@ -13,6 +13,8 @@ import os
 import struct
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from apache_beam.runners.worker import data_plane
 from apache_beam.transforms import userstate
 from apache_beam.utils import interactive_utils, processes
 
-from beam_tfr import beam_internals
+from beam_tfr import beam_internals, interrupt
 from beam_tfr.dataflow import staging
 from beam_tfr.schema import UsageError
 
@@ -130,6 +132,36 @@ def local_runner_sees_failures_soon(patch: Patch, folder: Path) -> None:
     assert waits == {None, 1}  # after which Beam asks whether the bundle has failed
 
 
+class OneFails(beam.DoFn):
+    """In two threads: the first to begin goes on until it is told to end, then the other one fails."""
+
+    begun, ended = threading.Event(), threading.Event()
+    lock = threading.Lock()
+
+    def process(self, number: int) -> None:
+        with self.lock:
+            first = not self.begun.is_set()
+            self.begun.set()
+        if not first:
+            raise UsageError("the other one")
+        try:
+            while True:
+                interrupt.check()
+                time.sleep(0.01)
+        finally:
+            self.ended.set()
+
+
+def local_runner_ends_with_its_bundles(patch: Patch, folder: Path) -> None:
+    options = PipelineOptions(["--direct_running_mode=multi_threading", "--direct_num_workers=2"])
+    pipeline = beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options)
+    pipeline | beam.Create(range(100)) | beam.Reshuffle() | beam.ParDo(OneFails())
+    with pytest.raises(Exception, match="the other one"):
+        pipeline.run()
+    assert OneFails.ended.is_set()
+    assert not interrupt.over.is_set()
+
+
 def local_runner_starts_our_workers(patch: Patch, folder: Path) -> None:
     seen: list[Any] = []
     patch.setattr(fn_runner.FnApiRunner, "run_via_runner_api", lambda runner, proto, options: seen.append(proto))
@@ -189,6 +221,7 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
         inspected_once,
         local_runner_flushes_by_size,
         local_runner_sees_failures_soon,
+        local_runner_ends_with_its_bundles,
         local_runner_starts_our_workers,
         dataflow_runner_hides_what_it_stages,
         dataflow_runner_reports_pip,

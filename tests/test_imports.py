@@ -153,7 +153,7 @@ ALLOWED = {
     "tallies": {"manifest", "markup", "schema", "terminal"},
     "manifest": {"schema", "storage", "options", "naming"},
     "lock": {"schema", "storage"},
-    "beam_internals": {"schema"},
+    "beam_internals": {"schema", "interrupt"},
     "cloud": {"storage", "beam_internals"},
     "rejects": {"schema", "storage", "sidecars", "terminal"},
     "publish": {"schema", "storage", "manifest", "rejects", "terminal"},
