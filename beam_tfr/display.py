@@ -118,11 +118,18 @@ class Display:
             if total and total == self._state.done:
                 took = f"{counted(total, self._what.removesuffix('s'))} {took}"
             self._change(self._last if error else f"done: {took}")
+        if self._format == "json" and not self._quiet and self._state.stage and self._last != self._shown:
+            self._print(self._last)
 
     def __call__(self, state: State) -> None:
         """Shows a state if the last one is old enough."""
         rate, bytes_rate, left = self._pace.add(state)
-        self._state, self._last = state, describe(state, self._what, rate, bytes_rate, left)
+        if self._format == "json":
+            about = {**state._asdict(), "per_s": round(rate, 1), "bytes_per_s": round(bytes_rate)}
+            self._last = json.dumps({"command": self._command, **about, "left_s": round(left, 1)})
+        else:
+            self._last = describe(state, self._what, rate, bytes_rate, left)
+        self._state = state
         if self._quiet or time.monotonic() < self._next:
             return
         if self._is_live:
@@ -133,8 +140,8 @@ class Display:
             return
         self._next = time.monotonic() + LINE_S
         if self._format == "json":
-            about = {**state._asdict(), "per_s": round(rate, 1), "bytes_per_s": round(bytes_rate)}
-            self._print(json.dumps({"command": self._command, **about, "left_s": round(left, 1)}))
+            self._shown = self._last
+            self._print(self._last)
         else:
             self.say(self._last)
 

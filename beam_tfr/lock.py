@@ -174,10 +174,13 @@ def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
         "started": time.time(),
     }
     number = max(locks, default=-1) + 1
-    if storage.is_gcs(output):  # find out now whether deleting is permitted, not at the end
+    if storage.is_gcs(output):  # find out now whether a heartbeat and deleting are permitted, not later
         trial = work_path(output, f"may-delete.{run_id}")
         storage.write_bytes(trial, b"", scratch="", replace=False)
-        storage.delete(trial)
+        try:
+            storage.touch(trial)
+        finally:
+            storage.delete(trial)
     try:
         _write_lock(output, number, lock, replace=False)
     except FileNotFoundError:  # a run that has just ended removed the folder

@@ -40,7 +40,7 @@ class Changes(NamedTuple):
 
     Attributes:
         shards: number of shards to rewrite.
-        images: number that are new in their shard, or changed.
+        images: number that have changed, or are new in their shard: others move there when files are added or removed.
         keys: some of their keys.
     """
 
@@ -53,7 +53,7 @@ class Changes(NamedTuple):
         if not self.shards:
             return ""
         told = f"the input has changed since an earlier run: {self.shards:,} of its finished shards are rewritten"
-        named = f" (new or changed: {self.images:,}, such as {', '.join(self.keys)})"
+        named = f"; images changed or new in them: {self.images:,}, such as {', '.join(self.keys)}"
         return f"{told}{named if self.images else ''}"
 
 

@@ -72,7 +72,8 @@ def test_json_lines(clock: Clock) -> None:
         clock.now += 10
         shown(converting(5_000, num_bytes=20_000_000, shards=1))
         shown.say("x")
-    state, message = map(json.loads, stream.getvalue().splitlines())
+        shown(converting(10_000, num_bytes=40_000_000, shards=1))
+    state, message, last = map(json.loads, stream.getvalue().splitlines())
     assert state == {
         "command": "verify",
         "stage": "converting",
@@ -87,6 +88,14 @@ def test_json_lines(clock: Clock) -> None:
         "left_s": 10.0,
     }
     assert message == {"command": "verify", "message": "x"}
+    assert last == {
+        **state,
+        "done": 10000,
+        "num_bytes": 40000000,
+        "per_s": 1000.0,
+        "bytes_per_s": 4000000,
+        "left_s": 0.0,
+    }
 
 
 def test_quiet_leaves_messages(clock: Clock) -> None:

@@ -75,7 +75,7 @@ class RunOptions(Checked):
     log_format: str = _run(
         "auto",
         help="how to show progress on stderr: live on a terminal, else a line every 10 s (auto); always lines (plain); "
-        "or one JSON object per line (json)",
+        "or one JSON object per line (json); warnings, errors and the summary stay text, see --json",
         choices=FORMATS,
         template=False,
     )
