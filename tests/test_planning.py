@@ -285,7 +285,7 @@ def test_draft_errors() -> None:
     with pytest.raises(UsageError, match="`num_shards=`: there is no split test; the data has: train"):
         draft(survey(refs), num_shards={"test": 2})
     with pytest.raises(
-        UsageError, match="`num_shards=10001`: split train has 3 images; use at most 10000 shards, or one for"
+        UsageError, match="`num_shards=10001`: split train has 3 images; use at most as many shards, or 10000 if"
     ):
         draft(survey(refs), num_shards=10_001)
     with pytest.raises(UsageError, match="`splits=`: none of the 3 images falls into test; increase its share"):

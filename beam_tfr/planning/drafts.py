@@ -88,7 +88,7 @@ def draft_plan(
     for split in usable:
         count = given.get(split, 0) if isinstance(given, dict) else given or 0
         if count > max(MOST_EMPTY_SHARDS, counts[split]):
-            allowed = f"use at most {MOST_EMPTY_SHARDS} shards, or one for each"
+            allowed = f"use at most as many shards, or {MOST_EMPTY_SHARDS} if that is more"
             message = f"split {split} has {counts[split]} {what}; {allowed}"
             raise UsageError(message, option="num_shards", value=count)
     shards = {

@@ -130,8 +130,8 @@ class _Write(Shown):
             told = printable(f"{reject.key} was rejected ({reject.reason}: {reject.detail})")
             raise DataError(
                 f"{told}, and the run stops early when a worker has more than {self._most_rejects} rejects: nothing is "
-                "published. Fix them, or raise `max_rejects=` and leave out `fail_fast=`, and run the same command "
-                "again: finished shards are kept"
+                "published. Fix them, or raise `max_rejects=`, without `fail_fast=`, and run the same command again: "
+                "finished shards are kept"
             )
 
     def _begin(self, shard: Shard) -> None:
