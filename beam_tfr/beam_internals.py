@@ -121,6 +121,23 @@ def inspected_once() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def streams_without_timeout() -> Iterator[None]:
+    """Lets a portable run that is started within the block last longer than `--job_server_timeout`, 300 s.
+
+    Why: Beam applies that also to the streams of a job's states and messages, and takes the engine for lost when they
+    end. If `JobServiceHandle.run` goes: see which timeout the streams have.
+    """
+    start = JobServiceHandle.run
+
+    def run(handle: JobServiceHandle, preparation_id: str) -> Any:
+        handle.timeout = None
+        return start(handle, preparation_id)
+
+    with _replaced(JobServiceHandle, "run", run):
+        yield
+
+
 def _cached(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with a cache, bypassed for unhashable arguments, such as a DoFn that is a dataclass."""
     cache = functools.lru_cache(function)

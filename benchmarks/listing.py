@@ -48,6 +48,7 @@ COLUMNS = {
 def list_names(names: int, flags: list[str]) -> None:
     import apache_beam as beam
 
+    from beam_tfr.beam_internals import streams_without_timeout
     from beam_tfr.labels import Labeler, parse_layout
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
     from beam_tfr.transforms import MatchImages
@@ -57,7 +58,9 @@ def list_names(names: int, flags: list[str]) -> None:
     pipeline = beam.Pipeline(choose_runner(beam_options, flags), options=beam_options)
     refs = pipeline | MatchImages([PATTERN], Labeler(parse_layout("{label}/*")))
     refs | beam.CombineGlobally(_Survey(0)) | beam.Map(check, names)
-    pipeline.run().wait_until_finish()
+    with streams_without_timeout():
+        result = pipeline.run()
+    result.wait_until_finish()
 
 
 def check(survey: Survey, names: int) -> None:

@@ -5,6 +5,7 @@ When a case fails after an upgrade of Beam, the docstring of the function that i
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import io
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions, 
 from apache_beam.portability import python_urns
 from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
+from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.worker import data_plane
 from apache_beam.transforms import userstate
 from apache_beam.utils import interactive_utils, processes
@@ -100,6 +103,27 @@ def inspected_once(patch: Patch, folder: Path) -> None:
     view.runner = "y"
     assert options.view_as(StandardOptions).runner == "y"
     assert options.view_as(StandardOptions) is not view
+
+
+def streams_without_timeout(patch: Patch, folder: Path) -> None:
+    seen: list[float | None] = []
+
+    class Service:
+        def GetStateStream(self, request: object, *, timeout: float | None) -> Any:
+            seen.append(timeout)
+            return iter([None])
+
+        def GetMessageStream(self, request: object, *, timeout: float | None) -> Any:
+            return self.GetStateStream(request, timeout=timeout)
+
+        def Run(self, request: object) -> Any:
+            return types.SimpleNamespace(job_id="job")
+
+    for block, expected in ((contextlib.nullcontext, 300), (beam_internals.streams_without_timeout, None)):
+        seen.clear()
+        with block():
+            JobServiceHandle(Service(), PipelineOptions([])).run("job")
+        assert seen == [expected] * 2
 
 
 def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
@@ -219,6 +243,7 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
         no_folders_in_pickles,
         labels_without_cells,
         inspected_once,
+        streams_without_timeout,
         local_runner_flushes_by_size,
         local_runner_sees_failures_soon,
         local_runner_ends_with_its_bundles,

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineRunner
 
 from beam_tfr import cloud
-from beam_tfr.beam_internals import ONE_RUN, LocalRunner, inspected_once
+from beam_tfr.beam_internals import ONE_RUN, LocalRunner, inspected_once, streams_without_timeout
 from beam_tfr.claim import Progress
 from beam_tfr.dataflow import checks
 from beam_tfr.dataflow.jobs import Job
@@ -139,7 +139,8 @@ def follow(
                 runner.end_workers()
         else:
             try:
-                result = pipeline.run()  # some want the main thread for it
+                with streams_without_timeout():
+                    result = pipeline.run()  # some want the main thread for it
             except Exception as error:
                 raise translate(error) from error
 
