@@ -3,6 +3,7 @@
     OUT/.beam_tfr/lock.N       the run that holds the folder: see `lock`
     OUT/.beam_tfr/plan.json    the plan being written; a run of the same recipe resumes where an earlier one stopped
     OUT/.beam_tfr/SHARD.json   a finished shard: see `sidecars`
+    OUT/.beam_tfr/switch.json  puts the finished dataset in its place: see `switch`
     OUT/.beam_tfr/*.attempts   attempts that crashed: see `attempts`
 
 The folder `.beam_tfr` is removed once the manifest is written.
@@ -16,22 +17,22 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from beam_tfr import diff, lock, manifest, naming, sidecars, storage
+from beam_tfr import diff, lock, manifest, naming, sidecars, storage, switch
 from beam_tfr.attempts import SAMPLE_MARK
 from beam_tfr.display import State
 from beam_tfr.lock import LOCK_FILE
 from beam_tfr.schema import (
     FORMAT_VERSION,
-    LABELS_FILE,
     MANIFEST_FILE,
-    REJECTS_FILE,
     DataError,
     Plan,
+    RunError,
     UsageError,
     canonical_json,
 )
 from beam_tfr.sidecars import Changes
 from beam_tfr.storage import work_path
+from beam_tfr.switch import is_of_dataset, list_files, name_of
 
 PLAN_FILE = "plan.json"
 _CURE = "Choose another `output=`, or use `overwrite=` to replace it"
@@ -59,7 +60,7 @@ def claim(
     """Claims the folder for a plan, and resumes what an earlier run has not published.
 
     The earlier run had the same plan, or one that differs only in the input; shards with the same references are kept.
-    With `overwrite`, first removes a published dataset, or an unfinished one with another plan.
+    With `overwrite`, starts again if the plan is another one. A published dataset is not touched.
 
     Args:
         output: folder of the dataset.
@@ -76,11 +77,14 @@ def claim(
         RunError: another run holds the folder.
     """
     lock.acquire(output, run_id, job=job, job_state=job_state)
+    switch.complete(output)  # by a run that was killed at its end
     if not overwrite and _is_complete(output, plan):
         return dataclasses.replace(plan, complete=True)
     begun = _read_plan(output)
+    published = storage.find(storage.join(output, MANIFEST_FILE))
+    how = {"replaces": published.generation if published else 0, "overwrite": overwrite}
     data = canonical_json(
-        {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields()}
+        {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields(), **how}
     )
     claimed = json.loads(data)
     if begun == claimed:  # a retry of this step: must keep what the run has written since
@@ -88,25 +92,32 @@ def claim(
     resumes = False
     if begun is not None:
         there = Plan.from_fields(begun["plan"])
-        resumes = there.digest == plan.digest or (there.recipe == plan.recipe and not overwrite)
+        resumes = there.recipe == plan.recipe
         if not resumes and not overwrite:
             different = _differences(begun["plan"], claimed["plan"], there.matched, plan)
             message = f"holds part of a dataset with other options:{different}\n{_CURE}"
             raise UsageError(message, option="output", value=output)
-    published = storage.find(storage.join(output, MANIFEST_FILE)) is not None
-    if resumes and not published:
-        _clear_work_folder(output, unfinished_only=True)
-        if begun is not None and begun["digest"] != plan.digest:
-            _remove_unplanned(output, plan)
-    else:
-        if overwrite:
-            _remove_dataset(output)
-        elif strays := _dataset_files(output):
-            message = f"holds files of an unknown dataset, such as {strays[0]}. {_CURE}"
-            raise UsageError(message, option="output", value=output)
-        _clear_work_folder(output)
+        resumes = resumes and begun.get("replaces", 0) == how["replaces"]
+    elif not overwrite and (strays := [name for name in storage.list_folder(output) if is_of_dataset(name)]):
+        message = f"holds files of an unknown dataset, such as {strays[0]}. {_CURE}"
+        raise UsageError(message, option="output", value=output)
+    _check_room(output, plan)
+    _clear(output, plan if resumes else None)
     storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
     return plan
+
+
+class Claimed(NamedTuple):
+    """What a run may replace: the manifest of this generation (0: none); with `overwrite`, any dataset's files."""
+
+    replaces: int
+    overwrite: bool
+
+
+def find_claimed(output: str, run_id: str) -> Claimed | None:
+    """The claim of a run; None if there is none any more."""
+    begun = _read_plan(output)
+    return Claimed(begun["replaces"], begun["overwrite"]) if begun and begun["run_id"] == run_id else None
 
 
 def _is_complete(output: str, plan: Plan) -> bool:
@@ -143,39 +154,43 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int,
     return line + diff.describe(*others)
 
 
-def _dataset_files(output: str) -> list[str]:
-    """Every file in the folder that a conversion replaces, except the manifest."""
-    names = storage.list_folder(output)
-    return [name for name in names if naming.parse_file_name(name) or name in (LABELS_FILE, REJECTS_FILE)]
+def _clear(output: str, plan: Plan | None) -> None:
+    """Removes what dead runs left in the work folder, except locks, marks of crashes, and what a plan resumes."""
+    found = list_files(work_path(output, ""))
+    names, planned = {name_of(entry) for entry in found}, set(plan.shards() if plan else ())
+    unplanned = {name for name in sidecars.find(names) if name not in planned} if plan else set[str]()
+
+    def stays(name: str) -> bool:
+        shard, built, _ = name.partition(sidecars.BUILT_SUFFIX)
+        if built or name.endswith(".json"):
+            shard = shard.removesuffix(".json")
+            return shard in planned and f"{shard}.json" in names
+        return (
+            LOCK_FILE.fullmatch(name) is not None or name == SAMPLE_MARK or bool(plan and not name.startswith(".tmp-"))
+        )
+
+    if unplanned:
+        sidecars.note(output, "unplanned", Changes(len(unplanned)))
+    storage.delete_all(entry for entry in found if not stays(name_of(entry)))
 
 
-def _clear_work_folder(output: str, *, unfinished_only: bool = False) -> None:
-    """Removes the partial files of a dead run, or everything but the lock and the marks of the sample."""
-    for name in storage.list_folder(work_path(output, "")):
-        if name.startswith(".tmp-") if unfinished_only else not (LOCK_FILE.fullmatch(name) or name == SAMPLE_MARK):
-            storage.delete(work_path(output, name))
+def _check_room(output: str, plan: Plan) -> None:
+    """Checks that a disk has room for the dataset beside what stands in the output.
 
-
-def _remove_unplanned(output: str, plan: Plan) -> None:
-    """Removes shards of an earlier plan that are not in the current one."""
-    planned = {*plan.shards()}
-    for name in sidecars.find(output) - planned - {PLAN_FILE.removesuffix(".json")}:
-        sidecars.drop(output, name)
-    for name in _dataset_files(output):
-        parsed = naming.parse_file_name(name)
-        if parsed and parsed[0] == plan.name and parsed[1] not in planned:
-            storage.delete(storage.join(output, name))
-
-
-def _remove_dataset(output: str) -> None:
-    """Removes a dataset in an order that is safe even if this run is killed.
-
-    The plan goes first, so that no run resumes from the old shards, then the manifest, so that a mixture of two
-    datasets never looks complete.
+    Raises:
+        RunError: it has not.
     """
-    storage.delete(work_path(output, PLAN_FILE))
-    for name in (MANIFEST_FILE, *_dataset_files(output)):
-        storage.delete(storage.join(output, name))
+    free = storage.free_bytes(output)
+    if free is None or not plan.num_bytes:
+        return
+    room = free + sum(entry.size_bytes for entry in list_files(work_path(output, "")))  # some of it is written already
+    if plan.num_bytes > room:
+        raise RunError(
+            f"the dataset will have about {plan.num_bytes / 1e9:,.2f} GB, and its disk has room for {room / 1e9:,.2f} "
+            "GB (a dataset that is replaced stays until the new one is complete); make room, or choose another folder",
+            option="output",
+            value=output,
+        )
 
 
 class Progress(NamedTuple):
@@ -222,7 +237,7 @@ def read_progress(output: str) -> Progress | None:
     if begun is None:
         return None
     splits = Plan.from_fields(begun["plan"]).splits
-    found = sidecars.find(output)
+    found = sidecars.find(storage.list_folder(work_path(output, "")))
     finished = {
         split: sum(naming.shard_name(split, number, of.num_shards) in found for number in range(of.num_shards))
         for split, of in splits.items()
@@ -242,3 +257,9 @@ def finish(output: str) -> Changes:
         changes = sidecars.take_changes(output)
         storage.delete_folder(work_path(output, ""))
     return changes
+
+
+def is_being_replaced(output: str) -> bool:
+    """True if the work folder holds a part of a dataset that will replace the one in the output."""
+    begun, published = _read_plan(output), storage.find(storage.join(output, MANIFEST_FILE))
+    return begun is not None and published is not None and begun.get("replaces") == published.generation

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import re
@@ -24,10 +25,12 @@ from beam_tfr.storage import work_path
 
 HEARTBEAT_S = 10.0
 DEAD_AFTER_S = 60.0  # without a heartbeat, for a process on another machine
+WATCHED_S = 30.0  # then its heartbeat is watched, since the clock of one of the machines may be wrong
 JOB = "job "  # prefix of the machine in a lock that was left to a job
 JobState = Callable[[str], str]  # of a job's id: what the service says, such as "RUNNING"; empty if it does not
 _ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
+TAKEN_OVER = "{} was taken over by another run; this one stops, and publishes nothing"
 
 
 def _process_start(pid: int) -> str:
@@ -67,9 +70,19 @@ def _holder_lives(lock: Mapping[str, Any], path: str, job_state: JobState) -> bo
             pass
         return bool(_process_start(lock["pid"]) == lock["process_start"])
     try:
-        return abs(_silence_s(path)) < DEAD_AFTER_S
+        return abs(_silence_s(path)) < DEAD_AFTER_S or _beats(path)
     except FileNotFoundError:
         return False
+
+
+def _beats(path: str) -> bool:
+    """Watches a lock whose last heartbeat seems old: True if another one comes."""
+    before, end = storage.modified(path), time.monotonic() + WATCHED_S
+    while time.monotonic() < end:
+        time.sleep(1.0)
+        if storage.modified(path) != before:
+            return True
+    return False
 
 
 def _described(lock: Mapping[str, Any], path: str, job_state: JobState) -> str:
@@ -88,7 +101,7 @@ def _described(lock: Mapping[str, Any], path: str, job_state: JobState) -> str:
         return told
     return (
         f"{told}. Its last heartbeat was {max(0, _silence_s(path)):.0f} s ago; after {DEAD_AFTER_S:.0f} s without one, "
-        f"the next call takes over. To take over at once, delete {path}"
+        f"the next call watches it for {WATCHED_S:.0f} s and takes over. To take over at once, delete {path}"
     )
 
 
@@ -162,7 +175,7 @@ def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
         return _holder_lives(lock, work_path(output, f"lock.{number}"), job_state)
 
     locks = _read_locks(output)
-    for number, held in locks.items():
+    for number, held in locks.items():  # the others are dead
         if lives(number, held):
             path = work_path(output, f"lock.{number}")
             raise RunError(f"another run holds {output}: {_described(held, path, job_state)}")
@@ -174,19 +187,23 @@ def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
         "started": time.time(),
     }
     number = max(locks, default=-1) + 1
-    if storage.is_gcs(output):  # find out now whether a heartbeat and deleting are permitted, not later
-        trial = work_path(output, f"may-delete.{run_id}")
+    if storage.is_gcs(output):  # find out now whether a heartbeat, moving and deleting are permitted, not later
+        trial, moved = (work_path(output, f"may-{verb}.{run_id}") for verb in ("move", "delete"))
         storage.write_bytes(trial, b"", scratch="", replace=False)
         try:
             storage.touch(trial)
+            storage.move(trial, moved)
         finally:
             storage.delete(trial)
+            storage.delete(moved)
     try:
         _write_lock(output, number, lock, replace=False)
     except FileNotFoundError:  # a run that has just ended removed the folder
         raise storage.AlreadyExistsError from None
     others = {other: held for other, held in _read_locks(output).items() if other != number}
-    if any(lives(*other) for other in others.items()):  # it came after the first look
+    if any(
+        lives(*other) for other in others.items() if other[1] != locks.get(other[0])
+    ):  # it came after the first look
         storage.delete(work_path(output, f"lock.{number}"))
         raise storage.AlreadyExistsError
     for other in others:
@@ -195,13 +212,21 @@ def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
 
 
 def check_held(output: str, run_id: str) -> None:
-    """Checks that this run still holds the folder.
+    """Checks that this run still holds the folder, with one request.
 
     Raises:
         RunError: another run took it over.
     """
-    if _own_lock(output, run_id) is None:
-        raise RunError(f"{output} was taken over by another run; this one stops")
+    if storage.find(_path_of(output, run_id)) is None:  # whoever takes over removes it before anything else
+        raise RunError(TAKEN_OVER.format(output))
+
+
+@functools.lru_cache(maxsize=16)
+def _path_of(output: str, run_id: str) -> str:
+    """The path of the lock of a run."""
+    if own := _own_lock(output, run_id):
+        return work_path(output, f"lock.{own[0]}")
+    raise RunError(TAKEN_OVER.format(output))
 
 
 def release(output: str, run_id: str) -> None:
@@ -213,55 +238,75 @@ def release(output: str, run_id: str) -> None:
                 os.rmdir(work_path(output, ""))  # succeeds only if nothing was begun
 
 
-@contextlib.contextmanager
-def held(
-    output: str, run_id: str, *, say: Callable[[str], object] = lambda _: None, job_state: JobState = lambda _: ""
-) -> Iterator[Callable[[str], None]]:
-    """Holds the folder within the block, with a heartbeat; see `acquire` for arguments and errors.
+class Hold:
+    """A lock that is held, with a heartbeat.
 
     Args:
         output: folder of the dataset.
         run_id: id of this run.
+        path: path of the lock.
         say: called when the heartbeat fails.
-        job_state: function that asks the service for the state of the job that holds a lock.
-
-    Yields:
-        A function that leaves the lock to a job (by its id), which holds it from then on until it ends.
     """
-    made = not storage.is_gcs(output) and not os.path.isdir(output)
-    path = acquire(output, run_id, job_state=job_state)
-    stopped, left = threading.Event(), threading.Event()
 
-    def keep_beating() -> None:
+    def __init__(self, output: str, run_id: str, path: str, say: Callable[[str], object]) -> None:
+        self._output, self._run_id, self._path, self._say = output, run_id, path, say
+        self._stopped, self._lost = threading.Event(), threading.Event()
+        self.left = False
+        self._thread = threading.Thread(target=self._keep_beating, name="beam_tfr-heartbeat", daemon=True)
+        self._thread.start()
+
+    def _keep_beating(self) -> None:
         failed = False
-        while not stopped.wait(HEARTBEAT_S):
+        while not self._stopped.wait(HEARTBEAT_S):
             try:
-                storage.touch(path, deadline_s=HEARTBEAT_S)
+                storage.touch(self._path, deadline_s=HEARTBEAT_S)
                 failed = False
-            except FileNotFoundError:  # another run took over, or the dataset is complete: `check_held` knows
+            except FileNotFoundError:  # or the dataset is complete
+                self._lost.set()
                 return
             except OSError as error:
                 if not failed:
-                    say(
+                    self._say(
                         f"this run cannot write its heartbeat: {error}; after {DEAD_AFTER_S:.0f} s without one, "
-                        f"another run may take over {output}"
+                        f"another run may take over {self._output}"
                     )
                 failed = True
 
-    def leave(job: str) -> None:
-        left.set()
-        stopped.set()
-        if own := _own_lock(output, run_id):
-            _write_lock(output, own[0], {**own[1], "machine": f"{JOB}{job}"}, replace=True)
+    def check(self) -> None:
+        """Checks, without a request, that no other run took over.
 
-    thread = threading.Thread(target=keep_beating, name="beam_tfr-heartbeat", daemon=True)
-    thread.start()
+        Raises:
+            RunError: one did.
+        """
+        if self._lost.is_set() and _read_locks(self._output):  # a complete dataset has none
+            raise RunError(TAKEN_OVER.format(self._output))
+
+    def leave(self, job: str) -> None:
+        """Leaves the lock to a job, by its id, which holds it from then on until it ends."""
+        self.left = True
+        self._stopped.set()
+        if own := _own_lock(self._output, self._run_id):
+            _write_lock(self._output, own[0], {**own[1], "machine": f"{JOB}{job}"}, replace=True)
+
+    def stop(self) -> None:
+        """Ends the heartbeat."""
+        self._stopped.set()
+        self._thread.join()
+
+
+@contextlib.contextmanager
+def held(
+    output: str, run_id: str, *, say: Callable[[str], object] = lambda _: None, job_state: JobState = lambda _: ""
+) -> Iterator[Hold]:
+    """Holds the folder within the block; see `acquire` for arguments and errors, and `Hold` for `say`."""
+    made = not storage.is_gcs(output) and not os.path.isdir(output)
+    path = acquire(output, run_id, job_state=job_state)
+    hold = Hold(output, run_id, path, say)
     try:
-        yield leave
+        yield hold
     finally:
-        stopped.set()
-        thread.join()
-        if not left.is_set():
+        hold.stop()
+        if not hold.left:
             release(output, run_id)
         if made:
             with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beam_tfr import attempts, claim, codec_versions, shards, sidecars
+from beam_tfr import attempts, claim, codec_versions, shards, sidecars, storage
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.manifest import Manifest
 from beam_tfr.options import ConvertOptions
@@ -103,6 +103,7 @@ class Convert(beam.PTransform):
             name=options.name,
             suffix=options.suffix,
             level=level,
+            run_id=self.run_id,
             expected=expected,
             most_rejects=options.most_rejects,
         )
@@ -138,7 +139,9 @@ class Convert(beam.PTransform):
                 sample = measure(survey.sample_refs(), steps=guarded if crashed or known else plain)
             codecs = codec_versions.used(named["options"])
             plan = drafts.draft_plan(survey, sample.record_bytes, **named, codecs=codecs)
-            return dataclasses.replace(plan, provisional=not (sample.whole or accept))
+            stored = not shards.gzip_level(options.compression, options.gzip_level, options.encoding)
+            num_bytes = round(plan.matched * (sample.record_bytes + drafts.FRAME_BYTES)) if stored else 0
+            return dataclasses.replace(plan, provisional=not (sample.whole or accept), num_bytes=num_bytes)
 
         target = None if options.save_plan else self._target()
         return PlanShards(target, draft=draft, seed=options.seed, after=after)
@@ -177,7 +180,7 @@ class Repair(Convert):
 
     def progress(self) -> claim.Progress:
         """The progress of the shards that are rebuilt."""
-        finished = sidecars.find(self.options.output) & self._wanted.keys()
+        finished = sidecars.find(storage.list_folder(work_path(self.options.output, ""))) & self._wanted.keys()
         images = sum(self._wanted[name] for name in finished)
         return claim.Progress(len(finished), len(self._wanted), images, sum(self._wanted.values()))
 

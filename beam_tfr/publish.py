@@ -5,11 +5,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr import __version__, rejects, storage
-from beam_tfr.manifest import Manifest, dataset_digest, find, labels_text, manifest_digest, parse, to_bytes
+from beam_tfr import __version__, rejects, storage, switch
+from beam_tfr.claim import Claimed
+from beam_tfr.lock import TAKEN_OVER
+from beam_tfr.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, read, to_bytes
 from beam_tfr.schema import (
     FORMAT_VERSION,
     LABELS_FILE,
@@ -26,20 +28,26 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import features_of
+from beam_tfr.sidecars import new_name
+from beam_tfr.storage import Entry
+from beam_tfr.switch import Built, Switch, is_of_dataset, list_files, name_of
 from beam_tfr.terminal import counted
 
 _UNPUBLISHED = "Nothing is published"
 
 
 class CommittedShard(NamedTuple):
-    """What the manifest needs of a single shard: a few hundred bytes."""
+    """What the manifest needs of a single shard, a few hundred bytes; the last two say which of several equal files."""
 
     file: str
     num_examples: int
     num_bytes: int
     sha256: str
     records_sha256: str
+    rejects_sha256: str
     num_rejected: int
+    built: str
+    generation: int
 
 
 @dataclasses.dataclass(slots=True)
@@ -58,7 +66,7 @@ class SplitTotals:
         entry = CommittedShard(*(getattr(info, name) for name in CommittedShard._fields))
         if (before := self.shards.setdefault(info.shard.name, entry)) is entry:
             self.counts.add(info)
-        elif before != entry:
+        elif before[:-2] != entry[:-2]:
             raise RunError(f"shard {info.shard.name} was written twice, with different content. {_UNPUBLISHED}")
 
 
@@ -119,9 +127,10 @@ def _tell_unfinished(unfinished: Sequence[Unfinished], plan: Plan, num_shards: i
     )
 
 
-def with_rejects(totals: Mapping[str, SplitTotals]) -> list[str]:
-    """Names of the shards that have rejects."""
-    return [name for of in totals.values() for name, entry in of.shards.items() if entry.num_rejected]
+def with_rejects(totals: Mapping[str, SplitTotals]) -> dict[str, str]:
+    """Names of the shards that have rejects -> the SHA-256 of their lines."""
+    shards = [shard for of in totals.values() for shard in of.shards.items()]
+    return {name: entry.rejects_sha256 for name, entry in shards if entry.num_rejected}
 
 
 def statistics(counts: Counts, *, cropped: bool = False) -> dict[str, Any]:
@@ -188,39 +197,98 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
     return fields
 
 
-def find_published(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifest | None:
+def find_published(
+    folder: str, plan: Plan, totals: Mapping[str, SplitTotals], claimed: Claimed | None
+) -> Manifest | None:
     """The dataset of these totals, if an earlier attempt of this step has published it.
+
+    Args:
+        folder: the output.
+        plan: the plan of the run.
+        totals: from `add_up`.
+        claimed: the claim of the run, if it still has one.
 
     Raises:
         RunError: the folder holds a different dataset.
     """
-    found = find(folder)
-    if found is None:
+    switch.complete(folder)
+    standing = storage.find(storage.join(folder, MANIFEST_FILE))
+    if standing is None or (claimed and standing.generation == claimed.replaces):
         return None
+    found = read(folder)
     fields = manifest_fields(plan, totals, rejects_sha256=found.fields["rejects"]["sha256"])
     if found.fields["manifest_digest"] != fields["manifest_digest"]:
         raise RunError(f"another run published a different dataset into {folder} while this one ran")
     return found
 
 
-def write(folder: str, plan: Plan, totals: Mapping[str, SplitTotals]) -> Manifest:
-    """Writes labels.txt, rejects.jsonl and, last, manifest.json.
+def write(
+    folder: str,
+    plan: Plan,
+    totals: Mapping[str, SplitTotals],
+    claimed: Claimed | None,
+    *,
+    check_held: Callable[[], None] = lambda: None,
+) -> Manifest:
+    """Publishes the dataset: checks the files of all shards, writes the others, and makes the switch.
 
     Args:
         folder: the output, with the sidecars of its shards.
         plan: the plan of the run.
         totals: from `add_up`.
+        claimed: the claim of the run.
+        check_held: raises an error if this run has lost the folder.
 
     Raises:
-        RunError: another run has published a different dataset into the folder, or a sidecar is missing.
+        RunError: another run has published or taken over, or a file is not the one that this run wrote.
     """
-    scratch = storage.work_path(folder, "")
+    if claimed is None:
+        raise RunError(TAKEN_OVER.format(folder))
+    work_folder = storage.work_path(folder, "")
+    shards = [entry for of in totals.values() for entry in of.shards.values() if entry.file]
+    files = [Built(entry.file, entry.built, entry.num_bytes, entry.generation) for entry in shards]
+    there = list_files(folder)
+    _vouch(folder, files, [*there, *list_files(work_folder)])
+
+    def built(name: str) -> str:
+        return storage.join(work_folder, new_name(name))
+
+    others = {REJECTS_FILE: built(REJECTS_FILE)}
+    rejects_sha256 = rejects.write(others[REJECTS_FILE], folder, with_rejects(totals))
     if plan.labels is not None:
-        storage.write_bytes(storage.join(folder, LABELS_FILE), labels_text(plan.labels), scratch=scratch)
-    rejects_sha256 = rejects.write(storage.join(folder, REJECTS_FILE), folder, with_rejects(totals))
+        others[LABELS_FILE] = built(LABELS_FILE)
+        storage.write_bytes(others[LABELS_FILE], labels_text(plan.labels), scratch=work_folder)
+    for name, path in others.items():
+        if (found := storage.find(path)) is None:
+            raise RunError(f"{path} was removed by another program; run the same command again")
+        files.append(Built(name, path.rpartition("/")[2], found.size_bytes, found.generation))
     data = to_bytes(manifest_fields(plan, totals, rejects_sha256=rejects_sha256))
-    try:
-        storage.write_bytes(storage.join(folder, MANIFEST_FILE), data, scratch=scratch, replace=False)
-    except storage.AlreadyExistsError:
-        raise RunError(f"another run published a different dataset into {folder} while this one ran") from None
+    old = [(name_of(entry), entry.generation) for entry in there]
+    stay = {MANIFEST_FILE, *(file.name for file in files)}
+    decided = Switch(
+        replaces=claimed.replaces,
+        old=[of for of in old if of[0] not in stay and is_of_dataset(of[0], "" if claimed.overwrite else plan.name)],
+        files=files,
+        manifest=data.decode(),
+    )
+    switch.publish(folder, decided, check_held=check_held)
     return parse(data, folder)
+
+
+def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
+    """Checks that the files of all shards are the ones that were written, by size and generation.
+
+    Raises:
+        RunError: one is not.
+    """
+    there = {entry.path: (entry.size_bytes, entry.generation) for entry in found}
+    wrong, work_folder = list[str](), storage.work_path(folder, "")
+    for file in files:
+        path = storage.join(work_folder, file.built) if file.built else storage.join(folder, file.name)
+        if there.get(path) != (file.num_bytes, file.generation):
+            wrong.append(file.name)
+    if wrong:
+        raise RunError(
+            f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}: another run or program changes files in "
+            f"{work_folder}. {_UNPUBLISHED}; the same command writes such shards again"
+        )

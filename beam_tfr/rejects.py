@@ -76,22 +76,31 @@ def add_up(parts: Iterable[Counts]) -> Counts:
     return total
 
 
-def write(path: str, folder: str, shard_names: Iterable[str]) -> str:
-    """Writes the reject lines of some finished shards of a folder to one file, by key; returns its SHA-256."""
+def write(path: str, folder: str, shards: Mapping[str, str]) -> str:
+    """Writes the reject lines of some finished shards of a folder to one file, by key; returns its SHA-256.
+
+    Args:
+        path: path of the file.
+        folder: folder of the dataset.
+        shards: names of the shards -> `ShardInfo.rejects_sha256`; empty for any.
+
+    Raises:
+        RunError: a sidecar is missing, damaged or from another run.
+    """
     digest = hashlib.sha256()
     with storage.create(path, scratch=storage.work_path(folder, "")) as file:
-        for line in by_key(_lines(folder, shard_names)):
+        for line in by_key(_lines(folder, shards)):
             digest.update(line)
             file.write(line)
         file.commit()
     return digest.hexdigest()
 
 
-def _lines(folder: str, shard_names: Iterable[str]) -> Iterator[bytes]:
-    names = iter(shard_names)
+def _lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
+    waiting = iter(shards.items())
     with ThreadPoolExecutor(READERS) as pool:
-        while some := [*itertools.islice(names, READERS)]:  # in memory at a time
-            for lines in pool.map(lambda name: [*sidecars.read_rejects(folder, name)], some):
+        while some := [*itertools.islice(waiting, READERS)]:  # in memory at a time
+            for lines in pool.map(lambda shard: sidecars.read_rejects(folder, *shard), some):
                 yield from lines
 
 

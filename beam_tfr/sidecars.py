@@ -1,8 +1,8 @@
 """Sidecars of finished shards, for the manifest and for resuming.
 
-`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with the generation of its file (on a disk its
-modification time) and the fingerprints of its references, the shard's reject lines, and one line with the SHA-256 of
-all lines before it.
+`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with the fingerprints of its references, the
+shard's reject lines, and one line with the SHA-256 of all lines before it. The file of the shard is beside it, under a
+name that no other attempt uses, until the dataset is published.
 
 When the input has changed since, `SHARD.changed` replaces the sidecar of a shard that must be rewritten. It notes what
 changed, for the user.
@@ -11,18 +11,23 @@ changed, for the user.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import re
+import uuid
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.schema import RunError, Shard, ShardInfo, sha256_hex
 from beam_tfr.storage import work_path
 
+BUILT_SUFFIX = ".records-"
 NOTE_SUFFIX = ".changed"
 MOST_KEYS = 3  # in a note
+_SIDECAR = re.compile(r"([A-Za-z0-9_]+-[0-9]+-of-[0-9]+)\.json")
 _FINGERPRINT_BYTES = 8
 
 
@@ -32,7 +37,6 @@ class Sidecar(NamedTuple):
     info: ShardInfo
     fingerprints: bytes
     reject_lines: list[bytes]
-    generation: int
 
 
 class Changes(NamedTuple):
@@ -66,14 +70,32 @@ def _path(output: str, shard_name: str) -> str:
     return work_path(output, f"{shard_name}.json")
 
 
-def write(
-    output: str, info: ShardInfo, reject_lines: Sequence[str], *, fingerprints: bytes = b"", generation: int = 0
-) -> None:
-    """Writes the sidecar of a shard whose file is committed, with this generation."""
-    of_file = f"{generation} {base64.b64encode(fingerprints).decode()}"
-    body = "\n".join([info.to_json(), of_file, *reject_lines]) + "\n"
-    data = body.encode() + sha256_hex(body.encode()).encode() + b"\n"
-    storage.write_bytes(_path(output, info.shard.name), data, scratch=work_path(output, ""))
+def new_name(shard_name: str) -> str:
+    """A name in the work folder for the file of a shard, which no other attempt uses."""
+    return f"{shard_name}{BUILT_SUFFIX}{uuid.uuid4().hex[:16]}"
+
+
+def write(output: str, info: ShardInfo, reject_lines: Sequence[str], *, fingerprints: bytes = b"") -> ShardInfo:
+    """Writes the sidecar of a shard whose file is committed; returns its `ShardInfo` with the digest of its rejects."""
+    lines = [f"{line}\n".encode() for line in reject_lines]
+    info = dataclasses.replace(info, rejects_sha256=_digest(lines))
+    head = f"{info.to_json()}\n{base64.b64encode(fingerprints).decode()}\n"
+    body = b"".join([head.encode(), *lines])
+    path, data = _path(output, info.shard.name), body + sha256_hex(body).encode() + b"\n"
+    for last in (False, False, True):  # another attempt may write it at the same time; any of them will do
+        try:
+            storage.write_bytes(path, data, scratch=work_path(output, ""))
+            break
+        except storage.AlreadyExistsError:
+            if last:
+                raise RunError(
+                    f"{path} is being replaced by other runs all the time; run the same command again"
+                ) from None
+    return info
+
+
+def _digest(lines: Iterable[bytes]) -> str:
+    return sha256_hex(b"".join(lines))
 
 
 def read(output: str, shard_name: str) -> Sidecar | None:
@@ -86,22 +108,32 @@ def read(output: str, shard_name: str) -> Sidecar | None:
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
-    info, of_file, *lines = body.splitlines(keepends=True)
-    generation, _, fingerprints = of_file.rpartition(b" ")
-    return Sidecar(ShardInfo.from_json(info), base64.b64decode(fingerprints), lines, int(generation or 0))
+    first, of_file, *lines = body.splitlines(keepends=True)
+    generation, _, fingerprints = of_file.rpartition(
+        b" "
+    )  # the first by early versions alone, and no digest of rejects
+    info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=_digest(lines))
+    if generation:
+        info.generation = int(generation)
+    return Sidecar(info, base64.b64decode(fingerprints), lines)
 
 
-def read_rejects(output: str, shard_name: str) -> Iterator[bytes]:
+def read_rejects(output: str, shard_name: str, sha256: str = "") -> list[bytes]:
     """The reject lines of a finished shard.
 
+    Args:
+        output: folder of the dataset.
+        shard_name: name of the shard.
+        sha256: `ShardInfo.rejects_sha256`; empty for any.
+
     Raises:
-        RunError: the sidecar is missing or damaged.
+        RunError: the sidecar is missing, damaged or from another run.
     """
     sidecar = read(output, shard_name)
-    if sidecar is None:
+    if sidecar is None or sha256 not in ("", sidecar.info.rejects_sha256):
         path = _path(output, shard_name)
-        raise RunError(f"the sidecar of shard {shard_name} is missing or damaged: {path}. Another program changed it")
-    yield from sidecar.reject_lines
+        raise RunError(f"{path} is missing, or another program or run changed it; run the same command again")
+    return sidecar.reject_lines
 
 
 def read_finished(
@@ -129,43 +161,58 @@ def read_finished(
     sidecar = read(output, shard.name)
     if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (shard.name, shard.recipe):
         return None
+    info = dataclasses.replace(sidecar.info, shard=shard)
     now = [*map(fingerprint, refs)]
     if (sidecar.info.shard.total, sidecar.fingerprints) != (shard.total, b"".join(now)):
         found, size = sidecar.fingerprints, _FINGERPRINT_BYTES
         before = {found[i : i + size] for i in range(0, len(found), size)}
         drop(output, shard.name, [ref for ref, of in zip(refs, now, strict=True) if of not in before])
-        return None
-    info = dataclasses.replace(sidecar.info, shard=shard)
-    if "unreadable" in info.rejected and not accept_unreadable:
-        return None
-    if not info.file:
-        return info
-    path, digest = storage.join(output, info.file), hashlib.sha256()
-    try:
-        there = storage.find(path)
-        if there is None or there.size_bytes != info.num_bytes:
-            return None
-        if there.generation == sidecar.generation and not check_finished:
+    elif "unreadable" not in info.rejected or accept_unreadable:
+        if not info.file:
             return info
-        with storage.open_binary(path) as file:
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-    except OSError:
-        return None
-    return info if digest.hexdigest() == info.sha256 else None
+        with contextlib.suppress(OSError):
+            if generation := _unchanged(file_path(output, info), info, whole=check_finished):
+                return dataclasses.replace(info, generation=generation)
+    if info.built:  # it needs room, and will not be used
+        storage.delete(file_path(output, info))
+    return None
 
 
-def find(output: str) -> set[str]:
-    """Names of the shards that have a sidecar, without reading any."""
-    return {name.removesuffix(".json") for name in storage.list_folder(work_path(output, "")) if name.endswith(".json")}
+def file_path(output: str, info: ShardInfo) -> str:
+    """Where the file of a finished shard is."""
+    return work_path(output, info.built) if info.built else storage.join(output, info.file)
 
 
-def drop(output: str, shard_name: str, refs: Sequence[bytes] = ()) -> None:
+def _unchanged(path: str, info: ShardInfo, *, whole: bool) -> int:
+    """The generation of a file if it still has the bytes of a shard, else 0."""
+    there = storage.find(path)
+    if there is None or there.size_bytes != info.num_bytes:
+        return 0
+    if there.generation == info.generation and not whole:
+        return there.generation
+    digest = hashlib.sha256()
+    with storage.open_binary(path) as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return there.generation if digest.hexdigest() == info.sha256 else 0
+
+
+def find(names: Iterable[str]) -> set[str]:
+    """Names of the shards that have a sidecar, given the names of the files in the work folder."""
+    return {match[1] for name in names if (match := _SIDECAR.fullmatch(name))}
+
+
+def drop(output: str, shard_name: str, refs: Sequence[bytes]) -> None:
     """Replaces a sidecar by a note of the encoded references that are new in its shard, or changed."""
     keys = [ref.partition(b"\0")[0].decode("utf-8", "surrogateescape") for ref in refs[:MOST_KEYS]]
-    path = work_path(output, f"{shard_name}{NOTE_SUFFIX}")
-    storage.write_bytes(path, json.dumps(Changes(1, len(refs), keys)).encode(), scratch=work_path(output, ""))
+    note(output, shard_name, Changes(1, len(refs), keys))
     storage.delete(_path(output, shard_name))
+
+
+def note(output: str, name: str, changes: Changes) -> None:
+    """Notes what changed, for `take_changes`."""
+    path = work_path(output, f"{name}{NOTE_SUFFIX}")
+    storage.write_bytes(path, json.dumps(changes).encode(), scratch=work_path(output, ""))
 
 
 def take_changes(output: str) -> Changes:

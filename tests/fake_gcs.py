@@ -217,6 +217,8 @@ class Server:
             return ""
         if request.path.startswith("/resumable/"):
             name = self.uploads[request.path.rpartition("/")[2]][1]
+        elif "/moveTo/o/" in request.path:
+            name = urllib.parse.unquote(request.path.rpartition("/")[2])
         elif request.method == "POST":
             name = upload_name(request)
         else:
@@ -245,6 +247,8 @@ class Server:
             return self.resume_upload(request)
         if self.settings.requester_pays and "userProject" not in request.query:
             return refusal(400, "Bucket is a requester pays bucket but no user project provided.")
+        if match := re.search(r"/b/([^/]+)/o/([^/]+)/moveTo/o/([^/]+)$", request.path):
+            return self.move(match[1], *map(urllib.parse.unquote, match.groups()[1:]), request.query)
         if request.method == "POST":
             return self.upload(request)
         bucket, name = request.parts()
@@ -330,6 +334,19 @@ class Server:
             self.finished[number] = self.finish_upload(bucket, name, query, bytes(held), None)
             return self.finished[number]
         return Answer(308, b"", **({"Range": f"bytes=0-{len(held) - 1}"} if held else {}))
+
+    def move(self, bucket: str, source: str, target: str, query: Mapping[str, str]) -> Answer:
+        found = self.objects.get(bucket, {}).get(source)
+        if found is None:
+            return refusal(404)
+        if query.get("ifSourceGenerationMatch", str(found.generation)) != str(found.generation):
+            return refusal(412)
+        self.check_generation(bucket, target, query)
+        for name in (source, target):
+            self.check_kept(bucket, name)
+        del self.objects[bucket][source]
+        self.put(bucket, target, found.data, found.encoding)
+        return Answer(200, self.objects[bucket][target].metadata(bucket, target), Content_Type="application/json")
 
     def check_generation(self, bucket: str, name: str, query: Mapping[str, str]) -> None:
         found = self.objects[bucket].get(name)

@@ -32,12 +32,13 @@ def run(
     with contextlib.ExitStack() as stack:
         stack.enter_context(on_interrupt())
         holding = held(step, beam_options, say, guarded=beginning.crashed)
-        leave = stack.enter_context(contextlib.nullcontext(lambda _: None) if only_form else holding)
+        hold = None if only_form else stack.enter_context(holding)
         stack.enter_context(jobs.messages(say))
         result, job = submit(step, beam_options, say)
         if not job.id:
             return job
-        leave(job.id)  # which may outlive this process
+        if hold:
+            hold.leave(job.id)  # which may outlive this process
         if options.no_wait:
             return job
 

@@ -182,4 +182,4 @@ def _write_others(dataset: Manifest, files: set[str]) -> None:
         storage.write_bytes(storage.join(folder, MANIFEST_FILE), manifests.to_bytes(dataset.fields), scratch=scratch)
     if REJECTS_FILE in files:
         names = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
-        rejects.write(storage.join(folder, REJECTS_FILE), folder, names)
+        rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))

@@ -16,13 +16,13 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner, PipelineState
 
-from beam_tfr import attempts, cloud, interrupt, lock, sidecars
+from beam_tfr import attempts, cloud, interrupt, lock, sidecars, storage
 from beam_tfr.beam_internals import inspected_once, labels_without_cells
 from beam_tfr.claim import Progress
 from beam_tfr.launch.failures import is_starved, translate
 from beam_tfr.launch.live import progress_of
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import RESUME, TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, UsageError
+from beam_tfr.schema import MANIFEST_FILE, RESUME, TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, UsageError
 from beam_tfr.terminal import silent_stderr
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
@@ -54,7 +54,7 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
 @contextlib.contextmanager
 def held(
     step: Convert, beam_options: PipelineOptions, say: Callable[[str], object], *, guarded: bool
-) -> Iterator[Callable[[str], None]]:
+) -> Iterator[lock.Hold | None]:
     """Holds the output, as `lock.held` does; after a run that failed, says which shards were rewritten for new input.
 
     With `guarded`, and after runs that crashed, each image is decoded in a guarded process. Does nothing where the
@@ -62,16 +62,22 @@ def held(
     """
     output = step.options.output
     if step.options.save_plan:
-        yield lambda _: None
+        yield None
         return
+    manifest = storage.join(output, MANIFEST_FILE)
+    before = storage.find(manifest)
     job_state = functools.partial(cloud.job_state, beam_options)
-    with lock.held(output, step.run_id, say=say, job_state=job_state) as leave:
+    with lock.held(output, step.run_id, say=say, job_state=job_state) as hold:
         step.read.guarded = guarded
         if attempts.has_crashed(output):
             step.read.guarded = True
             say("earlier runs crashed; this run decodes each image in a guarded process and rejects any that crash it")
         try:
-            yield leave
+            yield hold
+        except BeamTfrError as error:
+            if before and storage.find(manifest) == before:
+                raise type(error)(f"{error}. The dataset in {output} is whole, as it was") from error
+            raise
         finally:
             with contextlib.suppress(OSError):
                 if told := str(sidecars.take_changes(output)):
@@ -111,6 +117,7 @@ class Reporter:
         step: the running step.
         progress: called with the progress.
         counters: counters of this package, while the run goes on.
+        check: raises an error if the run must end.
     """
 
     def __init__(
@@ -118,13 +125,17 @@ class Reporter:
         step: Convert,
         progress: Callable[[Progress], object] | None,
         counters: Callable[[], Mapping[str, int]] = dict,
+        check: Callable[[], object] | None = None,
     ) -> None:
         self._step, self._progress = step, None if step.options.save_plan else progress
-        self._counters, self._next, self._next_look, self._planned = counters, 0.0, 0.0, 0
+        self._counters, self._check = counters, check
+        self._next, self._next_look, self._planned = 0.0, 0.0, 0
         self.tick()
 
     def tick(self) -> None:
         """Reports if the last report is old enough."""
+        if self._check is not None:
+            self._check()
         started = time.monotonic()
         if self._progress is None or started < self._next:
             return

@@ -101,9 +101,10 @@ def start(
         return elsewhere.run(step, beam_options, progress=progress, say=say)
     beginning = Beginning(step, progress)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
-    with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed):
+    with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed) as hold:
         pipeline = build(step, runner, beam_options)
-        result = follow(pipeline, runner, beam_options, lambda counters: Reporter(step, progress, counters).tick)
+        check = hold.check if hold else None
+        result = follow(pipeline, runner, beam_options, lambda counters: Reporter(step, progress, counters, check).tick)
     return beginning.result(counters_of(result))
 
 

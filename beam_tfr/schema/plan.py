@@ -67,6 +67,7 @@ class Plan:
         complete: whether the output already holds the dataset of this plan; not part of the digest.
         provisional: whether a part of the sample could not be read, so that the number of shards may be another next
             time, and this one is not published; not part of the digest.
+        num_bytes: estimated size of the dataset; 0 if unknown; not part of the digest.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Plan:
     generations: str = ""
     complete: bool = False
     provisional: bool = False
+    num_bytes: int = 0
 
     @property
     def digest(self) -> str:
@@ -92,7 +94,7 @@ class Plan:
     def fields(self) -> dict[str, Any]:
         """Everything that the digest covers, as JSON values."""
         fields = dataclasses.asdict(self)
-        del fields["complete"], fields["provisional"]
+        del fields["complete"], fields["provisional"], fields["num_bytes"]
         return fields
 
     @classmethod
@@ -185,15 +187,21 @@ class ShardInfo(Counts):
 
     Attributes:
         shard: its place in the plan.
-        file: name in the output folder; empty for shards of `NO_SPLIT`, which have no records.
+        file: name in the dataset; empty for shards of `NO_SPLIT`, which have no records.
         sha256: of the file.
         records_sha256: the `RecordsDigest` of its records.
+        rejects_sha256: of its reject lines.
+        built: name of the file in the work folder until it is published; empty if it is in its place.
+        generation: of the file, as `storage.Entry` has it.
     """
 
     shard: Shard
     file: str = ""
     sha256: str = ""
     records_sha256: str = ""
+    rejects_sha256: str = ""
+    built: str = ""
+    generation: int = 0
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))

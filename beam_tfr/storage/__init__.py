@@ -16,8 +16,11 @@ from beam_tfr.storage.files import READ_AHEAD as READ_AHEAD
 from beam_tfr.storage.files import check_path as check_path
 from beam_tfr.storage.files import create as create
 from beam_tfr.storage.files import delete as delete
+from beam_tfr.storage.files import delete_all as delete_all
 from beam_tfr.storage.files import delete_folder as delete_folder
 from beam_tfr.storage.files import find as find
+from beam_tfr.storage.files import for_each as for_each
+from beam_tfr.storage.files import free_bytes as free_bytes
 from beam_tfr.storage.files import is_gcs as is_gcs
 from beam_tfr.storage.files import is_gone as is_gone
 from beam_tfr.storage.files import join as join
@@ -25,9 +28,11 @@ from beam_tfr.storage.files import links_out as links_out
 from beam_tfr.storage.files import list_folder as list_folder
 from beam_tfr.storage.files import may_pass as may_pass
 from beam_tfr.storage.files import modified as modified
+from beam_tfr.storage.files import move as move
 from beam_tfr.storage.files import open_binary as open_binary
 from beam_tfr.storage.files import open_seekable as open_seekable
 from beam_tfr.storage.files import read_bytes as read_bytes
+from beam_tfr.storage.files import sync_folder as sync_folder
 from beam_tfr.storage.files import touch as touch
 from beam_tfr.storage.files import walk as walk
 from beam_tfr.storage.files import work_path as work_path

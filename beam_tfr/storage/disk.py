@@ -108,6 +108,29 @@ def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
         os.close(descriptor)
 
 
+def move(source: str, target: str, generation: int) -> None:
+    """`storage.move` on a disk."""
+    if generation not in (0, os.stat(source).st_mtime_ns):
+        raise ChangedError(errno.ESTALE, "it was changed after it was written", source)
+    os.replace(source, target)
+
+
+def sync_folder(folder: str) -> None:
+    """`storage.sync_folder` on a disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def delete(path: str, generation: int) -> None:
+    """`storage.delete` on a disk."""
+    with contextlib.suppress(FileNotFoundError):
+        if generation in (0, os.stat(path, follow_symlinks=False).st_mtime_ns):
+            os.remove(path)
+
+
 class DiskPendingFile(PendingFile):
     """A file being written on a disk: unfinished in `scratch`, then renamed."""
 
@@ -135,11 +158,7 @@ class DiskPendingFile(PendingFile):
                     raise AlreadyExistsError(self._path) from None
                 generation = os.stat(self._path).st_mtime_ns
         self.abort()  # removes the unfinished file, if it was linked or not needed
-        folder = os.open(os.path.dirname(self._path), os.O_RDONLY)
-        try:
-            os.fsync(folder)  # so that the name survives a power cut, too
-        finally:
-            os.close(folder)
+        sync_folder(os.path.dirname(self._path))  # so that the name survives a power cut, too
         return generation
 
     @contextlib.contextmanager

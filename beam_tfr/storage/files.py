@@ -7,7 +7,8 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 from beam_tfr.schema import WORK_FOLDER, UsageError
@@ -16,6 +17,7 @@ from beam_tfr.storage.base import GCS, Entry, PendingFile, split_gcs
 from beam_tfr.storage.gcs_client import DEADLINE_S
 
 READ_AHEAD = 64  # files read at a time
+REQUESTS = 64  # for many small changes on gs://, at a time
 
 
 def is_gcs(path: str) -> bool:
@@ -206,19 +208,69 @@ def modified(path: str) -> float:
     return gcs.modified(path) if is_gcs(path) else os.stat(path).st_mtime
 
 
-def delete(path: str) -> None:
-    """Removes a file, if it exists."""
-    if is_gcs(path):
-        gcs.delete(path)
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(path)
+def move(source: str, target: str, *, generation: int = 0) -> None:
+    """Renames a file on the same disk or in the same bucket, replacing any file at the target.
+
+    It has both names at no time, and no byte is copied.
+
+    Args:
+        source, target: paths, both local or both gs://.
+        generation: required generation of the source; 0 for any.
+
+    Raises:
+        FileNotFoundError: the source does not exist.
+        ChangedError: it has another generation.
+        OSError: it cannot be moved.
+    """
+    (gcs if is_gcs(source) else disk).move(source, target, generation)
+
+
+def delete(path: str, *, generation: int = 0) -> None:
+    """Removes a file, if it exists and has this generation; 0 for any."""
+    (gcs if is_gcs(path) else disk).delete(path, generation)
+
+
+def delete_all(entries: Iterable[Entry]) -> None:
+    """Removes listed files, unless they were replaced since."""
+    for_each(lambda entry: delete(entry.path, generation=entry.generation), entries)
+
+
+def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
+    """Calls a function that changes a file with each of some entries, on gs:// `REQUESTS` at a time.
+
+    After an error, those that are not begun are left out.
+    """
+    remote = list[Entry]()
+    for entry in entries:
+        if is_gcs(entry.path):
+            remote.append(entry)
+        else:
+            call(entry)
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        futures = [pool.submit(call, entry) for entry in remote]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def delete_folder(folder: str) -> None:
     """Removes a folder with everything in it, if it exists."""
     if is_gcs(folder):
-        gcs.delete_folder(folder)
+        delete_all(walk(folder, lambda _: True))
     else:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
+
+
+def sync_folder(folder: str) -> None:
+    """Makes renamed and removed names in a folder survive a power cut; gs:// does so by itself."""
+    if not is_gcs(folder):
+        disk.sync_folder(folder)
+
+
+def free_bytes(folder: str) -> int | None:
+    """The room left on the disk of a folder; None on gs://."""
+    return None if is_gcs(folder) else shutil.disk_usage(folder).free

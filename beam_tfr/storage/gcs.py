@@ -9,10 +9,9 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
-from beam_tfr.storage.base import GCS, AlreadyExistsError, Entry, PendingFile, split_gcs
+from beam_tfr.storage.base import GCS, AlreadyExistsError, ChangedError, Entry, PendingFile, split_gcs
 from beam_tfr.storage.gcs_client import blob, bucket, client, named_errors, retrying, user_project
 
 PAGE_SIZE = 1000  # names in a page of a listing; the service gives no more
@@ -137,16 +136,27 @@ def modified(path: str) -> float:
     return float(found.updated.timestamp())
 
 
-def delete(path: str) -> None:
+def move(source: str, target: str, generation: int) -> None:
+    """`storage.move` on gs://: one atomic request, for which the service copies no byte and keeps no deleted copy."""
+    from google.api_core.exceptions import NotFound
+
+    of, name = split_gcs(target)
+    try:
+        with named_errors(source, "delete"):
+            how = {"if_source_generation_match": generation or None, "retry": retrying()}
+            try:
+                bucket(of).move_blob(blob(source), name, **how)
+            except NotFound:  # also from an emulator that cannot move
+                bucket(of).copy_blob(blob(source), bucket(of), name, **how)
+                blob(source).delete(if_generation_match=generation or None, retry=retrying())
+    except FileExistsError as error:  # 412: the precondition failed
+        raise ChangedError(errno.ESTALE, "it was changed after it was written", source) from error
+
+
+def delete(path: str, generation: int) -> None:
     """`storage.delete` on gs://."""
-    with contextlib.suppress(FileNotFoundError), named_errors(path, "delete"):
-        blob(path).delete(retry=retrying())
-
-
-def delete_folder(folder: str) -> None:
-    """`storage.delete_folder` on gs://."""
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(delete, [entry.path for entry in walk(folder)]))
+    with contextlib.suppress(FileNotFoundError, FileExistsError), named_errors(path, "delete"):
+        blob(path).delete(if_generation_match=generation or None, retry=retrying())
 
 
 class GcsPendingFile(PendingFile):

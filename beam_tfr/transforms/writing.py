@@ -36,14 +36,16 @@ class WriteShards(beam.io.WriteToTFRecord):
     """Writes lists of items to files, framed and named like Beam's.
 
     Shards and order are those of the plan. Beam itself assigns records to shards at random and renames all files at the
-    end, where a retry can lose some. Here a file appears when its last item has arrived, followed by its sidecar.
+    end, where a retry can lose some. Here a file appears in the work folder when its last item has arrived, under a
+    name of its own, followed by its sidecar; `WriteManifest` moves the files that it has checked to their places.
 
     Args:
         output: folder of the dataset.
         name: prefix of the files.
         suffix: suffix of the files.
         level: level of gzip, 0 to 9; None for no compression.
-        expected: file name -> required SHA-256; None for any.
+        run_id: id of the run, which must still hold the folder's lock; empty to hold none.
+        expected: to repair a published dataset: file name -> required SHA-256. None to build files for `WriteManifest`.
         most_rejects: maximum number of rejects in a bundle; more end the run. None for any number.
 
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps temporarily.
@@ -56,13 +58,14 @@ class WriteShards(beam.io.WriteToTFRecord):
         name: str,
         suffix: str,
         level: int | None,
+        run_id: str = "",
         expected: Mapping[str, str] | None = None,
         most_rejects: int | None = None,
     ) -> None:
         super().__init__(
             storage.join(output, name), file_name_suffix=suffix, compression_type=CompressionTypes.UNCOMPRESSED
         )
-        self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level, expected, most_rejects)
+        self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level, run_id, expected, most_rejects)
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[ShardInfo | Unfinished]:
         return items | "Write" >> beam.ParDo(self._write)
@@ -76,13 +79,14 @@ class _Write(Shown):
         name: str,
         suffix: str,
         level: int | None,
+        run_id: str,
         expected: Mapping[str, str] | None,
         most_rejects: int | None,
     ) -> None:
         super().__init__(output=output, name=name, suffix=suffix, gzip_level=level)
         self._sink, self._output, self._level, self._expected = sink, output, level, expected
         self._name, self._suffix = name, suffix
-        self._most_rejects = most_rejects
+        self._run_id, self._most_rejects = run_id, most_rejects
         self._pending: storage.PendingFile | None = None
 
     def start_bundle(self) -> None:
@@ -139,27 +143,27 @@ class _Write(Shown):
         self._file_name, self._started = "", time.monotonic()
         if shard.split != NO_SPLIT:
             self._file_name = file_name(self._name, shard.name, self._suffix)
-            path = storage.join(self._output, self._file_name)
-            self._pending = storage.create(path, scratch=storage.work_path(self._output, ""))
+            work_folder, repairs = storage.work_path(self._output, ""), self._expected is not None
+            self._built = "" if repairs else sidecars.new_name(shard.name)
+            path = storage.join(self._output, self._file_name) if repairs else storage.join(work_folder, self._built)
+            self._pending = storage.create(path, scratch=work_folder, replace=repairs)
             self._file = shards.ShardFile(self._pending.write, self._level)
 
     def _commit(self) -> ShardInfo | Unfinished:
-        generation = 0
+        if self._run_id:
+            lock.check_held(self._output, self._run_id)
         if self._pending is not None:
             self._file.close()
-            if self._expected is not None and self._file.sha256 != self._expected[self._file_name]:
+        info = self._counter.close(self._file_name, self._file if self._file_name else None)
+        if self._pending is not None:
+            if self._expected is not None and info.sha256 != self._expected[self._file_name]:
                 self._abort()
                 total = self._shard.total
                 return Unfinished(shard=self._shard, causes={OTHER_BYTES: total}, images=total, example=self._file_name)
-            try:
-                generation = self._pending.commit()
-            except storage.AlreadyExistsError:
-                path = storage.join(self._output, self._file_name)
-                raise RunError(f"{path} was written by another run at the same time; run the command again") from None
+            info.built, info.generation = self._built, self._pending.commit()
             self._pending = None
-        info = self._counter.close(self._file_name, self._file if self._file_name else None)
-        lines, fingerprints = self._counter.reject_lines, bytes(self._fingerprints)
-        sidecars.write(self._output, info, lines, fingerprints=fingerprints, generation=generation)
+        lines = self._counter.reject_lines
+        info = sidecars.write(self._output, info, lines, fingerprints=bytes(self._fingerprints))
         count_shard(info, lines, time.monotonic() - self._started)
         count_waits()
         return info
@@ -229,7 +233,10 @@ def _publish(
     allow_empty: Sequence[str],
 ) -> list[manifest.Manifest]:
     if plan.complete:
-        count_changes(claim.finish(output))  # what a run that was killed at its end left
+        if claim.is_being_replaced(output):  # by a run that was killed: nothing of it is needed, nor lost
+            lock.release(output, run_id)
+        else:
+            count_changes(claim.finish(output))  # what a run that was killed at its end left
         return [manifest.read(output)]
     totals = publish.add_up(plan, infos)
     if plan.provisional:
@@ -246,9 +253,11 @@ def _publish(
         reason, shown = rejects.first(path, rejects.add_up(counts.values()).rejected)
         listed = "".join(f"\n  {text}" for text in shown)
         raise DataError(f"{error}. All rejects, with reasons: {path}\nThe first {reason}:{listed}") from error
-    published = publish.find_published(output, plan, totals)  # by this step, run before
+    claimed = claim.find_claimed(output, run_id)
+    published = publish.find_published(output, plan, totals, claimed)  # by this step, run before
     if published is None:
-        lock.check_held(output, run_id)
-        published = publish.write(output, plan, totals)
+        held = functools.partial(lock.check_held, output, run_id)
+        held()
+        published = publish.write(output, plan, totals, claimed, check_held=held)
     count_changes(claim.finish(output))
     return [published]
