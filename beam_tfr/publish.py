@@ -289,6 +289,6 @@ def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
             wrong.append(file.name)
     if wrong:
         raise RunError(
-            f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}: another run or program changes files in "
-            f"{work_folder}. {_UNPUBLISHED}; the same command writes such shards again"
+            f"{counted(len(wrong), 'finished shard')} missing or not as written, such as {wrong[0]}: another run or "
+            f"program changes files in {work_folder}. {_UNPUBLISHED}; the same command writes such shards again"
         )

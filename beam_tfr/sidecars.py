@@ -174,7 +174,8 @@ def read_finished(
             if generation := _unchanged(file_path(output, info), info, whole=check_finished):
                 return dataclasses.replace(info, generation=generation)
     if info.built:  # it needs room, and will not be used
-        storage.delete(file_path(output, info))
+        with contextlib.suppress(OSError):
+            storage.delete(file_path(output, info))
     return None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import claim, lock, sidecars, storage
+from beam_tfr import claim, sidecars
 from beam_tfr.naming import shard_name
 from beam_tfr.schema import Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, UsageError, sha256_hex
 from tests.conftest import files_of
@@ -17,7 +17,7 @@ from tests.test_lock import Other, others, pool
 
 __all__ = ["others", "pool"]
 
-DONE = "d-train-00000-of-00002.tfrecord.gz"
+STRAY = "d-train-00000-of-00002.tfrecord.gz"
 
 
 def make_plan(seed: int = 0, name: str = "d") -> Plan:
@@ -57,12 +57,17 @@ def finish_shard(output: Path, plan: Plan, number: int = 0, split: str = "train"
             num_examples=1,
             sha256=sha256_hex(data),
             num_bytes=len(data),
+            built=sidecars.new_name(shard.name),
+            generation=10**18,
         )
-        (output / info.file).write_bytes(data)
-        os.utime(output / info.file, (1e9, 1e9))  # a test that changes it may do so within the same tick of the clock
-    generation = (output / info.file).stat().st_mtime_ns if info.file else 0
-    sidecars.write(str(output), info, [reject.to_json()], generation=generation)
-    return info
+        path = built_file(output, info)
+        path.write_bytes(data)
+        os.utime(path, (1e9, 1e9))  # a test that changes it may do so within the same tick of the clock
+    return sidecars.write(str(output), info, [reject.to_json()])
+
+
+def built_file(output: Path, info: ShardInfo) -> Path:
+    return output / ".beam_tfr" / info.built
 
 
 def sidecar(output: Path, number: int = 0) -> Path:
@@ -94,9 +99,9 @@ def test_the_same_plan_resumes_and_another_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", bytes(99), b'{"plan', b"[]", b'{"plan":{}}'])
-def test_a_damaged_plan_is_ignored(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_plan_is_ignored_with_its_shards(tmp_path: Path, content: bytes) -> None:
     plan = begin(tmp_path)
-    finish_shard(tmp_path, plan, split="none")
+    finish_shard(tmp_path, plan)
     (tmp_path / ".beam_tfr" / "plan.json").write_bytes(content)
     die(tmp_path)
     assert begin(tmp_path, run_id="second") == plan
@@ -104,40 +109,26 @@ def test_a_damaged_plan_is_ignored(tmp_path: Path, content: bytes) -> None:
     assert json.loads((tmp_path / ".beam_tfr" / "plan.json").read_text())["digest"] == plan.digest
 
 
-def test_a_plan_that_was_changed_is_refused_with_the_cure(tmp_path: Path) -> None:
+def test_a_plan_that_was_changed_is_ignored_with_its_shards(tmp_path: Path) -> None:
     plan = begin(tmp_path)
-    finish_shard(tmp_path, plan)
     path = tmp_path / ".beam_tfr" / "plan.json"
     sound = json.loads(path.read_bytes())
-    die(tmp_path)
     changed = [{**sound, "digest": "0"}, *({**sound, "plan": {**sound["plan"], name: None}} for name in sound["plan"])]
     for number, content in enumerate(changed):
+        info = finish_shard(tmp_path, plan)
         path.write_text(json.dumps(content))
-        with pytest.raises(UsageError, match=r"holds files of an unknown dataset, such as .*`overwrite=`"):
-            begin(tmp_path, run_id=f"{number}")
-        lock.release(str(tmp_path), f"{number}")
+        die(tmp_path)
+        assert begin(tmp_path, run_id=f"{number}") == plan
+        assert sidecars.read_finished(str(tmp_path), info.shard) is None
 
 
-def test_shards_without_a_plan_are_not_reused(tmp_path: Path) -> None:
-    plan = begin(tmp_path)
-    finish_shard(tmp_path, plan)
-    (tmp_path / ".beam_tfr" / "plan.json").unlink()
-    die(tmp_path)
-    with pytest.raises(UsageError, match=rf"holds files of an unknown dataset, such as {DONE}"):
-        begin(tmp_path, run_id="second")
-    assert begin(tmp_path, run_id="second", overwrite=True) == plan
-    assert not (tmp_path / DONE).exists()
-    assert sidecars.read_finished(str(tmp_path), shard_of(plan)) is None
-
-
-@pytest.mark.parametrize("name", ["labels.txt", "rejects.jsonl"])
+@pytest.mark.parametrize("name", ["labels.txt", "rejects.jsonl", STRAY])
 def test_an_unrelated_file_is_not_replaced(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine\n")
     with pytest.raises(UsageError, match=rf"holds files of an unknown dataset, such as {name}"):
         begin(tmp_path)
-    assert (tmp_path / name).read_text() == "mine\n"
     begin(tmp_path, overwrite=True)
-    assert not (tmp_path / name).exists()
+    assert (tmp_path / name).read_text() == "mine\n"  # until the new dataset is complete
 
 
 def test_a_work_folder_that_is_a_link_is_not_emptied(tmp_path: Path) -> None:
@@ -160,17 +151,42 @@ def test_a_retried_step_claims_once(tmp_path: Path) -> None:
     assert sidecars.read_finished(str(tmp_path), info.shard) == info
 
 
-def test_a_published_dataset_is_overwritten_also_by_its_own_plan(tmp_path: Path) -> None:
-    plan = begin(tmp_path)
+def test_what_was_begun_beside_a_dataset_is_resumed_only_while_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("a dataset")
+    plan = begin(tmp_path, overwrite=True)
     info = finish_shard(tmp_path, plan)
-    (tmp_path / "manifest.json").write_text("published by a run that was killed before it removed its work folder")
     die(tmp_path)
     assert begin(tmp_path, overwrite=True, run_id="second") == plan
-    assert sidecars.read_finished(str(tmp_path), info.shard) is None
-    info = finish_shard(tmp_path, plan)
-    (tmp_path / "manifest.json").write_text("published by the second run")
-    assert begin(tmp_path, overwrite=True, run_id="second") == plan  # its own retry
     assert sidecars.read_finished(str(tmp_path), info.shard) == info
+    assert claim.find_claimed(str(tmp_path), "second") == (os.stat(tmp_path / "manifest.json").st_mtime_ns, True)
+    assert claim.find_claimed(str(tmp_path), "mine") is None
+    (tmp_path / "manifest.json").write_text("published since")
+    os.utime(tmp_path / "manifest.json", (1, 1))
+    die(tmp_path)
+    assert begin(tmp_path, overwrite=True, run_id="third") == plan
+    assert sidecars.read_finished(str(tmp_path), info.shard) is None
+    assert not built_file(tmp_path, info).exists()
+
+
+def test_shards_of_changed_input_stay_and_those_that_are_not_planned_go(tmp_path: Path) -> None:
+    plan = begin(tmp_path)
+    kept, gone = finish_shard(tmp_path, plan), finish_shard(tmp_path, plan, split="none")
+    (tmp_path / ".beam_tfr" / sidecars.new_name("train-00001-of-00002")).write_bytes(b"its sidecar is missing")
+    die(tmp_path)
+    fewer = dataclasses.replace(plan, splits={"train": plan.splits["train"]}, input_digest="cd" * 32)
+    assert begin(tmp_path, fewer, run_id="second") == fewer
+    assert sidecars.read_finished(str(tmp_path), kept.shard) == kept
+    assert sidecars.read(str(tmp_path), gone.shard.name) is None
+    names = {path.name for path in (tmp_path / ".beam_tfr").iterdir()}
+    assert names == {"lock.1", "plan.json", "unplanned.changed", kept.built, f"{kept.shard.name}.json"}
+    assert sidecars.take_changes(str(tmp_path)) == (1, 0, [])
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    plan = dataclasses.replace(make_plan(), num_bytes=10**16)
+    with pytest.raises(RunError, match=r"will have about 10,000,000.00 GB, and its disk has room for .*; make room"):
+        begin(tmp_path, plan)
+    assert [path.name for path in (tmp_path / ".beam_tfr").iterdir()] == ["lock.0"]
 
 
 def test_progress_counts_committed_shards(tmp_path: Path) -> None:
@@ -183,70 +199,21 @@ def test_progress_counts_committed_shards(tmp_path: Path) -> None:
     assert claim.read_progress(str(tmp_path)) == claim.Progress(1, total, images, plan.matched)
 
 
-# Overwriting
-
-
-class Killed(BaseException):
-    pass
-
-
-def old_dataset(output: Path, plan: Plan) -> None:
-    """A dataset with all its files, of a run killed before it removed its work folder, and a file of the user's."""
-    output.mkdir()
-    begin(output, plan)
-    for number in (0, 1):
-        finish_shard(output, plan, number)
-    finish_shard(output, plan, split="none")
-    (output / ".beam_tfr" / ".tmp-9").write_bytes(b"half")
-    for name in ("manifest.json", "labels.txt", "rejects.jsonl", "notes.txt"):
-        (output / name).write_text("old")
-    die(output)
-
-
-@pytest.mark.parametrize("old", [make_plan(seed=0), make_plan(seed=1)], ids=["another plan", "the same plan"])
-def test_overwriting_that_is_killed_never_leaves_a_mixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: Plan
-) -> None:
-    new = make_plan(seed=1)
-    really_delete = storage.delete
-    for step in range(100):
-        output = tmp_path / str(step)
-        old_dataset(output, old)
-        left = [step]
-
-        def delete(path: str, left: list[int] = left) -> None:
-            really_delete(path)
-            if "lock" not in path:
-                left[0] -= 1
-                if left[0] < 0:
-                    raise Killed
-
-        monkeypatch.setattr(storage, "delete", delete)
-        try:
-            begin(output, new, overwrite=True, run_id="second")
-            killed = False
-        except Killed:
-            killed = True
-        monkeypatch.setattr(storage, "delete", really_delete)
-        assert (output / "manifest.json").exists() == (step == 0)  # the first to go is plan.json
-        assert (output / "notes.txt").read_text() == "old"
-        die(output)
-        # Whatever comes next, no shard of the old dataset is taken for one of the new.
-        for overwrite in (False, True):
-            try:
-                begin(output, new, overwrite=overwrite, run_id=f"third {overwrite}")
-            except UsageError:
-                assert not overwrite
-                assert killed
-            else:
-                for split, number in (("train", 0), ("train", 1), ("none", 0)):
-                    assert sidecars.read_finished(str(output), shard_of(new, number, split)) is None
-            die(output)
-        assert sorted(path.name for path in output.iterdir()) == [".beam_tfr", "notes.txt"]
-        assert {path.name.split(".")[0] for path in (output / ".beam_tfr").iterdir()} == {"lock", "plan"}
-        if not killed:
-            break
-    assert 6 < step < 99
+def test_claiming_touches_no_file_of_a_dataset(tmp_path: Path) -> None:
+    for name in ("manifest.json", "labels.txt", "rejects.jsonl", STRAY, "notes.txt"):
+        (tmp_path / name).write_text("old")
+    begin(tmp_path, make_plan(seed=1), overwrite=True)
+    finish_shard(tmp_path, make_plan(seed=1))
+    die(tmp_path)
+    begin(tmp_path, overwrite=True, run_id="second")  # another plan: what the first run finished goes
+    assert sorted(path.name for path in (tmp_path / ".beam_tfr").iterdir()) == ["lock.1", "plan.json"]
+    assert {path.name for path in tmp_path.iterdir() if path.is_file() and path.read_text() == "old"} == {
+        "manifest.json",
+        "labels.txt",
+        "rejects.jsonl",
+        STRAY,
+        "notes.txt",
+    }
 
 
 def test_another_run_that_holds_the_folder_keeps_its_files(others: list[Other], tmp_path: Path) -> None:
@@ -269,4 +236,3 @@ def test_an_edited_manifest_is_refused_and_overwritten(tmp_path: Path) -> None:
     ):
         begin(tmp_path)
     assert begin(tmp_path, overwrite=True) == make_plan()
-    assert not (tmp_path / "manifest.json").exists()

@@ -51,6 +51,7 @@ def write_lock(output: Path, number: int = 0, *, silent_s: float = 0.0, **fields
 CHILD = """
 import sys, time
 from beam_tfr import lock
+lock.WATCHED_S = 0.0
 from beam_tfr.schema import BeamTfrError
 for line in sys.stdin:
     output, run_id, start = line.rstrip("\\n").split("\\t")
@@ -62,6 +63,12 @@ for line in sys.stdin:
     except BeamTfrError as error:
         print(type(error).__name__, error, flush=True)
 """
+
+
+@pytest.fixture(autouse=True)
+def _unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A silent lock is taken at once."""
+    monkeypatch.setattr(lock, "WATCHED_S", 0.0)
 
 
 class Other:
@@ -176,6 +183,31 @@ def test_a_heartbeat_far_in_the_future_is_of_a_wrong_clock_and_holds_nothing(tmp
     assert lock_of(tmp_path)["run_id"] == "mine"
 
 
+@pytest.mark.parametrize("silent_s", [90, -3600])
+def test_a_living_holder_whose_clock_is_wrong_keeps_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent_s: float
+) -> None:
+    monkeypatch.setattr(lock, "WATCHED_S", 60.0)
+    write_lock(tmp_path, silent_s=silent_s)
+    path, ended = tmp_path / ".beam_tfr" / "lock.0", threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(0.5):
+            os.utime(path, (time.time() - silent_s,) * 2)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        with pytest.raises(RunError, match="another run holds"):
+            lock.acquire(str(tmp_path), "mine")
+    finally:
+        ended.set()
+        thread.join()
+    monkeypatch.setattr(lock, "WATCHED_S", 1.0)  # now it is silent
+    lock.acquire(str(tmp_path), "mine")
+    assert lock_of(tmp_path)["run_id"] == "mine"
+
+
 @pytest.mark.parametrize(
     ("machine", "told"),
     [
@@ -229,22 +261,24 @@ def test_a_damaged_lock_is_held_by_nobody(tmp_path: Path, content: bytes) -> Non
 def test_heartbeats_stop_when_another_run_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "HEARTBEAT_S", 0.02)
     output = tmp_path / "deep" / "out"
-    with lock.held(str(output), "mine"):
+    with lock.held(str(output), "mine") as hold:
         path = output / ".beam_tfr" / "lock.0"
         first = path.stat().st_mtime_ns
         wait_for(lambda: path.stat().st_mtime_ns > first)
+        hold.check()
         write_lock(output, 1, run_id="thief", silent_s=30)
         path.unlink()
         wait_for(lambda: "beam_tfr-heartbeat" not in {thread.name for thread in threading.enumerate()})
         assert not path.exists()
-        with pytest.raises(RunError, match="was taken over"):
-            lock.check_held(str(output), "mine")
+        for check in (lambda: lock.check_held(str(output), "mine"), hold.check):
+            with pytest.raises(RunError, match="was taken over"):
+                check()
     assert time.time() - (output / ".beam_tfr" / "lock.1").stat().st_mtime > 29
 
 
 def test_a_lock_left_to_a_job_is_held_until_the_service_says_that_it_has_ended(tmp_path: Path) -> None:
-    with lock.held(str(tmp_path), "mine") as leave:
-        leave("2026-11")
+    with lock.held(str(tmp_path), "mine") as hold:
+        hold.leave("2026-11")
     os.utime(tmp_path / ".beam_tfr" / "lock.0", (1.0, 1.0))  # it may wait for hours before it begins
     with pytest.raises(RunError, match=r"job 2026-11, since .*; if it has, delete .*lock\.0$"):
         lock.acquire(str(tmp_path), "next")

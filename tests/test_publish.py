@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr import manifest, publish, rejects, sidecars
+from beam_tfr.claim import Claimed
 from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, sha256_hex
 
 LABELS = ["hat", "shoes"]
@@ -97,7 +99,8 @@ def test_totals_by_split_with_shards_in_order() -> None:
         source_sizes={512: 9},
     )
     train = infos["train-00000-of-00002"]
-    assert found["train"].shards[train.shard.name] == (train.file, 4, 423, train.sha256, train.records_sha256, 1)
+    content = (train.file, 4, 423, train.sha256, train.records_sha256, train.rejects_sha256, 1)
+    assert found["train"].shards[train.shard.name] == (*content, train.built, train.generation)
 
 
 def test_memory_per_shard_does_not_grow_with_the_classes() -> None:
@@ -293,19 +296,44 @@ def test_statistics_of_very_many_equal_pixels_have_no_deviation() -> None:
 # Publishing
 
 
-def write(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> manifest.Manifest:
+NEW = Claimed(replaces=0, overwrite=False)
+
+
+def build(folder: Path, plan: Plan, infos: dict[str, ShardInfo]) -> dict[str, ShardInfo]:
+    """The shards and their sidecars, as WriteShards leaves them."""
     (folder / ".beam_tfr").mkdir(parents=True, exist_ok=True)
+    written = {}
     for name, info in infos.items():
         reasons = [reason for reason, count in info.rejected.items() for _ in range(count)]
         lines = [Reject(f"{name}/{i}", "MatchImages", reason, "x").to_json() for i, reason in enumerate(reasons)]
-        sidecars.write(str(folder), info, lines)
-    return publish.write(str(folder), plan, totals_of(plan, infos, 1.0))
+        if info.file:
+            info = dataclasses.replace(info, built=sidecars.new_name(name))
+            path = folder / ".beam_tfr" / info.built
+            path.write_bytes(b"r" * info.num_bytes)
+            info.generation = path.stat().st_mtime_ns
+        written[name] = sidecars.write(str(folder), info, lines)
+    return written
+
+
+def write(
+    folder: Path, plan: Plan, infos: dict[str, ShardInfo], claimed: Claimed = NEW, **how: Any
+) -> manifest.Manifest:
+    totals = totals_of(plan, build(folder, plan, infos), 1.0)
+    return publish.write(str(folder), plan, totals, claimed, **how)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def generation(folder: Path) -> int:
+    return (folder / "manifest.json").stat().st_mtime_ns
 
 
 def test_publishing_again_changes_nothing(tmp_path: Path) -> None:
     plan = make_plan()
     infos = make_infos(plan)
-    assert publish.find_published(str(tmp_path), plan, totals_of(plan, infos)) is None
+    assert publish.find_published(str(tmp_path), plan, totals_of(plan, infos), NEW) is None
     published = write(tmp_path, plan, infos)
     assert published.counts == {
         "matched": 16,
@@ -324,32 +352,75 @@ def test_publishing_again_changes_nothing(tmp_path: Path) -> None:
         "damaged-image",
     ]
     assert published.fields["rejects"] == {"count": 3, "sha256": sha256_hex(lines)}
-    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    assert write(tmp_path, plan, infos) == published == manifest.read(str(tmp_path))
-    assert publish.find_published(str(tmp_path), plan, totals_of(plan, infos)) == published
-    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
-    assert not list((tmp_path / ".beam_tfr").glob(".tmp-*"))
+    assert {path.name for path in (tmp_path / ".beam_tfr").iterdir()} == {f"{name}.json" for name in infos}
+    before = files_of(tmp_path)
+    for claimed in (NEW, None):  # also after the work folder is gone
+        assert publish.find_published(str(tmp_path), plan, totals_of(plan, infos), claimed) == published
+    assert files_of(tmp_path) == before
 
 
 def test_a_different_dataset_is_not_replaced(tmp_path: Path) -> None:
     plan = make_plan()
     write(tmp_path, plan, make_infos(plan))
-    before = (tmp_path / "manifest.json").read_bytes()
+    before = files_of(tmp_path)
     infos = make_infos(plan)
     change("train-00001-of-00002", sha256="0" * 64)(infos)
-    for attempt in (write, lambda *_: publish.find_published(str(tmp_path), plan, totals_of(plan, infos))):
+    for attempt in (write, lambda *_: publish.find_published(str(tmp_path), plan, totals_of(plan, infos), NEW)):
         with pytest.raises(RunError, match="another run published a different dataset into"):
             attempt(tmp_path, plan, infos)
-    assert (tmp_path / "manifest.json").read_bytes() == before
+        assert files_of(tmp_path) == before
+    assert not (tmp_path / ".beam_tfr" / "switch.json").exists()
 
 
-def test_the_manifest_is_written_last(tmp_path: Path) -> None:
+def test_a_dataset_is_replaced_with_all_its_files(tmp_path: Path) -> None:
     plan = make_plan()
-    (tmp_path / ".beam_tfr").mkdir()
-    with pytest.raises(RunError, match=r"the sidecar of shard .* is missing"):
-        publish.write(str(tmp_path), plan, totals_of(plan, make_infos(plan)))
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".beam_tfr", "labels.txt"]
-    assert not list((tmp_path / ".beam_tfr").iterdir())
+    write(tmp_path, plan, make_infos(plan))
+    (tmp_path / "e-train-00000-of-00001.tfrecord.gz").write_bytes(b"of another name")
+    (tmp_path / "notes.txt").write_text("the user's")
+    smaller = make_plan(
+        labels=None, splits={"train": SplitPlan(matched=10, num_shards=2, cuts=["80"], class_counts={})}
+    )
+    infos = {name: info for name, info in make_infos(plan).items() if info.shard.split == "train"}
+    for info in infos.values():
+        info.shard = info.shard._replace(plan_digest=smaller.digest)
+    published = write(tmp_path, smaller, infos, Claimed(generation(tmp_path), overwrite=True))
+    assert manifest.read(str(tmp_path)) == published
+    names = {shard.file for split in published.splits.values() for shard in split.shards}
+    assert {*files_of(tmp_path)} == {*names, "manifest.json", "rejects.jsonl", "notes.txt"}
+
+
+def test_files_that_were_changed_or_removed_are_not_published(tmp_path: Path) -> None:
+    plan = make_plan()
+    write(tmp_path, plan, make_infos(plan))
+    before = files_of(tmp_path)
+    for change in (Path.unlink, lambda path: path.write_bytes(b""), lambda path: os.utime(path, (1, 1))):
+        infos = build(tmp_path, plan, make_infos(plan))
+        change(tmp_path / ".beam_tfr" / infos["train-00001-of-00002"].built)
+        with pytest.raises(
+            RunError, match=r"1 finished shard missing or not as written, such as d-train-00001-of-00002"
+        ):
+            publish.write(str(tmp_path), plan, totals_of(plan, infos, 1.0), Claimed(generation(tmp_path), True))
+    infos = build(tmp_path, plan, make_infos(plan))
+    sidecars.write(str(tmp_path), infos["none-00000-of-00001"], ["of another run"])
+    with pytest.raises(RunError, match=r"none-00000-of-00001.json is missing, or another program or run changed it"):
+        publish.write(str(tmp_path), plan, totals_of(plan, infos, 1.0), Claimed(generation(tmp_path), True))
+    assert files_of(tmp_path) == before
+
+
+def test_a_run_that_was_taken_over_publishes_nothing(tmp_path: Path) -> None:
+    plan = make_plan()
+    write(tmp_path, plan, make_infos(plan))
+    before = files_of(tmp_path)
+
+    def taken_over() -> None:
+        raise RunError("taken over")
+
+    with pytest.raises(RunError, match="taken over"):
+        write(tmp_path, plan, make_infos(plan), Claimed(generation(tmp_path), True), check_held=taken_over)
+    assert files_of(tmp_path) == before
+    assert not (tmp_path / ".beam_tfr" / "switch.json").exists()
+    with pytest.raises(RunError, match="was taken over by another run"):
+        write(tmp_path, plan, make_infos(plan), None)
 
 
 def fields_of(plan: Plan, infos: dict[str, ShardInfo], rejects_sha256: str = "0" * 64) -> dict[str, Any]:

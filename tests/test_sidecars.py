@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from beam_tfr import sidecars, storage
 from beam_tfr.schema import Reject, RunError, ShardInfo
-from tests.test_claim import begin, finish_shard, make_plan, shard_of, sidecar
+from tests.test_claim import begin, built_file, finish_shard, make_plan, shard_of, sidecar
 
 
 @pytest.mark.parametrize("damage", ["no checksum", "appended", "gone"])
@@ -27,7 +28,7 @@ def test_a_damaged_sidecar_is_ignored(tmp_path: Path, damage: str) -> None:
     else:
         path.write_bytes(damaged[damage])
     assert sidecars.read_finished(str(tmp_path), info.shard) is None
-    with pytest.raises(RunError, match=f"the sidecar of shard {info.shard.name} is missing or damaged"):
+    with pytest.raises(RunError, match=f"{info.shard.name}.json is missing, or another program or run changed it"):
         list(sidecars.read_rejects(str(tmp_path), info.shard.name))
 
 
@@ -62,7 +63,7 @@ def test_sidecars_of_another_plan_are_ignored(tmp_path: Path) -> None:
 def test_a_finished_shard_with_a_changed_file_is_written_again(tmp_path: Path, change: str) -> None:
     plan = begin(tmp_path)
     info = finish_shard(tmp_path, plan)
-    file = tmp_path / info.file
+    file = built_file(tmp_path, info)
     data = file.read_bytes()
     file.unlink()
     if change == "a folder":
@@ -83,8 +84,10 @@ def test_a_finished_shard_is_read_only_if_its_time_changed(
     monkeypatch.setattr(storage, "open_binary", lambda path: read.append(path) or open_binary(path))
     assert sidecars.read_finished(str(tmp_path), info.shard, check_finished=check_finished) == info
     assert len(read) == check_finished
-    os.utime(tmp_path / info.file)  # as of a copy of the folder
-    assert sidecars.read_finished(str(tmp_path), info.shard) == info
+    file = built_file(tmp_path, info)
+    os.utime(file)  # as of a copy of the folder
+    found = dataclasses.replace(info, generation=file.stat().st_mtime_ns)
+    assert sidecars.read_finished(str(tmp_path), info.shard) == found
     assert len(read) == check_finished + 1
 
 
