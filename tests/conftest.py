@@ -28,6 +28,8 @@ import hypothesis
 import pytest
 
 from beam_tfr import cli, storage
+from beam_tfr.naming import parse_file_name
+from beam_tfr.sidecars import BUILT_SUFFIX
 from tests import converted
 from tests.converted import SAMPLE, converted_photos, write_photos
 
@@ -256,6 +258,13 @@ def gcs(gcs_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     folder = f"gs://photos/{time.monotonic_ns()}"
     yield folder
     storage.gcs_client.make_client.cache_clear()
+
+
+def finished_shards(output: Path) -> dict[str, Path]:
+    """Name -> file of each finished shard of a folder, in its place or still in the work folder."""
+    published = {parsed[1]: path for path in output.iterdir() if (parsed := parse_file_name(path.name))}
+    built = (output / ".beam_tfr").glob(f"*-of-*{BUILT_SUFFIX}*")
+    return published | {path.name.partition(".")[0]: path for path in built}
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

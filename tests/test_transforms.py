@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -39,6 +40,7 @@ from beam_tfr.schema import (
     ShardInfo,
     ShardWork,
     SplitPlan,
+    sha256_hex,
 )
 from beam_tfr.sources import open_source
 from beam_tfr.transforms import references
@@ -235,7 +237,12 @@ def write(output: Path, items: list[Item], level: int | None = 0) -> list[ShardI
     (output / ".beam_tfr").mkdir(parents=True, exist_ok=True)
     suffix = ".tfrecord" if level is None else ".tfrecord.gz"
     step = transforms.WriteShards(str(output), name="d", suffix=suffix, level=level)
-    return run(lambda p: p | beam.Create([items[:2], items[2:]], reshuffle=False) | step)
+    infos = run(lambda p: p | beam.Create([items[:2], items[2:]], reshuffle=False) | step)
+    for info in infos:  # as WriteManifest does
+        if info.built:
+            assert not (output / info.file).exists()
+            shutil.copy2(output / ".beam_tfr" / info.built, output / info.file)
+    return infos
 
 
 IMAGE = Image(b"x", "png", 1, 2, 3, "RGB", 3, 4, "jpeg", "", (1, 2, 3), (4, 5, 6))
@@ -262,7 +269,8 @@ def test_write_shards_writes_what_beam_reads(photos: Path, tmp_path: Path, level
     suffix = ".tfrecord" if level is None else ".tfrecord.gz"
     assert info.file == f"d-train-00000-of-00002{suffix}"
     assert (info.num_examples, info.rejected, info.class_counts) == (3, {"not-found": 1}, {0: 3})
-    assert infos[other] == ShardInfo(shard=other, rejected={"not-found": 1})
+    lines = sha256_hex(f"{reject.to_json()}\n".encode())
+    assert infos[other] == ShardInfo(shard=other, rejected={"not-found": 1}, rejects_sha256=lines)
     assert sorted(path.name for path in output.iterdir()) == [
         ".beam_tfr",
         f"d-test-00000-of-00001{suffix}",

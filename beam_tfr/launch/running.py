@@ -22,7 +22,16 @@ from beam_tfr.claim import Progress
 from beam_tfr.launch.failures import is_starved, translate
 from beam_tfr.launch.live import progress_of
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import MANIFEST_FILE, RESUME, TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, UsageError
+from beam_tfr.schema import (
+    MANIFEST_FILE,
+    RESUME,
+    TRACEBACK_VARIABLE,
+    BeamTfrError,
+    DataError,
+    InterruptedRunError,
+    RunError,
+    UsageError,
+)
 from beam_tfr.terminal import silent_stderr
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
@@ -64,19 +73,19 @@ def held(
     if step.options.save_plan:
         yield None
         return
-    manifest = storage.join(output, MANIFEST_FILE)
-    before = storage.find(manifest)
     job_state = functools.partial(cloud.job_state, beam_options)
     with lock.held(output, step.run_id, say=say, job_state=job_state) as hold:
         step.read.guarded = guarded
         if attempts.has_crashed(output):
             step.read.guarded = True
             say("earlier runs crashed; this run decodes each image in a guarded process and rejects any that crash it")
+        manifest = storage.join(output, MANIFEST_FILE)
+        before = storage.find(manifest) if step.options.overwrite else None
         try:
             yield hold
-        except BeamTfrError as error:
+        except (DataError, RunError, InterruptedRunError) as error:
             if before and storage.find(manifest) == before:
-                raise type(error)(f"{error}. The dataset in {output} is whole, as it was") from error
+                raise type(error)(f"{error}. The dataset that stands in {output} is whole, as it was") from error
             raise
         finally:
             with contextlib.suppress(OSError):

@@ -138,7 +138,7 @@ def modified(path: str) -> float:
 
 def move(source: str, target: str, generation: int) -> None:
     """`storage.move` on gs://: one atomic request, for which the service copies no byte and keeps no deleted copy."""
-    from google.api_core.exceptions import NotFound
+    from google.api_core.exceptions import MethodNotImplemented
 
     of, name = split_gcs(target)
     try:
@@ -146,7 +146,7 @@ def move(source: str, target: str, generation: int) -> None:
             how = {"if_source_generation_match": generation or None, "retry": retrying()}
             try:
                 bucket(of).move_blob(blob(source), name, **how)
-            except NotFound:  # also from an emulator that cannot move
+            except MethodNotImplemented:  # an emulator
                 bucket(of).copy_blob(blob(source), bucket(of), name, **how)
                 blob(source).delete(if_generation_match=generation or None, retry=retrying())
     except FileExistsError as error:  # 412: the precondition failed

@@ -159,7 +159,7 @@ def is_transient(error: Exception) -> bool:
     from urllib3.exceptions import HTTPError
 
     if code := _code(error):
-        return code in (408, 429) or code >= 500
+        return code in (408, 429) or (code >= 500 and code != 501)  # which no repetition implements
     kinds = (TransportError, DataCorruption, RequestException, HTTPError, ConnectionError, TimeoutError)
     return isinstance(error, kinds) or bool(getattr(error, "retryable", False))
 
