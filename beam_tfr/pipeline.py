@@ -133,13 +133,13 @@ class Convert(beam.PTransform):
             mark = f"{options.save_plan}{attempts.SUFFIX}"
         named: dict[str, Any] = {**source.plan, "labelled": source.labelled}
         accept = options.accept_unreadable  # and not all options, since paths must not leave with a job
+        stored = not shards.gzip_level(options.compression, options.gzip_level, options.encoding)
 
         def draft(survey: Survey) -> Plan:
             with attempts.marked(mark) as crashed:
                 sample = measure(survey.sample_refs(), steps=guarded if crashed or known else plain)
             codecs = codec_versions.used(named["options"])
             plan = drafts.draft_plan(survey, sample.record_bytes, **named, codecs=codecs)
-            stored = not shards.gzip_level(options.compression, options.gzip_level, options.encoding)
             num_bytes = round(plan.matched * (sample.record_bytes + drafts.FRAME_BYTES)) if stored else 0
             return dataclasses.replace(plan, provisional=not (sample.whole or accept), num_bytes=num_bytes)
 

@@ -224,5 +224,4 @@ def take_changes(output: str) -> Changes:
     for path in notes:
         storage.delete(path)
     keys = [key for note in found for key in note.keys]
-    shards, images = (sum(note[which] for note in found) for which in (0, 1))
-    return Changes(shards, images, keys[:MOST_KEYS])
+    return Changes(sum(note.shards for note in found), sum(note.images for note in found), keys[:MOST_KEYS])

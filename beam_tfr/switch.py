@@ -103,10 +103,12 @@ def complete(output: str) -> bool:
     waiting = [entry for entry in list_files(work_path(output, "")) if entry.path in places]
     standing = storage.find(manifest)
     if standing is not None:
-        done = storage.read_bytes(manifest) == switch.manifest.encode()
-        if done or standing.generation != switch.replaces or len(waiting) < len(places):
+        if standing.generation != switch.replaces:
             storage.delete(path)
-            return done
+            return storage.read_bytes(manifest) == switch.manifest.encode()
+        if len(waiting) < len(places):
+            storage.delete(path)
+            return False
         storage.delete(manifest, generation=switch.replaces)
 
     def move(entry: Entry) -> None:

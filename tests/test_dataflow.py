@@ -488,7 +488,7 @@ def test_a_job_that_was_left_holds_the_output(
     assert f"another run holds gs://b/out: job {JOB_ID} (running), since " in again.err
     assert len(service.jobs()) == 1
     patched = [request["name"] for request in service.take_log() if request["method"] == "PATCH"]
-    assert all("may-delete" in name for name in patched), patched  # no heartbeat
+    assert all("may-move" in name for name in patched), patched  # no heartbeat
     for state in ("QUEUED", "PENDING", "CANCELLING", "RESOURCE_CLEANING_UP"):
         service.set_service(state=f"JOB_STATE_{state}")
         assert submit(beam_tfr, service, "--no_wait").code == 1, state

@@ -26,7 +26,7 @@ from beam_tfr.records import read_records
 from beam_tfr.schema import Item, RunError, ShardInfo
 from beam_tfr.sources import open_source
 from beam_tfr.verification import verify
-from tests.conftest import Run, files_of
+from tests.conftest import Run, files_of, finished_shards
 from tests.converted import converted_photos, spoil
 
 Command = Callable[..., Run]
@@ -237,11 +237,12 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept(
     named = Path(run.err.strip().rpartition("All rejects, with reasons: ")[2].partition("\n")[0])
     assert named == output / ".beam_tfr" / "rejects.jsonl"
     assert len(named.read_text().splitlines()) == 7
-    times = {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")}
+    times = {name: path.stat().st_mtime_ns for name, path in finished_shards(output).items()}
+    assert len(times) == 2
     again = beam_tfr(*arguments(photos, output, "--max_rejects", "0.28", "--overwrite"))  # nothing is published yet
     assert again.code == 0
     assert "convert: an earlier run has finished 3 of 3 shards" in again.err
-    assert {path.name: path.stat().st_mtime_ns for path in output.glob("*.gz")} == times
+    assert {name: path.stat().st_mtime_ns for name, path in finished_shards(output).items()} == times
     assert not (output / ".beam_tfr").exists()
 
 
