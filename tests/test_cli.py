@@ -317,6 +317,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "dataset_digest": digest,
         "hints": [],
         "left_behind": {},
+        "nested": {},
         "matched": 19,
         "name": "o",
         "output": str(tmp_path / "o"),
