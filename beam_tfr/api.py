@@ -48,9 +48,9 @@ def convert(
         input: a folder or pattern of files, or several, local or gs://: "photos/**/*.jpg".
         runner: Beam's runner, such as "DataflowRunner"; None uses all cores of this machine.
         beam_flags: Beam's own options as on a command line: ["--project=p", "--region=europe-west1"].
-        progress: whether to print progress, or a function that is called about every second with an object that has
-            `listed`, `finished_shards`, `num_shards`, `finished_images` and `matched` (all images). All but the first
-            are 0 while files are being listed.
+        progress: whether to print progress, besides warnings, or a function that is called about every second with an
+            object that has `listed`, `finished_shards`, `num_shards`, `finished_images` and `matched` (all images). All
+            but the first are 0 while files are being listed.
         options: options of `beam-tfr convert` by name. Values are Python values, such as image_size=224 or (224, 256)
             (height, width), splits={"train": 0.9, "test": 0.1}, overwrite=True, or text as on the command line:
             "224x256", "train=0.9,test=0.1".
@@ -69,13 +69,16 @@ def convert(
         raise UsageError('must be a list of texts, such as ["--project=p"]', option="beam_flags", value=beam_flags)
     flags = [*([f"--runner={runner}"] if runner else []), *beam_flags]
     from beam_tfr import launch
+    from beam_tfr.layouts.folders import tell_nested
     from beam_tfr.summary import Follow
 
-    if progress is not True:
-        return launch.convert(checked, flags, progress=progress or None)
-    what = things(checked.encoding)
-    with on_stderr("convert", what=what, log_format=checked.log_format, quiet=checked.quiet) as shown:
-        return launch.convert(checked, flags, progress=Follow(shown), say=shown.say)
+    what, quiet = things(checked.encoding), checked.quiet or progress is not True
+    with on_stderr("convert", what=what, log_format=checked.log_format, quiet=quiet) as shown:
+        told = Follow(shown) if progress is True else progress or None
+        done = launch.convert(checked, flags, progress=told, say=shown.say)
+        for text in tell_nested(done.nested):
+            shown.say(text)
+        return done
 
 
 @briefly

@@ -45,6 +45,7 @@ from beam_tfr.transforms import (
     WriteManifest,
     WriteShards,
 )
+from beam_tfr.transforms.counting import NESTED, count
 
 
 class Convert(beam.PTransform):
@@ -132,10 +133,15 @@ class Convert(beam.PTransform):
         if options.save_plan:  # the output is not touched
             mark = f"{options.save_plan}{attempts.SUFFIX}"
         named: dict[str, Any] = {**source.plan, "labelled": source.labelled}
-        accept = options.accept_unreadable  # and not all options, since paths must not leave with a job
         stored = not shards.gzip_level(options.compression, options.gzip_level, options.encoding)
+        # Not all options, since paths must not leave with a job.
+        accept, splits, check_folders = options.accept_unreadable, options.splits, not options.layout
 
         def draft(survey: Survey) -> Plan:
+            if check_folders:
+                survey.folders.check(splits)
+            for folder, images in survey.folders.nested().items():
+                count(f"{NESTED} {folder}", images)
             with attempts.marked(mark) as crashed:
                 sample = measure(survey.sample_refs(), steps=guarded if crashed or known else plain)
             codecs = codec_versions.used(named["options"])

@@ -21,7 +21,9 @@ from beam_tfr.inputs.patterns import (
     read_input_list,
     to_regex,
 )
-from beam_tfr.labels import Ambiguities, Labeler, Layout, parse_layout, read_classes
+from beam_tfr.labels import Labeler, read_classes
+from beam_tfr.layouts.candidates import Ambiguities
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import MANIFEST_FILE, UsageError
@@ -83,7 +85,7 @@ def open_source(options: ConvertOptions) -> Source:
             exclude = (*exclude, f"{escape(options.output.rstrip('/'))}/**")
         _check_apart(options, all_patterns, exclusion(exclude, root))
         data_options = options.data_options(names)
-        origin = Labeler(parse_layout(options.layout), options.splits, classes)
+        origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, classes)
         labelled = origin.layout.has_labels
     return Source(
         root=root,

@@ -12,9 +12,10 @@ from beam_tfr.claim import Progress
 from beam_tfr.display import Display
 from beam_tfr.inputs.passed import tell_left_behind, tell_skipped
 from beam_tfr.launch import Job, Result, Saved
+from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
-from beam_tfr.tallies import Row, dataset_rows, plan_rows, with_totals
+from beam_tfr.tallies import Row, dataset_rows, plan_rows, tell_shares, with_totals
 from beam_tfr.terminal import columns, counted, folded, printable
 
 MUCH = 0.1  # share of the images above which a hint is worth giving
@@ -70,6 +71,7 @@ def summary(result: Result) -> dict[str, Any]:
         "columns": dataset.options.get("feature_columns", {}),
         "skipped": dict(result.skipped),
         "left_behind": dict(result.left_behind),
+        "nested": dict(result.nested),
         "changes": result.changes._asdict(),
         "hints": hints(dataset.counts),
         "dataset_digest": dataset.dataset_digest,
@@ -109,6 +111,8 @@ def print_saved(saved: Saved, *, as_json: bool) -> None:
         print(json.dumps(about, sort_keys=True))
         return
     print("\n".join(plan_lines(saved.plan)))
+    for told in tell_nested(saved.nested):
+        print(f"note:    {as_flags(told)}")
     print(f"plan:    {saved.path}   {saved.seconds:.1f} s; nothing was written to the output folder")
     print(f"next:    repeat the command with --plan {shlex.quote(saved.path)} instead of --save_plan")
 
@@ -135,6 +139,8 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     if limit := dataset.options.get("limit"):
         line(f"limit:   a trial run of the first {limit:,} in the order of --seed")
     line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
+    if shares := tell_shares(dataset.options, {name: split.matched for name, split in dataset.splits.items()}):
+        line(f"shares:  {as_flags(shares)}")
     if result.skipped:
         line(f"skipped: {tell_skipped(result.skipped)}")
     listed = storage.join(dataset.folder, REJECTS_FILE)
@@ -151,8 +157,8 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line(f"cropped: {facts['cropped']:.0%} of an image on average; --resize pad keeps all of it")
     for name, kind in kinds.items():
         line(f"column:  {name} {kind}")
-    for hint in hints(counts):
-        line(f"note:    {hint}")
+    for hint in [*hints(counts), *tell_nested(result.nested)]:
+        line(f"note:    {as_flags(hint)}")
     if result.changes.shards:
         line(f"note:    {result.changes}")
     if result.left_behind:

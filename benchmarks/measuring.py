@@ -52,7 +52,7 @@ def python(*arguments: object) -> list[str]:
 def convert(pattern: str, output: str, *flags: str) -> list[str]:
     """The command that converts files without a reject, and without a crop, as the contestants do."""
     sized = () if "--resize" in flags else ("--resize", "stretch")
-    to = ("--output", output, "--max_rejects", "0")
+    to = ("--output", output, "--max_rejects", "0", "--layout", "{label}/*")
     return python("-m", "beam_tfr", "convert", "--input", pattern, *to, *sized, *flags)
 
 

@@ -278,6 +278,7 @@ def test_a_custom_runner_brings_its_own_flags(photos: Path, tmp_path: Path) -> N
     (tmp_path / "my_runner.py").write_text(RUNNER)
     environment = ENVIRONMENT | {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
     command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", f"{tmp_path}/o", "--runner=my_runner.Runner"]
+    command += ["--layout", "{label}/*"]
     # A process of its own: Beam keeps the flags of every runner that it has seen.
     program = (
         "from beam_tfr.cli import main\n"
@@ -316,6 +317,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "dataset_digest": digest,
         "hints": [],
         "left_behind": {},
+        "nested": {},
         "matched": 19,
         "name": "o",
         "output": str(tmp_path / "o"),
@@ -332,7 +334,8 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
 def test_the_summary_balances_and_names_what_comes_next(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     (photos / "train" / "hat" / "empty.jpg").touch()
     output = tmp_path / "my out"
-    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--max_rejects", "1")
+    call = ("convert", "--input", f"{photos}/**/*.jpg", "--output", output, "--layout", "{label}/*")
+    run = beam_tfr(*call, "--max_rejects", "1")
     assert (run.code, run.err) == (0, "")
     lines = run.out.splitlines()
     assert lines[0].split() == ["train", "total"]
@@ -350,7 +353,8 @@ def test_the_summary_balances_and_names_what_comes_next(beam_tfr: Command, photo
 def test_closed_or_full_pipes_neither_hang_nor_hurt(photos: Path, tmp_path: Path) -> None:
     def run(output: str, redirection: str) -> subprocess.CompletedProcess[str]:
         command = (
-            f"'{sys.executable}' -m beam_tfr convert --input '{photos}/**/*.jpg' --output '{output}' {redirection}"
+            f"'{sys.executable}' -m beam_tfr convert --input '{photos}/**/*.jpg' --output '{output}' "
+            f"--layout '{{label}}/*' {redirection}"
         )
         return subprocess.run(
             ["bash", "-c", command],
@@ -525,7 +529,7 @@ def test_ctrl_c_while_the_dataset_is_published_comes_too_late(
         return finish_claim(output)
 
     monkeypatch.setattr(claim, "finish", finish_late)
-    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o")
+    run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--layout", "*")
     assert (run.code, run.err) == (0, "")
     assert (tmp_path / "o" / "manifest.json").exists()
 

@@ -60,7 +60,7 @@ def test_a_resume_needs_the_same_codecs_and_no_more(
     """Shards of an interrupted run stay with another zlib, which only inflates here, and not with another Pillow."""
     for name in ("broken.jpg", "broken too.jpg"):
         (photos / "train" / "hat" / name).write_bytes(b"x")
-    command = ("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out")
+    command = ("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", "--layout={label}/*")
     assert beam_tfr(*command, "--max_rejects=1").code == 1
     with monkeypatch.context() as patch:
         other_version(patch, "pillow")
@@ -92,7 +92,7 @@ def test_a_worker_with_other_codecs_fails_loudly(
     (tmp_path / "sitecustomize.py").write_text(ODD_ONE.format(flag=f"{tmp_path}/flag"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     run = beam_tfr(
-        *("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", "--num_shards=8"),
+        *("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "out", "--num_shards=8", "--layout=*"),
         *("--direct_running_mode=multi_processing", "--direct_num_workers=2"),
     )
     version = images.codec_versions()["pillow"]

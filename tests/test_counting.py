@@ -95,7 +95,7 @@ def test_images_count_before_their_shard_is_whole(
     monkeypatch.setattr(beam_internals, "PROGRESS_REQUEST_S", 0.01)
     monkeypatch.setattr(running, "PROGRESS_S", 0.0)
     monkeypatch.setattr(sidecars, "write", write_when_seen)
-    options = ConvertOptions(input=(f"{photos}/**/*.jpg",), output=tmp_path / "out", num_shards={"train": 1})
+    options = ConvertOptions(input=(f"{photos}/**/*.jpg",), output=tmp_path / "out", layout="*", num_shards=1)
     convert(options, progress=seen.append)
     size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
     known = [progress._replace(listed=0) for progress in seen]  # listed in no time

@@ -152,6 +152,7 @@ def test_prism_writes_the_same_bytes(
 def test_a_failing_run_is_one_sentence_on_every_engine(photos: Path, tmp_path: Path, prism: Path, engine: str) -> None:
     flags = {**THREADS, "processes": PROCESSES, "prism": ["--runner=PrismRunner", f"--prism_location={prism}"]}[engine]
     call = ["--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--max_rejects", "5", "--quiet"]
+    call += ["--layout", "{label}/*"]
     run = finish(start("convert", *call, *flags))  # in a process: engines print past Python's sys.stderr
     assert (run.code, run.out) == (1, "")
     said = (

@@ -22,7 +22,8 @@ from beam_tfr.inputs import ranges
 from beam_tfr.inputs.listing import list_all, list_images
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
 from beam_tfr.inputs.reading import ReadAhead, read_image
-from beam_tfr.labels import Labeler, parse_layout
+from beam_tfr.labels import Labeler
+from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning import packing
 from beam_tfr.schema import ImageRef, RejectError, UsageError
 from beam_tfr.storage import Entry

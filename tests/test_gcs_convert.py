@@ -121,7 +121,8 @@ def test_input_list_and_exclude(photos: FakeGcs, beam_tfr: Command, tmp_path: Pa
 def test_millions_of_lines_are_no_part_of_the_pipeline(tmp_path: Path) -> None:
     import apache_beam as beam
 
-    from beam_tfr.labels import Labeler, parse_layout
+    from beam_tfr.labels import Labeler
+    from beam_tfr.layouts.parsing import parse_layout
     from beam_tfr.transforms import MatchImages
 
     path = tmp_path / "list.txt"

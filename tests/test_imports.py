@@ -83,7 +83,7 @@ def test_imports_are_light(program: str, never: tuple[str, ...]) -> None:
 def test_a_whole_conversion_and_its_check_never_import_tensorflow(photos: Path, tmp_path: Path) -> None:
     program = (
         "import sys; from beam_tfr.cli import main\n"
-        "assert main(['convert', '--input', sys.argv[1], '--output', sys.argv[2]]) == 0\n"
+        "assert main(['convert', '--input', sys.argv[1], '--output', sys.argv[2], '--layout', '*']) == 0\n"
         "assert main(['verify', sys.argv[2]]) == 0\n"
     )
     found = imported_after(program, f"{photos}/**/*.jpg", str(tmp_path / "out"))
@@ -138,13 +138,14 @@ ALLOWED = {
     "schema": {"naming", "terminal"},
     "interrupt": {"schema"},
     "storage": {"schema"},
-    "labels": {"schema", "storage", "naming", "terminal"},
+    "layouts": {"schema", "naming", "terminal"},
+    "labels": {"schema", "storage", "naming", "layouts"},
     "images": {"schema", "options", "tensors"},
     "tensors": set(),
     "arrays": {"schema", "tensors"},
-    "tables": {"schema", "storage", "inputs", "labels", "examples", "naming"},
+    "tables": {"schema", "storage", "inputs", "labels", "layouts", "examples", "naming"},
     "examples": {"schema", "tensors"},
-    "planning": {"schema", "storage", "naming"},
+    "planning": {"schema", "storage", "naming", "layouts"},
     "shards": {"schema", "storage"},
     "inputs": {"schema", "storage"},
     "records": {"schema", "storage"},
@@ -162,8 +163,8 @@ ALLOWED = {
     "attempts": {"storage"},
     "claim": {"schema", "storage", "display", "manifest", "attempts", "lock", "diff", "sidecars", "naming", "switch"},
     "saved_plan": {"schema", "storage", "planning", "diff"},
-    "sources": {"schema", "storage", "inputs", "labels", "tables", "options", "saved_plan", "naming"},
-    "options": {"schema", "storage", "labels", "naming", "display"},
+    "sources": {"schema", "storage", "inputs", "labels", "layouts", "tables", "options", "saved_plan", "naming"},
+    "options": {"schema", "storage", "labels", "layouts", "naming", "display"},
     "codec_versions": {"schema", "images", "shards"},
     "dataflow": {"schema", "storage", "options", "images", "beam_internals"},
     "reader_arguments": {"schema", "storage"},

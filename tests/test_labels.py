@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.labels import Ambiguities, Labeler, choose_split, parse_layout, read_classes
+from beam_tfr.labels import Labeler, choose_split, read_classes
+from beam_tfr.layouts.candidates import Ambiguities
+from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import ImageRef, UsageError
 from beam_tfr.sources import look_first, open_source
@@ -77,6 +79,7 @@ def test_layouts_read_the_last_parts_of_a_key(layout: str, key: str, found: dict
         ("{label}{number}.*", "cat12.jpg", None),
         ("{label}_{number}_*", "a_1_2_3.jpg", ("label", "a", "a_1")),
         ("*_{label}.*", "IMG_0001_cat.jpg", None),
+        ("*_{label}.*", "n01484850_great_white_shark.JPEG", ("label", "shark", "great_white_shark")),
         ("{group}_{label}/*", "p_7_cat/1.jpg", ("group", "p", "p_7")),
         ("{split}/{label}/*", "all/test/cat/1.jpg", None),
     ],
@@ -93,11 +96,14 @@ def test_an_ambiguous_layout_is_told_with_what_to_write() -> None:
         return [*found.tell()]
 
     assert told("{split}-{label}-*", "train-hat-1.jpg", "train-t-shirt-1.jpg", "test-t-shirt-2.jpg") == [
-        "2 of 3 files fit the layout in more than one way, such as test-t-shirt-2.jpg: {label} takes the shortest "
-        "match, 't', not 't-shirt'; `layout='{split}-{label}-{number}.*'` reads 't-shirt'"
+        "2 of 3 files fit the layout in more than one way, such as test-t-shirt-2.jpg: {label} takes 't', not "
+        "'t-shirt'; layouts that fit, with their classes:\n"
+        "  `layout='{split}-{label}-{number}.*'`   2 classes   t-shirt, hat\n"
+        "  `layout='{split}-{label}-*'`   2 classes   t, hat   (given)\n"
+        "  `layout='*-{label}-{number}.*'`   2 classes   shirt, hat"
     ]
     (other,) = told("{label}_*", "long_sleeve_a.jpg")
-    assert other.endswith("; separate the values by what they do not contain")
+    assert other.endswith("not 'long_sleeve'; if that is wrong, rename the files or give their classes in a `table=`")
     assert told("{split}-{label}-*", "train-hat-1.jpg") == told("*") == []
 
 

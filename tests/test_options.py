@@ -48,7 +48,7 @@ def test_documented_defaults() -> None:
         "feature_columns": None,
         "output": "/data/my-set",
         "name": "my_set",
-        "layout": "{label}/*",
+        "layout": "",
         "classes": None,
         "splits": None,
         "image_size": (224, 224),

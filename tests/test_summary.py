@@ -44,7 +44,9 @@ def test_how_progress_is_shown(
     monkeypatch.setattr(running, "PROGRESS_S", 0.0)
     monkeypatch.setattr(display, "FIRST_S", 0.0)
     monkeypatch.setattr(display, "LINE_S", 0.0)
-    assert cli.main(["convert", "--input", f"{photos}/**/*.jpg", "--output", f"{tmp_path}/o", *flags]) == 0
+    assert (
+        cli.main(["convert", "--input", f"{photos}/**/*.jpg", "--output", f"{tmp_path}/o", "--layout=*", *flags]) == 0
+    )
     lines = capsys.readouterr().err.splitlines()
     if "--quiet" in flags:
         assert lines == []

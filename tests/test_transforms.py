@@ -19,9 +19,10 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from beam_tfr import claim, interrupt, manifest, sidecars, transforms
 from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
-from beam_tfr.labels import Labeler, parse_layout
+from beam_tfr.labels import Labeler
 from beam_tfr.launch import translate
 from beam_tfr.launch.running import on_interrupt
+from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning import packing

@@ -21,7 +21,7 @@ from beam_tfr.schema import REJECTS_FILE, BeamTfrError, DataError, Plan, Reject,
 from beam_tfr.schema.features import things
 from beam_tfr.sidecars import Changes
 from beam_tfr.tallies import dataset_rows, html_table
-from beam_tfr.transforms.counting import CHANGED
+from beam_tfr.transforms.counting import CHANGED, NESTED
 
 MAX_REJECTS = 100  # that a result holds
 SHOWN_REJECTS = 5  # in a notebook
@@ -39,6 +39,7 @@ class Result:
         left_behind: kind of name -> files that look like images, next to a pattern's matches.
         resumed: images that an earlier run had finished.
         changes: shards of an earlier run that were rewritten because the input has changed.
+        nested: result of `Folders.nested`.
     """
 
     manifest: manifest.Manifest
@@ -48,6 +49,7 @@ class Result:
     left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
     resumed: int = 0
     changes: Changes = Changes()
+    nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -103,11 +105,13 @@ class Saved:
         path: path of the file.
         plan: the saved plan.
         seconds: wall time.
+        nested: result of `Folders.nested`.
     """
 
     path: str
     plan: Plan
     seconds: float
+    nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Beginning:
@@ -141,26 +145,28 @@ class Beginning:
             RunError: there is no dataset or plan, even if the engine reports success.
         """
         options = self._step.options
+
+        def named(what: str) -> dict[str, int]:
+            return {name[len(what) + 1 :]: n for name, n in counters.items() if name.startswith(f"{what} ")}
+
+        seconds = time.monotonic() - self._started
         try:
             if options.save_plan:
                 with SavedPlan(options.save_plan) as saved:
-                    return Saved(path=options.save_plan, plan=saved.plan, seconds=time.monotonic() - self._started)
+                    return Saved(path=options.save_plan, plan=saved.plan, seconds=seconds, nested=named(NESTED))
             published = manifest.read(options.output)
         except (UsageError, DataError) as error:
             raise RunError(f"the runner reports success, but it lost elements: {error}") from error
         fresh = options.overwrite or self._before != published.fields
         if self._progress:
             self._progress(progress_of(self._step.end(published), counters))
-
-        def named(what: str) -> dict[str, int]:
-            return {name[len(what) + 1 :]: n for name, n in counters.items() if name.startswith(f"{what} ")}
-
         return Result(
             manifest=published,
-            seconds=time.monotonic() - self._started,
+            seconds=seconds,
             fresh=fresh,
             skipped=named(SKIPPED),
             left_behind=named(LEFT_BEHIND),
             resumed=counters.get("resumed-images", 0),
             changes=Changes(counters.get("rewritten-shards", 0), counters.get("changed-images", 0), [*named(CHANGED)]),
+            nested=named(NESTED),
         )

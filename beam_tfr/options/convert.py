@@ -11,7 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.labels import SPLIT_RULE, is_split_name, parse_layout
+from beam_tfr.labels import SPLIT_RULE
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, is_split_name, parse_layout
 from beam_tfr.naming import NAME, SUFFIXES
 from beam_tfr.options import parsers
 from beam_tfr.options.image import OF_ALL_FILES, ImageOptions
@@ -64,7 +65,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "", help="prefix of the shard files: letters, digits, _ (default: last part of --output)", metavar="NAME"
     )
     layout: str = option(
-        "",  # tables take no layout, not even the default
+        "",  # not the default, since a folder that looks like a split needs an explicit one
         help="how to read the end of each path: {label}, {split}, {group}, {number} (digits) and *, which can be parts "
         "of a name: {label}_*; '*' alone means no labels (default: {label}/*)",
         metavar="PARTS",
@@ -80,8 +81,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )  # its content changes data: see data_options
     splits: dict[str, Fraction] | None = option(
         None,
-        help="share of each split, such as train=0.8,validation=0.1,test=0.1; images are assigned by a stable hash of "
-        "their path, or of {group} if --layout has one (default: {split} of --layout, or all in train)",
+        help="share of each split, such as train=0.8,validation=0.1,test=0.1; not exact, since a stable hash of the "
+        "path, or of {group} if --layout has one, assigns the images (default: {split} of --layout, or all in train)",
         metavar="SHARES",
         parse=parsers.shares,
         group=WHAT,
@@ -163,8 +164,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
                 self.refuse("layout", "has no effect with `table=`, whose columns give labels and splits")
             if self.classes and not self.label_column:
                 self.refuse("classes", "has no effect without `label_column=`")
-        else:
-            self.normalize("layout", "/".join(parse_layout(self.layout or "{label}/*").parts))
+        elif self.layout:
+            self.normalize("layout", "/".join(parse_layout(self.layout).parts))
             if self.classes and "{label}" not in self.layout:
                 self.refuse("classes", f"has no effect with `layout={self.layout}`, which has no {{label}}")
         if self.splits is not None:
@@ -232,6 +233,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         values |= {name: getattr(self, name) for name in _CHANGING}
         if self.limit is None:  # the digests are those of datasets from before there was such an option
             del values["limit"]
+        values["layout"] = self.layout or DEFAULT_LAYOUT
         for name in ("image_size", "background"):
             values[name] = list(values[name])
         values["splits"] = None if self.splits is None else {name: str(share) for name, share in self.splits.items()}

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from beam_tfr.layouts.candidates import tell_candidates
 from beam_tfr.naming import two_spellings
 from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key
 from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, ImageRef, Plan, SplitPlan, UsageError
@@ -78,7 +79,7 @@ def draft_plan(
         raise UsageError("excludes all files that `input=` matches", option="exclude")
     what = things(options["encoding"])
     if not usable:
-        _refuse_misfits(sum(counts.values()), survey.misfit, options)
+        _refuse_misfits(sum(counts.values()), survey, options)
     if empty := sorted((options.get("splits") or {}).keys() - set(usable)):
         problem = f"none of the {sum(counts.values())} {what} falls into {empty[0]}"
         raise UsageError(f"{problem}; increase its share, or leave it out", option="splits")
@@ -145,19 +146,22 @@ def _round_up(number: float) -> int:
     return math.ceil(number * 1.01 / unit) * unit
 
 
-def _refuse_misfits(number: int, first: str, options: Mapping[str, Any]) -> NoReturn:
+def _refuse_misfits(number: int, survey: Survey, options: Mapping[str, Any]) -> NoReturn:
     if "layout" not in options:
         columns = ", ".join(f"`{name}={options[name]}`" for name in options if name.endswith("_column"))
         raise UsageError(
-            f"none of the {number} rows has a usable path, label and split ({columns}), the first is {first}",
+            f"none of the {number} rows has a usable path, label and split ({columns}), the first is {survey.misfit}",
             option="table",
         )
-    folders = first.count("/")
-    labelled = "`layout='{label}/*'`"
-    flat = "`layout='*'`, or `layout='{label}_*'` if names begin with their class"
+    folders, cure = survey.misfit.count("/"), "; use `layout='{label}/*'`"
+    if not folders:
+        others = tell_candidates(survey.misfits)
+        cure = (
+            f"{others}\n  `layout='*'`   no classes" if others else "; use `layout='*'`, for no classes, or a `table=`"
+        )
     raise UsageError(
-        f"no file fits: below the common folder the first one is {first!r}, which has {folders + 1} "
-        f"part{'s' if folders else ''}; use {labelled if folders else flat}",
+        f"no file fits: below the common folder the first one is {survey.misfit!r}, which has {folders + 1} "
+        f"part{'s' if folders else ''}{cure}",
         option="layout",
         value=options["layout"],
     )

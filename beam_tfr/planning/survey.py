@@ -7,6 +7,8 @@ import dataclasses
 import hashlib
 import heapq
 
+from beam_tfr.layouts.candidates import Names
+from beam_tfr.layouts.folders import Folders
 from beam_tfr.schema import NO_SPLIT, ImageRef, SplitPlan
 
 SAMPLE_IMAGES = 32  # images read to estimate the size of a record
@@ -52,6 +54,8 @@ class Survey:
         digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend on their order.
         generations: the same sum with generations.
         misfit: the smallest key that has no split, or empty.
+        misfits: some of the keys that have no split.
+        folders: the folders of classes and splits; of a table, none.
         sample: the usable references with the smallest hashes: a heap of (negative hash, encoded reference).
     """
 
@@ -62,6 +66,8 @@ class Survey:
     digest: int = 0
     generations: int = 0
     misfit: str = ""
+    misfits: Names = dataclasses.field(default_factory=Names)
+    folders: Folders = dataclasses.field(default_factory=Folders)
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def add(self, encoded: bytes) -> None:
@@ -77,7 +83,10 @@ class Survey:
         self.generations = (self.generations + int.from_bytes(listed, "big")) % MODULUS
         if ref.split == NO_SPLIT:
             self.misfit = min(self.misfit or ref.key, ref.key)
+            self.misfits.add(ref.key)
         if not ref.reason:
+            if ref.labels and ref.columns is None:
+                self.folders.add(ref.key, ref.labels[0])
             self._offer((-int.from_bytes(identity[:8], "big"), encoded))
 
     def _offer(self, one: tuple[int, bytes]) -> None:
@@ -94,6 +103,8 @@ class Survey:
         self.digest = (self.digest + other.digest) % MODULUS
         self.generations = (self.generations + other.generations) % MODULUS
         self.misfit = min(filter(None, (self.misfit, other.misfit)), default="")
+        self.misfits.merge(other.misfits)
+        self.folders.merge(other.folders)
         for one in other.sample:
             self._offer(one)
 

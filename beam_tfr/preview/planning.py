@@ -10,7 +10,8 @@ from beam_tfr.inputs.listing import check_there
 from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
-from beam_tfr.labels import Ambiguities
+from beam_tfr.layouts.candidates import Ambiguities
+from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import draft_plan
@@ -60,6 +61,8 @@ def preview(
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
     found = look(refs, seed=options.seed, sample_size=sample_size, progress=progress)
+    if not options.layout:
+        found.survey.folders.check(options.splits)
     found.skipped, found.left_behind = passed.counts[SKIPPED], passed.counts[LEFT_BEHIND]
     step = Convert(options, source, run_id="")
     measured = measure_sample(
@@ -102,5 +105,10 @@ def preview(
         dataflow_seconds=dataflow_s,
         cost=cost,
         failure=foretell_failure(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding)),
-        warnings=[*listed, *ambiguous.tell(), *advise(options, found, plan, sampled)],
+        warnings=[
+            *listed,
+            *ambiguous.tell(),
+            *tell_nested(found.survey.folders.nested()),
+            *advise(options, found, plan, sampled),
+        ],
     )

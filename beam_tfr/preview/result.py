@@ -16,7 +16,7 @@ from beam_tfr.preview.sampling import Sampled
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags
 from beam_tfr.schema.features import things
 from beam_tfr.summary import plan_lines
-from beam_tfr.tallies import html_table, plan_rows
+from beam_tfr.tallies import html_table, plan_rows, tell_shares
 from beam_tfr.terminal import counted, printable
 
 
@@ -85,6 +85,8 @@ class Preview:
         sampled, what = self.sampled, things(self.plan.options["encoding"])
         for ref in self.found.first:
             yield "first", _read(ref)
+        if shares := tell_shares(self.plan.options, {name: of.matched for name, of in self.plan.splits.items()}):
+            yield "shares", shares
         if self.found.skipped:
             yield "skipped", tell_skipped(self.found.skipped)
         yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; estimates have 95 % intervals"
@@ -114,7 +116,9 @@ class Preview:
         """The plan as the command prints it, with options named as in Python."""
         lines, before = [*plan_lines(self.plan)], ""
         for title, text in self.lines():
-            lines.append(f"{'' if title == before else title + ':':<11}{printable(text)}")
+            lines.append(
+                f"{'' if title == before else title + ':':<11}" + printable(text).replace("\n", "\n" + 11 * " ")
+            )
             before = title
         return "\n".join(lines)
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr import examples, storage
-from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split, is_split_name
+from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split
+from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 from beam_tfr.tables.columns import ColumnType
 from beam_tfr.tables.formats import misfit, read_rows, split_suffix

@@ -31,6 +31,7 @@ _distribution = functools.cache(functools.partial(Metrics.distribution, NAMESPAC
 _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
 _LOGGER = logging.getLogger(__name__)
 CHANGED = "changed"  # and a key
+NESTED = "nested"  # and a folder
 LOT = 1000
 MOST_SHOWN = 500  # characters of an option: a list of classes may be long
 

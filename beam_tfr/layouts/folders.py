@@ -1,0 +1,98 @@
+"""Finds folders that a layout reads as something else than they look like: splits, and classes within classes."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
+from beam_tfr.schema import UsageError
+from beam_tfr.terminal import counted
+
+SPLIT_NAMES = frozenset(
+    {"train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval", "holdout"}
+)
+MAX_FOLDERS = 100_000  # of classes: about 20 MB
+
+
+class Folders:
+    """The folders that give images their labels, and those above them that are named like a split."""
+
+    def __init__(self) -> None:
+        self.classes = collections.Counter[tuple[str, str]]()  # (folder above, class) -> images; the first MAX_FOLDERS
+        self.splits = collections.Counter[tuple[int, str]]()  # (levels above the class, name) -> images
+
+    def add(self, key: str, label: str) -> None:
+        """Counts an image by its key; one whose label is not the name of a folder has none."""
+        above, found, _ = f"/{key}".rpartition(f"/{label}/")
+        if found:
+            self._count((above, label), 1)
+            self.splits.update(_splits_in(above))
+
+    def merge(self, other: Folders) -> None:
+        """Adds the folders of other images."""
+        self.splits.update(other.splits)
+        for folder, images in other.classes.items():
+            self._count(folder, images)
+
+    def _count(self, folder: tuple[str, str], images: int) -> None:
+        if folder in self.classes or len(self.classes) < MAX_FOLDERS:
+            self.classes[folder] += images
+
+    def check(self, splits: Mapping[str, Any] | None) -> None:
+        """Checks that the default layout passes over no splits; two of different names tell them from a class.
+
+        Args:
+            splits: shares of `splits=`.
+
+        Raises:
+            UsageError: folders of one level are named like two or more splits; says which layout reads them.
+        """
+        names = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
+        for (level, name), images in self.splits.items():
+            names[level][name] += images
+        if all(label.lower() in SPLIT_NAMES for _, label in self.classes):  # folders of splits, without classes in them
+            for (_, label), images in self.classes.items():
+                names[0][label] += images
+        level = min((level for level, of in names.items() if len({*map(str.lower, of)}) > 1), default=-1)
+        if level < 0:
+            return
+        layout = f"{{split}}/{'*/' * (level - 1)}{DEFAULT_LAYOUT}"
+        if not level:  # test/1.jpg, or cat/test/1.jpg
+            layout = "{label}/{split}/*" if len({above for above, _ in self.classes}) > 1 else "{split}/*"
+        found = ", ".join(f"{name} ({images:,})" for name, images in sorted(names[level].items()))
+        ignored, without, how = "puts all images into the split train", "", "ignore them"
+        if splits:
+            ignored, without, how = "and `splits=` ignore them", " without `splits=`", "divide all images anew"
+        raise UsageError(
+            f"folders have the names of splits, {found}, but the default layout {DEFAULT_LAYOUT} {ignored}; use "
+            f"`layout='{layout}'`{without}, or `layout='{DEFAULT_LAYOUT}'` to {how}",
+            option="input",
+        )
+
+    def nested(self) -> dict[str, int]:
+        """The largest folder of a class in the folder of another, with the number of images in all such; {} if none."""
+        inner = {
+            f"{above[1:]}/{label}": images
+            for (above, label), images in self.classes.items()
+            if (above.rpartition("/")[0], above.rpartition("/")[2]) in self.classes
+        }
+        return {min(inner, key=lambda folder: (-inner[folder], folder)): sum(inner.values())} if inner else {}
+
+
+@functools.lru_cache
+def _splits_in(above: str) -> list[tuple[int, str]]:
+    names = enumerate(reversed(above.split("/")), start=1)
+    return [(level, name) for level, name in names if name.lower() in SPLIT_NAMES]
+
+
+def tell_nested(nested: Mapping[str, int]) -> list[str]:
+    """A message about the result of `Folders.nested`, if there is one."""
+    return [
+        f"{counted(images, 'image')} in a folder within that of another class, such as {folder}: class "
+        f"{folder.rpartition('/')[2]!r}, not {folder.split('/')[-2]!r}; move them, leave them out with `exclude=`, or "
+        "give classes in a `table=`"
+        for folder, images in nested.items()
+    ]

@@ -1,0 +1,197 @@
+"""Layouts that are not what they look like: folders of splits, classes within classes, and labels in names."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import beam_tfr
+from beam_tfr.layouts import candidates
+from beam_tfr.layouts.candidates import Names, find_candidates, tell_candidates
+from beam_tfr.layouts.folders import Folders, tell_nested
+from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.schema import UsageError
+from tests.conftest import SAMPLE, Run
+
+Command = Callable[..., Run]
+
+
+def folders(*keys: str, layout: str = "{label}/*") -> Folders:
+    found, others = Folders(), Folders()
+    for number, key in enumerate(keys):
+        read = parse_layout(layout).read(key)
+        assert read
+        (found, others)[number % 2].add(key, read["label"])
+    found.merge(others)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("keys", "layout"),
+    [
+        (["train/cat/1", "test/cat/1"], "{split}/{label}/*"),
+        (["all/Train/cat/1", "all/VAL/cat/1", "all/VAL/cat/2"], "{split}/{label}/*"),
+        (["train/images/cat/1", "holdout/images/cat/1"], "{split}/*/{label}/*"),
+        (["train/1", "test/1"], "{split}/*"),
+        (["cat/train/1", "cat/dev/1", "dog/train/1"], "{label}/{split}/*"),
+        (["test/1", "cat/1", "train/1"], ""),  # classes
+        (["train/cat/1", "train/dog/1"], ""),
+        (["train/cat/1", "Train/cat/1", "TRAIN/dog/1"], ""),
+        (["train/cat/1", "more/test/dog/1"], "{split}/{label}/*"),
+        (["train/cat/1", "test/old/cat/1"], ""),  # at different levels
+        (["vehicles/train/1", "vehicles/car/1", "exams/test/1"], ""),
+        (["cat/1"], ""),
+    ],
+)
+def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
+    found = folders(*keys)
+    if not layout:
+        found.check(None)
+        return
+    for splits, cure in (
+        (None, f"use `layout='{layout}'`, or"),
+        ({"a": 1}, f"use `layout='{layout}'` without `splits=`"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(cure)):
+            found.check(splits)
+    levels = len(layout.split("/"))
+    assert all(parse_layout(layout).read(key) for key in keys if key.count("/") + 1 >= levels)
+
+
+def test_classes_within_classes() -> None:
+    mixed = folders("dog/1", "dog/puppies/1", "dog/puppies/2", "cat/1", "cat/kittens/white/1", "dog/old/1")
+    assert tell_nested(mixed.nested()) == [
+        "3 images in a folder within that of another class, such as dog/puppies: class 'puppies', not 'dog'; move "
+        "them, leave them out with `exclude=`, or give classes in a `table=`"
+    ]
+    deep = folders("train/dog/1", "train/dog/puppies/1", layout="{split}/{label}/*")
+    assert deep.nested() == {"train/dog/puppies": 1}
+    even = folders("train/train/1", "train/cat/1", "test/cat/1", layout="{split}/{label}/*")
+    assert even.nested() == {}
+    assert tell_nested({}) == []
+
+
+WORDS = ["great_white_shark", "tiger_shark", "tench", "crane", "sea_lion"]
+CLOTHES, SPLIT, DATED = (
+    ["t-shirt", "hat"],
+    "{split}-{label}-{number}.*",
+    "IMG_{number}-{number}-{number} {label} ({number}).*",
+)
+HASHES = [f"{random.Random(seed).getrandbits(128):032x}" for seed in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("names", "first", "labels"),
+    [
+        ([f"n0{1440764 + i}_{WORDS[i % 5]}.JPEG" for i in range(40)], "n{number}_{label}.*", {*WORDS}),
+        ([f"n0{1440764 + i % 5}_{i}_{WORDS[i % 5]}.JPEG" for i in range(40)], "n{number}_{number}_{label}.*", {*WORDS}),
+        ([f"{WORDS[i % 5]}_{i}.jpg" for i in range(40)], "{label}_{number}.*", {*WORDS}),
+        ([f"cat{i}.jpg" for i in range(9)] + [f"dog{i}.jpg" for i in range(9)], "{label}{number}.*", {"cat", "dog"}),
+        ([f"{WORDS[i % 2]}.{i}.jpg" for i in range(40)], "{label}.{number}.*", {*WORDS[:2]}),
+        ([f"{'test' if i % 3 else 'train'}-{CLOTHES[i % 2]}-{i}.jpg" for i in range(40)], SPLIT, {*CLOTHES}),
+        ([f"IMG_21-3-{i} {CLOTHES[i % 2]} ({i}).jpg" for i in range(40)], DATED, {*CLOTHES}),
+        ([f"{CLOTHES[i % 2]}_{HASHES[i]}.jpg" for i in range(40)], "{label}_*", {*CLOTHES}),
+        ([f"{i}.jpg" for i in range(40)], "", set()),
+        ([f"{one}.jpg" for one in HASHES], "", set()),
+        (["{a}_1.jpg", "{a}_2.jpg", "b`_3.jpg", "b`_4.jpg"], "{label}_{number}.*", {"{a}", "b`"}),
+        ([], "", set()),
+    ],
+)
+def test_layouts_that_fit_names(names: Sequence[str], first: str, labels: set[str]) -> None:
+    found = find_candidates(names)
+    assert (found[0].layout, {*found[0].labels}) == (first, labels) if first else found == []
+
+
+def test_candidates_are_shown_with_classes_and_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [f"n0{1440764 + i}_{WORDS[i % 5]}.JPEG" for i in range(40)]
+    one, other = Names(), Names()
+    for key in keys:
+        random.choice((one, other)).add(key)
+    one.merge(other)
+    assert tell_candidates(one, given="*_{label}.*") == (
+        "; layouts that fit, with their classes:\n"
+        "  `layout='n{number}_{label}.*'`   5 classes   crane, great_white_shark, sea_lion, …\n"
+        "  `layout='*_{label}.*'`   4 classes   shark, crane, lion, …   (given)"
+    )
+    monkeypatch.setattr(candidates, "MAX_NAMES", 10)
+    few, again = Names(), Names()
+    for key in keys:
+        few.add(key)
+    for key in reversed(keys):
+        again.add(key)
+    assert few.keys() == again.keys()
+    assert "(in 10 of 40 names)" in tell_candidates(few, given="*_{label}.*")
+    assert tell_candidates(one, given="n{number}_{label}.*").count("\n") == 2
+    assert tell_candidates(Names(), given="{label}_*") == ""
+
+
+def photos(folder: Path, *names: str) -> Path:
+    for name, photo in zip(names, sorted(SAMPLE.rglob("*.jpg")), strict=False):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(photo, folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["plan", "convert"])
+def test_folders_of_splits_need_a_layout(beam_tfr: Command, tmp_path: Path, command: str) -> None:
+    names = [f"{split}/{label}/{number}.jpg" for split in ("train", "val") for label in "ab" for number in range(3)]
+    call = (command, "--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out")
+    run = beam_tfr(*call)
+    assert (run.code, run.out, (tmp_path / "out").exists()) == (2, "", False)
+    assert run.err == (
+        f"beam-tfr {command}: --input: folders have the names of splits, train (6), val (6), but the default layout "
+        "{label}/* puts all images into the split train; use --layout '{split}/{label}/*', or --layout '{label}/*' to "
+        "ignore them\n"
+    )
+    run = beam_tfr(*call, "--layout", "{label}/*", "--splits", "x=0.5,y=0.5", "--quiet")
+    assert (run.code, run.err) == (0, "")
+    shares = re.search(r"shares: +x ([0-9.]+)% \(0.5\), y ([0-9.]+)% \(0.5\); a hash assigns .* --splits\n", run.out)
+    assert shares
+    assert sum(map(float, shares.groups())) == pytest.approx(100)
+
+
+def test_from_python_folders_of_splits_need_a_layout_too(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"input": photos(tmp_path / "in", "train/a/1.jpg", "test/a/2.jpg"), "progress": False}
+    for call in (beam_tfr.plan, beam_tfr.convert):
+        with pytest.raises(UsageError, match=r"use `layout='{split}/{label}/\*'`, or"):
+            call(output=tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_images_in_a_class_within_a_class_are_told(beam_tfr: Command, tmp_path: Path) -> None:
+    names = ("dog/1.jpg", "dog/2.jpg", "dog/puppies/1.jpg", "cat/1.jpg")
+    told = "1 image in a folder within that of another class, such as dog/puppies: class 'puppies', not 'dog'; move "
+    call = ("--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out")
+    assert f"warning:   {told}" in beam_tfr("plan", *call).out
+    saved = beam_tfr("convert", *call, "--save_plan", tmp_path / "plan.zip")
+    assert f"note:    {told}" in saved.out
+    run = beam_tfr("convert", *call, "--layout", "{label}/*")
+    assert f"note:    {told}" in run.out
+
+
+@pytest.mark.parametrize("command", ["plan", "convert"])
+def test_flat_folders_get_layouts_to_choose_from(beam_tfr: Command, tmp_path: Path, command: str) -> None:
+    names = [f"n0{1440764 + i}_{WORDS[i % 5]}.jpg" for i in range(10)]
+    call = (command, "--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out")
+    run = beam_tfr(*call)
+    assert (run.code, run.out) == (2, "")
+    assert run.err.endswith(
+        "which has 1 part; layouts that fit, with their classes:\n"
+        "  --layout 'n{number}_{label}.*'   5 classes   crane, great_white_shark, sea_lion, …\n"
+        "  --layout '*_{label}.*'   4 classes   shark, crane, lion, …\n"
+        "  --layout '*'   no classes\n"
+    )
+    run = beam_tfr(*call, "--layout", "*_{label}.*")
+    assert run.code == 0
+    assert re.search(
+        r"6 of 10 files fit the layout in more than one way, such as n01440764_great_white_shark.jpg: {label} takes "
+        r"'shark', not 'great_white_shark'; layouts that fit, with their classes:\n"
+        r" *--layout 'n{number}_{label}.\*'   5 classes ",
+        run.out + run.err,
+    )
