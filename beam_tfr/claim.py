@@ -251,15 +251,20 @@ def read_progress(output: str) -> Progress | None:
 
 
 def finish(output: str) -> Changes:
-    """Removes the work folder of a complete dataset; returns which finished shards were rewritten for changed input."""
+    """Removes the work folder of a complete dataset; returns which finished shards were rewritten for changed input.
+
+    What a run that was killed has built to replace the dataset stays, for the next run.
+    """
     changes = Changes()
+    if _is_being_replaced(output):
+        return changes
     with contextlib.suppress(OSError):
         changes = sidecars.take_changes(output)
         storage.delete_folder(work_path(output, ""))
     return changes
 
 
-def is_being_replaced(output: str) -> bool:
+def _is_being_replaced(output: str) -> bool:
     """True if the work folder holds a part of a dataset that will replace the one in the output."""
     begun, published = _read_plan(output), storage.find(storage.join(output, MANIFEST_FILE))
     return begun is not None and published is not None and begun.get("replaces") == published.generation

@@ -6,13 +6,14 @@ Readers and `verify` start here: `read(folder)` returns a checked `Manifest` or 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
 import pathlib
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastjsonschema
 
@@ -23,6 +24,7 @@ from beam_tfr.options.table import options_of
 from beam_tfr.schema import (
     FORMAT_VERSION,
     MANIFEST_FILE,
+    SWITCH_FILE,
     WORK_FOLDER,
     DataError,
     NotFoundError,
@@ -63,6 +65,14 @@ class Split:
     shards: tuple[ShardEntry, ...] = dataclasses.field(repr=False)
 
 
+class Stamp(NamedTuple):
+    """Where manifest.json holds the digest of the dataset, by which readers see that it was replaced; in bytes."""
+
+    path: str
+    before: int
+    after: int
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
     """A complete dataset, as described by its manifest.json.
@@ -79,6 +89,7 @@ class Manifest:
         splits: name -> `Split`; `none` has the rejects that fit no split.
         statistics: channel mean and standard deviation (0 to 255) of the stored pixels before encoding, source sizes.
         dataset_digest: equal for equal datasets, wherever they are and whenever they were made.
+        stamp: where the file holds `dataset_digest`.
         fields: the whole file as parsed.
     """
 
@@ -92,6 +103,7 @@ class Manifest:
     splits: Mapping[str, Split]
     statistics: Mapping[str, Any]
     dataset_digest: str
+    stamp: Stamp = dataclasses.field(repr=False)
     fields: Mapping[str, Any] = dataclasses.field(repr=False)
 
     @property
@@ -123,10 +135,31 @@ def read(folder: str) -> Manifest:
         data = storage.read_bytes(path, max_bytes=MAX_MANIFEST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         kind, found = _what_is_there(folder)
+        if storage.find(path):  # put there in this moment
+            return read(folder)
         raise kind(f"{folder} is not a complete dataset: {found}") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     return parse(data, folder)
+
+
+def check_current(dataset: Manifest) -> None:
+    """Checks that the dataset still stands in its folder; if so, all that was read until now belongs to it.
+
+    Raises:
+        DataError: it was replaced, is being replaced, or its manifest cannot be read.
+    """
+    path, before, _ = dataset.stamp
+    with contextlib.suppress(OSError), storage.open_seekable(path) as file:
+        file.seek(before)
+        if file.read(len(dataset.dataset_digest)) == dataset.dataset_digest.encode():
+            return
+    raise DataError(replaced(dataset.folder))
+
+
+def replaced(folder: str) -> str:
+    """A message that says that a dataset was replaced."""
+    return f"{folder} was replaced by another dataset, or is being replaced, while it was read; read it again"
 
 
 def find(folder: str) -> Manifest | None:
@@ -153,6 +186,7 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
         path = storage.join(dataset.folder, shard.file)
         size = found.get(path)
         if size != shard.num_bytes:
+            check_current(dataset)
             wrong = "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
             raise DataError(f"{path} {wrong}: {CURE}")
         if shard.num_examples * _LEAST_BYTES > shard.num_bytes:
@@ -169,6 +203,9 @@ def _what_is_there(folder: str) -> tuple[type[DataError], str]:
         started = storage.list_folder(storage.join(folder, WORK_FOLDER))
     except OSError as error:
         return DataError, error.strerror or str(error)
+    if SWITCH_FILE in started:
+        again = "read it again in a moment, or if a run was killed, run the same convert command again"
+        return DataError, f"it is being replaced; {again}"
     if started:
         said = f"{MANIFEST_FILE} is missing. A conversion has not finished here; the same convert command resumes it"
         return DataError, said
@@ -208,7 +245,7 @@ def parse(data: bytes, folder: str) -> Manifest:
                 f"{path} was changed after it was written: its manifest_digest does not match its content; {CURE}"
             )
         _schema_check()(fields, name_prefix="manifest")
-        return _from_fields(fields, folder)
+        return _from_fields(fields, Stamp(path, *map(len, data.split(fields["dataset_digest"].encode(), 1))), folder)
     except UsageError as error:
         raise DataError(f"{path}: this beam_tfr {__version__} does not know {str(error)[:300]}; update it") from None
     except (ValueError, RecursionError) as error:
@@ -226,7 +263,7 @@ def _schema_check() -> Callable[..., object]:
     return check
 
 
-def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
+def _from_fields(fields: dict[str, Any], stamp: Stamp, folder: str) -> Manifest:
     """Makes a `Manifest` from fields that fit the schema.
 
     Raises:
@@ -252,6 +289,7 @@ def _from_fields(fields: dict[str, Any], folder: str) -> Manifest:
         image_options=ImageOptions(**{name: options[name] for name in image_options}),
         class_names=tuple(labels),
         splits=splits,
+        stamp=stamp,
         fields=fields,
         **{name: fields[name] for name in ("name", "options", "features", "counts", "statistics", "dataset_digest")},
     )

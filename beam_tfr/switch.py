@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.naming import parse_file_name
-from beam_tfr.schema import LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, RunError, canonical_json
+from beam_tfr.schema import LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SWITCH_FILE, RunError, canonical_json
 from beam_tfr.storage import Entry, join, work_path
 
-SWITCH_FILE = "switch.json"
 _TAKEN = "another run published a different dataset into {} while this one ran"
 
 

@@ -185,9 +185,9 @@ def load(
     build, through_service = map(tf.autograph.experimental.do_not_convert, (assemble, serve))
     with tf.device("CPU"):
         records = Streams(
+            dataset=dataset,
             selection=selection,
             order=order,
-            compression=dataset.compression,
             seed=shuffled,
             padding=decoder.padding,
             strict=on_error == "raise",

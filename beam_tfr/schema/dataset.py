@@ -15,6 +15,7 @@ MANIFEST_FILE = "manifest.json"
 LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"
 WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
+SWITCH_FILE = "switch.json"  # in it, while a dataset is put into its place
 
 MOST_SHARDS = 100_000  # the manifest then has 20 MB, which every reader parses
 NO_SPLIT = "none"  # of images without a split: rejects only, no records

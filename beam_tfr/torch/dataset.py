@@ -138,7 +138,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
                 option="batch_size",
                 value=batch_size,
             )
-        self._parts, self._compression = chosen.parts, dataset.compression
+        self._dataset, self._parts = dataset, chosen.parts
         self._order = Order(
             total=chosen.total,
             streams=streams,
@@ -189,8 +189,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
     def _elements(self, epoch: int, worker: int, num_workers: int) -> Iterator[Any]:
         share = Share(
+            dataset=self._dataset,
             parts=self._parts,
-            compression=self._compression,
             order=self._order,
             epoch=Epoch([part.take for part in self._parts], seed=self._seed, number=epoch),
             first_step=self._first_step(epoch) + worker,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beam_tfr.manifest import Manifest, check_current
 from beam_tfr.order import WINDOW, Epoch, Order, Run
 from beam_tfr.reader_arguments import integer
 from beam_tfr.records import RecordError, RecordFile, longest_in
@@ -34,12 +35,12 @@ class Share:
     Memory: the worker's own records of one window of each stream.
 
     Attributes:
-        parts: parts of shards.
-        compression: compression of the shards, "gzip" or "none".
+        dataset: the dataset.
+        parts: parts of its shards.
     """
 
+    dataset: Manifest
     parts: tuple[Part, ...]
-    compression: str
     order: Order
     epoch: Epoch
     first_step: int
@@ -50,6 +51,7 @@ class Share:
 
         Raises:
             OSError: a file cannot be read.
+            DataError: the dataset was replaced.
         """
         streams = {number: self._stream(number) for number in self.order.host_streams}
         for step in range(self.first_step, self.order.steps, self.num_workers):
@@ -70,7 +72,10 @@ class Share:
             wanted = (steps >= self.first_step) & ((steps - self.first_step) % self.num_workers == 0)
             wanted &= (positions % self.order.num_hosts == self.order.host_index) & (positions < self.order.end)
             mine = dict.fromkeys(places[wanted].tolist())
-            held = {place: one for place, one in zip(range(len(places)), records, strict=False) if place in mine}
+            try:
+                held = {place: one for place, one in zip(range(len(places)), records, strict=False) if place in mine}
+            finally:  # also if a file is gone
+                check_current(self.dataset)
             yield from map(held.pop, mine)
 
     def _read(self, run: Run) -> Iterator[Stored]:
@@ -78,7 +83,7 @@ class Share:
         part = self.parts[run.part]
         first = part.begin + run.skip
         file = RecordFile(
-            part.file, compression=self.compression, skip=first, max_record_bytes=longest_in(part.num_bytes)
+            part.file, compression=self.dataset.compression, skip=first, max_record_bytes=longest_in(part.num_bytes)
         )
         records, problem = iter(file), ""
         for number in range(first, first + run.take):

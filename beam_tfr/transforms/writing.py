@@ -233,10 +233,7 @@ def _publish(
     allow_empty: Sequence[str],
 ) -> list[manifest.Manifest]:
     if plan.complete:
-        if claim.is_being_replaced(output):  # by a run that was killed: nothing of it is needed, nor lost
-            lock.release(output, run_id)
-        else:
-            count_changes(claim.finish(output))  # what a run that was killed at its end left
+        count_changes(claim.finish(output))  # what a run that was killed at its end left
         return [manifest.read(output)]
     totals = publish.add_up(plan, infos)
     if plan.provisional:

@@ -63,7 +63,7 @@ def verify(
 
     Raises:
         UsageError: an argument is wrong.
-        DataError: there is no manifest, or it is invalid or was edited.
+        DataError: there is no manifest, or it is invalid or was edited; or another dataset replaced this one meanwhile.
     """
     for name, value in {"threads": threads, "max_record_bytes": max_record_bytes, "max_pixels": max_pixels}.items():
         if value is not None:
@@ -76,6 +76,7 @@ def verify(
         compared = stack.enter_context(Sources(manifest, sources, exclude)) if sources else None
         check = DatasetCheck(manifest, compared, max_record_bytes=max_record_bytes, max_pixels=max_pixels)
         check.read(tasks, threads=threads, progress=progress)
+        manifests.check_current(manifest)
         return check.report()
 
 

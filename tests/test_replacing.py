@@ -1,0 +1,187 @@
+"""A dataset that is replaced: killed anywhere, and read meanwhile."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from beam_tfr import publish, storage, switch
+from beam_tfr.claim import Claimed
+from beam_tfr.reader import load
+from beam_tfr.schema import DataError, RunError
+from beam_tfr.torch import ImageDataset
+from beam_tfr.verification import verify
+from tests.conftest import Run
+from tests.test_publish import build, files_of, generation, make_infos, make_plan, totals_of, write
+
+Command = Callable[..., Run]
+CALLS = ("write_bytes", "delete", "move", "find", "sync_folder", "delete_folder")  # of `storage`, by a publisher
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill_after(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+    """Lets the call after so many of `storage` raise, and all later ones."""
+    left = [calls]
+
+    def mortal(really: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return really(*arguments, **named)
+
+    for name in CALLS:
+        monkeypatch.setattr(storage, name, functools.partial(mortal, getattr(storage, name)))
+
+
+def old_and_new(folder: Path) -> tuple[dict[str, bytes], dict[str, bytes], Callable[[], object]]:
+    """The files of the dataset that stands in a folder, those of the one that replaces it, and what does so."""
+    plan, other = make_plan(), make_plan(name="e", options={**make_plan().options, "seed": 1})
+    write(folder / "alone", other, infos := make_infos(other))
+    new = files_of(folder / "alone")
+    write(folder / "out", plan, make_infos(plan))
+    old, out = files_of(folder / "out"), folder / "out"
+    totals = totals_of(other, build(out, other, infos), 1.0)
+    claimed = Claimed(generation(out), overwrite=True)
+    return old, new, lambda: publish.write(str(out), other, totals, claimed)
+
+
+def test_a_publisher_that_is_killed_anywhere_leaves_the_old_dataset_or_one_that_the_next_run_completes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = []
+    for calls in range(100):
+        folder = tmp_path / str(calls)
+        old, new, replace = old_and_new(folder)
+        out, killed = folder / "out", False
+        with monkeypatch.context() as patch:
+            kill_after(patch, calls)
+            try:
+                replace()
+            except Killed:
+                killed = True
+        left = files_of(out)
+        if "manifest.json" in left:
+            assert left in (old, new)  # whole, with nothing beside it
+        completed = switch.complete(str(out))
+        assert files_of(out) == (old if left == old and not completed else new)
+        assert not switch.complete(str(out))
+        outcomes.append("old" if files_of(out) == old else "new")
+        if not killed:
+            break
+    assert outcomes == sorted(outcomes, reverse=True)  # old, …, new, …
+    assert outcomes.count("old") > 3
+    assert outcomes.count("new") > 10
+
+
+def test_a_switch_is_void_once_another_dataset_was_published_or_its_files_are_gone(tmp_path: Path) -> None:
+    old, _, replace = old_and_new(tmp_path)
+    out = tmp_path / "out"
+
+    def stop() -> None:
+        raise Killed
+
+    decided = tmp_path / "switch.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(switch, "complete", lambda _: stop())
+        with pytest.raises(Killed):
+            replace()
+    decided.write_bytes((out / ".beam_tfr" / "switch.json").read_bytes())
+    for built in (out / ".beam_tfr").glob("test-00001-*records-*"):
+        built.rename(tmp_path / "away")
+    assert not switch.complete(str(out))
+    assert files_of(out) == old
+    (out / ".beam_tfr" / "switch.json").write_bytes(decided.read_bytes())
+    (tmp_path / "away").rename(built)
+    (out / "manifest.json").write_bytes(old["manifest.json"])  # of another generation
+    assert not switch.complete(str(out))
+    assert files_of(out) == old
+    assert not (out / ".beam_tfr" / "switch.json").exists()
+
+
+@pytest.fixture
+def colored(tmp_path: Path) -> tuple[Path, Path]:
+    """Two folders of 600 images: those of one are 10 everywhere, of the other 20."""
+    for value in (10, 20):
+        for number in range(600):
+            path = tmp_path / f"{value}" / "a" / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            PIL.Image.new("RGB", (8, 8), (value, value, value)).save(path)
+    return tmp_path / "10", tmp_path / "20"
+
+
+def by_tensorflow(folder: str) -> Iterator[np.ndarray]:
+    for images, _ in load(folder, split="train", batch_size=32, shuffle=True):
+        yield images.numpy()
+
+
+def by_torch(folder: str) -> Iterator[np.ndarray]:
+    for images, _ in ImageDataset(folder, split="train", batch_size=32, shuffle=True):
+        yield images
+
+
+@pytest.mark.slow
+def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
+    beam_tfr: Command, colored: tuple[Path, Path], tmp_path: Path
+) -> None:
+    # Files of both have the same names and sizes, and nothing but the manifest tells them apart.
+    out = tmp_path / "out"
+    flags = ["--output", out, "--encoding", "raw", "--compression", "none", "--image_size", 8, "--num_shards", 8]
+
+    def convert(source: Path, *more: str) -> None:
+        assert beam_tfr("convert", "--input", source, *flags, "--json", *more).code == 0
+
+    convert(colored[0])
+    ended = threading.Event()
+    epochs: list[str] = []
+    wrong: list[str] = []
+
+    def read(read_epoch: Callable[[str], Iterator[np.ndarray]]) -> None:
+        while not ended.is_set():
+            seen: set[int] = set()
+            number, error = 0, ""
+            try:
+                for images in read_epoch(str(out)):
+                    seen |= {*np.unique(images).tolist()}
+                    number += len(images)
+            except (DataError, RunError, OSError, tf.errors.OpError) as raised:
+                error = str(raised)
+            if len(seen) > 1 or (not error and number != 600):
+                wrong.append(f"{number} {seen} {error}")
+            if error and not any(text in error for text in ("was replaced", "is being replaced")):
+                wrong.append(error)
+            epochs.append("an error" if error else f"{seen}")
+
+    def check() -> None:
+        while not ended.is_set():
+            try:
+                report = verify(str(out), threads=1)
+                if not report.ok:
+                    wrong.append(f"{report.problems[:3]}")
+            except DataError as error:
+                if "replaced" not in str(error):
+                    wrong.append(str(error))
+
+    readers = [threading.Thread(target=read, args=[one]) for one in (by_tensorflow, by_torch)]
+    readers.append(threading.Thread(target=check))
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(10):
+            convert(colored[(number + 1) % 2], "--overwrite")
+    finally:
+        ended.set()
+        for reader in readers:
+            reader.join()
+    assert not wrong, wrong[:5]
+    assert {"{10}", "{20}"} <= {*epochs}, epochs
