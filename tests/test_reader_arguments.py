@@ -58,10 +58,13 @@ def test_incomplete_datasets(tmp_path: Path, read: Any) -> None:
     shard = folder / "d-train-00001-of-00002.tfrecord.gz"
     data = shard.read_bytes()
     shard.write_bytes(data[:-1])
-    with pytest.raises(DataError, match=rf"{shard} has {len(data) - 1} bytes instead of {len(data)}: copy the dataset"):
+    with pytest.raises(
+        DataError,
+        match=rf"{shard} has {len(data) - 1} bytes instead of {len(data)}: run `beam-tfr repair DIR --input …`",
+    ):
         read(folder, split="train")
     shard.unlink()
-    with pytest.raises(DataError, match=rf"{shard} is missing: copy the dataset"):
+    with pytest.raises(DataError, match=rf"{shard} is missing: run `beam-tfr repair DIR --input …`"):
         read(folder, split="train")
     read(folder, split="test")  # its own shards are all there
     (folder / MANIFEST_FILE).unlink()

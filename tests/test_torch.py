@@ -424,7 +424,9 @@ def test_every_truncation_of_a_shard_is_found_and_named(tmp_path: Path, compress
     lengths = len(data) - (8 if compression == "gzip" else 0)  # without gzip's trailer all records are there
     for length in range(0, lengths, 7):
         shard.write_bytes(data[:length])
-        with pytest.raises(DataError, match=rf"^{shard}.*; copy the dataset again, .*; `beam-tfr verify` names"):
+        with pytest.raises(
+            DataError, match=rf"^{shard}.*; run `beam-tfr repair DIR --input …` with .*; `beam-tfr verify` names"
+        ):
             list(dataset)
 
 

@@ -245,7 +245,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         Raises:
             DataError: no more may be skipped.
         """
-        problem += f"; {manifest.CURE}; `beam-tfr verify` names all damage"
+        problem += f"; {manifest.REPAIR}; `beam-tfr verify` names all damage"
         if self._max_skipped is None:
             raise DataError(problem)
         with self._numbers.get_lock():
