@@ -171,7 +171,7 @@ def test_what_is_cheap_to_change_now_is_said() -> None:
     assert advise(options, found, plan, sampled) == [
         "100% of the sample would be stretched by more than 1.2: `resize=crop`, pad and shortest preserve the aspect "
         "ratio",
-        "33% of the sample are smaller than 64x64 and would be enlarged: `image_size=`",
+        "33% of the sample are smaller than 64x64 (height x width) and would be enlarged: `image_size=`",
         "2 of 2 classes have fewer than 10 images in a split: 'a' (test: 0), 'b' (train: 0, test: 2)",
         "imbalance: 200 images of 'a', 2 of 'b'",
         "duplicates in the sample: 1 of 9 files, such as p and q",
