@@ -24,6 +24,7 @@ from beam_tfr.schema import (
     FORMAT_VERSION,
     MANIFEST_FILE,
     WORK_FOLDER,
+    Attributes,
     DataError,
     NotFoundError,
     UsageError,
@@ -65,7 +66,7 @@ class Split:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(Attributes):
     """A complete dataset, as described by its manifest.json.
 
     Attributes:

@@ -51,6 +51,31 @@ def test_wrong_calls_say_what_is_allowed(folder: Path, read: Any, options: dict[
 
 
 @pytest.mark.parametrize("read", [load, ImageDataset])
+@pytest.mark.parametrize(
+    ("arguments", "named", "message"),
+    [
+        (
+            ["d", "train"],
+            {},
+            "{}: too many positional arguments; call {}(path, split=…), with further arguments by name",
+        ),
+        (["d"], {}, "{}: missing a required argument: 'split'; call {}(path, split=…), with further arguments by name"),
+        (["d"], {"spilt": "train"}, "`spilt=`: {} has no such argument; did you mean `split=`?"),
+        (
+            ["d"],
+            {"split": "train", "batchsize": 8},
+            "`batchsize=`: {} has no such argument; did you mean `batch_size=`?",
+        ),
+        (["d"], {"split": "train", "x": 8}, "`x=`: {} has no such argument: see help({})"),
+    ],
+)
+def test_calls_that_do_not_fit(read: Any, arguments: list[str], named: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read(*arguments, **named)
+    assert str(error.value) == message.format(*[read.__name__] * message.count("{}"))
+
+
+@pytest.mark.parametrize("read", [load, ImageDataset])
 def test_incomplete_datasets(tmp_path: Path, read: Any) -> None:
     with pytest.raises(UsageError, match=r"s3://bucket/d.*: only local paths and gs:// are supported"):
         read("s3://bucket/d", split="train")

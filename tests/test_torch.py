@@ -305,7 +305,7 @@ def test_images_of_different_sizes() -> None:
         ImageDataset(folder, split="train", batch_size=4)
     crops = list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:16, :16]))
     assert [len(images) for images, _ in crops] == [4, 4, 4, 2]
-    with pytest.raises(ValueError, match="all input arrays must have the same shape"):
+    with pytest.raises(UsageError, match=r"`transform=`: returned images of the shapes .* resize them there"):
         list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:, :16]))
     padded = list(ImageDataset(folder, split="train", remainder="pad", rank=2, world_size=3))
     assert [weight for _, _, weight in padded] == [1, 1, 1, 1, 0]
