@@ -158,7 +158,7 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
             wrong = "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
             raise DataError(f"{path} {wrong}: {REPAIR}")
         if shard.num_examples * _LEAST_BYTES > shard.num_bytes:
-            raise DataError(f"{path} cannot hold {shard.num_examples} records in {size} bytes: {REPAIR}")
+            raise DataError(f"{path} cannot hold {shard.num_examples} records in {size} bytes: {CURE}")
 
 
 def _what_is_there(folder: str) -> tuple[type[DataError], str]:

@@ -467,11 +467,13 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     changed[sum(sizes[:3]) + 100] ^= 1
     dataset = ImageDataset(folder, split="train", shuffle=True)
     shard.write_bytes(changed)
-    message = rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not match the checksum of the data; copy"
+    message = (
+        rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not match the checksum of the data; run .*repair"
+    )
     with pytest.raises(DataError, match=message):
         list(dataset)
     shard.write_bytes(data[: sum(sizes[:4])])
-    with pytest.raises(DataError, match=rf"^{shard} ends after 4 of its 5 records; copy"):
+    with pytest.raises(DataError, match=rf"^{shard} ends after 4 of its 5 records; run `beam-tfr repair"):
         list(dataset)
     shard.unlink()
     with pytest.raises(FileNotFoundError, match=shard.name):
