@@ -26,6 +26,7 @@ from beam_tfr.schema import (
     MANIFEST_FILE,
     SWITCH_FILE,
     WORK_FOLDER,
+    Attributes,
     DataError,
     NotFoundError,
     UsageError,
@@ -40,7 +41,8 @@ KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images stored with --
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB
 _MAX_CONTAINERS, _MAX_VALUES = 250_000, 2_000_000
 _LEAST_BYTES = 4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
-CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged dataset
+CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged manifest
+REPAIR = "run `beam-tfr repair DIR --input …` with the input that it was made from, or copy the dataset again"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,7 @@ class Stamp(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(Attributes):
     """A complete dataset, as described by its manifest.json.
 
     Attributes:
@@ -188,7 +190,7 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
         if size != shard.num_bytes:
             check_current(dataset)
             wrong = "is missing" if size is None else f"has {size} bytes instead of {shard.num_bytes}"
-            raise DataError(f"{path} {wrong}: {CURE}")
+            raise DataError(f"{path} {wrong}: {REPAIR}")
         if shard.num_examples * _LEAST_BYTES > shard.num_bytes:
             raise DataError(f"{path} cannot hold {shard.num_examples} records in {size} bytes: {CURE}")
 

@@ -57,7 +57,7 @@ class Changes(NamedTuple):
         if not self.shards:
             return ""
         told = f"the input has changed since an earlier run: {self.shards:,} of its finished shards are rewritten"
-        named = f"; images changed or new in them: {self.images:,}, such as {', '.join(self.keys)}"
+        named = f"; images changed, new or moved into them: {self.images:,}, such as {', '.join(self.keys)}"
         return f"{told}{named if self.images else ''}"
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
-from beam_tfr import rejects, storage
 from beam_tfr.claim import Progress
 from beam_tfr.display import Display
-from beam_tfr.inputs.passed import tell_left_behind, tell_skipped
 from beam_tfr.launch import Job, Result, Saved
+from beam_tfr.launch.results import hints
 from beam_tfr.layouts.folders import tell_nested
-from beam_tfr.schema import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, Plan, as_flags, in_order
-from beam_tfr.schema.features import things
-from beam_tfr.tallies import Row, dataset_rows, plan_rows, tell_shares, with_totals
+from beam_tfr.schema import NO_SPLIT, Plan, as_flags, in_order
+from beam_tfr.tallies import Row, dataset_rows, plan_rows, with_totals
 from beam_tfr.terminal import columns, counted, folded, printable
-
-MUCH = 0.1  # share of the images above which a hint is worth giving
 
 
 class Follow:
@@ -35,26 +31,9 @@ class Follow:
         self._shown(progress.state())
 
 
-def hints(counts: Mapping[str, Any]) -> list[str]:
-    """Hints about what the user may not have intended, from the counts of the manifest."""
-    found, adjusted, written = [], counts["adjusted"], counts["written"]
-    if (n := adjusted.get("aspect-changed", 0)) > MUCH * written:
-        found.append(
-            f"{n / written:.0%} of the images are stretched by more than 1.2; --resize crop, pad and shortest preserve "
-            "the aspect ratio"
-        )
-    if (n := adjusted.get("cropped", 0)) > MUCH * written:
-        found.append(f"{n / written:.0%} of the images lost more than half of their area; --resize pad keeps all of it")
-    if n := adjusted.get("kept-unusual", 0):
-        found.append(f"{n:,} JPEGs were kept that training code would show rotated or in wrong colors (--keep_all)")
-    return found
-
-
 def summary(result: Result) -> dict[str, Any]:
     """The summary of a conversion, as JSON values."""
     dataset = result.manifest
-    seconds = round(result.seconds, 3)
-    done = dataset.counts["matched"] - result.resumed if result.fresh else 0
     return {
         "output": dataset.folder,
         "name": dataset.name,
@@ -73,11 +52,11 @@ def summary(result: Result) -> dict[str, Any]:
         "left_behind": dict(result.left_behind),
         "nested": dict(result.nested),
         "changes": result.changes._asdict(),
-        "hints": hints(dataset.counts),
+        "hints": [*map(as_flags, hints(dataset.counts))],
         "dataset_digest": dataset.dataset_digest,
-        "seconds": seconds,
+        "seconds": round(result.seconds, 3),
         "resumed": result.resumed,
-        "images_per_second": round(done / max(seconds, 1e-3), 1),
+        "images_per_second": round(result.images_per_second, 1),
     }
 
 
@@ -124,7 +103,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 
 def print_summary(result: Result, *, to: IO[str]) -> None:
     """Prints the summary of a conversion as a table."""
-    dataset, facts = result.manifest, summary(result)
+    dataset = result.manifest
 
     def line(text: str) -> None:
         print(folded(printable(text), 9), file=to)
@@ -134,46 +113,11 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
         line("Its files were compared by name and size; beam-tfr verify reads all their bytes.")
     for row in _table(in_order(dataset.splits), dataset_rows(dataset)):
         print(printable(row), file=to)
-    counts, kinds = dataset.counts, dataset.options.get("feature_columns", {})
-    rejected = sum(counts["rejected"].values())
-    if limit := dataset.options.get("limit"):
-        line(f"limit:   a trial run of the first {limit:,} in the order of --seed")
-    line(f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected")
-    if shares := tell_shares(dataset.options, {name: split.matched for name, split in dataset.splits.items()}):
-        line(f"shares:  {as_flags(shares)}")
-    if result.skipped:
-        line(f"skipped: {tell_skipped(result.skipped)}")
-    listed = storage.join(dataset.folder, REJECTS_FILE)
-    leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
-    for reason, number in counts["rejected"].items():
-        line(f"  {reason}: {number:,}")
-        for example in examples if reason == leading else ():
-            line(f"    {example}")
-    if rejected:
-        line(f"  all of them, with reasons: {listed}")
-    for title, number in counts["adjusted"].items():
-        line(f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})")
-    if facts["cropped"] is not None:
-        line(f"cropped: {facts['cropped']:.0%} of an image on average; --resize pad keeps all of it")
-    for name, kind in kinds.items():
-        line(f"column:  {name} {kind}")
-    for hint in [*hints(counts), *tell_nested(result.nested)]:
-        line(f"note:    {as_flags(hint)}")
-    if result.changes.shards:
-        line(f"note:    {result.changes}")
-    if result.left_behind:
-        line(f"note:    {as_flags(tell_left_behind(result.left_behind, 'DIR'))}")
-    line(f"dataset: {dataset.folder}   digest {dataset.dataset_digest[:16]}")
-    if result.fresh:
-        what = things(dataset.options["encoding"])
-        if result.resumed:
-            line(f"resumed: {result.resumed:,} of {counts['matched']:,} {what} were finished by an earlier run")
-        line(f"time:    {result.seconds:.1f} s, {facts['images_per_second']:,.0f} {what}/s")
+    for text in result.lines():
+        line(as_flags(text))
     # Not folded, since they are to be copied.
     print(printable(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}"), file=to)
-    split = next((name for name in in_order(dataset.splits) if name != NO_SPLIT), "train")
-    load = f"from beam_tfr.reader import load; {split} = load({dataset.folder!r}, split={split!r})"
-    print(printable(f"load:    {load}"), file=to)
+    print(printable(f"load:    {result.load_call()}"), file=to)
 
 
 def _table(splits: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:

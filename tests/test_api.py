@@ -19,7 +19,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_hand
 import beam_tfr
 from beam_tfr import markup, reader
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.schema import Reject
+from beam_tfr.schema import Reject, UsageError
 from beam_tfr.terminal import own_stderr
 from tests.converted import converted_photos
 
@@ -35,7 +35,7 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
         input=[photos / "**" / "*.jpg"],
         output=tmp_path / "out",
         layout=LAYOUT,
-        image_size=32,
+        image_size=(32, 96),
         num_shards={"train": 2, "test": 1},
         max_rejects=1,
         progress=seen.append,
@@ -44,7 +44,7 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
         input=f"{photos}/**/*.jpg",
         output=f"{tmp_path}/out",
         layout=LAYOUT,
-        image_size="32x32",
+        image_size="32x96",
         num_shards="train=2,test=1",
         max_rejects="1",
         classes=None,
@@ -64,7 +64,30 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     assert repr(by_values) == f"<{title}: train 12, test 6; 1 rejected; digest {by_values.digest[:16]}>"
     shown = by_values._repr_html_()
     assert f"<b>{title}</b>" in shown
-    assert "train/hat/&lt;b&gt;.jpg: empty-file" in shown
+    assert by_values.counts == {
+        "matched": 19,
+        "written": 18,
+        "rejected": {"empty-file": 1},
+        "adjusted": {"cropped": 18},
+    }
+    for line in (
+        "balance: 19 matched = 18 written + 1 rejected",
+        "  empty-file: 1",
+        f"    train/hat/&lt;b&gt;.jpg: {reject.detail}",
+        "adjusted: 18 cropped (lost more than half of their area)",
+        "cropped: 74% of an image on average; `resize=pad` keeps all of it",
+        "note:    100% of the images lost more than half of their area; `resize=pad` keeps all of it",
+        f"next: beam_tfr.verify(&#x27;{tmp_path}/out&#x27;)",
+        f"load: from beam_tfr.reader import load; train = load(&#x27;{tmp_path}/out&#x27;, split=&#x27;train&#x27;)",
+    ):
+        assert f"<div>{line}</div>" in shown, shown
+    assert "already complete" not in shown
+    assert "<div>The dataset was already complete; nothing was written.</div>" in by_text._repr_html_()
+    for of in (by_values, by_values.manifest):
+        with pytest.raises(UsageError, match=rf"^a {type(of).__name__} has .* instead of items: use \.counts$"):
+            of["counts"]
+    with pytest.raises(UsageError, match=r"use one of \.class_names, \.compression, \.counts, "):
+        by_values.manifest["labels"]
     report = beam_tfr.verify(tmp_path / "out", sources=photos / "**" / "*.jpg", progress=False)
     assert report.ok
     assert report.sources == 18

@@ -72,7 +72,7 @@ def test_mended_files_cost_their_shards_alone(beam_tfr: Command, source: Path, t
     (line,) = told(second)
     found = re.fullmatch(
         r"note:    the input has changed since an earlier run: (\d) of its finished shards are rewritten; images "
-        r"changed or new in them: 2, such as (017|099)\.bin, (017|099)\.bin",
+        r"changed, new or moved into them: 2, such as (017|099)\.bin, (017|099)\.bin",
         line.replace("a/", ""),
     )
     assert found, line
@@ -95,7 +95,8 @@ def test_a_file_less_moves_the_cuts_and_another_number_of_shards_leaves_nothing_
     run = convert(beam_tfr, source, output)
     assert run.json["written"] == 238
     assert re.search(
-        r"the input has changed since an earlier run: [3-6] of its finished shards are rewritten; images", run.err
+        r"the input has changed since an earlier run: [3-6] of its finished shards are rewritten; images changed, ",
+        run.err,
     )
     assert convert(beam_tfr, source, tmp_path / "sound").code == 0
     assert files_of(output) == files_of(tmp_path / "sound")
@@ -124,7 +125,8 @@ def test_a_pipeline_of_ones_own_leaves_nothing_behind_and_logs_what_changed(
     metrics_of(lambda p: p | Convert(options))
     assert not (output / ".beam_tfr").exists()
     (line,) = [record.getMessage() for record in caplog.records if "the input has changed" in record.getMessage()]
-    assert re.search(r"rewritten; images changed or new in them: 2, such as a/(017|099)\.bin, a/(017|099)\.bin$", line)
+    keys = r"a/(017|099)\.bin, a/(017|099)\.bin$"
+    assert re.search(rf"rewritten; images changed, new or moved into them: 2, such as {keys}", line)
 
 
 def test_a_run_that_fails_again_tells_what_changed_too_and_but_once(
@@ -133,7 +135,7 @@ def test_a_run_that_fails_again_tells_what_changed_too_and_but_once(
     output = tmp_path / "out"
     assert convert(beam_tfr, source, output).code == 1
     (source / "a" / "017.bin").write_bytes(b"17")
-    once = "1 of its finished shards are rewritten; images changed or new in them: 1, such as a/017.bin"
+    once = "1 of its finished shards are rewritten; images changed, new or moved into them: 1, such as a/017.bin"
     for expected in ([f"convert: the input has changed since an earlier run: {once}"], []):
         run = convert(beam_tfr, source, output)
         assert (run.code, told(run)) == (1, expected)
@@ -170,7 +172,7 @@ def test_replaced_objects_cost_their_shards_alone(beam_tfr: Command, fake: FakeG
     run = convert(beam_tfr, source, "gs://b/out", *flags)
     assert (run.json["written"], len(told(run))) == (40, 1)
     assert told(run)[0].endswith(
-        ": 1 of its finished shards are rewritten; images changed or new in them: 1, such as a/017"
+        ": 1 of its finished shards are rewritten; images changed, new or moved into them: 1, such as a/017"
     )
     asked = [request["name"] for request in fake.take_log() if request.get("alt") == "media"]
     assert len([name for name in asked if name.startswith("in/")]) == 32 + 10  # the sample, and one shard

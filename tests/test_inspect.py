@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from beam_tfr.examples import serialize
 from beam_tfr.inspection import inspect, pictures
 from beam_tfr.schema import DataError, UsageError
 from tests.conftest import Run
-from tests.converted import converted, converted_photos
+from tests.converted import converted, converted_photos, converted_sample
 from tests.fixtures import save
 from tests.test_records import frame
 
@@ -53,7 +55,7 @@ def test_a_dataset(beam_tfr: Command) -> None:
     assert features == {name: about["dtype"] for name, about in reader.open(folder).features.items()}
     assert sum(line.startswith("record") for line in lines) == 1
     assert "  image/class/text         'hat'" in lines
-    assert any(line.startswith("  image/encoded            jpeg image, 224x224 pixels, ") for line in lines)
+    assert any(line.startswith("  image/encoded            jpeg image, height 224, width 224, ") for line in lines)
 
 
 def test_no_record_matches(beam_tfr: Command, tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_files_of_others(name: str, tmp_path: Path, beam_tfr: Command) -> None:
         "  y                        int64",
         f"record 0: {path}, byte 0, {len(serialize(FOREIGN[0]))} bytes",
         "  box                      0.5, 1.25",
-        f"  img                      png image, 20x30 pixels, {len(RED)} bytes",
+        f"  img                      png image, height 20, width 30, {len(RED)} bytes",
         "  tags                     'a', 'b'",
         "  y                        7",
         f"record 1: {path}, byte {len(serialize(FOREIGN[0])) + 16}, {len(serialize(FOREIGN[1]))} bytes",
@@ -144,7 +146,9 @@ def test_sequences(tmp_path: Path, beam_tfr: Command) -> None:
     with tf.io.TFRecordWriter(str(tmp_path / "x.tfrecord"), "ZLIB") as writer:
         writer.write(example.SerializeToString())
     run = beam_tfr("inspect", tmp_path / "x.tfrecord", "--where", "boxes=1, 2", "--export", 1, tmp_path / "out")
-    picture = f"[png image, 20x30 pixels, {len(RED)} bytes]"
+    assert run.out == f"wrote {tmp_path / 'out'}: 1 record\n"
+    run = beam_tfr("inspect", tmp_path / "x.tfrecord", "--where", "boxes=1, 2")
+    picture = f"[png image, height 20, width 30, {len(RED)} bytes]"
     assert [line for line in run.out.splitlines() if line.startswith("  ")] == [
         "  boxes                    int64 [2, any]",
         "  frames                   bytes [2, 1]",
@@ -164,7 +168,51 @@ def test_damage_is_told(tmp_path: Path, beam_tfr: Command) -> None:
     run = beam_tfr("inspect", path)
     assert run.code == 1
     assert run.out.startswith(f"{path}: 2 records in 1 file\n")
-    assert run.out.splitlines()[-1].startswith(f"damaged: {path}: record 2 at byte ")
+    assert run.out.splitlines()[-1].startswith(f"problem: {path}: record 2 at byte ")
+
+
+def test_an_unfinished_dataset_is_shown_and_told(tmp_path: Path, beam_tfr: Command) -> None:
+    folder = Path(shutil.copytree(converted_photos(), tmp_path / "d"))
+    foreign(folder)
+    there = (folder / "manifest.json").read_bytes()
+    (folder / "manifest.json").write_bytes(there.replace(b'"train"', b'"trial"'))
+    edited = beam_tfr("inspect", folder)
+    assert edited.code == 1
+    assert "manifest.json was changed after it was written" in edited.out.splitlines()[-1]
+    (folder / "manifest.json").unlink()
+    (folder / ".beam_tfr").mkdir()
+    assert beam_tfr("inspect", folder).code == 0  # any program's files
+    (folder / ".beam_tfr" / "plan.json").touch()
+    run = beam_tfr("inspect", folder)
+    assert (run.code, run.out.splitlines()[0]) == (1, f"{folder}: 21 records in 3 files")
+    said = f"{folder} is not a complete dataset: manifest.json is missing. A conversion has not finished here; the same"
+    assert run.out.splitlines()[-1] == f"problem: {said} convert command resumes it"
+    assert f"<div>{said} convert" in inspect(folder)._repr_html_()
+
+
+def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
+    folder = converted_photos()
+    run = beam_tfr(
+        "inspect", folder, "--split", "test", "--contact_sheet", tmp_path / "a.png", "--export", 9, tmp_path / "out"
+    )
+    assert (run.code, run.err) == (0, "")
+    assert run.out == f"wrote {tmp_path / 'out'}: 6 records of test\nwrote {tmp_path / 'a.png'}: 6 records of test\n"
+    found = inspect(folder, split="test", record=2)
+    assert [*found.lines()][:2] == [
+        f"{folder}: 6 records in 1 file",
+        "  test: 6 records (hat 2, shoes 2, t-shirt 2)",
+    ]
+    assert found.records[0].data == inspect(folder, record=14).records[0].data
+    assert (
+        beam_tfr("inspect", folder, "--export", 13, tmp_path / "both").out
+        == f"wrote {tmp_path / 'both'}: 13 records of train and test\n"
+    )
+    for path, split, said in (
+        (folder, "trian", r"`split=trian`: is not in .*; there are: train, test$"),
+        (found.records[0].file, "test", "`split=test`: needs a complete dataset; of other files, give those"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            inspect(path, split=split)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +256,10 @@ def test_export(tmp_path: Path, beam_tfr: Command) -> None:
     second = {"img": "000001-img.bin", "y": 8, "box": [1.0, 2.0], "tags": "\x1b[0m"}
     assert [json.loads(files.pop(f"00000{number}.json")) for number in (0, 1)] == [first, second]
     assert not files
+    named = [{"image/filename": ("bytes", [key.encode()])} for key in ("a/Küche 1.jpg", "b/Küche 1.jpg", "a/../.b\n")]
+    (tmp_path / "named").write_bytes(b"".join(frame(serialize(record)) for record in named))
+    inspect(tmp_path / "named").export(tmp_path / "out2")
+    assert sorted(os.listdir(tmp_path / "out2")) == ["000000-Küche_1.json", "000001-Küche_1.json", "000002-_b_.json"]
     assert "is not empty; give a new folder" in beam_tfr("inspect", path, "--export", 1, tmp_path / "out").err
 
 
@@ -217,8 +269,15 @@ def test_raw_pixels_are_pictures(tmp_path: Path) -> None:
     feature = next(line for line in found.lines() if "uint8 tensor" in line)
     assert feature.startswith("  image/raw                uint8 tensor [32, 40, 3], ")
     (expected, *_) = reader.load(found.path, split="train", output="image", streams=1).as_numpy_iterator()
-    with Image.open(tmp_path / "out" / "000000-image_raw.png") as image:
+    with Image.open(next((tmp_path / "out").glob("000000-*-image_raw.png"))) as image:
         np.testing.assert_array_equal(np.asarray(image), expected)
+
+
+def test_a_contact_sheet_in_a_notebook_has_as_many_records_as_that_of_the_command(tmp_path: Path) -> None:
+    found = inspect(converted_sample())
+    assert len(found.records) == 40
+    assert found.contact_sheet(columns=10).size == (10 * 120 + 8, 4 * 138 + 8)
+    assert sum(line.startswith("record ") for line in found.lines()) == 3
 
 
 def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
@@ -229,7 +288,7 @@ def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
         assert (sheet.size, centers) == ((368, 146), [(255, 0, 0), (208, 215, 222), (208, 215, 222)])
     shown = inspect(path)._repr_html_()
     assert "x.tfrecord: 3 records in 1 file</b>" in shown
-    assert ">png image, 20x30 pixels" in shown
+    assert ">png image, height 20, width 30" in shown
     assert '<img alt="records" src="data:image/png;base64,' in shown
 
 
@@ -261,6 +320,10 @@ def test_records_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("beam_tfr.inspection.looking.MAX_KEPT_BYTES", 100)
     with pytest.raises(UsageError, match="the records have more than 100 bytes; choose fewer"):
         inspect(foreign(tmp_path))
+    monkeypatch.setattr("beam_tfr.inspection.looking.MAX_KEPT_BYTES", len(serialize(FOREIGN[0])) + 1)
+    assert len(inspect(foreign(tmp_path)).records) == 1
+    with pytest.raises(UsageError, match="bytes; choose fewer"):
+        inspect(foreign(tmp_path), records=2)
 
 
 def test_objects(gcs: str, tmp_path: Path) -> None:

@@ -304,7 +304,10 @@ def test_a_finished_dataset_with_a_cut_or_missing_shard_is_not_called_complete(
         shard.unlink() if change is None else shard.write_bytes(change)
         run = beam_tfr(*arguments(photos, finished))
         assert (run.code, run.out) == (1, "")
-        assert f"{shard} {message}: copy the dataset again, or run `beam-tfr convert … --overwrite`" in run.err
+        assert (
+            f"{shard} {message}: run `beam-tfr repair DIR --input …` with the input that it was made from, or copy"
+            in run.err
+        )
 
 
 def test_overwrite_without_labels_leaves_nothing_of_the_old_dataset(

@@ -171,7 +171,7 @@ def test_what_is_cheap_to_change_now_is_said() -> None:
     assert advise(options, found, plan, sampled) == [
         "100% of the sample would be stretched by more than 1.2: `resize=crop`, pad and shortest preserve the aspect "
         "ratio",
-        "33% of the sample are smaller than 64x64 and would be enlarged: `image_size=`",
+        "33% of the sample are smaller than 64x64 (height x width) and would be enlarged: `image_size=`",
         "2 of 2 classes have fewer than 10 images in a split: 'a' (test: 0), 'b' (train: 0, test: 2)",
         "imbalance: 200 images of 'a', 2 of 'b'",
         "duplicates in the sample: 1 of 9 files, such as p and q",
@@ -259,3 +259,12 @@ def test_plan_shows_how_far_it_is(
         "plan: sampling: 3 of 3 rows",
         "plan: planned: 2",
     ]
+
+
+def test_a_wrong_image_root_is_the_cure_that_is_named(beam_tfr: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("path,label\na.jpg,x\nb.jpg,y\n")
+    flags = ("--table", tmp_path / "t.csv", "--uri_column", "path", "--label_column", "label")
+    run = beam_tfr("plan", *flags, "--image_root", tmp_path / "nowhere")
+    assert (run.code, run.out) == (1, "")
+    assert "None of the 2 files tried first can be read: " in run.err
+    assert run.err.endswith(" or correct --image_root if a table names them\n")

@@ -150,9 +150,15 @@ def test_no_batches_of_images_of_different_sizes(tmp_path: Path) -> None:
         load(folder, split="train", batch_size=2)
     assert str(error.value) == (
         f"`batch_size=2`: the images of {folder} have different sizes (`resize=fit`), and a batch takes equal ones. "
-        'Give `image_size=(height, width)`, or `sizes="padded"` or "ragged"; leave `batch_size=` out; or convert with '
-        "`resize=crop`, pad or stretch"
+        'Give load `image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or "ragged"; read single '
+        "images; or convert with `resize=crop`, pad or stretch"
     )
+    single = load(folder, split="train")
+    with pytest.raises(UsageError) as later:
+        single.batch(2)
+    assert str(later.value) == str(error.value)
+    assert len([*single.batch(1)]) == len([*single.padded_batch(1)]) == 4
+    assert next(iter(load(folder, split="train", image_size=8).batch(4)))[0].shape == (4, 8, 8, 3)
 
 
 def edit_manifest(folder: Path, **options: Any) -> None:

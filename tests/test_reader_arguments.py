@@ -51,6 +51,31 @@ def test_wrong_calls_say_what_is_allowed(folder: Path, read: Any, options: dict[
 
 
 @pytest.mark.parametrize("read", [load, ImageDataset])
+@pytest.mark.parametrize(
+    ("arguments", "named", "message"),
+    [
+        (
+            ["d", "train"],
+            {},
+            "{}: too many positional arguments; call {}(path, split=…), with further arguments by name",
+        ),
+        (["d"], {}, "{}: missing a required argument: 'split'; call {}(path, split=…), with further arguments by name"),
+        (["d"], {"spilt": "train"}, "`spilt=`: {} has no such argument; did you mean `split=`?"),
+        (
+            ["d"],
+            {"split": "train", "batchsize": 8},
+            "`batchsize=`: {} has no such argument; did you mean `batch_size=`?",
+        ),
+        (["d"], {"split": "train", "x": 8}, "`x=`: {} has no such argument: see help({})"),
+    ],
+)
+def test_calls_that_do_not_fit(read: Any, arguments: list[str], named: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read(*arguments, **named)
+    assert str(error.value) == message.format(*[read.__name__] * message.count("{}"))
+
+
+@pytest.mark.parametrize("read", [load, ImageDataset])
 def test_incomplete_datasets(tmp_path: Path, read: Any) -> None:
     with pytest.raises(UsageError, match=r"s3://bucket/d.*: only local paths and gs:// are supported"):
         read("s3://bucket/d", split="train")
@@ -58,10 +83,13 @@ def test_incomplete_datasets(tmp_path: Path, read: Any) -> None:
     shard = folder / "d-train-00001-of-00002.tfrecord.gz"
     data = shard.read_bytes()
     shard.write_bytes(data[:-1])
-    with pytest.raises(DataError, match=rf"{shard} has {len(data) - 1} bytes instead of {len(data)}: copy the dataset"):
+    with pytest.raises(
+        DataError,
+        match=rf"{shard} has {len(data) - 1} bytes instead of {len(data)}: run `beam-tfr repair DIR --input …`",
+    ):
         read(folder, split="train")
     shard.unlink()
-    with pytest.raises(DataError, match=rf"{shard} is missing: copy the dataset"):
+    with pytest.raises(DataError, match=rf"{shard} is missing: run `beam-tfr repair DIR --input …`"):
         read(folder, split="train")
     read(folder, split="test")  # its own shards are all there
     (folder / MANIFEST_FILE).unlink()

@@ -12,7 +12,7 @@ import pytest
 from beam_tfr import cli, display, summary, terminal
 from beam_tfr.claim import Progress
 from beam_tfr.display import Display
-from beam_tfr.launch import running
+from beam_tfr.launch import results, running
 from beam_tfr.tallies import class_rows
 from tests.conftest import Run
 
@@ -104,12 +104,12 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
 
 def test_hints_are_given_when_more_than_a_tenth_of_the_images_deserve_one() -> None:
     def hints(**adjusted: int) -> list[str]:
-        return summary.hints({"written": 50, "adjusted": {name.replace("_", "-"): n for name, n in adjusted.items()}})
+        return results.hints({"written": 50, "adjusted": {name.replace("_", "-"): n for name, n in adjusted.items()}})
 
     assert hints(aspect_changed=5, cropped=5) == []
-    assert hints(cropped=6) == ["12% of the images lost more than half of their area; --resize pad keeps all of it"]
+    assert hints(cropped=6) == ["12% of the images lost more than half of their area; `resize=pad` keeps all of it"]
     assert hints(aspect_changed=6) == [
-        "12% of the images are stretched by more than 1.2; --resize crop, pad and shortest preserve the aspect ratio"
+        "12% of the images are stretched by more than 1.2; `resize=crop`, pad and shortest preserve the aspect ratio"
     ]
 
 

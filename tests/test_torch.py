@@ -305,7 +305,7 @@ def test_images_of_different_sizes() -> None:
         ImageDataset(folder, split="train", batch_size=4)
     crops = list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:16, :16]))
     assert [len(images) for images, _ in crops] == [4, 4, 4, 2]
-    with pytest.raises(ValueError, match="all input arrays must have the same shape"):
+    with pytest.raises(UsageError, match=r"`transform=`: returned images of the shapes .* resize them there"):
         list(ImageDataset(folder, split="train", batch_size=4, transform=lambda image: image[:, :16]))
     padded = list(ImageDataset(folder, split="train", remainder="pad", rank=2, world_size=3))
     assert [weight for _, _, weight in padded] == [1, 1, 1, 1, 0]
@@ -424,7 +424,9 @@ def test_every_truncation_of_a_shard_is_found_and_named(tmp_path: Path, compress
     lengths = len(data) - (8 if compression == "gzip" else 0)  # without gzip's trailer all records are there
     for length in range(0, lengths, 7):
         shard.write_bytes(data[:length])
-        with pytest.raises(DataError, match=rf"^{shard}.*; copy the dataset again, .*; `beam-tfr verify` names"):
+        with pytest.raises(
+            DataError, match=rf"^{shard}.*; run `beam-tfr repair DIR --input …` with .*; `beam-tfr verify` names"
+        ):
             list(dataset)
 
 
@@ -465,11 +467,13 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     changed[sum(sizes[:3]) + 100] ^= 1
     dataset = ImageDataset(folder, split="train", shuffle=True)
     shard.write_bytes(changed)
-    message = rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not match the checksum of the data; copy"
+    message = (
+        rf"^{shard}: record 3 at byte {sum(sizes[:3])}: its data does not match the checksum of the data; run .*repair"
+    )
     with pytest.raises(DataError, match=message):
         list(dataset)
     shard.write_bytes(data[: sum(sizes[:4])])
-    with pytest.raises(DataError, match=rf"^{shard} ends after 4 of its 5 records; copy"):
+    with pytest.raises(DataError, match=rf"^{shard} ends after 4 of its 5 records; run `beam-tfr repair"):
         list(dataset)
     shard.unlink()
     with pytest.raises(FileNotFoundError, match=shard.name):

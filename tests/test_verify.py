@@ -226,6 +226,7 @@ def test_valid_datasets(tmp_path: pathlib.Path, options: dict[str, object]) -> N
         kinds={},
         broken=(),
         unread=(),
+        others=(),
         examples=3 * len(files),
         shards=len(files),
         num_bytes=sum(file.stat().st_size for file in files),
@@ -314,7 +315,8 @@ def test_flipped_bit_is_located_and_the_rest_is_read(dataset: pathlib.Path) -> N
         ),
         (
             lambda d: shutil.copy(d / TEST_0, d / "tiny-test-00001-of-00002.tfrecord.gz"),
-            "tiny-test-00001-of-00002.tfrecord.gz: has the name of a shard, but is not in the manifest",
+            "tiny-test-00001-of-00002.tfrecord.gz: is not in the manifest, but patterns such as tiny-train-* and "
+            "*.tfrecord.gz match it, and other readers read it too: move it out of the folder",
         ),
         (lambda d: shutil.copy(d / TRAIN_0, d / TRAIN_1), f"{TRAIN_1}: its SHA-256 is"),
         (lambda d: shutil.copy(d / TRAIN_0, d / TRAIN_1), f"{TRAIN_1}, record 0: has the key of record 0 of {TRAIN_0}"),

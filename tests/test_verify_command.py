@@ -64,6 +64,7 @@ def test_the_report_is_one_json_object(beam_tfr: Command, dataset: Path) -> None
         "problems": [],
         "broken": [],
         "unread": [],
+        "others": [],
         "seconds": sound.json["seconds"],
     }
     flip(dataset / TRAIN[1])
@@ -142,6 +143,48 @@ def test_sources_that_changed_are_gone_or_new_are_named(beam_tfr: Command, datas
     assert found["broken"] == []
     assert "1 changed, 1 gone, 0 unreadable, new: 0\n" in beam_tfr(*command, "--exclude", "**/one*").out
     assert "new: not looked for" in beam_tfr(*command, "--sample", "0.1").out
+
+
+STRAYS = (
+    "d-train-00001-of-00003 (copy).tfrecord.gz",
+    "d-train-00001-of-00003_old.tfrecord.gz",
+    "d-test-00000-of-00002.bak",
+    "old.tfrecord.gz",
+)
+
+
+def test_files_that_the_taught_patterns_match_are_problems_and_others_are_told(
+    beam_tfr: Command, dataset: Path, sources: Path
+) -> None:
+    for name in STRAYS:
+        shutil.copy(dataset / TRAIN[1], dataset / name)
+    (dataset / ".beam_tfr").mkdir()  # a replacement is being made
+    (dataset / "notes").mkdir()
+    (dataset / "README.md").write_text("mine")
+    (dataset / "link").symlink_to("..")
+    (dataset / "gone").symlink_to("nowhere")
+    read = {file.name for pattern in ("d-train-*", "d-test-*", "*.tfrecord*") for file in dataset.glob(pattern)}
+    assert read == {TEST_0, TEST_1, *TRAIN, *STRAYS}
+    told = ".beam_tfr/, README.md, gone and 2 more"
+    run = beam_tfr("verify", dataset)
+    assert run.code == 1
+    assert [line.partition(": is not in the manifest, but patterns ")[0] for line in run.err.splitlines()] == [
+        *sorted(STRAYS)
+    ]
+    assert run.out.endswith(f"also in the folder, and not part of the dataset: {told}\n4 problems\n")
+    assert {problem["file"] for problem in beam_tfr("verify", dataset, "--json").json["problems"]} == {*STRAYS}
+    repaired = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")
+    assert repaired.code == 1
+    assert repaired.out.startswith(
+        "nothing was damaged\nleft alone: d-test-00000-of-00002.bak, d-train-00001-of-00003 (copy).tfrecord.gz, "
+        "d-train-00001-of-00003_old.tfrecord.gz and 1 more; move them out of the folder\n"
+    )
+    assert {*STRAYS} <= {file.name for file in dataset.iterdir()}
+    for name in STRAYS:
+        (dataset / name).unlink()
+    sound = beam_tfr("verify", dataset, "--json")
+    assert (sound.code, sound.json["others"]) == (0, [".beam_tfr/", "README.md", "gone", "link/", "notes/"])
+    assert f"not part of the dataset: {told}" in verify(str(dataset))._repr_html_()
 
 
 def test_sources_and_dataset_on_cloud_storage(beam_tfr: Command, dataset: Path, photos: Path, fake: FakeGcs) -> None:

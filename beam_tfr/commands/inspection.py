@@ -12,6 +12,7 @@ from beam_tfr import storage
 from beam_tfr.commands.calls import at_least
 from beam_tfr.display import add_display, on_stderr
 from beam_tfr.schema import UsageError
+from beam_tfr.terminal import printable
 
 EXAMPLES = """examples:
   beam-tfr inspect /data/photos --where label=hat
@@ -20,7 +21,6 @@ EXAMPLES = """examples:
   beam-tfr inspect /data/photos --contact_sheet photos.png
   beam-tfr inspect /data/photos --export 100 photos
 """
-SHEET = 40  # records of a contact sheet
 ROW = 8  # of a row of thumbnails
 
 
@@ -30,10 +30,11 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "inspect",
         help="show the records of a dataset, or of any TFRecord files",
         description="Shows features, counts and the first records of a dataset, or of any TFRecord files, gzip, "
-        "zlib or uncompressed. Exits with 1 if a file is damaged.",
+        "zlib or uncompressed. Exits with 1 if a file is damaged or the dataset is incomplete.",
         epilog=EXAMPLES,
     )
     parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")
+    parser.add_argument("--split", metavar="NAME", help="read only this split of a dataset")
     parser.add_argument("--record", metavar="N", type=at_least(0), help="show only this record, counted from 0")
     parser.add_argument(
         "--where", metavar="NAME=VALUE", help="show only records with this value of a feature, such as label=hat"
@@ -52,7 +53,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Shows the contents of the path; returns 1 if it is damaged."""
     from beam_tfr.inspection import inspect, pictures
-    from beam_tfr.inspection.looking import RECORDS
+    from beam_tfr.inspection.looking import RECORDS, SHEET
 
     shown = parsed.records or RECORDS
     most = parsed.records or (SHEET if parsed.contact_sheet else RECORDS)
@@ -62,23 +63,29 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
             exported = at_least(1)(parsed.export[0])
         except argparse.ArgumentTypeError as error:
             raise UsageError(str(error), option="export", value=" ".join(parsed.export)) from None
-    asked = {"record": parsed.record, "where": parsed.where, "records": max(most, exported)}
+    asked = {"split": parsed.split, "record": parsed.record, "where": parsed.where, "records": max(most, exported)}
     with on_stderr("inspect", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as display:
         found = inspect(parsed.path, **asked, progress=display)
     if parsed.where and not found.records and not found.problem:
         raise UsageError("matches no record", option="where", value=parsed.where)
+    wrote = []
     if parsed.export:
-        dataclasses.replace(found, records=found.records[:exported]).export(parsed.export[1])
+        records = found.records[:exported]
+        dataclasses.replace(found, records=records).export(parsed.export[1])
+        wrote.append((parsed.export[1], records))
     if parsed.contact_sheet:
         try:
             path = storage.check_path(parsed.contact_sheet, option="contact_sheet")
             pictures.contact_sheet(found.records[:most]).save(path)
+            wrote.append((parsed.contact_sheet, found.records[:most]))
         except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
             message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
             raise UsageError(message, option="contact_sheet", value=parsed.contact_sheet) from None
-    for line in found.lines(shown):
+    for name, kept in wrote:
+        print(printable(f"wrote {name}: {found.told(kept)}"))
+    for line in found.lines(shown) if not wrote else found.told_problem():
         print(line)
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and not wrote:
         sheet = pictures.contact_sheet(found.records[:ROW], columns=ROW)
         print(pictures.for_terminal(sheet, os.environ), end="")
     return 1 if found.problem else 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from beam_tfr.commands.verify import describe, say_problems
 from beam_tfr.display import add_display, on_stderr
 from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.terminal import counted
+from beam_tfr.terminal import counted, some
 
 GIVEN = (
     "input",
@@ -58,5 +58,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         print(json.dumps(report.as_json() | {"repaired": repaired}, sort_keys=True))
     else:
         print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else "nothing was damaged")
+        if strays := [problem.file for problem in report.problems if problem.kind == "foreign"]:
+            print(f"left alone: {some(strays)}; move them out of the folder")
         print("\n".join(describe(report)))
     return 0 if report.ok else 1

@@ -219,6 +219,7 @@ def measure_sample(
         ahead.close()
     if unread and not sizes:
         raise RunError(
-            f"{unread[0]}. So are the {len(refs)} files read first. Run the same command again when they can be read"
+            f"{unread[0]}. None of the {len(refs)} files tried first can be read: run the same command again when they "
+            "can, or correct `image_root=` if a table names them"
         )
     return Sample(sum(sizes) / len(sizes) if sizes else 0.0, not unread)

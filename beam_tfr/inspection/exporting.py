@@ -14,17 +14,18 @@ from PIL import Image as PillowImage
 
 from beam_tfr import storage
 from beam_tfr.inspection.pictures import png
-from beam_tfr.inspection.records import Record
+from beam_tfr.inspection.records import Record, text_of
 from beam_tfr.inspection.values import image_format, tensor_of
 from beam_tfr.schema import UsageError
-from beam_tfr.schema.features import ARRAY_RAW, RAW
+from beam_tfr.schema.features import ARRAY_RAW, FILE_NAME, FILENAME, RAW, ROW_KEY
 
 _EXTENSIONS = {"jpeg": "jpg", "jpeg2000": "jp2"}  # of other formats: their name
+KEYS = (FILENAME, FILE_NAME, ROW_KEY)
 _LONG = 1000  # bytes of a text that goes into a file of its own
 
 
 def export(records: Sequence[Record], folder: str) -> None:
-    """Writes files named by the number of the record, `000012.json` and `000012-image_encoded.jpg`, to a new folder.
+    """Writes files to a new folder, named by number and key: `000012-cat.json` and `000012-cat-image_encoded.jpg`.
 
     Raises:
         UsageError: the folder is there and not empty, or cannot be written.
@@ -45,7 +46,7 @@ def export(records: Sequence[Record], folder: str) -> None:
 
 def _files(record: Record) -> dict[str, bytes]:
     """Name -> content of each file of a record."""
-    stem = f"{record.number:06d}"
+    stem = "-".join([f"{record.number:06d}", *_name_of(record)])
     if not record.values:
         return {f"{stem}.bin": record.data}
     files: dict[str, bytes] = {}
@@ -69,6 +70,12 @@ def _files(record: Record) -> dict[str, bytes]:
     fields = {feature: of[0] if len(of) == 1 and not isinstance(of[0], list) else of for feature, of in fields.items()}
     text = json.dumps(fields, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     return files | {f"{stem}.json": text.encode()}
+
+
+def _name_of(record: Record) -> list[str]:
+    """The file name in the key of a record, without its extension and in letters that any disk takes."""
+    keys = (text_of(value) for name in KEYS for value in record.values.get(name, [])[:1])
+    return [re.sub(r"[^\w-]+", "_", os.path.splitext(os.path.basename(key))[0])[:40] for key in keys][:1]
 
 
 def _file_of(feature: str, value: bytes) -> tuple[str, bytes] | None:

@@ -23,7 +23,8 @@ from beam_tfr.terminal import counted, printable
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-RECORDS = 3  # shown
+RECORDS = 3  # shown as text
+SHEET = 40  # records of a contact sheet
 TOLD = 100  # records between two reports of progress
 SAMPLE = 100  # records of files without a manifest that tell their features
 MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
@@ -41,7 +42,8 @@ class Inspection:
         num_files: TFRecord files.
         num_records: records in all files; in damaged ones, those before the damage.
         records: the requested records.
-        problem: describes damage; empty if what was read is intact.
+        split: the split that was asked for; None for all.
+        problem: describes damage, or what is missing to a complete dataset; empty if there is nothing.
     """
 
     path: str
@@ -50,7 +52,8 @@ class Inspection:
     num_files: int
     num_records: int
     records: tuple[Record, ...]
-    problem: str
+    split: str | None = None
+    problem: str = ""
 
     def contact_sheet(self, columns: int = pictures.COLUMNS) -> Image:
         """The records as a grid of thumbnails, each with its number and class, `columns` in a row."""
@@ -78,8 +81,18 @@ class Inspection:
                 f"record {record.number}: {record.file}, byte {record.offset:,}, {len(record.data):,} bytes"
             )
             yield from (f"  {_inline(name):24} {shown}" for name, shown in describe_record(record))
-        if self.problem:
-            yield printable(f"damaged: {self.problem}")
+        yield from self.told_problem()
+
+    def told_problem(self) -> list[str]:
+        """A line on the problem, if there is one."""
+        return [printable(f"problem: {self.problem}")] if self.problem else []
+
+    def told(self, records: Sequence[Record]) -> str:
+        """The number of some of the records, and their splits: "40 records of train"."""
+        files = {os.path.basename(record.file) for record in records}
+        splits = self.manifest.splits if self.manifest else {}
+        names = [name for name in in_order(splits) if files & {shard.file for shard in splits[name].shards}]
+        return counted(len(records), "record") + (f" of {' and '.join(names)}" if names else "")
 
     def __repr__(self) -> str:
         return f"<{printable(self._title())}; features {', '.join(itertools.islice(self.features, 20))}>"
@@ -97,7 +110,7 @@ class Inspection:
         return f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"
 
     def _splits(self) -> Iterator[tuple[str, str]]:
-        for name in in_order(self.manifest.splits) if self.manifest else ():
+        for name in [self.split] if self.split else in_order(self.manifest.splits) if self.manifest else ():
             split = self.manifest.splits[name]  # type: ignore[union-attr]
             classes = ", ".join(f"{of} {number:,}" for of, number in itertools.islice(split.class_counts.items(), 20))
             yield name, counted(split.num_examples, "record") + (f" ({classes})" if classes else "")
@@ -107,9 +120,10 @@ class Inspection:
 def inspect(
     path: str | os.PathLike[str],
     *,
+    split: str | None = None,
     record: int | None = None,
     where: str | Mapping[str, object] | None = None,
-    records: int = RECORDS,
+    records: int | None = None,
     progress: Callable[[State], object] | None = None,
 ) -> Inspection:
     """Inspects a dataset or any TFRecord files, uncompressed, gzip or zlib.
@@ -118,24 +132,30 @@ def inspect(
 
     Args:
         path: folder of a dataset, a file, or a pattern of files ("train.tfrecord-*"), local or gs://.
-        record: number of the first record to return, from 0, over all files.
+        split: reads only this split of a dataset.
+        record: number of the first record to return, from 0, over all files that are read.
         where: returns only records with this value of a feature: {"label": "hat"} or "label=hat". The last part of the
             feature's name is enough.
-        records: number of records to return; 1 if `record` is given.
+        records: number of records to return; 1 if `record` is given. None: the first 40, or fewer if they take more
+            than 512 MiB.
         progress: called every hundred records with `done`, `total`, `shards` (files), `num_shards` and `num_bytes`.
 
     Raises:
-        UsageError: there is no such record or feature, or the records asked for take too much memory.
+        UsageError: there is no such split, record or feature, or the records asked for take too much memory.
         NotFoundError: there is nothing at the path; also a FileNotFoundError.
         DataError: the folder holds neither a dataset nor TFRecord files.
     """
     place = storage.check_path(path, option="path")
     start = 0 if record is None else integer("record", record, 0, bits=63)
-    most = integer("records", records, 1) if record is None else 1
+    most = 1 if record is not None else SHEET if records is None else integer("records", records, 1)
     wanted = _conditions(where)
-    dataset, files = find_files(place)
+    dataset, files, problem = find_files(place, split)
+    if split is not None and dataset is None:
+        raise UsageError(
+            "needs a complete dataset; of other files, give those of the split", option="split", value=split
+        )
     total = sum(file.num_records for file in files) if dataset else None
-    look = _Look(wanted, start=start, most=most, counts=total is None)
+    look = _Look(wanted, start=start, most=most, strict=records is not None, counts=total is None)
     look.run(files, progress or (lambda _: None))
     number = look.done if total is None else total
     if record is not None and record >= number and not look.problem:
@@ -155,19 +175,20 @@ def inspect(
         num_files=len(files),
         num_records=number,
         records=tuple(look.kept),
-        problem=look.problem,
+        split=split,
+        problem="; ".join(filter(None, (problem, look.problem))),
     )
 
 
 class _Look:
     """Reads files, keeps the records that are wanted, and notes the features of the first ones."""
 
-    def __init__(self, where: Mapping[str, str], *, start: int, most: int, counts: bool) -> None:
+    def __init__(self, where: Mapping[str, str], *, start: int, most: int, strict: bool, counts: bool) -> None:
         self.kept: list[Record] = []
         self.first: Values = {}
         self.problem = ""
         self.done = 0
-        self._where, self._start, self._most, self._counts = where, start, most, counts
+        self._where, self._start, self._most, self._strict, self._counts = where, start, most, strict, counts
         self._shapes: dict[str, set[tuple[int, ...]]] = {}
         self._kinds: dict[str, str] = {}
 
@@ -183,9 +204,12 @@ class _Look:
                     self._note(record)
                 if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):
                     kept_bytes += len(record.data)
-                    if kept_bytes > MAX_KEPT_BYTES:
+                    if kept_bytes <= MAX_KEPT_BYTES:
+                        self.kept.append(record)
+                    elif self._strict or not self.kept:
                         raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
-                    self.kept.append(record)
+                    else:
+                        self._most = len(self.kept)
                 if len(self.kept) == self._most and not self._counts:
                     break
         except RecordError as error:

@@ -13,8 +13,9 @@ from beam_tfr.images import formats
 from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.manifest import Manifest
+from beam_tfr.naming import parse_file_name
 from beam_tfr.records import RecordError, RecordFile, begins_record, longest_in
-from beam_tfr.schema import DataError, NotFoundError, RejectError, in_order
+from beam_tfr.schema import MANIFEST_FILE, DataError, NotFoundError, RejectError, UsageError, in_order
 
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float; in a sequence a list of them for each step
 
@@ -55,16 +56,20 @@ class Record:
             return {}
 
 
-def find_files(path: str) -> tuple[Manifest | None, list[File]]:
+def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, list[File], str]:
     """The manifest of the dataset in a folder, and its files in order; or the files that a path or pattern names.
+
+    Returns:
+        The manifest or None, the files, and why the folder holds no complete dataset, if it holds part of one.
 
     Raises:
         NotFoundError: there is nothing at the path.
         DataError: the folder holds neither a dataset nor TFRecord files.
-        UsageError: the pattern matches nothing.
+        UsageError: the pattern matches nothing, or the dataset has no such split.
     """
     if entry := storage.find(path):
-        return None, [File(entry.path, entry.size_bytes)]
+        return None, [File(entry.path, entry.size_bytes)], ""
+    problem = ""
     try:
         dataset = manifest.read(path)
     except DataError as error:
@@ -75,11 +80,19 @@ def find_files(path: str) -> tuple[Manifest | None, list[File]]:
         else:
             there = sorted(storage.walk(path, lambda _: False, deep=False))
             entries = [entry for entry in there if "tfrecord" in entry.path.rpartition("/")[2]]
+            ours = any(parse_file_name(entry.path.rpartition("/")[2]) for entry in entries)
+            if storage.list_folder(storage.work_path(path, "")) or (
+                ours and storage.find(storage.join(path, MANIFEST_FILE))
+            ):
+                problem = str(error)
         if not entries:
             raise
-        return None, [File(entry.path, entry.size_bytes) for entry in entries]
-    shards = [shard for split in in_order(dataset.splits) for shard in dataset.splits[split].shards]
-    return dataset, [File(storage.join(path, one.file), one.num_bytes, one.num_examples) for one in shards]
+        return None, [File(entry.path, entry.size_bytes) for entry in entries], problem
+    known = [name for name in in_order(dataset.splits) if dataset.splits[name].shards]
+    if split is not None and split not in known:
+        raise UsageError(f"is not in {path}; there are: {', '.join(known)}", option="split", value=split)
+    shards = [shard for name in ([split] if split else known) for shard in dataset.splits[name].shards]
+    return dataset, [File(storage.join(path, one.file), one.num_bytes, one.num_examples) for one in shards], ""
 
 
 class Reading:

@@ -38,7 +38,7 @@ def shape_of(values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def describe(name: str, values: Sequence[Any]) -> str:
-    """The values of a feature in one printable line: "jpeg image, 224x224 pixels, 10,123 bytes", "'hat'", "1, 2"."""
+    """The values of a feature in one printable line: "png image, height 20, width 30, 99 bytes", "'hat'", "1, 2"."""
     shown = ", ".join(_describe_one(name, value) for value in values[:MAX_VALUES])
     return f"{shown}, … {len(values):,} values" if len(values) > MAX_VALUES else shown or "no values"
 
@@ -54,7 +54,7 @@ def _describe_one(name: str, value: Any) -> str:
     if name in _TENSORS and (array := tensor_of(value)) is not None:
         return f"{array.dtype.name} tensor {[*array.shape]}, {size}"
     if image := image_format(value):
-        return f"{image[0]} image, {image[1]}x{image[2]} pixels, {size}"
+        return f"{image[0]} image, height {image[1]}, width {image[2]}, {size}"
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -8,27 +8,41 @@ import functools
 import itertools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from beam_tfr import manifest, storage
+from beam_tfr import manifest, rejects, storage
 from beam_tfr.claim import Progress
-from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED
+from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, tell_left_behind, tell_skipped
 from beam_tfr.launch.live import progress_of
+from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.manifest import Split
 from beam_tfr.pipeline import Convert
 from beam_tfr.saved_plan import SavedPlan
-from beam_tfr.schema import REJECTS_FILE, BeamTfrError, DataError, Plan, Reject, RunError, UsageError, in_order
+from beam_tfr.schema import (
+    ADJUSTMENTS,
+    NO_SPLIT,
+    REJECTS_FILE,
+    Attributes,
+    BeamTfrError,
+    DataError,
+    Plan,
+    Reject,
+    RunError,
+    UsageError,
+    in_order,
+)
 from beam_tfr.schema.features import things
 from beam_tfr.sidecars import Changes
-from beam_tfr.tallies import dataset_rows, html_table
+from beam_tfr.tallies import dataset_rows, html_table, tell_shares
 from beam_tfr.transforms.counting import CHANGED, NESTED
 
 MAX_REJECTS = 100  # that a result holds
-SHOWN_REJECTS = 5  # in a notebook
+MUCH = 0.1  # share of the images above which a hint is worth giving
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Result:
+class Result(Attributes):
     """A complete dataset.
 
     Attributes:
@@ -67,6 +81,11 @@ class Result:
         return self.manifest.class_names
 
     @property
+    def counts(self) -> Mapping[str, Any]:
+        """`matched`, `written`, `rejected` (reason -> number), `adjusted` (kind -> number)."""
+        return self.manifest.counts
+
+    @property
     def splits(self) -> Mapping[str, Split]:
         """Name -> `matched`, `rejected`, `num_examples`, `num_bytes`, `class_counts`, `shards`."""
         return {name: self.manifest.splits[name] for name in in_order(self.manifest.splits)}
@@ -83,18 +102,76 @@ class Result:
         return f"<{self._title()}: {splits}; {rejected:,} rejected; digest {self.digest[:16]}>"
 
     def _repr_html_(self) -> str:
-        """The counts as a table, for notebooks."""
-        rejected = self.manifest.counts["rejected"].items()
-        notes = [f"rejected: {number:,} {reason}" for reason, number in rejected]
-        notes += [f"{reject.key}: {reject.reason}: {reject.detail}" for reject in self.rejects[:SHOWN_REJECTS]]
-        notes += [str(self.changes)] if self.changes.shards else []
-        notes.append(f"digest {self.digest[:16]}, {self.seconds:.1f} s{'' if self.fresh else ', already complete'}")
-        return html_table(self._title(), self.splits, dataset_rows(self.manifest), notes)
+        """The summary that the command prints, for notebooks."""
+        before = [] if self.fresh else ["The dataset was already complete; nothing was written."]
+        after = [f"next: beam_tfr.verify({self.folder!r})", f"load: {self.load_call()}"]
+        return html_table(self._title(), self.splits, dataset_rows(self.manifest), [*before, *self.lines(), *after])
+
+    @property
+    def images_per_second(self) -> float:
+        """Images of this run, without those that an earlier run had finished."""
+        done = self.manifest.counts["matched"] - self.resumed if self.fresh else 0
+        return done / max(self.seconds, 1e-3)
+
+    def load_call(self) -> str:
+        """The code that loads the first split."""
+        split = next((name for name in self.splits if name != NO_SPLIT), "train")
+        return f"from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
+
+    def lines(self) -> Iterator[str]:
+        """Yields the facts beside the table of splits, with options named as in Python."""
+        dataset, counts, what = self.manifest, self.manifest.counts, things(self.manifest.options["encoding"])
+        rejected = sum(counts["rejected"].values())
+        if limit := dataset.options.get("limit"):
+            yield f"limit:   a trial run of the first {limit:,} in the order of `seed=`"
+        yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
+        if shares := tell_shares(dataset.options, {name: split.matched for name, split in dataset.splits.items()}):
+            yield f"shares:  {shares}"
+        if self.skipped:
+            yield f"skipped: {tell_skipped(self.skipped)}"
+        listed = storage.join(dataset.folder, REJECTS_FILE)
+        leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
+        for reason, number in counts["rejected"].items():
+            yield f"  {reason}: {number:,}"
+            yield from (f"    {example}" for example in examples if reason == leading)
+        if rejected:
+            yield f"  all of them, with reasons: {listed}"
+        for title, number in counts["adjusted"].items():
+            yield f"adjusted: {number:,} {title} ({ADJUSTMENTS[title]})"
+        if (cropped := dataset.statistics.get("cropped")) is not None:
+            yield f"cropped: {cropped:.0%} of an image on average; `resize=pad` keeps all of it"
+        for name, kind in dataset.options.get("feature_columns", {}).items():
+            yield f"column:  {name} {kind}"
+        yield from (f"note:    {hint}" for hint in [*hints(counts), *tell_nested(self.nested)])
+        if self.changes.shards:
+            yield f"note:    {self.changes}"
+        if self.left_behind:
+            yield f"note:    {tell_left_behind(self.left_behind, 'DIR')}"
+        yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
+        if self.fresh and self.resumed:
+            yield f"resumed: {self.resumed:,} of {counts['matched']:,} {what} were finished by an earlier run"
+        if self.fresh:
+            yield f"time:    {self.seconds:.1f} s, {self.images_per_second:,.0f} {what}/s"
 
     def _title(self) -> str:
         counts, classes = self.manifest.counts, self.class_names
         of = f" of {len(classes):,} classes" if classes else ""
         return f"{self.folder}: {counts['written']:,} {things(self.manifest.options['encoding'])}{of}"
+
+
+def hints(counts: Mapping[str, Any]) -> list[str]:
+    """Hints about what the user may not have intended, from the counts of the manifest."""
+    found, adjusted, written = [], counts["adjusted"], counts["written"]
+    if (n := adjusted.get("aspect-changed", 0)) > MUCH * written:
+        found.append(
+            f"{n / written:.0%} of the images are stretched by more than 1.2; `resize=crop`, pad and shortest preserve "
+            "the aspect ratio"
+        )
+    if (n := adjusted.get("cropped", 0)) > MUCH * written:
+        found.append(f"{n / written:.0%} of the images lost more than half of their area; `resize=pad` keeps all of it")
+    if n := adjusted.get("kept-unusual", 0):
+        found.append(f"{n:,} JPEGs were kept that training code would show rotated or in wrong colors (`keep_all=`)")
+    return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,8 @@ def _of_images(options: ConvertOptions, sampled: Sampled) -> Iterator[str]:
             "preserve the aspect ratio"
         )
     if enlarged > MUCH:
-        yield f"{enlarged:.0%} of the sample are smaller than {height}x{width} and would be enlarged: `image_size=`"
+        size = f"{height}x{width} (height x width)"
+        yield f"{enlarged:.0%} of the sample are smaller than {size} and would be enlarged: `image_size=`"
 
 
 def _of_classes(plan: Plan) -> Iterator[str]:

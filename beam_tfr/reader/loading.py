@@ -5,14 +5,13 @@ epochs ──flat_map──▶ chunks of records (streams.py) ──map──▶
 
 from __future__ import annotations
 
-import operator
 import os
 from typing import Any
 
 import tensorflow as tf
 
 from beam_tfr import manifest, reader_arguments
-from beam_tfr.options.image import MAX_SIDE
+from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
 from beam_tfr.reader import caching
 from beam_tfr.reader.assembly import assemble, check_service, serve
@@ -20,13 +19,14 @@ from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Streams
 from beam_tfr.reader_arguments import boolean, check_labels, choice, integer, num_epochs, shuffle_seed, skippable
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import UsageError, briefly
 from beam_tfr.splits import select
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 DTYPES = ("uint8", "float32", "bfloat16")
 
 
+@briefly
 def load(
     path: str | os.PathLike[str],
     *,
@@ -44,7 +44,7 @@ def load(
     input_context: tf.distribute.InputContext | None = None,
     output: str = "pair",
     dtype: str | tf.DType = "uint8",
-    image_size: tuple[int, int] | None = None,
+    image_size: int | tuple[int, int] | None = None,
     crop: str | None = None,
     sizes: str | None = None,
     one_hot: bool = False,
@@ -87,7 +87,7 @@ def load(
             pixels as `image` instead of the encoded bytes. "image": the image alone. "encoded": as "pair", with the
             encoded bytes. "raw_record": serialized tf.train.Examples.
         dtype: dtype of the images: "uint8", 0 to 255; "float32" or "bfloat16", divided by 255: 0 to 1.
-        image_size: (height, width) to resize images to (bilinear, antialiased).
+        image_size: (height, width), or one number for both, to resize images to (bilinear, antialiased).
         crop: part of the image to resize: None for all, "center" for the largest centered part of that shape, "random"
             for a random part (8 to 100 % of the area, 3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch,
             example).
@@ -213,6 +213,14 @@ def load(
                 moving=shuffle and repeat is False and not start_step,
                 deterministic=deterministic,
             )
+    if decoder.variable and not batch_size:
+
+        def batch(size: Any, *args: Any, **named: Any) -> Any:
+            if size != 1:  # else TensorFlow would fail at the first two images that differ
+                raise _different_sizes(decoder, size)
+            return type(loaded).batch(loaded, size, *args, **named)
+
+        loaded.batch = batch
     loaded.class_names = dataset.class_names  # so named by Keras' image_dataset_from_directory too
     return loaded
 
@@ -240,14 +248,7 @@ def _image_size(image_size: Any, crop: str | None) -> tuple[int, int] | None:
                 "needs `image_size=(height, width)`, the size to resize the crop to", option="crop", value=crop
             )
         return None
-    try:
-        height, width = map(operator.index, image_size)  # NumPy's integers too
-    except (TypeError, ValueError):
-        height = width = 0
-    if not 1 <= min(height, width) <= max(height, width) <= MAX_SIDE:
-        allowed = f"must be (height, width), each from 1 to {MAX_SIDE} pixels"
-        raise UsageError(allowed, option="image_size", value=image_size)
-    return height, width
+    return ImageOptions(image_size=image_size).image_size  # takes what `convert` takes
 
 
 def _check_output(decoder: Decoder, batch_size: int | None) -> None:
@@ -281,10 +282,15 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
             '`output="dict"`'
         )
     if decoder.variable and batch_size and not decoder.sizes:
-        raise UsageError(
-            f"the images of {folder} have different sizes (`resize={options.resize}`), and a batch takes equal ones. "
-            'Give `image_size=(height, width)`, or `sizes="padded"` or "ragged"; leave `batch_size=` out; or convert '
-            "with `resize=crop`, pad or stretch",
-            option="batch_size",
-            value=batch_size,
-        )
+        raise _different_sizes(decoder, batch_size)
+
+
+def _different_sizes(decoder: Decoder, batch_size: Any) -> UsageError:
+    folder, resize = decoder.dataset.folder, decoder.image.options.resize
+    return UsageError(
+        f"the images of {folder} have different sizes (`resize={resize}`), and a batch takes equal ones. Give load "
+        '`image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or "ragged"; read single images; or '
+        "convert with `resize=crop`, pad or stretch",
+        option="batch_size",
+        value=batch_size,
+    )

@@ -18,13 +18,13 @@ import numpy as np
 import tensorflow as tf
 
 from beam_tfr import order
-from beam_tfr.manifest import Manifest, replaced
+from beam_tfr.manifest import REPAIR, Manifest, replaced
 from beam_tfr.order import FILLER, GAMMA, LAST_SHIFT, MULTIPLIERS, PARTS, RECORDS, START, WINDOW, Order
 from beam_tfr.splits import Selection
 
 BUFFER_BYTES = 256 << 10  # 256 KiB for each open file
 _LOST = " is damaged from record "
-_ON = " on (counted from 0); run `beam-tfr verify` for the cause"
+_ON = f" on (counted from 0); `beam-tfr verify` names the cause; {REPAIR}"
 COMPRESSIONS = {"gzip": "GZIP", "none": ""}
 
 

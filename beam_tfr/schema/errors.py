@@ -7,11 +7,13 @@ comes back from a worker.
 
 from __future__ import annotations
 
+import difflib
 import functools
+import inspect
 import os
 import re
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import NoReturn, ParamSpec, TypeVar
 
 from beam_tfr.schema.dataset import REJECT_REASONS
 from beam_tfr.terminal import printable, without_secrets
@@ -81,11 +83,19 @@ def as_flags(message: str) -> str:
 
 
 def briefly(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raises our errors without the engine's stack trace, which fills three screens in a notebook."""
+    """Raises our errors without the engine's stack trace, which fills three screens in a notebook.
+
+    Arguments that do not fit the function's signature are a UsageError that says how to call it.
+    """
+    signature = inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: _P.args, **named: _P.kwargs) -> _R:
         try:
+            try:
+                signature.bind(*args, **named)
+            except TypeError as error:
+                raise _wrong_call(function.__qualname__.partition(".")[0], signature, named, str(error)) from None
             return function(*args, **named)
         except BeamTfrError as error:
             if os.environ.get(TRACEBACK_VARIABLE):
@@ -93,6 +103,29 @@ def briefly(function: Callable[_P, _R]) -> Callable[_P, _R]:
             raise error.with_traceback(None) from None
 
     return call
+
+
+def _wrong_call(name: str, signature: inspect.Signature, named: Mapping[str, object], why: str) -> UsageError:
+    """The error for arguments that do not fit a function; `why` is Python's message."""
+    known = [one for one in signature.parameters.values() if one.name != "self"]
+    unknown = [given for given in named if given not in signature.parameters]
+    if unknown and all(one.kind != one.VAR_KEYWORD for one in known):
+        near = difflib.get_close_matches(unknown[0], [one.name for one in known], 1)
+        hint = f"; did you mean `{near[0]}=`?" if near else f": see help({name})"
+        return UsageError(f"{name} has no such argument{hint}", option=unknown[0])
+    needed = [one for one in known if one.default is one.empty and one.kind != one.VAR_KEYWORD]
+    call = ", ".join(one.name + ("=…" if one.kind == one.KEYWORD_ONLY else "") for one in needed)
+    return UsageError(f"{name}: {why}; call {name}({call}), with further arguments by name")
+
+
+class Attributes:
+    """Base of results whose parts are attributes: a subscript is an error that says so."""
+
+    def __getitem__(self, name: object) -> NoReturn:
+        """Raises a UsageError that names the attribute."""
+        known = [one for one in dir(self) if not one.startswith("_")]
+        there = f".{name}" if name in known else f"one of .{', .'.join(known)}"
+        raise UsageError(f"a {type(self).__name__} has attributes instead of items: use {there}")
 
 
 class RejectError(Exception):

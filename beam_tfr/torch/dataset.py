@@ -16,7 +16,7 @@ import numpy as np
 from beam_tfr import manifest, reader_arguments
 from beam_tfr.order import Epoch, Order
 from beam_tfr.reader_arguments import check_labels, choice, integer, shuffle_seed, skippable
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema import DataError, UsageError, briefly
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
 from beam_tfr.splits import select
 from beam_tfr.torch.elements import ExampleDecoder, stack_images
@@ -47,8 +47,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         split: name of a split; several, "train+validation"; or slices by examples in the order on disk:
             "train[:80%]", "train[1000:]", as for `beam_tfr.reader.load`.
         batch_size: examples per batch in total, over all ranks, a multiple of `world_size`; each rank gets
-            `batch_size / world_size`. None yields single examples; DataLoader may then make the batches, but each
-            worker makes its own, so several may be smaller, and there may be more than len(loader).
+            `batch_size / world_size`. None yields single examples; DataLoader may then make the batches, of images of
+            one size, but each worker makes its own, so several may be smaller, and there may be more than len(loader).
         remainder: what to do with the examples that do not fill the last batch of an epoch. "keep" yields a smaller
             batch, and is refused if ranks would have different numbers of batches; "drop" omits them (different ones
             in each shuffled epoch); "pad" fills the batch up with black images of label 0 and weight 0.
@@ -94,6 +94,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     Iterating raises DataError that names file, record and cause of damage, and OSError if a file cannot be read.
     """
 
+    @briefly
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -245,7 +246,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         Raises:
             DataError: no more may be skipped.
         """
-        problem += f"; {manifest.CURE}; `beam-tfr verify` names all damage"
+        problem += f"; {manifest.REPAIR}; `beam-tfr verify` names all damage"
         if self._max_skipped is None:
             raise DataError(problem)
         with self._numbers.get_lock():

@@ -19,6 +19,7 @@ from PIL import Image as PillowImage
 from beam_tfr.examples import example_class
 from beam_tfr.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
+from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import CHANNELS, ENCODED, FORMAT, HEIGHT, LABEL, RAW, WIDTH
 
 Pixels = NDArray[np.uint8]
@@ -149,10 +150,14 @@ def stack_images(images: list[Any]) -> Any:
     """Batches images, or what a transform made of them: stacks arrays, lists bytes, lets PyTorch collate the rest.
 
     Raises:
-        ValueError: arrays have different shapes.
+        UsageError: arrays have different shapes.
     """
     if isinstance(images[0], bytes):
         return images
+    if len(shapes := {tuple(getattr(image, "shape", ())) for image in images}) > 1:
+        first, second, *_ = sorted(shapes)
+        why = f"returned images of the shapes {first} and {second}, and a batch takes equal ones; resize them there"
+        raise UsageError(why, option="transform")
     if isinstance(images[0], np.ndarray):
         return np.stack(images)
     return importlib.import_module("torch.utils.data").default_collate(images)

@@ -19,7 +19,7 @@ from beam_tfr.manifest import Manifest
 from beam_tfr.options import default_threads
 from beam_tfr.options.table import check_range, is_number
 from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
-from beam_tfr.verification.manifest_check import check_files
+from beam_tfr.verification.manifest_check import check_files, harmless_strangers
 from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.repeats import all_repeats
@@ -157,6 +157,7 @@ class DatasetCheck:
             kinds={kind: problems.counts[kind] for kind in KINDS if problems.counts[kind]},
             broken=tuple(one.task.entry.file for one in found if one.problems),
             unread=tuple(task.entry.file for task in tasks if task.position not in self.found),
+            others=tuple(harmless_strangers(manifest)),
             examples=sum(one.done for one in found),
             shards=len(tasks),
             num_bytes=sum(one.num_bytes for one in found),

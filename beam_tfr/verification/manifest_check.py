@@ -6,13 +6,14 @@ import collections
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest
-from beam_tfr.naming import SUFFIXES, file_name, parse_file_name, shard_name
+from beam_tfr.naming import SUFFIXES, file_name, shard_name
 from beam_tfr.options import DATA_OPTIONS
 from beam_tfr.schema import (
     ADJUSTMENTS,
@@ -23,6 +24,7 @@ from beam_tfr.schema import (
     REJECTS_FILE,
     Reject,
     canonical_json,
+    in_order,
     sha256_hex,
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
@@ -148,12 +150,37 @@ def _reject_reason(line: bytes) -> str:
 
 
 def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Yields files that have the name of a shard but are not in the manifest, and links that lead out of the folder."""
-    promised = {shard.file for split in manifest.splits.values() for shard in split.shards}
-    for file in storage.list_folder(manifest.folder):
-        name = parse_file_name(file)
-        if name and name[0] == manifest.name and file not in promised:
-            yield Problem("foreign", file, "has the name of a shard, but is not in the manifest")
-    for file, target in storage.links_out(manifest.folder).items():
-        if file in promised | {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE}:
-            yield Problem("foreign", file, f"is a link that leads out of the folder, to {shown(target)}")
+    """Yields strangers that other readers take for shards, and own files that are links out of the folder."""
+    patterns = f"{manifest.name}-{[*in_order(manifest.splits), 'train'][0]}-* and *{SUFFIXES[manifest.compression]}"
+    for name in _strangers(manifest):
+        if _looks_like_a_shard(manifest, name):
+            message = f"is not in the manifest, but patterns such as {patterns} match it, and other readers read it too"
+            yield Problem("foreign", name, f"{message}: move it out of the folder")
+    for name, target in storage.links_out(manifest.folder).items():
+        if name in _own_files(manifest):
+            yield Problem("foreign", name, f"is a link that leads out of the folder, to {shown(target)}")
+
+
+def harmless_strangers(manifest: Manifest) -> list[str]:
+    """Names of files, links and subfolders (with a slash) that belong to no dataset and that no reader reads."""
+    return [
+        f"{name}/" if os.path.isdir(os.path.join(manifest.folder, name)) else name
+        for name in _strangers(manifest)
+        if not _looks_like_a_shard(manifest, name)
+    ]
+
+
+def _strangers(manifest: Manifest) -> list[str]:
+    folder = manifest.folder
+    names = storage.list_folder(folder) if storage.is_gcs(folder) else os.listdir(folder)
+    return sorted({*names} - _own_files(manifest))
+
+
+def _own_files(manifest: Manifest) -> set[str]:
+    shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
+    return {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, *shards}
+
+
+def _looks_like_a_shard(manifest: Manifest, name: str) -> bool:
+    """True if a pattern that the documentation teaches matches a name."""
+    return ".tfrecord" in name or name.startswith(tuple(f"{manifest.name}-{split}-" for split in manifest.splits))

@@ -13,7 +13,7 @@ KINDS = {  # a closed list, so that problems can be counted and compared
     "missing": "a file is missing",
     "unreadable": "a file cannot be read",
     "damaged": "a file has different bytes than the manifest says",
-    "foreign": "a file or link that does not belong to the dataset",
+    "foreign": "a file that other readers take for a shard, or a link that leads out of the folder",
     "record": "a record, or the image in it, does not match the manifest",
     "repeated": "two records have the same key",
     "manifest": "the manifest contradicts itself or the records",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import markup
 from beam_tfr.display import State
-from beam_tfr.terminal import counted
+from beam_tfr.terminal import counted, some
 from beam_tfr.verification.problems import Problem
 
 
@@ -41,6 +41,7 @@ class Report:
             shard.
         broken: names of the shard files with problems.
         unread: names of the shard files that were not read, because of `sample`.
+        others: names of files, links and subfolders that are not part of the dataset but do no harm.
         examples: records read.
         shards: shard files in the manifest.
         num_bytes: bytes of shard files read.
@@ -54,6 +55,7 @@ class Report:
     kinds: Mapping[str, int]
     broken: tuple[str, ...]
     unread: tuple[str, ...]
+    others: tuple[str, ...]
     examples: int
     shards: int
     num_bytes: int
@@ -76,7 +78,7 @@ class Report:
         """A summary of the checks, or the first problems, for notebooks."""
         if self.ok:
             found = f"Everything{' that was read' if self.unread else ''} is as the manifest says."
-            return markup.table(self._title(), ["checked", ""], self._checked(), [found])
+            return markup.table(self._title(), ["checked", ""], self._checked(), [found, *self.told_others()])
         shown = self.problems[:SHOWN_PROBLEMS]
         rows = [(problem.file, "" if problem.record is None else problem.record, problem.message) for problem in shown]
         more = [f"and {self.num_problems - len(shown):,} more"] if self.num_problems > len(shown) else []
@@ -91,6 +93,10 @@ class Report:
         if self.unread:
             yield "shards not read (sample=)", len(self.unread)
         yield "digest of the dataset", self.dataset_digest[:16]
+
+    def told_others(self) -> list[str]:
+        """A sentence on what else is in the folder, if there is anything."""
+        return [f"also in the folder, and not part of the dataset: {some(self.others)}"] if self.others else []
 
     def _title(self) -> str:
         found = "OK" if self.ok else counted(self.num_problems, "problem")
@@ -115,6 +121,7 @@ class Report:
             "problems": [problem._asdict() for problem in self.problems],
             "broken": [*self.broken],
             "unread": [*self.unread],
+            "others": [*self.others],
             "seconds": round(self.seconds, 3),
         }
 
@@ -123,5 +130,5 @@ class Report:
         """The report whose fields (`dataclasses.asdict`) are a JSON object."""
         fields = json.loads(text)
         problems = tuple(Problem(*problem) for problem in fields["problems"])
-        lists = {name: tuple(fields[name]) for name in ("broken", "unread")}
+        lists = {name: tuple(fields[name]) for name in ("broken", "unread", "others")}
         return cls(**{**fields, **lists, "problems": problems})
