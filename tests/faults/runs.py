@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from beam_tfr.sidecars import BUILT_SUFFIX
 from tests.faults.places import Place
 from tests.portable import build_prism
 
@@ -125,7 +126,7 @@ def wait_for_moment(run: Run, place: Place, chance: random.Random, lengths: Leng
     Moments lie in the whole length of a run, and closer together where files appear.
     """
     phase = chance.choice(phases)
-    before = sum(name.startswith("d-") for name in place.names())
+    before = sum(BUILT_SUFFIX in name for name in place.names())
     more = chance.randint(1, 12)
 
     def reached() -> bool:
@@ -135,9 +136,9 @@ def wait_for_moment(run: Run, place: Place, chance: random.Random, lengths: Leng
         if phase == "plan":
             return ".beam_tfr/plan.json" in names
         if phase == "shards":
-            shards = sum(name.startswith("d-") for name in names)
+            shards = sum(BUILT_SUFFIX in name for name in names)
             return shards >= min(before + more, 15) and ".beam_tfr/plan.json" in names
-        return "labels.txt" in names
+        return ".beam_tfr/switch.json" in names
 
     longest = {"start": lengths.start, "lock": lengths.work, "plan": 0.3, "shards": 0.05, "publish": 0.01}[phase]
     delay = chance.uniform(0, longest)

@@ -21,7 +21,8 @@ from tests.faults.places import REJECTS, Bucket, Disk, Place, files_in
 from tests.faults.runs import HANGS, PHASES, Ended, Lengths, Run, engine_flags, wait_for_moment, wait_until
 
 MOST_CALLS = 4  # until a dataset must be complete
-LOCK = ".beam_tfr/lock."
+LOCK, SWITCH = ".beam_tfr/lock.", ".beam_tfr/switch.json"
+OTHER = (("--image_size", "48"), ("--image_size", "40"))  # make other datasets
 STARVED_S = 60.0  # before a run without memory or handles is killed
 
 
@@ -72,14 +73,14 @@ class Trial:
     def __init__(self, scene: Scene, place: Place, chance: random.Random) -> None:
         self.scene, self.place, self.chance = scene, place, chance
         self.outcome = Outcome()
-        self._runs: list[Run] = []
+        self.runs: list[Run] = []
 
     def start(self, *flags: str, limits: dict[int, int] | None = None) -> Run:
         return Run(self.place, [*self.scene.flags, *flags], limits=limits)
 
     def wait(self, run: Run) -> Ended:
         """Waits for the end of a run."""
-        self._runs.append(run)
+        self.runs.append(run)
         if run.limits is not None:  # engines and libraries that are starved say so in their way, or hang
             return run.wait(STARVED_S)
         ended = run.wait()
@@ -101,10 +102,10 @@ class Trial:
     def problem(self, text: str, ended: Ended | None = None) -> None:
         self.outcome.problem(f"{text}: {ended.code} {ended.said[-2000:]}" if ended else text)
 
-    def finish(self) -> None:
+    def finish(self, *flags: str) -> None:
         """Calls the command until it succeeds, and checks what it left."""
         for _ in range(MOST_CALLS):
-            ended = self.wait(self.start())
+            ended = self.wait(self.start(*flags))
             if ended.code == 0:
                 return self.check()
             if ended.code == HANGS:
@@ -113,7 +114,7 @@ class Trial:
 
     def check(self) -> None:
         """That every file is as an undisturbed run writes it, and that there is no other."""
-        left = [pid for run in self._runs for pid in run.left()]
+        left = [pid for run in self.runs for pid in run.left()]
         if left and self.scene.engine != "prism":  # which notices late that its driver was killed
             self.problem(f"{len(left)} processes outlive their run")
         found, expected = files_in(self.place), self.scene.expected
@@ -158,11 +159,7 @@ def takeover(trial: Trial) -> None:
     first = trial.start()
     if trial.moment(first, ("lock", "plan", "shards", "publish")):
         first.send(signal.SIGSTOP, first.processes())
-        for name in [name for name in trial.place.names() if name.startswith(LOCK)]:
-            lock = json.loads(trial.place.read(name))
-            dead = {**lock, "process_start": "0"}
-            del dead["digest"]
-            trial.place.write(name, canonical_json({**dead, "digest": sha256_hex(canonical_json(dead))}))
+        bury(trial)
         second = trial.start()
         if trial.chance.random() < 0.5:  # both at work
             trial.moment(second)
@@ -173,6 +170,58 @@ def takeover(trial: Trial) -> None:
         first.send(signal.SIGCONT, first.processes())
     trial.wait(first)
     trial.finish()
+
+
+def overwrite(trial: Trial) -> None:
+    """Kills runs that replace a dataset by another one, which stands until its successor is complete."""
+    trial.wait(trial.start(*OTHER[0]))
+    old = files_in(trial.place)
+    for _ in range(trial.chance.randint(2, 6)):
+        run = trial.start("--overwrite")
+        reached = trial.moment(run)
+        run.send(signal.SIGKILL, run.processes())
+        trial.wait(run)
+        found = files_in(trial.place)
+        dataset = {name: data for name, data in found.items() if not name.startswith(".")}
+        if dataset not in (old, trial.scene.expected) and ("manifest.json" in found or SWITCH not in found):
+            trial.problem(f"neither dataset is whole: {sorted(found)}")
+        if not reached:
+            break
+    trial.finish("--overwrite")
+
+
+def overtaken(trial: Trial) -> None:
+    """Suspends one or two runs as if their machines were, takes over with other options, and lets them go on."""
+    sleeping = []
+    for flags in OTHER[: trial.chance.randint(1, 2)]:
+        run = trial.start(*flags, *(["--overwrite"] if sleeping else []))
+        if not trial.moment(run, ("lock", "plan", "shards", "shards", "publish")):
+            trial.wait(run)
+            break
+        run.send(signal.SIGSTOP, run.processes())
+        sleeping.append(run)
+        bury(trial)
+    last = trial.start("--overwrite")
+    if trial.chance.random() < 0.7:  # all at work
+        trial.moment(last)
+    else:
+        trial.wait(last)
+    for run in sleeping:
+        run.send(signal.SIGCONT, run.processes())
+    for run in sleeping:
+        trial.wait(run)
+    if last not in trial.runs:
+        trial.wait(last)
+    trial.finish("--overwrite")
+
+
+def bury(trial: Trial) -> None:
+    """Makes the locks look as if the processes of their runs had died."""
+    for name in [name for name in trial.place.names() if name.startswith(LOCK)]:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            dead = {**json.loads(trial.place.read(name)), "process_start": "0"}
+            del dead["digest"]
+            trial.place.write(name, canonical_json({**dead, "digest": sha256_hex(canonical_json(dead))}))
 
 
 def limited(trial: Trial, kind: int, low: int, high: int) -> None:
@@ -283,6 +332,8 @@ EVERYWHERE: dict[str, Kind] = {
     "kill": kill,
     "stop": stop,
     "takeover": takeover,
+    "overwrite": overwrite,
+    "overtaken": overtaken,
     "corrupt": corrupt,
     "handles": handles,
     "memory": memory,
