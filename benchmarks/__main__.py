@@ -26,6 +26,7 @@ NAMES = (
     "tables",
     "scale",
     "listing",
+    "publish",
     "estimate",
 )
 
