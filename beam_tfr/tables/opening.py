@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.examples import MAX_FEATURES
 from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.schema import UsageError
@@ -52,6 +53,11 @@ def open_tables(
         known = tuple(there)
         given |= {name: "" for name in there if name not in given and name not in roles.columns}
     check_columns(files[0], there, [*roles.columns, *given])
+    if len(given) + len(reserved) > MAX_FEATURES:
+        cure = "choose fewer with `feature_columns=`"
+        raise misfit(
+            files[0], f"{len(given):,} columns would become features, and readers take {MAX_FEATURES:,}; {cure}"
+        )
     if "" in given:
         cure = "choose features with `feature_columns=`, or write the table without pandas's index"
         raise misfit(files[0], f"a column has no name; {cure} (to_csv(index=False))")
