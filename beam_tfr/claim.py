@@ -35,6 +35,8 @@ from beam_tfr.storage import work_path
 from beam_tfr.switch import is_of_dataset, list_files, name_of
 
 PLAN_FILE = "plan.json"
+# Options that say what is read from the rows of a table, whose digest they change.
+_OF_ROWS = ("feature_columns", "label_column", "label_separator", "split_column", "group_column", "splits", "classes")
 _CURE = "Choose another `output=`, or use `overwrite=` to replace it"
 
 
@@ -149,7 +151,9 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int,
     if matched != plan.matched:
         line = f"\n  the input: {matched:,} {plan.things} there, {plan.matched:,} now"
     elif any(there.get(name) != now.get(name) for name in digests):
-        line = f"\n  the input: other {plan.things}, or changed ones"
+        table, options = "layout" not in plan.options, there["options"]
+        if not table or all(options.get(name) == plan.options.get(name) for name in _OF_ROWS):
+            line = f"\n  the input: other {'rows' if table else plan.things}, or changed ones"
     others = ({name: value for name, value in of.items() if name not in digests} for of in (there, now))
     return line + diff.describe(*others)
 

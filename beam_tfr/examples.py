@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -11,6 +12,12 @@ from google.protobuf.message import DecodeError
 from beam_tfr.schema import Image, ImageRef, Record, features, sha256_hex
 from beam_tfr.schema.features import IMAGE_ENCODINGS, Names, names_of
 from beam_tfr.tensors import message_class
+
+MAX_FEATURES, MAX_VALUES = 100_000, 10_000_000  # of a record; they take up to 80 MB and 500 MB
+_FEW_BYTES = 1 << 20  # a record that is no longer has no room for many more
+_VARINT, _DELIMITED = 0, 2  # wire types of protobuf
+_SIZES = {1: 8, 5: 4}  # bytes of the others
+_CONTINUED = bytes(range(128, 256))  # all bytes of a varint but its last
 
 example_class = functools.partial(message_class, "Example")
 
@@ -84,29 +91,41 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
+class TooManyValuesError(ValueError):
+    """A record has more features or values than are parsed, since each takes up to 100 times its bytes in memory."""
+
+
+def read_message(serialized: bytes, kind: str = "Example") -> Any:
+    """Parses a tf.train.Example or SequenceExample.
+
+    Raises:
+        TooManyValuesError: it has more than `MAX_FEATURES` or `MAX_VALUES`.
+        ValueError: the bytes are neither.
+    """
+    if len(serialized) > _FEW_BYTES:
+        _check_number(serialized)
+    try:
+        return message_class(kind).FromString(serialized)
+    except DecodeError as error:
+        raise ValueError(f"not a tf.train.Example: {error}") from error
+
+
 def parse_example(serialized: bytes) -> dict[str, list[Any]]:
     """Parses any serialized tf.train.Example to feature name -> values (bytes, float or int).
 
     Raises:
-        ValueError: the bytes are not an Example.
+        ValueError: see `read_message`.
     """
-    try:
-        example = example_class().FromString(serialized)
-    except DecodeError as error:
-        raise ValueError(f"not a tf.train.Example: {error}") from error
-    return {name: _values_of(feature) for name, feature in example.features.feature.items()}
+    return {name: _values_of(feature) for name, feature in read_message(serialized).features.feature.items()}
 
 
 def parse_sequence_example(serialized: bytes) -> dict[str, list[Any]]:
     """Parses a tf.train.Example or SequenceExample likewise; a feature list is a list of values for each step.
 
     Raises:
-        ValueError: the bytes are neither.
+        ValueError: see `read_message`.
     """
-    try:
-        example = message_class("SequenceExample").FromString(serialized)  # an Example has the context only
-    except DecodeError as error:
-        raise ValueError(f"not a tf.train.Example: {error}") from error
+    example = read_message(serialized, "SequenceExample")  # an Example has the context only
     found = {name: _values_of(feature) for name, feature in example.context.feature.items()}
     for name, steps in example.feature_lists.feature_list.items():
         found[name] = [_values_of(feature) for feature in steps.feature]
@@ -116,3 +135,66 @@ def parse_sequence_example(serialized: bytes) -> dict[str, list[Any]]:
 def _values_of(feature: Any) -> list[Any]:
     kind = feature.WhichOneof("kind")
     return list(getattr(feature, kind).value) if kind else []
+
+
+# Message -> number of a field -> the message in it.
+_MESSAGES = {
+    "Example": {1: "Features", 2: "FeatureLists"},
+    "Features": {1: "Entry"},
+    "Entry": {2: "Feature"},
+    "FeatureLists": {1: "Steps"},
+    "Steps": {2: "FeatureList"},
+    "FeatureList": {1: "Feature"},
+    "Feature": {1: "BytesList", 2: "FloatList", 3: "Int64List"},
+}
+_WITH_VALUES = ("Entry", "Feature", "BytesList", "FloatList", "Int64List")
+
+
+def _check_number(serialized: bytes) -> None:
+    """Counts features and values, without parsing them.
+
+    Raises:
+        TooManyValuesError: there are more than `MAX_FEATURES` or `MAX_VALUES`.
+    """
+    features = values = 0
+    inside = [("Example", 0, len(serialized))]
+    while inside:
+        kind, start, end = inside.pop()
+        for number, at, stop in _fields(serialized, start, end):
+            if within := _MESSAGES.get(kind, {}).get(number):
+                features += within in ("Entry", "Steps") or kind == "FeatureList"
+                if within not in _WITH_VALUES or len(serialized) > MAX_VALUES:  # a value takes a byte at least
+                    inside.append((within, at, stop))
+            elif kind == "FloatList":
+                values += -(-(stop - at) // 4)
+            elif kind == "Int64List":
+                values += len(serialized[at:stop].translate(None, _CONTINUED))
+            elif kind == "BytesList":
+                values += 1
+            if features > MAX_FEATURES or values > MAX_VALUES:
+                most = f"{MAX_FEATURES:,} features" if features > MAX_FEATURES else f"{MAX_VALUES:,} values"
+                raise TooManyValuesError(f"it has more than {most}, and is not parsed")
+
+
+def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yields number, start and end of each field of a message, up to what no parser accepts."""
+    with contextlib.suppress(IndexError):
+        while at < end:
+            tag, begin = _varint(data, at)
+            number, at = _varint(data, begin) if tag & 7 in (_VARINT, _DELIMITED) else (_SIZES.get(tag & 7, 0), begin)
+            if tag & 7 != _VARINT:
+                begin, at = at, at + number
+            if at > end:
+                return
+            yield tag >> 3, begin, at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Reads a number; returns it and where it ends."""
+    value = shift = 0
+    while data[at] > 127:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if shift > 63:
+            raise IndexError
+    return value | data[at] << shift, at + 1

@@ -127,7 +127,7 @@ def check_reach(options: ConvertOptions, source: Source) -> None:
 
 
 def look_first(options: ConvertOptions, source: Source) -> Iterator[str]:
-    """Looks at the first files, before the work: says which images the patterns leave behind, and what is ambiguous.
+    """Looks at the first files, before the work: says what the patterns leave behind, and what is ambiguous.
 
     On gs://, it checks only ambiguity, in the first names of a pattern; the summary reports missed images.
 
@@ -135,6 +135,8 @@ def look_first(options: ConvertOptions, source: Source) -> Iterator[str]:
         InputNotFoundError: a folder or file of the input is missing.
         UsageError: a pattern matches nothing, or cannot be listed.
     """
+    if isinstance(source.origin, Tables):
+        yield from source.origin.warnings
     if options.plan:
         return
     for pattern in source.input:
@@ -173,6 +175,7 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
         image_root=options.image_root,
         features=features,
         reserved=(*features_of({"encoding": options.encoding}, labelled=True), *DICT_NAMES),
+        resized=options.encoding in IMAGE_ENCODINGS and options.resize != "none",
     )
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf.internal.encoder import _VarintBytes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_tfr import examples
 from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.images import convert_image
 from beam_tfr.schema import Image, ImageRef
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES
+from tests.test_records import frame
 
 IMAGE = Image(
     encoded=b"\xff\xd8\xff\xd9",
@@ -190,3 +196,77 @@ def test_truncated_record_is_not_an_example() -> None:
             parse_example(GOLDEN[:end])
     with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
         parse_example(b"\x0a\xff\xff\xff\xff\x07")
+
+
+# Records of many values
+
+
+FEATURES_OF = st.dictionaries(
+    st.text(max_size=3),
+    st.one_of(
+        st.tuples(st.just("int64"), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9)),
+        st.tuples(st.just("float"), st.lists(st.floats(width=32), max_size=9)),
+        st.tuples(st.just("bytes"), st.lists(st.binary(max_size=9), max_size=9)),
+    ),
+    max_size=9,
+)
+
+
+def refused(record: bytes, *, most_features: int, most_values: int) -> str:
+    """The message for a record of any length, with other limits."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("MAX_FEATURES", most_features), ("MAX_VALUES", most_values), ("_FEW_BYTES", -1)):
+            patch.setattr(examples, name, value)
+        try:
+            examples.parse_sequence_example(record)
+        except examples.TooManyValuesError as error:
+            return str(error)
+    return ""
+
+
+@given(FEATURES_OF, st.integers(0, 20), st.integers(0, 20))
+def test_features_and_values_are_counted_exactly(values: dict[str, Any], features: int, most: int) -> None:
+    record = examples.serialize(values)
+    number = sum(len(of) for _, of in values.values())
+    told = refused(record, most_features=features, most_values=most)
+    assert bool(told) is (len(values) > features or number > most), told
+
+
+@given(st.binary(max_size=200) | st.integers(0, len(GOLDEN)).map(lambda end: GOLDEN[end:] + GOLDEN[:end]))
+def test_nothing_that_is_parsed_is_not_counted(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        found = examples.parse_sequence_example(data)
+        steps = [step for of in found.values() for step in of if isinstance(step, list)]
+        assert not found or refused(data, most_features=len(found) - 1, most_values=1000)
+        assert not steps or refused(data, most_features=len(steps) - 1, most_values=1000)
+
+
+def field(number: int, content: bytes) -> bytes:
+    return (
+        bytes([number << 3 | 2, 0x80 | len(content) & 127, 0x80 | len(content) >> 7, 0]) + content
+    )  # not the shortest
+
+
+@pytest.mark.parametrize("group", [b"", b"\x1b\x1c", b"\x1b\x0a\x00\x1c", b"\x19" + bytes(8), b"\x18\x05"])
+def test_features_behind_other_fields_are_counted(group: bytes) -> None:
+    feature = field(1, field(1, b"a") + field(2, field(3, field(1, b"\x01\x80\x01") + b"\x08\x05")))
+    context, lists = field(1, feature), field(2, group + field(1, field(1, b"b") + field(2, 3 * field(1, b""))))
+    assert examples.parse_sequence_example(group + context + lists) == {"a": [1, 128, 5], "b": [[], [], []]}
+    assert not refused(group + context + lists, most_features=9, most_values=3)
+    assert "more than 2 values" in refused(group + context, most_features=9, most_values=2)
+    assert "more than 3 features" in refused(group + lists, most_features=3, most_values=9)
+
+
+def test_a_record_of_a_million_features_is_refused_before_it_is_parsed(beam_tfr: Any, tmp_path: Path) -> None:
+    entries = (b"\x0a\x0c\x0a\x06%06x\x12\x02\x1a\x00" % number for number in range(examples.MAX_FEATURES + 1))
+    features = b"".join(entries)
+    record = b"\x0a" + _VarintBytes(len(features)) + features
+    tracemalloc.start()
+    with pytest.raises(examples.TooManyValuesError, match="it has more than 100,000 features, and is not parsed"):
+        parse_example(record)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
+    (tmp_path / "many.tfrecord").write_bytes(frame(record))
+    run = beam_tfr("inspect", tmp_path / "many.tfrecord")
+    assert (run.code, "record 0 at byte 0: it has more than 100,000 features" in run.out) == (1, True)

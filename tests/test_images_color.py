@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
-from beam_tfr.images import color, convert_image
+from beam_tfr.images import color, convert, convert_image
+from beam_tfr.images.formats import depth
+from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image
 from tests.bounded import bounded_cpu
 from tests.fixtures import HEIGHT, WIDTH, Fixture, mean_error, save, smooth
@@ -414,6 +416,41 @@ def test_large_images_need_no_copies_but_their_result(shape: tuple[int, int]) ->
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < result * alpha.size + 4_000_000, name
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.tuples(st.integers(1, 30), st.integers(1, 30)),
+    st.sampled_from([(1, ""), (1, "Display P3"), (3, ""), (3, "Display P3"), (3, "Adobe RGB"), (4, "CMYK of 8 bit")]),
+    st.sampled_from([(255, 255, 255), (10, 200, 30)]),
+    st.integers(1, 200),
+    st.integers(0, 2**32 - 1),
+)
+def test_images_laid_over_a_color_block_by_block_are_those_laid_over_it_at_once(
+    size: tuple[int, int], kind: tuple[int, str], background: tuple[int, int, int], block: int, seed: int
+) -> None:
+    (channels, name), rng = kind, np.random.default_rng(seed)
+    pixels, alpha = rng.integers(0, 256, (*size, channels), dtype=np.uint8), rng.integers(0, 256, size, dtype=np.uint8)
+    profile = PROFILES[name] if name else b""
+    colors, notes = color.to_srgb(pixels, profile, convert=True)
+    expected = color.composite(colors, alpha, background)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(depth, "BLOCK", block)
+        got, told = convert._composited(pixels, alpha, profile, ImageOptions(background=background))
+    assert (got == expected).all()
+    assert (got.shape, told) == (expected.shape, notes)
+
+
+@pytest.mark.parametrize("profile", [b"", PROFILES["Display P3"]])
+def test_a_large_image_laid_over_a_color_needs_no_copy(profile: bytes) -> None:
+    pixels, alpha = np.full((3000, 1400, 3), 90, np.uint8), np.full((3000, 1400), 40, np.uint8)
+    convert._composited(pixels[:9], alpha[:9], profile, ImageOptions())
+    tracemalloc.start()
+    result, _ = convert._composited(pixels, alpha, profile, ImageOptions())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert result is pixels
+    assert peak < 10_000_000  # a block of a megapixel, as colors and over white
 
 
 # Channels

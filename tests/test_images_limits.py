@@ -22,6 +22,7 @@ from PIL import Image as PillowImage
 from beam_tfr.images import convert_image, geometry, limits
 from beam_tfr.images.encode import MAX_SIDES
 from beam_tfr.images.formats.depth import CLEAR
+from beam_tfr.images.formats.png import open_png
 from beam_tfr.images.limits import MemoryBudget
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.options import ImageOptions
@@ -146,6 +147,7 @@ def test_what_takes_more_memory_than_allowed_is_rejected() -> None:
         (save(smooth(), "PNG"), 3),
         (flat_png(64, 48, bits=16), 6),
         (save(smooth().convert("RGBA"), "PNG"), 4 + CLEAR),
+        (save(smooth().convert("LA"), "PNG"), 4 + 2),
         (save(smooth(), "WEBP"), 3),
         (save(smooth(), "WEBP", lossless=True), 7),
         (save(smooth(), "TIFF"), 4),
@@ -160,6 +162,11 @@ def test_the_memory_of_each_kind(data: bytes, needed: float) -> None:
     convert_image(data, max_decode_bytes=needed)
     with pytest.raises(RejectError, match=f"too-much-memory: 64 x 48 .* take {needed} bytes to decode"):
         convert_image(data, max_decode_bytes=needed - 1)
+
+
+def test_a_transparent_png_of_51_megapixels_is_within_the_defaults() -> None:
+    source = open_png(flat_png(7500, 6800, color=6))
+    limits.check_memory(source, source.least_bytes, source.memory(None), ImageOptions())
 
 
 def test_a_jpeg_that_is_scaled_down_takes_the_memory_of_what_is_decoded() -> None:

@@ -28,25 +28,25 @@ def convert(beam_tfr: Command, output: Path, *options: str) -> Path:
 
 def test_rows_of_a_table(beam_tfr: Command, tmp_path: Path) -> None:
     rows = [
-        {"age": i, "score": i / 4, "name": f"n{i}", "box": [i, 2.0][: i % 3], "kind": "ab"[i % 2]} for i in range(20)
+        {"age": i, "score": i / 4, "name": f"n{i}", "marks": [i, 2.0][: i % 3], "kind": "ab"[i % 2]} for i in range(20)
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     folder = convert(
         *(beam_tfr, tmp_path / "out", "--table", str(tmp_path / "rows.jsonl"), "--label_column", "kind"),
-        *("--feature_columns", "age:int64,score:float,name:bytes,box:float[]"),
+        *("--feature_columns", "age:int64,score:float,name:bytes,marks:float[]"),
     )
     found = {}
     for batch in load(folder, split="train", batch_size=8, output="dict", shuffle=True, remainder="pad", one_hot=True):
-        assert batch["box"].shape.as_list() == [8, None]
+        assert batch["marks"].shape.as_list() == [8, None]
         for i in np.flatnonzero(batch["weight"]):
             key = batch["row/key"][i].numpy()
             found[key] = (
                 *(batch[name][i].numpy() for name in ("age", "score", "name")),
-                batch["box"][i].numpy().tolist(),
+                batch["marks"][i].numpy().tolist(),
                 batch["class/label"][i].numpy().tolist(),
             )
     assert sorted(found.values()) == [
-        (row["age"], row["score"], row["name"].encode(), row["box"], [1.0 - i % 2, float(i % 2)])
+        (row["age"], row["score"], row["name"].encode(), row["marks"], [1.0 - i % 2, float(i % 2)])
         for i, row in enumerate(rows)
     ]
     for output in ("pair", "image", "encoded"):

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from beam_tfr import manifest, storage
+from beam_tfr import convert, manifest, storage
 from beam_tfr.examples import parse_example
 from beam_tfr.records import read_records
 from beam_tfr.schema import DataError, ImageRef, UsageError, as_flags
@@ -78,7 +78,7 @@ def rows_of(photos: Path) -> list[dict[str, Any]]:
             "score": i / 4,
             "name": f'a "name",\nof {path.stem}',
             "good": i % 3 == 0,
-            "box": [i / 2] * (i % 4),
+            "marks": [i / 2] * (i % 4),
         }
         for i, path in enumerate(paths)
     ]
@@ -99,7 +99,7 @@ def features_of(ref: ImageRef) -> dict[str, list[Any]]:
 
 COLUMNS = {"uri": "path", "label": "class", "split": "split"}
 ROLES = ["--uri_column", "path", "--label_column", "class", "--split_column", "split"]
-FEATURES = ["--feature_columns", "age,score,name,good,box:float[]"]
+FEATURES = ["--feature_columns", "age,score,name,good,marks:float[]"]
 
 
 def records_of(folder: Path | str) -> dict[str, dict[str, list[Any]]]:
@@ -120,7 +120,7 @@ def rejects_of(folder: Path) -> list[dict[str, str]]:
 
 def test_every_kind_of_table_gives_the_same_references(photos: Path, tmp_path: Path) -> None:
     rows = rows_of(photos)
-    features = {"age": "", "score": "", "name": "", "good": "", "box": "float[]"}
+    features = {"age": "", "score": "", "name": "", "good": "", "marks": "float[]"}
     found = []
     for name, write in KINDS.items():
         (tmp_path / name).write_bytes(write(rows))
@@ -134,7 +134,7 @@ def test_every_kind_of_table_gives_the_same_references(photos: Path, tmp_path: P
             "score": [row["score"]],
             "name": [row["name"].encode()],
             "good": [int(row["good"])],
-            "box": row["box"],
+            "marks": row["marks"],
         }
     assert all(other == found[0] for other in found[1:])
 
@@ -149,7 +149,7 @@ def test_a_table_and_its_parts_give_the_same_dataset(beam_tfr: Command, photos: 
         "score": "float",
         "name": "bytes",
         "good": "int64",
-        "box": "float[]",
+        "marks": "float[]",
     }
     parts = tmp_path / "parts"
     parts.mkdir()
@@ -165,12 +165,12 @@ def test_a_table_and_its_parts_give_the_same_dataset(beam_tfr: Command, photos: 
     assert verify(str(tmp_path / "o")).problems == ()
 
     dataset = manifest.read(str(tmp_path / "o"))
-    assert dataset.features["box"] == {"dtype": "float", "shape": [-1]}
+    assert dataset.features["marks"] == {"dtype": "float", "shape": [-1]}
     assert dataset.features["age"] == {"dtype": "int64", "shape": []}
     records = records_of(tmp_path / "o")
     for row in rows:
         record = records[row["path"]]
-        assert (record["age"], record["box"]) == ([row["age"]], row["box"])
+        assert (record["age"], record["marks"]) == ([row["age"]], row["marks"])
         assert record["image/class/text"] == [row["class"].encode()]
 
 
@@ -192,7 +192,10 @@ def test_table_and_patterns_of_the_same_files_give_the_same_dataset(
     (tmp_path / "absolute.csv").write_bytes(changed)
     refused = beam_tfr("convert", "--table", tmp_path / "absolute.csv", *flags)
     assert refused.code == 2
-    assert "the input: other images, or changed ones" in refused.err
+    assert "the input: other rows, or changed ones" in refused.err
+    told = beam_tfr("convert", "--table", tmp_path / "absolute.csv", *flags, "--feature_columns", "age").err
+    assert "options.feature_columns.age: None there, int64 now" in told
+    assert "the input" not in told.partition("other input or options:")[2]
 
 
 def test_tables_and_images_on_gs(beam_tfr: Command, gcs: str, photos: Path, tmp_path: Path) -> None:
@@ -387,7 +390,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
     rows[3] |= {"age": "seven"}
     rows[4] |= {"age": None}
     rows[5] |= {"score": 1e39}
-    rows[6] |= {"box": ["x"]}
+    rows[6] |= {"marks": ["x"]}
     rows[7] |= {"path": "https://example.org/1.jpg"}
     rows[8] |= {"path": "nowhere.jpg"}
     rows[9] |= {"path": "class\x00.jpg"}
@@ -395,7 +398,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
     missing = "has no value; a default, such as int64=-1, or int64[] lets it"
     for name in ("t.csv", "t.jsonl"):
         (photos / name).write_bytes(KINDS[name](rows))
-        features = {"age": "int64", "score": "float", "box": "float[]"}
+        features = {"age": "int64", "score": "float", "marks": "float[]"}
         found = references(photos / name, features=features, **COLUMNS)
         assert sorted(ref.detail for ref in found.values() if ref.reason == "bad-value") == [
             f"{name}, row {detail}"
@@ -407,11 +410,11 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
                 "4: column 'age': 'seven' is not a whole number",
                 f"5: column 'age': {missing}",
                 f"6: column 'score': {'1e+39' if name == 't.jsonl' else repr('1e+39')} does not fit into 32 bits",
-                "7: column 'box': 'x' is no number",
+                "7: column 'marks': 'x' is no number",
                 "8: column 'path': 'https://example.org/1.jpg': only local paths and gs:// are read",
             )
         ]
-    flags = ["--feature_columns", "age:int64,score:float,box:float[]", "--max_rejects", "10", "--json"]
+    flags = ["--feature_columns", "age:int64,score:float,marks:float[]", "--max_rejects", "10", "--json"]
     run = beam_tfr("convert", "--table", photos / "t.csv", *ROLES, *flags, "--output", tmp_path / "o")
     assert (run.json["written"], run.json["rejected"]) == (4, {"bad-value": 9, "not-found": 1}), run.err
     assert verify(str(tmp_path / "o")).problems == ()
@@ -502,6 +505,11 @@ def test_a_value_that_does_not_fit(kind: str, cell: Any, problem: str) -> None:
         (["1", "x"], False, "bytes"),
         (["", ""], False, "bytes"),
         ([], False, "bytes"),
+        (["[1, 2, 3]", "", "[]"], False, "int64[]"),
+        (["[1, 2.5]", "3"], False, "float[]"),
+        (['["a", "b|c"]'], False, "bytes[]"),
+        (["[1]", "[sic]", "x"], False, "bytes"),
+        (["[1]"], True, "bytes"),
         (["1", "2"], True, "bytes"),
         ([1, None], True, "int64"),
         ([1, 2.5], True, "float"),
@@ -524,11 +532,110 @@ def test_types_are_inferred(cells: list[Any], typed: bool, kind: str) -> None:
         ([{"a": 1}], "holds objects"),
         ([[[1]]], "holds lists in lists"),
         ([[None]], "holds lists with holes"),
+        ([[1], ["x"]], "holds integers and texts in lists"),
+        (['[1, "x"]'], "holds integers and texts in lists"),
+        (["[1]", "true"], "holds booleans and integers in lists"),
     ],
 )
 def test_columns_without_a_type(cells: list[Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        infer_type(cells, typed=True)
+        infer_type(cells, typed=not isinstance(cells[0], str))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+def test_mixed_lists_are_refused_with_the_spelling_that_stores_them(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(KINDS[name]([{"age": [1, 2], "note": [1, "x"]}]))
+    with pytest.raises(UsageError, match="column 'note' holds integers and texts in lists") as caught:
+        references(path, features={"*": ""})
+    assert "--feature_columns '*,note:bytes' stores it as text" in as_flags(str(caught.value))
+    assert features_of(references(path, features={"*": "", "note": "bytes"})["t#1"]) == {
+        "age": [1, 2],
+        "note": [b'[1, "x"]'],
+    }
+
+
+# Advice
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"box": [103, 221, 243, 387]}, "box"),
+        ({"faceLandmarks": [5, 5], "age": 3}, "faceLandmarks"),
+        ({"bbox": "[0.5, 0.5, 9, 9]"}, "bbox"),
+        ({"segmentation": "1 3 10 5"}, "segmentation"),
+        ({"place": [3, 4, 30, 40]}, "place"),
+        ({"XMin": 0.1, "XMax": 0.5, "YMin": 0.2, "YMax": 0.4}, "XMin, XMax, YMin, YMax"),
+        (
+            {"box_x": 1, "box_y": 2, "box_w": 3, "box_h": 4, "nose_x": 5, "nose_y": 6},
+            "box_x, box_y, box_w, box_h and 2",
+        ),
+        ({"embedding": [4, 3, 2, 1], "prices": [1, 2, 3]}, ""),
+        ({"x1": 1, "y1": 2, "points": 88, "box_count": 3, "landmark": "Eiffel Tower", "max": 1, "may": 2}, ""),
+    ],
+)
+def test_features_that_look_like_coordinates(tmp_path: Path, row: dict[str, Any], told: str) -> None:
+    (tmp_path / "t.jsonl").write_bytes(as_jsonl([row]))
+    for resized in (True, False):
+        tables = open_tables([str(tmp_path / "t.jsonl")], Roles(), features={"*": ""}, resized=resized)
+        assert bool(tables.warnings) is bool(told and resized)
+        if tables.warnings:
+            assert tables.warnings[0].startswith(f"features that look like coordinates in the image ({told}")
+            assert "with --resize none they stay right" in as_flags(tables.warnings[0])
+
+
+JOINED = ["cat|pet|indoor", "dog|pet", "cat|outdoor", "dog|indoor", "pet", "", "pet|indoor"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (JOINED, "6 classes in the first rows, 5 with --label_separator '|'"),
+        ([x.replace("|", "; ") for x in JOINED], "6 classes in the first rows, 5 with --label_separator '; '"),
+        (['["cat", "pet"]', '["dog"]'], "2 classes in the first rows, 3 with --label_separator '|'"),
+        (["New York, US", "Boston, US", "Paris, France", "Lyon, France"], ""),
+        (["cat", "dog", "1", "hat|"], ""),
+        ([["cat|pet"], ["dog|pet"], ["cat|dog"]], ""),
+    ],
+)
+def test_labels_that_look_like_several(tmp_path: Path, labels: list[Any], told: str) -> None:
+    (tmp_path / "t.jsonl").write_bytes(as_jsonl([{"class": label, "n": 1} for label in labels]))
+    found = open_tables([str(tmp_path / "t.jsonl")], Roles(label="class"), features={"n": ""}).warnings
+    assert bool(found) is bool(told)
+    if found:
+        first = [label for label in labels if label][:2]
+        message = as_flags(found[0])
+        assert message.startswith(
+            f"labels of --label_column class look like several each, such as {', '.join(map(repr, first))}"
+        )
+        assert message.endswith(told)
+        separator = told.partition("'")[2][:-1]
+        assert not open_tables(
+            [str(tmp_path / "t.jsonl")], Roles(label="class", label_separator=separator), features={"n": ""}
+        ).warnings
+
+
+def test_plan_and_convert_tell_what_the_columns_look_like(
+    beam_tfr: Command, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.jpg"))
+    rows = [{"path": path, "tags": JOINED[i % 7], "box": [i, 21, 243, 387]} for i, path in enumerate(paths)]
+    (photos / "t.csv").write_bytes(as_csv(rows))
+    flags = ["--table", photos / "t.csv", "--uri_column", "path", "--label_column", "tags", "--feature_columns", "*"]
+    box, tags = "look like coordinates in the image (box)", "5 with --label_separator '|'"
+    planned = beam_tfr("plan", *flags)
+    assert box in " ".join(planned.out.split())
+    assert tags in " ".join(planned.out.split())
+    done = beam_tfr("convert", *flags, "--output", tmp_path / "o")
+    assert (done.code, box in done.err, tags in done.err) == (0, True, True)
+    assert "column:  box int64[]" in done.out
+    again = beam_tfr("plan", *flags, "--label_separator", "|", "--resize", "none", "--json")
+    assert not [text for text in again.json["warnings"] if "look" in text]
+    convert(
+        table=photos / "t.csv", uri_column="path", feature_columns={"box": ""}, output=tmp_path / "p", progress=False
+    )
+    assert f"{box} are not adapted when it is cropped or resized; with `resize=none`" in capsys.readouterr().err
 
 
 def test_defaults_enums_and_lists_accept_rows_without_values(tmp_path: Path) -> None:
@@ -707,6 +814,14 @@ def test_rows_must_not_mix_local_files_and_objects(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path\n/a/1.jpg\ngs://b/2.jpg\n")
     with pytest.raises(UsageError, match=r"^`table=`: the files that its rows name must all be local or all on gs://"):
         references(tmp_path / "t.csv", uri="path")
+
+
+def test_no_more_columns_become_features_than_readers_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n")
+    monkeypatch.setattr(opening, "MAX_FEATURES", 2)
+    with pytest.raises(UsageError, match="3 columns would become features, and readers take 2; choose fewer with"):
+        references(tmp_path / "t.csv", features={"*": ""})
+    assert references(tmp_path / "t.csv", features={"a": "", "b": ""})
 
 
 def test_column_without_a_name(tmp_path: Path) -> None:

@@ -111,9 +111,8 @@ def _rendered(
     orientation = 1 if options.ignore_orientation else source.orientation
     pixels, notes = decoded.pixels, {"rotated"} if orientation > 1 else set()
     convert = options.icc == "convert"
-    if decoded.alpha is not None:  # the background is a color of sRGB, so the pixels must be too
-        pixels, made = color.to_srgb(pixels, decoded.profile, convert=convert)
-        pixels = color.composite(pixels, decoded.alpha, options.background)
+    if decoded.alpha is not None:
+        pixels, made = _composited(pixels, decoded.alpha, decoded.profile, options)
         notes |= {"alpha-composited", *made}
     turned = orientation >= 5
     stored = placement.turned() if turned else placement
@@ -166,6 +165,21 @@ def _rendered(
         damaged=formats.jpeg.KEPT_DAMAGED in notes if options.damaged == "keep" else None,
         cut_ppm=cut,
     )
+
+
+def _composited(pixels: Pixels, alpha: Pixels, profile: bytes, options: ImageOptions) -> tuple[Pixels, tuple[str, ...]]:
+    """Converts colors to sRGB, as the background is, and lays them over it; returns pixels, and notes of `to_srgb`.
+
+    The result takes the memory of `pixels`, unless it has another number of channels.
+    """
+    result, notes = pixels, tuple[str, ...]()
+    for rows in blocks(*pixels.shape[:2]):
+        part, notes = color.to_srgb(pixels[rows], profile, convert=options.icc == "convert")
+        part = color.composite(part, alpha[rows], options.background)
+        if part.shape[2] != result.shape[2]:
+            result = np.empty((*alpha.shape, part.shape[2]), np.uint8)
+        result[rows] = part
+    return result, notes
 
 
 def _size_notes(source: Source, placement: geometry.Placement, options: ImageOptions) -> set[str]:

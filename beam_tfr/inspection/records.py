@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import manifest, storage
-from beam_tfr.examples import parse_sequence_example
+from beam_tfr.examples import TooManyValuesError, parse_sequence_example
 from beam_tfr.images import formats
 from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import WILDCARD
@@ -49,9 +49,14 @@ class Record:
         """Feature -> its values, bytes, int or float; none if the record is not a tf.train.Example.
 
         A feature list of a tf.train.SequenceExample has a list of values for each step.
+
+        Raises:
+            RecordError: there are too many.
         """
         try:
             return parse_sequence_example(self.data)
+        except TooManyValuesError as error:
+            raise RecordError(self.file, self.number, self.offset, str(error)) from None
         except ValueError:
             return {}
 

@@ -14,7 +14,7 @@ from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import column_feature
 
 _column = functools.partial(option, group=TABLES, changes_data=False)
-_EXAMPLE = "age:int64,score,box:float[]"
+_EXAMPLE = "age:int64,score,marks:float[]"
 _TYPED = re.compile(r"(.+?):((?:int64|float|bytes|enum\([^()]*\))(?:\[\])?(?:=.*)?)", re.DOTALL)
 
 
@@ -80,7 +80,7 @@ class TableOptions(Checked):
     feature_columns: Mapping[str, str] | None = _column(
         None,
         help="columns that become features, with their types if the first rows do not show them: "
-        "age:int64,score:float,box:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 with a default; * means "
+        "age:int64,score:float,marks:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 with a default; * means "
         "all others (default: none, or all without --uri_column)",
         metavar="COLUMNS",
         parse=feature_columns,

@@ -24,6 +24,7 @@ from beam_tfr.preview.sampling import convert_sample
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.features import things
 from beam_tfr.sources import check_reach, open_source
+from beam_tfr.tables.rows import Tables
 
 
 def preview(
@@ -90,7 +91,9 @@ def preview(
         each_s = max(pace.each_s, sampled.read_s / default_threads())
         seconds = cpu_s.times(usable * each_s / cpu_s.value, pace.ends_s)
         dataflow_s, cost = on_dataflow(cpu_s, images=usable, workers=workers, prices=prices)
-    listed = [tell_left_behind(found.left_behind, source.root)] if found.left_behind else []
+    listed = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
+    if found.left_behind:
+        listed.append(tell_left_behind(found.left_behind, source.root))
     progress(State("planned", plan.matched, plan.matched))
     return Preview(
         plan=plan,

@@ -62,13 +62,9 @@ class ColumnType:
             return cell
         if not isinstance(cell, str):
             return [cell]
-        if cell.startswith("["):
-            try:
-                parts = json.loads(cell)
-            except (ValueError, RecursionError):
-                raise ValueError(f"{cell!a:.60} begins like a JSON list but is not one") from None
-            return list(parts)
-        return cell.split(SEPARATOR)
+        if cell.startswith("[") and json_list(cell) is None:
+            raise ValueError(f"{cell!a:.60} begins like a JSON list but is not one")
+        return split_list(cell, SEPARATOR)
 
     def _value(self, cell: Any) -> int | float | bytes:
         if not self.members:
@@ -76,6 +72,20 @@ class ColumnType:
         if cell not in self.members:
             raise ValueError(f"{cell!a:.60} is not one of {', '.join(self.members)}")
         return self.members.index(cell)
+
+
+def json_list(text: str) -> list[Any] | None:
+    """The members of a JSON list; None for any other text."""
+    try:
+        return list(json.loads(text)) if text.startswith("[") else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def split_list(text: str, separator: str) -> list[Any]:
+    """The members of a list in a text cell: of a JSON list, or of any other text between the separators."""
+    parts = json_list(text)
+    return text.split(separator) if parts is None else parts
 
 
 _EXAMPLES = {"int64": "-1", "float": "nan", "bytes": "", "enum": "MEMBER"}
@@ -114,7 +124,7 @@ def _to_bytes(cell: Any) -> bytes:
         return cell
     if isinstance(cell, (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)):
         cell = str(cell)
-    elif isinstance(cell, dict):
+    elif isinstance(cell, (dict, list)):
         cell = json.dumps(cell, ensure_ascii=False, sort_keys=True, default=str)
     if not isinstance(cell, str):
         raise ValueError(f"{cell!a:.60} is no text")
@@ -158,28 +168,33 @@ def parse_type(text: str) -> ColumnType:
 def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:
     """The narrowest type that all cells of a column fit; cells without a value are ignored.
 
+    In CSV, a JSON list is a list, unless other cells of the column are text.
+
     Args:
         cells: cells of one column.
-        typed: whether text is text (JSON, Parquet) or may be a number (CSV).
+        typed: whether text is text (JSON, Parquet) or may be a number or a list (CSV).
 
     Raises:
         ValueError: there is none, as for numbers mixed with text, or objects.
     """
-    kinds, is_list = set(), False
+    kinds, listed, is_list = set(), set(), False
     for cell in cells:
-        if isinstance(cell, list):
+        parts = cell if typed or not isinstance(cell, str) else json_list(cell)
+        if isinstance(parts, list):
             is_list = True
-            kinds |= {_kind(part, typed) for part in cell}
+            listed |= {_kind(part, typed=True) for part in parts}
         elif cell is not None and cell != "":
             kinds.add(_kind(cell, typed))
+    if not typed and (not is_list or "texts" in kinds) and kinds <= _IN_TEXT:
+        return next((ColumnType(dtype) for dtype, allowed in _INFERRED if kinds <= allowed), ColumnType("bytes"))
+    kinds |= listed
     for dtype, allowed in _INFERRED:
         if kinds <= allowed:
             return ColumnType(dtype, is_list)
-    if kinds <= {"texts", "booleans", "integers", "numbers"} and not typed:
-        return ColumnType("bytes")
-    raise ValueError(f"holds {' and '.join(sorted(kinds))}")
+    raise ValueError(f"holds {' and '.join(sorted(kinds))}{' in lists' * (is_list and kinds <= _IN_TEXT)}")
 
 
+_IN_TEXT = {"texts", "booleans", "integers", "numbers"}
 _INFERRED = (
     ("bytes", {"texts"}),
     ("int64", {"booleans"}),

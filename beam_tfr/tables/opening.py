@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.examples import MAX_FEATURES
 from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.schema import UsageError
+from beam_tfr.tables.advice import tell_coordinates, tell_joined_labels
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import DELIMITERS, check_columns, misfit, read_columns, read_rows, split_suffix
 from beam_tfr.tables.rows import Roles, Tables, folder_of, resolve
@@ -25,6 +27,7 @@ def open_tables(
     image_root: str = "",
     features: Mapping[str, str] | None = None,
     reserved: Sequence[str] = (),
+    resized: bool = False,
 ) -> Tables:
     """Finds the tables and reads up to `SAMPLE_ROWS` rows of them.
 
@@ -35,6 +38,7 @@ def open_tables(
             relative, the folder of the tables.
         features: column -> type, or "" to infer it from the first rows; `*` stands for all other columns.
         reserved: names of the other features of a record.
+        resized: whether the images of the rows are resized, so that coordinates in columns become wrong.
 
     Raises:
         UsageError: there is no table, a column is missing, has no type or one that none of the first rows fits, or
@@ -49,6 +53,11 @@ def open_tables(
         known = tuple(there)
         given |= {name: "" for name in there if name not in given and name not in roles.columns}
     check_columns(files[0], there, [*roles.columns, *given])
+    if len(given) + len(reserved) > MAX_FEATURES:
+        cure = "choose fewer with `feature_columns=`"
+        raise misfit(
+            files[0], f"{len(given):,} columns would become features, and readers take {MAX_FEATURES:,}; {cure}"
+        )
     if "" in given:
         cure = "choose features with `feature_columns=`, or write the table without pandas's index"
         raise misfit(files[0], f"a column has no name; {cure} (to_csv(index=False))")
@@ -63,7 +72,10 @@ def open_tables(
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
         raise misfit(" ".join(patterns), "there are no rows")
-    types = {name: _type(files[0], name, kind, sample[name]) for name, kind in given.items()}
+    types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
+    warnings = [*tell_coordinates(types, sample)] if resized else []
+    if roles.label and not roles.label_separator:
+        warnings += tell_joined_labels(roles.label, sample[roles.label])
     base = f"{storage.check_path(image_root, option='image_root').rstrip('/')}/" if image_root else ""
     return Tables(
         files=files,
@@ -74,6 +86,7 @@ def open_tables(
         multi_label=bool(roles.label_separator) or any(isinstance(cell, list) for cell in sample.get(roles.label, ())),
         types=types,
         known=known,
+        warnings=tuple(warnings),
     )
 
 
@@ -93,14 +106,14 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _type(path: str, name: str, kind: str, cells: Sequence[Any]) -> ColumnType:
+def _type(path: str, name: str, kind: str, cells: Sequence[Any], others: str) -> ColumnType:
     try:
         of = parse_type(kind) if kind else infer_type(cells, typed=split_suffix(path)[1] not in DELIMITERS)
     except ValueError as error:
         if kind:
             raise UsageError(str(error), option="feature_columns", value=f"{name}:{kind}") from None
         problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
-        cure = f"give its type, such as `feature_columns={name}:bytes`, or name the columns that become features"
+        cure = f"`feature_columns='{others}{name}:bytes'` stores it as text; or name the columns that become features"
         raise misfit(path, f"{problem}; {cure}") from None
     if all(_misfit(of, cell) for cell in cells):
         problem = f"column {name!r} as {of} would reject all of the first {len(cells)} rows"

@@ -12,7 +12,7 @@ from beam_tfr import examples, storage
 from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split
 from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
-from beam_tfr.tables.columns import ColumnType
+from beam_tfr.tables.columns import ColumnType, split_list
 from beam_tfr.tables.formats import misfit, read_rows, split_suffix
 from beam_tfr.tables.repeats import Repeats
 
@@ -56,6 +56,7 @@ class Tables:
         multi_label: whether an image has any number of labels.
         types: column -> type, of the columns that become features.
         known: all columns that a table may have; empty for any.
+        warnings: about what the first rows show; see `advice`.
     """
 
     files: tuple[str, ...]
@@ -66,6 +67,7 @@ class Tables:
     multi_label: bool
     types: Mapping[str, ColumnType]
     known: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -152,7 +154,7 @@ class Tables:
         if cell is None or cell == "" or cell != cell:  # NaN: a missing value of pandas
             parts = []
         elif isinstance(cell, str) and self.roles.label_separator:
-            parts = cell.split(self.roles.label_separator)
+            parts = split_list(cell, self.roles.label_separator)
         else:
             parts = cell if isinstance(cell, list) else [cell]
         if not self.multi_label and not parts:

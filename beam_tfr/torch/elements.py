@@ -12,11 +12,10 @@ from typing import Any, NamedTuple, cast
 import cv2
 import numpy as np
 import simplejpeg
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
-from beam_tfr.examples import example_class
+from beam_tfr.examples import read_message
 from beam_tfr.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.schema import UsageError
@@ -84,10 +83,7 @@ class ExampleDecoder:
         Raises:
             ValueError: the record does not match the manifest.
         """
-        try:
-            found = example_class().FromString(record).features.feature
-        except DecodeError as error:
-            raise ValueError(f"not a tf.train.Example: {error}") from error
+        found = read_message(record).features.feature
         features = {}
         for name, about in self._features.items():
             values = _values(found, name, f"{about['dtype']}_list", math.prod(about["shape"]))

@@ -23,6 +23,7 @@ _EXIF_TEXT, _XMP_TEXT = b"Raw profile type exif", b"XML:com.adobe.xmp"
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
 _GRAY, _GRAY_AND_ALPHA = 0, 4  # color types
 _SAMPLES = {2: 3, 4: 2, 6: 4}  # by color type; else 1
+_CLEAR_GRAY = {_GRAY: 4, _GRAY_AND_ALPHA: 2}  # instead of CLEAR: may become colors, and is copied out of four channels
 
 
 def open_png(data: bytes) -> Source:
@@ -76,7 +77,7 @@ def open_png(data: bytes) -> Source:
         frames=2 if b"fdAT" in found else 1,  # pixels of a further frame
         decode=decode,
         least_bytes=height * row_bytes // DEFLATE,
-        memory=lambda _: height * width * (channels + CLEAR * may_be_clear),
+        memory=lambda _: height * width * (channels + _CLEAR_GRAY.get(kind, CLEAR) * may_be_clear),
     )
 
 

@@ -1,0 +1,98 @@
+"""Warns of columns that the first rows show to be something else than they are taken for."""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from beam_tfr.tables.columns import ColumnType, split_list
+
+MOST_NAMED = 4
+_SEPARATORS = ("|", ";", ",", " | ", "; ", ", ")
+_CAMEL = re.compile("(?<=[a-z])(?=[A-Z])")
+_JUST_BOX = re.compile("bounding|b?box|[^a-z0-9]")
+# Names of lists and texts that hold coordinates, as words of a name: `box`, `bbox_2d`, `FaceLandmarks`.
+_SHAPE = re.compile(
+    r"(?<![a-z])(b?box(es)?|bounding_?box(es)?|polygons?|segmentations?|key_?points?|landmarks?|points?|rois?|contours?|"
+    r"vertices|corners|coord(inate)?s?|rle|encoded_?pixels)(?![a-z])"
+)
+# Numbers that are coordinates together.
+_SETS = [
+    frozenset(names.split())
+    for names in (
+        "x1 y1 x2 y2",
+        "x0 y0 x1 y1",
+        "xmin ymin xmax ymax",
+        "minx miny maxx maxy",
+        "left top right bottom",
+        "left top width height",
+        "x y w h",
+        "x y width height",
+        "cx cy w h",
+        "xcenter ycenter width height",
+    )
+]
+
+
+def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Warns of features that look like places in the image, by their names or as boxes of four numbers.
+
+    Args:
+        types: column -> type, of the features.
+        sample: column -> its first cells.
+    """
+    numbers = {name: _JUST_BOX.sub("", name.lower()) for name, of in types.items() if _is_number(of)}
+    together = {name for names in _SETS if names <= {*numbers.values()} for name in numbers if numbers[name] in names}
+    pairs = [{name, name[:-1] + "y"} for name in numbers if re.search("[^a-z]x$", name)]
+    together.update(*(pair for pair in pairs if pair <= numbers.keys()))
+    found = [name for name, of in types.items() if name in together or _is_shape(name, of, sample[name])]
+    if found:
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        yield (
+            f"features that look like coordinates in the image ({', '.join(found[:MOST_NAMED])}{more}) are not adapted "
+            "when it is cropped or resized; with `resize=none` they stay right"
+        )
+
+
+def _is_number(of: ColumnType) -> bool:
+    return of.dtype != "bytes" and not of.is_list and not of.members
+
+
+def _is_shape(name: str, of: ColumnType, cells: Sequence[Any]) -> bool:
+    """True for lists, and texts of numbers, with the name of a shape; and for lists of two corners, top left first."""
+    if _is_number(of) or of.members:
+        return False
+    named = _SHAPE.search(_CAMEL.sub("_", name).lower()) is not None
+    if named or of.dtype == "bytes":
+        return named and (of.dtype != "bytes" or all(re.search(r"\d\D+\d", str(cell)) for cell in cells if cell))
+    try:
+        boxes = [box for box in map(of.values, cells) if box]
+    except ValueError:
+        return False
+    return bool(boxes) and all(len(box) == 4 and 0 <= box[0] < box[2] and 0 <= box[1] < box[3] for box in boxes)
+
+
+def tell_joined_labels(column: str, cells: Sequence[Any]) -> Iterator[str]:
+    """Warns if text labels look like several each: most of what a separator makes of them occurs in other labels too.
+
+    Args:
+        column: its name.
+        cells: its first cells.
+    """
+    labels = dict.fromkeys(cell for cell in cells if isinstance(cell, str) and cell)
+    for separator in _SEPARATORS:
+        parts = {label: [*map(str, split_list(label, separator))] for label in labels}
+        joined = [label for label in labels if parts[label] != [label]]
+        counts = collections.Counter(part for label in labels for part in {*parts[label]})
+        within = [part for label in joined for part in parts[label]]
+        repeated = sum(counts[part] > 1 for part in within)
+        lists = sum(label.startswith("[") for label in joined)
+        if all(part == part.strip() for part in within) and (2 * repeated > len(within) or 2 * lists > len(labels)):
+            such = ", ".join(map(repr, joined[:3]))
+            yield (
+                f"labels of `label_column={column}` look like several each, such as {such}: "
+                f"{len(labels):,} classes in the first rows, {len(counts):,} with `label_separator={separator!r}`"
+            )
+            return
