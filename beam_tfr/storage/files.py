@@ -14,10 +14,9 @@ from typing import IO
 from beam_tfr.schema import WORK_FOLDER, UsageError
 from beam_tfr.storage import disk, download, gcs
 from beam_tfr.storage.base import GCS, Entry, PendingFile, split_gcs
-from beam_tfr.storage.gcs_client import DEADLINE_S
+from beam_tfr.storage.gcs_client import DEADLINE_S, REQUESTS
 
 READ_AHEAD = 64  # files read at a time
-REQUESTS = 64  # for many small changes on gs://, at a time
 
 
 def is_gcs(path: str) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from google.cloud.storage import Blob, Bucket, Client
 
 DEADLINE_S = 120.0  # for one request with all its retries
+REQUESTS = 64  # for many small changes, at a time
 FIRST_WAIT_S = 0.25  # at most, before the first retry; doubled each time
 LONGEST_WAIT_S = 16.0
 SILENCE_S = 3.0  # before a message says that the search for credentials goes on
@@ -58,7 +59,16 @@ def client() -> Client:
 
 @functools.cache
 def make_client() -> Client:
-    """The client of this process."""
+    """The client of this process, which keeps a connection for each of `REQUESTS` threads."""
+    from requests.adapters import HTTPAdapter
+
+    made = _make_client()
+    for scheme in ("https://", "http://"):
+        made._http.mount(scheme, HTTPAdapter(pool_maxsize=REQUESTS))
+    return made
+
+
+def _make_client() -> Client:
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
