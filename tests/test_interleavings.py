@@ -1,0 +1,293 @@
+"""Runs that take over from each other, interleaved at every request by hypothesis: no published byte is ever wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_tfr import claim, lock, publish, sidecars, storage
+from beam_tfr.schema import BeamTfrError, Plan, Shard, ShardInfo, SplitPlan, sha256_hex
+from beam_tfr.storage import Entry, PendingFile
+
+OUT = "gs://b/out"
+SHARDS = 2
+PATIENCE_S = 60.0
+
+
+class Store:
+    """Files in memory; each request waits for its turn. A generation belongs to one content of one path.
+
+    Attributes:
+        turn: called before each request.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[bytes, int]] = {}
+        self.generation = 0
+        self.turn: Callable[[], None] = lambda: None
+
+    def put(self, path: str, data: bytes) -> int:
+        self.generation += 1
+        self.files[path] = data, self.generation
+        return self.generation
+
+    def find(self, path: str) -> Entry | None:
+        self.turn()
+        found = self.files.get(path)
+        return found and Entry(path, len(found[0]), found[1])
+
+    def walk(self, folder: str, descend: object, *, prefix: str = "", deep: bool = True, **_: Any) -> Iterator[Entry]:
+        self.turn()
+        start = f"{folder.rstrip('/')}/"
+        for path, (data, generation) in sorted(self.files.items()):
+            if path.startswith(start + prefix) and (deep or "/" not in path[len(start) :]):
+                yield Entry(path, len(data), generation)
+
+    def list_folder(self, folder: str, *, prefix: str = "") -> list[str]:
+        return [entry.path.rpartition("/")[2] for entry in self.walk(folder, None, prefix=prefix, deep=False)]
+
+    def read_bytes(self, path: str, **_: Any) -> bytes:
+        self.turn()
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path][0]
+
+    def open_binary(self, path: str) -> IO[bytes]:
+        return io.BytesIO(self.read_bytes(path))
+
+    def create(self, path: str, *, scratch: str, replace: bool = True) -> PendingFile:
+        return _Pending(self, path, replace)
+
+    def write_bytes(self, path: str, data: bytes, *, scratch: str, replace: bool = True) -> None:
+        with self.create(path, scratch=scratch, replace=replace) as file:
+            file.write(data)
+            file.commit()
+
+    def move(self, source: str, target: str, *, generation: int = 0) -> None:
+        self.turn()
+        if source not in self.files:
+            raise FileNotFoundError(source)
+        if generation not in (0, self.files[source][1]):
+            raise storage.ChangedError(source)
+        self.put(target, self.files.pop(source)[0])
+
+    def delete(self, path: str, *, generation: int = 0) -> None:
+        self.turn()
+        if generation in (0, self.files.get(path, (b"", -1))[1]):
+            self.files.pop(path, None)
+
+    def delete_folder(self, folder: str) -> None:
+        storage.delete_all([*self.walk(folder, None)])
+
+    def for_each(self, call: Callable[[Entry], object], entries: Any) -> None:
+        for entry in entries:
+            call(entry)
+
+    def delete_all(self, entries: Any) -> None:
+        self.for_each(lambda entry: self.delete(entry.path, generation=entry.generation), entries)
+
+    def touch(self, path: str, **_: Any) -> None:
+        self.turn()
+
+    def check(self) -> None:
+        """If a manifest stands, all files are its own.
+
+        Raises:
+            AssertionError: one is not.
+        """
+        if f"{OUT}/manifest.json" not in self.files:
+            return
+        fields = json.loads(self.files[f"{OUT}/manifest.json"][0])
+        files = {shard["file"]: shard["sha256"] for split in fields["splits"].values() for shard in split["shards"]}
+        files["rejects.jsonl"] = fields["rejects"]["sha256"]
+        beside = {path.removeprefix(f"{OUT}/") for path in self.files if ".beam_tfr" not in path} - {"manifest.json"}
+        found = {name: sha256_hex(self.files[f"{OUT}/{name}"][0]) for name in beside}
+        assert found == files
+
+
+class _Pending(PendingFile):
+    def __init__(self, store: Store, path: str, replace: bool) -> None:
+        found = store.find(path) if replace else None
+        self._store, self._path, self._generation = store, path, found.generation if found else 0
+        self._file = io.BytesIO()
+
+    def commit(self) -> int:
+        self._store.turn()
+        data, found = self._file.getvalue(), self._store.files.get(self._path, (b"", 0))
+        if found[1] != self._generation:
+            if found[0] != data or not found[1]:
+                raise storage.AlreadyExistsError(self._path)
+            return found[1]
+        return self._store.put(self._path, data)
+
+
+class Scheduler:
+    """Lets one of several threads go on to its next request.
+
+    Args:
+        store: the files of all threads.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.waiting: dict[str, threading.Event] = {}
+        self._reached = threading.Condition()
+        self._threads: dict[str, threading.Thread] = {}
+        store.turn = self._wait
+
+    def start(self, name: str, call: Callable[[], object]) -> None:
+        def run() -> None:
+            try:
+                self._wait()
+                call()
+            finally:
+                with self._reached:
+                    del self._threads[name]
+                    self._reached.notify_all()
+
+        self._threads[name] = threading.Thread(target=run, name=name, daemon=True)
+        self._threads[name].start()
+        self._settle()
+
+    def living(self) -> list[str]:
+        return sorted(self._threads)
+
+    def go_on(self, name: str) -> None:
+        with self._reached:
+            self.waiting.pop(name).set()
+        self._settle()
+
+    def _wait(self) -> None:
+        name = threading.current_thread().name
+        if name not in self._threads:
+            return
+        event = threading.Event()
+        with self._reached:
+            self.waiting[name] = event
+            self._reached.notify_all()
+        assert event.wait(PATIENCE_S)
+
+    def _settle(self) -> None:
+        """Waits until every thread waits, or has ended."""
+        with self._reached:
+            assert self._reached.wait_for(lambda: self.waiting.keys() == self._threads.keys(), PATIENCE_S)
+
+
+def plan_of(options: int, files: int) -> Plan:
+    return Plan(
+        name="d",
+        suffix=".tfrecord.gz",
+        options={"compression": "gzip", "encoding": "jpeg", "seed": options},
+        input_digest=f"{files:064x}",
+        labels=None,
+        splits={"train": SplitPlan(matched=2 * SHARDS, num_shards=SHARDS, cuts=["80"], class_counts={})},
+        codecs={},
+    )
+
+
+def convert(run_id: str, plan: Plan, *, overwrite: bool) -> str:
+    """A run, from its lock to its end; returns what came of it."""
+    try:
+        if claim.claim(OUT, plan, run_id=run_id, overwrite=overwrite).complete:
+            claim.finish(OUT)
+            return "complete"
+        infos = [write_shard(run_id, plan, number) for number in range(SHARDS)]
+        totals = publish.add_up(plan, infos)
+        claimed = claim.find_claimed(OUT, run_id)
+        if publish.find_published(OUT, plan, totals, claimed) is None:
+            lock.check_held(OUT, run_id)
+            publish.write(OUT, plan, totals, claimed, check_held=lambda: lock.check_held(OUT, run_id))
+        claim.finish(OUT)
+        return "published"
+    except (BeamTfrError, OSError, storage.AlreadyExistsError) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        lock.release(OUT, run_id)
+
+
+def write_shard(run_id: str, plan: Plan, number: int) -> ShardInfo:
+    """A shard, with bytes that tell the plan and the run; one of its two images is a reject."""
+    shard = Shard("train", number, SHARDS, 2, plan.digest, plan.recipe)
+    if finished := sidecars.read_finished(OUT, shard, [plan.input_digest.encode()]):
+        return finished
+    data = f"{run_id} {plan.digest} {number}".encode()
+    lock.check_held(OUT, run_id)
+    info = ShardInfo(shard=shard, num_examples=1, num_bytes=len(data), sha256=sha256_hex(data))
+    info.rejected, info.records_sha256 = {"not-found": 1}, info.sha256
+    info.file, info.built = f"d-{shard.name}.tfrecord.gz", sidecars.new_name(shard.name)
+    with storage.create(storage.work_path(OUT, info.built), scratch="", replace=False) as file:
+        file.write(data)
+        info.generation = file.commit()
+    lines = [json.dumps({"key": f"{run_id}/{number}"})]
+    fingerprints = sidecars.fingerprint(plan.input_digest.encode())
+    return sidecars.write(OUT, info, lines, fingerprints=fingerprints)
+
+
+@contextlib.contextmanager
+def in_memory(store: Store, buried: set[str]) -> Iterator[None]:
+    """Within the block storage is `store`, and the runs in `buried` seem to be dead."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in dir(store):
+            if not name.startswith("_") and hasattr(storage, name):
+                patch.setattr(storage, name, getattr(store, name))
+        patch.setattr(lock, "_holder_lives", lambda held, *_: bool(held) and held["run_id"] not in buried)
+        yield
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> None:
+    store, buried, ended = Store(), set[str](), dict[str, str]()
+    lock._path_of.cache_clear()
+    if data.draw(st.booleans(), "a dataset stands"):
+        with in_memory(store, buried):
+            assert convert("first", plan_of(9, 9), overwrite=False) == "published"
+    plans = [plan_of(data.draw(st.integers(0, 1)), data.draw(st.integers(0, 1))) for _ in range(3)]
+    scheduler = Scheduler(store)
+    with in_memory(store, buried):
+        waiting = [f"run {number}" for number in range(3)]
+
+        def start(name: str, plan: Plan) -> None:
+            scheduler.start(name, lambda: ended.update({name: convert(name, plan, overwrite=True)}))
+
+        while waiting or scheduler.living():
+            living = scheduler.living()
+            if waiting and (not living or not data.draw(st.integers(0, 12), "begin another run")):
+                buried |= {*living}  # their machines seem to be gone
+                start(waiting.pop(0), plans.pop())
+                continue
+            name = data.draw(st.sampled_from(living), "who goes on")
+            for _ in range(data.draw(st.sampled_from((1, 1, 2, 5, 20)), "for how long")):
+                if name in scheduler.living():
+                    scheduler.go_on(name)
+                    store.check()
+        store.turn = lambda: None
+        last = plan_of(5, 5)
+        assert convert("last", last, overwrite=True) == "published", ended
+        store.check()
+    manifest = json.loads(store.files[f"{OUT}/manifest.json"][0])
+    assert manifest["options"] == last.options
+    assert all(".beam_tfr" not in path for path in store.files), sorted(store.files)
+    assert "Traceback" not in "".join(ended.values())
+
+
+def test_the_store_would_show_a_wrong_byte() -> None:
+    store = Store()
+    with in_memory(store, set()):
+        assert convert("first", plan_of(0, 0), overwrite=False) == "published"
+        store.check()
+        assert convert("second", plan_of(0, 0), overwrite=False) == "complete"
+        refused = convert("third", plan_of(1, 0), overwrite=False)
+        assert refused.startswith("UsageError: `output=gs://b/out`: holds a dataset with other input or options"), (
+            refused
+        )
+    store.put(f"{OUT}/d-train-00001-of-00002.tfrecord.gz", b"of another run")
+    with pytest.raises(AssertionError):
+        store.check()
