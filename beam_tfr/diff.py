@@ -28,6 +28,8 @@ def _lines(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> 
 
 
 def _text(value: Any, separator: str) -> str:
+    if value is None:  # or absent, which means the same
+        return "not given"
     several = isinstance(value, Sequence) and not isinstance(value, str)
     return (separator.join(map(str, value)) if several else str(value)) or "nothing"
 

@@ -20,7 +20,6 @@ import fastjsonschema
 from beam_tfr import __version__, storage
 from beam_tfr.naming import NAME, parse_file_name
 from beam_tfr.options import ImageOptions
-from beam_tfr.options.table import options_of
 from beam_tfr.schema import (
     FORMAT_VERSION,
     MANIFEST_FILE,
@@ -40,6 +39,18 @@ KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images stored with --
 # Enough for 100,000 shards. Parsing takes up to 7 times the bytes; each object takes 250 bytes, each other value 60.
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB
 _MAX_CONTAINERS, _MAX_VALUES = 250_000, 2_000_000
+# The options that readers and `verify` use. They ignore all others, which any version may add, remove or extend.
+_READ = (
+    "encoding",
+    "color",
+    "image_size",
+    "resize",
+    "upscale",
+    "keep_all",
+    "ignore_orientation",
+    "max_pixels",
+    "max_scan_pixels",
+)
 _LEAST_BYTES = 4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
 CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged manifest
 REPAIR = "run `beam-tfr repair DIR --input …` with the input that it was made from, or copy the dataset again"
@@ -83,7 +94,7 @@ class Manifest(Attributes):
         folder: folder that it was read from; not part of the file.
         name: prefix of the shard files.
         options: the options of `convert` that can change a record, a shard or a reject.
-        image_options: the image options among them.
+        image_options: those of the image options among them that readers and `verify` use.
         class_names: indexed by label id; empty without labels.
         features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} of one record; shape [-1] is a list of
             any length.
@@ -285,10 +296,9 @@ def _from_fields(fields: dict[str, Any], stamp: Stamp, folder: str) -> Manifest:
     for label in labels:
         if not is_class_name(label):
             raise ValueError(f"a class name is {reprlib.repr(label)}")
-    image_options = options_of(ImageOptions).keys() & options.keys()
     manifest = Manifest(
         folder=folder,
-        image_options=ImageOptions(**{name: options[name] for name in image_options}),
+        image_options=ImageOptions(**{name: options[name] for name in _READ if name in options}),
         class_names=tuple(labels),
         splits=splits,
         stamp=stamp,

@@ -154,7 +154,7 @@ def test_other_options_are_refused_and_named_unless_overwritten(
         "options.quality: 90 there, 50 now",
         "options.image_size: 224x224 there, 32x48 now",
         "options.seed: 0 there, 1 now",
-        "options.examples_per_shard: None there, 5 now",
+        "options.examples_per_shard: not given there, 5 now",
     ):
         assert difference in refused.err
     assert "--overwrite" in refused.err

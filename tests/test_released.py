@@ -5,6 +5,7 @@ tests/fixtures/released/make.py says what they are.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,8 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import images
+from beam_tfr import images, manifest
+from beam_tfr.commands import calls
+from beam_tfr.launch import repairing
+from beam_tfr.options import ConvertOptions, convert
+from beam_tfr.options.table import LOOK, option, options_of
 from beam_tfr.reader import load
+from beam_tfr.schema import canonical_json, sha256_hex
 from tests.conftest import Run, files_of
 from tests.fixtures.released.make import move_plan
 
@@ -81,3 +87,68 @@ def test_an_unfinished_folder_is_resumed(beam_tfr: Command, released: Path) -> N
     assert beam_tfr("convert", "--config", "convert.toml", "--output", "fresh").code == 0
     assert files_of(folder) == files_of(released / "fresh")
     assert without_version(folder) == without_version(released / "dataset")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Later(ConvertOptions):
+    """The options of a later release, which adds one."""
+
+    sharpen: bool = option(False, help="sharpen what was made smaller", group=LOOK, implied=True)
+
+
+def test_an_option_that_is_added_is_absent_until_it_is_used(
+    beam_tfr: Command, released: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (calls, repairing):
+        monkeypatch.setattr(module, "ConvertOptions", Later)
+    monkeypatch.setattr(calls, "OPTIONS", options_of(Later))
+    command, told = ["convert", "--config", "convert.toml", "--json"], "options.sharpen: not given there, True now\n"
+    for more in ([], ["--output", "unfinished"], ["--output", "fresh", "--plan", "plan.zip"]):
+        refused = beam_tfr(*command, *more, "--sharpen")
+        assert (refused.code, told in refused.err) == (2, True)
+    assert beam_tfr(*command).json["complete_already"]
+    assert beam_tfr(*command, "--output", "unfinished").json["resumed"] == 6
+    assert beam_tfr(*command, "--output", "planned", "--plan", "plan.zip").code == 0
+    assert without_version(released / "planned") == without_version(released / "unfinished")
+    assert beam_tfr(*command, "--output", "sharp", "--sharpen").code == 0
+    (released / "dataset" / FIRST).unlink()
+    (released / "sharp" / FIRST).unlink()
+    assert [beam_tfr("repair", folder, "--input", "photos").code for folder in ("dataset", "sharp")] == [0, 0]
+    options = [manifest.read(folder).options for folder in ("dataset", "unfinished", "sharp")]
+    assert options == [options[0], options[0], {**options[0], "sharpen": True}]
+
+
+def test_an_option_that_is_removed_is_ignored_by_readers_and_told_by_writers(
+    beam_tfr: Command, released: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = released / "dataset" / "manifest.json"
+    fields = json.loads(path.read_bytes())
+    fields["options"] |= {"dither": ["any", 1], "quality": "a value of another version"}
+    fields["options_digest"] = sha256_hex(canonical_json(fields["options"]))
+    fields["manifest_digest"] = manifest.manifest_digest(fields)
+    path.write_bytes(manifest.to_bytes(fields))
+    assert beam_tfr("verify", "dataset").code == 0
+    assert beam_tfr("inspect", "dataset").code == 0
+    assert len([*load("dataset", split="train", batch_size=None)]) == 6
+    refused = beam_tfr("convert", "--config", "convert.toml")
+    assert refused.code == 2
+    assert (
+        "options.dither: any,1 there, not given now\n  options.quality: a value of another version there, 90 now"
+        in (refused.err)
+    )
+    del fields["options"]["quality"]
+    fields["options_digest"] = sha256_hex(canonical_json(fields["options"]))
+    fields["manifest_digest"] = manifest.manifest_digest(fields)
+    path.write_bytes(manifest.to_bytes(fields))
+    (released / "dataset" / FIRST).unlink()
+    refused = beam_tfr("repair", "dataset", "--input", "photos")
+    assert refused.code == 2
+    assert "dither: any,1 there, not given now" in refused.err
+    monkeypatch.setitem(convert.REMOVED_OF_IMAGES, "dither", ["any", 1])  # as now all conversions have it
+    assert beam_tfr("repair", "dataset", "--input", "photos").code == 0
+
+
+def test_every_option_since_is_implied(released: Path) -> None:
+    there = manifest.read("dataset").options
+    now = ConvertOptions(input=("/p",), output="/d", encoding="raw").data_options(None)
+    assert now.keys() == there.keys(), "an option that is new needs implied=True; one that is gone, a row in REMOVED"

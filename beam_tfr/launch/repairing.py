@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr import claim, cloud, diff, lock, rejects, sidecars, storage
+from beam_tfr import __version__, claim, cloud, diff, lock, rejects, sidecars, storage
 from beam_tfr import manifest as manifests
 from beam_tfr.dataflow import checks
 from beam_tfr.display import State
@@ -129,7 +129,8 @@ def _run(
     def make(options: ConvertOptions, source: Source) -> Convert:
         now = {name: source.plan["options"].get(name) for name in dataset.options}
         if different := diff.describe(dict(dataset.options), now):
-            raise UsageError(f"the dataset was made from other input:{different}")
+            made = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
+            raise UsageError(f"the dataset was made from other input, or with other options (by {made}):{different}")
         images = _images(dataset)
         return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
 

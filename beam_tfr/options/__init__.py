@@ -4,12 +4,11 @@ The command line, the options object and the Flex Template are made from the sam
 valid: its constructor raises a `UsageError` with the option, the value, what is allowed, and the cure.
 """
 
-from beam_tfr.options.convert import DATA_OPTIONS, ConvertOptions, default_threads
+from beam_tfr.options.convert import ConvertOptions, default_threads
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.options.table import DESTRUCTIVE, add_arguments, from_arguments, from_values, nearest
 
 __all__ = [
-    "DATA_OPTIONS",
     "DESTRUCTIVE",
     "ConvertOptions",
     "ImageOptions",

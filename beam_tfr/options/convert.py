@@ -17,13 +17,17 @@ from beam_tfr.naming import NAME, SUFFIXES
 from beam_tfr.options import parsers
 from beam_tfr.options.image import OF_ALL_FILES, ImageOptions
 from beam_tfr.options.run import RunOptions
-from beam_tfr.options.table import FILES, WHAT, check_range, is_int, option, options_of
+from beam_tfr.options.table import FILES, LIMITS, LOOK, WHAT, check_range, is_int, option
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema import MOST_SHARDS, UsageError, in_order
 from beam_tfr.schema.features import OTHER_ENCODINGS
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
+# Option of 0.1 that was removed -> the value that all conversions have since. `options` of plans and manifests keep it,
+# so that a conversion has the digests that it always had, and finds its older datasets and plans.
+REMOVED: dict[str, Any] = {}
+REMOVED_OF_IMAGES: dict[str, Any] = {}  # those that applied to images only
 
 _place = functools.partial(option, group=WHAT, changes_data=False)
 _shards = functools.partial(option, group=FILES)
@@ -95,6 +99,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         metavar="N",
         parse=parsers.integer,
         group=WHAT,
+        implied=True,
         example="100",
     )
     compression: str = _shards("gzip", help="compression of the shard files", choices=("gzip", "none"))
@@ -229,17 +234,18 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             columns: table column -> type, of the columns that become features.
             multi_label: whether a row of the table has any number of labels.
         """
+        images = self.encoding not in OTHER_ENCODINGS
         values: dict[str, Any] = {"classes": None if classes is None else list(classes)}
-        values |= {name: getattr(self, name) for name in _CHANGING}
-        if self.limit is None:  # the digests are those of datasets from before there was such an option
-            del values["limit"]
+        values |= REMOVED | (REMOVED_OF_IMAGES if images else {})
+        for field in dataclasses.fields(self):
+            about, value = field.metadata["option"], getattr(self, field.name)
+            applies = images or field.name in OF_ALL_FILES or about.group not in (LOOK, LIMITS)
+            if about.changes_data and applies and not (about.implied and value == field.default):
+                values[field.name] = value
         values["layout"] = self.layout or DEFAULT_LAYOUT
-        for name in ("image_size", "background"):
+        for name in values.keys() & {"image_size", "background"}:
             values[name] = list(values[name])
         values["splits"] = None if self.splits is None else {name: str(share) for name, share in self.splits.items()}
-        if self.encoding in OTHER_ENCODINGS:
-            for name in options_of(ImageOptions).keys() - {*OF_ALL_FILES}:
-                del values[name]
         if self.table:
             del values["layout"]
             values |= self._given() | {"feature_columns": dict(columns or {}), "multi_label": multi_label}
@@ -250,11 +256,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     def suffix(self) -> str:
         """File name extension of the shards."""
         return SUFFIXES[self.compression]
-
-
-_OF_TABLES = options_of(TableOptions).keys() - {"table", "image_root"}
-_CHANGING = {name for name, option in options_of(ConvertOptions).items() if option.changes_data}
-DATA_OPTIONS = sorted(_CHANGING | _OF_TABLES | {"classes", "multi_label"})  # what `data_options` may hold
 
 
 def default_threads() -> int:

@@ -38,6 +38,8 @@ class Option:
         group: heading in --help, one of `GROUPS`.
         many: takes several values.
         changes_data: can change a record, a shard or a reject, and is therefore part of the options digest.
+        implied: `options` of plans and manifests leave it out while it has its default, which can never change then.
+            So must every option that is added after 0.1, or else all older datasets and plans would differ from it.
         show: the default as --help shows it, where it differs from the default itself.
         template: is also a parameter of the Flex Template.
         example: a value; options with one are in --help, all others in --help_all only.
@@ -50,6 +52,7 @@ class Option:
     group: str
     many: bool = False
     changes_data: bool = True
+    implied: bool = False
     show: str = ""
     template: bool = True
     example: str = ""

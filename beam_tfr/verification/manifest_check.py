@@ -14,7 +14,6 @@ from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest
 from beam_tfr.naming import SUFFIXES, file_name, shard_name
-from beam_tfr.options import DATA_OPTIONS
 from beam_tfr.schema import (
     ADJUSTMENTS,
     LABELS_FILE,
@@ -68,7 +67,6 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
             yield f"{what} is {shown(found)}, expected {shown(expected)}"
     known = features_of(manifest.options, labelled=manifest.names.label in manifest.features)
     for what, names, allowed in (
-        ("options", manifest.options, dict.fromkeys(DATA_OPTIONS)),
         ("features", manifest.features, known),
         ("counts.rejected", counts["rejected"], REJECT_REASONS),
         ("counts.adjusted", counts["adjusted"], ADJUSTMENTS),
