@@ -85,7 +85,7 @@ def convert(
 def plan(
     *,
     input: Paths = (),  # noqa: A002 - the name on the command line
-    output: str | os.PathLike[str] = "dataset",
+    output: str | os.PathLike[str] | None = None,
     sample_size: int = 256,
     workers: int = 10,
     price: str | Sequence[str] | Mapping[str, float] = (),
@@ -96,7 +96,7 @@ def plan(
 
     Args:
         input, options: see `convert`.
-        output: see `convert`; used only for the name of the dataset.
+        output: see `convert`; None for a folder that holds nothing yet.
         sample_size: number of images to convert.
         workers: number of workers of a Dataflow job.
         price: replaces list prices: {"vcpu_hour": 0.05}, or "vcpu_hour=0.05".
@@ -112,7 +112,7 @@ def plan(
         DataError: no file of the sample can be converted.
         RunError: no file of the sample can be read now.
     """
-    checked = from_values({"input": input, "output": output, **options}, ConvertOptions)
+    checked = from_values({"input": input, "output": output or "dataset", **options}, ConvertOptions)
     importlib.import_module("beam_tfr.launch")  # says which extra is missing
     from beam_tfr.preview import Prices, preview
 
@@ -120,7 +120,8 @@ def plan(
     quiet = checked.quiet or progress is not True
     with on_stderr("plan", what=what, log_format=checked.log_format, quiet=quiet) as shown:
         told = progress if callable(progress) else shown
-        return preview(checked, sample_size=sample_size, workers=workers, prices=prices, progress=told)
+        how: dict[str, Any] = {"sample_size": sample_size, "workers": workers, "prices": prices, "progress": told}
+        return preview(checked, look_there=output is not None, **how)
 
 
 @briefly

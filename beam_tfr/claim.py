@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -80,33 +81,59 @@ def claim(
     """
     lock.acquire(output, run_id, job=job, job_state=job_state)
     switch.complete(output)  # by a run that was killed at its end
-    if not overwrite and _is_complete(output, plan):
+    found = look(output, plan, overwrite=overwrite)
+    if found.complete:
         return dataclasses.replace(plan, complete=True)
-    begun = _read_plan(output)
-    published = storage.find(storage.join(output, MANIFEST_FILE))
-    how = {"replaces": published.generation if published else 0, "overwrite": overwrite}
+    how = {"replaces": found.replaces, "overwrite": overwrite}
     data = canonical_json(
         {"format_version": FORMAT_VERSION, "digest": plan.digest, "run_id": run_id, "plan": plan.fields(), **how}
     )
-    claimed = json.loads(data)
-    if begun == claimed:  # a retry of this step: must keep what the run has written since
+    if found.begun == json.loads(data):  # a retry of this step: must keep what the run has written since
         return plan
-    resumes = False
+    check_room(output, plan)
+    _clear(output, plan if found.resumes else None)
+    storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
+    return plan
+
+
+class Standing(NamedTuple):
+    """What stands in an output.
+
+    Attributes:
+        complete: whether it holds the dataset of the plan.
+        replaces: generation of the manifest that the plan would replace; 0: none.
+        begun: content of plan.json of an unfinished run; None without one.
+        resumes: whether the plan would resume that run.
+    """
+
+    complete: bool = False
+    replaces: int = 0
+    begun: dict[str, Any] | None = None
+    resumes: bool = False
+
+
+def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
+    """Looks at what stands in an output, and writes nothing.
+
+    Raises:
+        UsageError, DataError: as `claim`.
+    """
+    if not overwrite and _is_complete(output, plan):
+        return Standing(complete=True)
+    begun, published = _read_plan(output), storage.find(storage.join(output, MANIFEST_FILE))
+    replaces, resumes = published.generation if published else 0, False
     if begun is not None:
         there = Plan.from_fields(begun["plan"])
         resumes = there.recipe == plan.recipe
         if not resumes and not overwrite:
-            different = _differences(begun["plan"], claimed["plan"], there.matched, plan)
+            different = _differences(begun["plan"], json.loads(canonical_json(plan.fields())), there.matched, plan)
             message = f"holds part of a dataset with other options:{different}\n{_CURE}"
             raise UsageError(message, option="output", value=output)
-        resumes = resumes and begun.get("replaces", 0) == how["replaces"]
+        resumes = resumes and begun.get("replaces", 0) == replaces
     elif not overwrite and (strays := [name for name in storage.list_folder(output) if is_of_dataset(name)]):
         message = f"holds files of an unknown dataset, such as {strays[0]}. {_CURE}"
         raise UsageError(message, option="output", value=output)
-    _check_room(output, plan)
-    _clear(output, plan if resumes else None)
-    storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
-    return plan
+    return Standing(replaces=replaces, begun=begun, resumes=resumes)
 
 
 class Claimed(NamedTuple):
@@ -129,22 +156,24 @@ def _is_complete(output: str, plan: Plan) -> bool:
         raise UsageError(str(error), option="output", value=output) from None
     if found is None:
         return False
-    now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest}
-    if different := _differences({key: found.fields[key] for key in now}, now, found.counts["matched"], plan):
+    now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest, "labels": plan.labels}
+    there = {**{key: found.fields[key] for key in now}, "labels": found.class_names}
+    if different := _differences(there, now, found.counts["matched"], plan, folder=output):
         message = f"holds a dataset with other input or options:{different}\n{_CURE}"
         raise UsageError(message, option="output", value=output)
     manifest.check_shards(found, found.splits.values())
     return True
 
 
-def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int, plan: Plan) -> str:
-    """The differences between the fields of two plans, one indented line each; input digests in words.
+def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int, plan: Plan, folder: str = "") -> str:
+    """The differences between the fields of two plans, one indented line each; input digests and class ids in words.
 
     Args:
         there: fields of the dataset in the folder.
         now: the same fields of `plan`.
         matched: number of images there.
         plan: the present one.
+        folder: of the dataset, if it is published.
     """
     digests = ("input_digest", "generations")
     line = ""
@@ -154,8 +183,16 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int,
         table, options = "layout" not in plan.options, there["options"]
         if not table or all(options.get(name) == plan.options.get(name) for name in _OF_ROWS):
             line = f"\n  the input: other {'rows' if table else plan.things}, or changed ones"
-    others = ({name: value for name, value in of.items() if name not in digests} for of in (there, now))
-    return line + diff.describe(*others)
+    old, new = there["labels"] or (), now["labels"] or ()
+    if ids := diff.describe_ids(old, new):
+        keeps = f" (add `classes={shlex.quote(folder)}` to keep the old ones)"
+        line += f"\n  the class ids: {ids}{keeps if folder and old and [*old] != [*new[: len(old)]] else ''}"
+
+    def others(of: Mapping[str, Any]) -> dict[str, Any]:
+        splits = {name: {**split, "cuts": None} for name, split in of.get("splits", {}).items()}  # they tell nothing
+        return {name: value for name, value in of.items() if name not in (*digests, "labels")} | {"splits": splits}
+
+    return line + diff.describe(others(there), others(now))
 
 
 def _clear(output: str, plan: Plan | None) -> None:
@@ -178,7 +215,7 @@ def _clear(output: str, plan: Plan | None) -> None:
     storage.delete_all(entry for entry in found if not stays(name_of(entry)))
 
 
-def _check_room(output: str, plan: Plan) -> None:
+def check_room(output: str, plan: Plan) -> None:
     """Checks that a disk has room for the dataset beside what stands in the output.
 
     Raises:

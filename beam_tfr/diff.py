@@ -11,9 +11,30 @@ MOST_SHOWN = 10
 
 def describe(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The differences between JSON objects, one indented line each, for the end of a message."""
-    lines = [*_lines(old, new)]
-    more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
-    return "".join(f"\n  {line}" for line in lines[:MOST_SHOWN] + more)
+    return "".join(f"\n  {line}" for line in _cut([*_lines(old, new)]))
+
+
+def describe_ids(old: Sequence[str], new: Sequence[str]) -> str:
+    """How label ids differ: "cat 0 -> 1, dog 1 -> 2, new: bird"; empty if they do not.
+
+    Args:
+        old, new: class names in the order of their ids.
+    """
+    before, after = set(old), {name: number for number, name in enumerate(new)}
+    groups = {
+        "": [
+            f"{name} {number} -> {after[name]}" for number, name in enumerate(old) if after.get(name, number) != number
+        ],
+        "new: ": [name for name in new if name not in before],
+        "gone: ": [name for name in old if name not in after],
+    }
+    return ", ".join(title + ", ".join(_cut(names)) for title, names in groups.items() if names)
+
+
+def _cut(texts: Sequence[str]) -> list[str]:
+    """The first `MOST_SHOWN`, and how many more there are."""
+    more = [f"and {len(texts) - MOST_SHOWN:,} more"] if len(texts) > MOST_SHOWN else []
+    return [*texts[:MOST_SHOWN], *more]
 
 
 def _lines(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -31,7 +31,7 @@ def read_classes(path: str) -> tuple[str, ...]:
     try:
         return _class_names(storage.read_bytes(checked).decode("utf-8-sig"))
     except OSError as error:
-        message = f"cannot be read: {error.strerror or error}"
+        message = f"cannot be read: {error.strerror or error}; give a file with one class per line, or a dataset"
     except UnicodeDecodeError as error:
         message = f"is not UTF-8 text: {error.reason} at byte {error.start}"
     except ValueError as error:

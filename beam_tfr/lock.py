@@ -29,6 +29,7 @@ WATCHED_S = 30.0  # then its heartbeat is watched, since the clock of one of the
 JOB = "job "  # prefix of the machine in a lock that was left to a job
 JobState = Callable[[str], str]  # of a job's id: what the service says, such as "RUNNING"; empty if it does not
 _ENDED = ("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", "STOPPED")
+_EFFECTIVE = os.access in os.supports_effective_ids
 LOCK_FILE = re.compile(r"lock\.([0-9]+)")
 TAKEN_OVER = "{} was taken over by another run; this one stops, and publishes nothing"
 
@@ -148,8 +149,24 @@ def acquire(output: str, run_id: str, *, job: str = "", job_state: JobState = la
         UsageError: the folder cannot be made or written to.
         RunError: another living run holds it, or the disk is full.
     """
-    try:
+    with _told(output):
         return work_path(output, f"lock.{_acquire(output, run_id, job, job_state)}")
+
+
+def check(output: str, *, job_state: JobState = lambda _: "") -> None:
+    """Checks that a run could lock the folder, and writes nothing; raises what `acquire` raises."""
+    with _told(output):
+        _check_free(output, job_state)
+        how = os.W_OK | os.X_OK
+        if not storage.is_gcs(output) and not os.access(storage.nearest(output), how, effective_ids=_EFFECTIVE):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+@contextlib.contextmanager
+def _told(output: str) -> Iterator[None]:
+    """Says why a folder cannot be locked."""
+    try:
+        yield
     except storage.AlreadyExistsError:
         raise RunError(
             f"another run has just started or ended in {output}; wait for it, or stop it and call again"
@@ -162,23 +179,11 @@ def acquire(output: str, run_id: str, *, job: str = "", job_state: JobState = la
 
 
 def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
-    work_folder = work_path(output, "").rstrip("/")
     if not storage.is_gcs(output):
-        os.makedirs(work_folder, exist_ok=True)
-        if os.path.islink(work_folder):
-            message = f"{WORK_FOLDER} in it is a link, and would be emptied; remove it"
-            raise UsageError(message, option="output", value=output)
+        os.makedirs(work_path(output, ""), exist_ok=True)
     if own := _own_lock(output, run_id):
         return own[0]
-
-    def lives(number: int, lock: Mapping[str, Any]) -> bool:
-        return _holder_lives(lock, work_path(output, f"lock.{number}"), job_state)
-
-    locks = _read_locks(output)
-    for number, held in locks.items():  # the others are dead
-        if lives(number, held):
-            path = work_path(output, f"lock.{number}")
-            raise RunError(f"another run holds {output}: {_described(held, path, job_state)}")
+    locks = _check_free(output, job_state)
     lock = {
         "run_id": run_id,
         "machine": f"{JOB}{job}" if job else _machine(),
@@ -201,14 +206,36 @@ def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
     except FileNotFoundError:  # a run that has just ended removed the folder
         raise storage.AlreadyExistsError from None
     others = {other: held for other, held in _read_locks(output).items() if other != number}
-    if any(
-        lives(*other) for other in others.items() if other[1] != locks.get(other[0])
-    ):  # it came after the first look
+    if _living(output, {other: held for other, held in others.items() if held != locks.get(other)}, job_state):
+        # it came after the first look
         storage.delete(work_path(output, f"lock.{number}"))
         raise storage.AlreadyExistsError
     for other in others:
         storage.delete(work_path(output, f"lock.{other}"))
     return number
+
+
+def _check_free(output: str, job_state: JobState) -> dict[int, dict[str, Any]]:
+    """The locks in a folder, whose holders are all dead.
+
+    Raises:
+        UsageError: the work folder is a link.
+        RunError: a holder lives.
+    """
+    if not storage.is_gcs(output) and os.path.islink(work_path(output, "").rstrip("/")):
+        message = f"{WORK_FOLDER} in it is a link, and would be emptied; remove it"
+        raise UsageError(message, option="output", value=output)
+    locks = _read_locks(output)
+    for number in _living(output, locks, job_state):
+        described = _described(locks[number], work_path(output, f"lock.{number}"), job_state)
+        raise RunError(f"another run holds {output}: {described}")
+    return locks
+
+
+def _living(output: str, locks: Mapping[int, Mapping[str, Any]], job_state: JobState) -> list[int]:
+    """The numbers of the locks whose holders live."""
+    paths = {number: work_path(output, f"lock.{number}") for number in locks}
+    return [number for number, held in locks.items() if _holder_lives(held, paths[number], job_state)]
 
 
 def check_held(output: str, run_id: str) -> None:

@@ -48,6 +48,21 @@ from beam_tfr.transforms import (
 from beam_tfr.transforms.counting import NESTED, count
 
 
+def make_plan(survey: Survey, record_bytes: float, drafted: Mapping[str, Any]) -> Plan:
+    """The plan of a conversion without its cuts.
+
+    Args:
+        survey: survey of all references.
+        record_bytes: mean size of a record, from the sample.
+        drafted: `Source.draft`.
+    """
+    of = drafted["options"]
+    plan = drafts.draft_plan(survey, record_bytes, **drafted, codecs=codec_versions.used(of))
+    stored = not shards.gzip_level(of["compression"], of["gzip_level"], of["encoding"])
+    num_bytes = round(plan.matched * (record_bytes + drafts.FRAME_BYTES)) if stored else 0
+    return dataclasses.replace(plan, num_bytes=num_bytes)
+
+
 class Convert(beam.PTransform):
     """The whole conversion as a PTransform; `ReadRejects` turns its output into the rejects.
 
@@ -132,8 +147,7 @@ class Convert(beam.PTransform):
         mark, known = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         if options.save_plan:  # the output is not touched
             mark = f"{options.save_plan}{attempts.SUFFIX}"
-        named: dict[str, Any] = {**source.plan, "labelled": source.labelled}
-        stored = not shards.gzip_level(options.compression, options.gzip_level, options.encoding)
+        drafted = source.draft
         # Not all options, since paths must not leave with a job.
         accept, splits, check_folders = options.accept_unreadable, options.splits, not options.layout
 
@@ -144,10 +158,9 @@ class Convert(beam.PTransform):
                 count(f"{NESTED} {folder}", images)
             with attempts.marked(mark) as crashed:
                 sample = measure(survey.sample_refs(), steps=guarded if crashed or known else plain)
-            codecs = codec_versions.used(named["options"])
-            plan = drafts.draft_plan(survey, sample.record_bytes, **named, codecs=codecs)
-            num_bytes = round(plan.matched * (sample.record_bytes + drafts.FRAME_BYTES)) if stored else 0
-            return dataclasses.replace(plan, provisional=not (sample.whole or accept), num_bytes=num_bytes)
+            return dataclasses.replace(
+                make_plan(survey, sample.record_bytes, drafted), provisional=not (sample.whole or accept)
+            )
 
         target = None if options.save_plan else self._target()
         return PlanShards(target, draft=draft, seed=options.seed, after=after)
@@ -204,7 +217,7 @@ class Repair(Convert):
         options, digest = dict(self._dataset.options), self._dataset.fields["input_digest"]
         matched = {name: split.matched for name, split in splits.items() if split.matched}
         num_shards = {name: len(split.shards) for name, split in splits.items() if split.shards}
-        as_made = {**source.plan, "labelled": source.labelled, "options": {**options, "num_shards": num_shards}}
+        as_made = {**source.draft, "first": labels, "options": {**options, "num_shards": num_shards}}
         changed = "the input has changed since the dataset was made"
 
         def draft(survey: Survey) -> Plan:

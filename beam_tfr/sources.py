@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from beam_tfr import saved_plan, storage
+from beam_tfr import manifest, saved_plan, storage
 from beam_tfr.inputs.listing import Part, check_there, list_parts
 from beam_tfr.inputs.passed import LEFT_BEHIND, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import (
@@ -26,7 +26,7 @@ from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import MANIFEST_FILE, UsageError
+from beam_tfr.schema import MANIFEST_FILE, DataError, UsageError
 from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, features_of
 from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.rows import Roles, Tables
@@ -43,6 +43,7 @@ class Source:
         root: folder that all keys are relative to, with a trailing slash.
         input, exclude: patterns of files to convert and to skip; folders end in /, and exclude the output.
         labelled: whether the records have labels.
+        first: classes that have the first label ids, if `plan` names none.
         origin: opened tables, or the labeler, which reads labels and splits from paths.
         plan: name, suffix and options of the future plan.
         call: the arguments that select the files and are not options of the plan; those of a saved plan must be equal.
@@ -52,9 +53,15 @@ class Source:
     input: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     labelled: bool
+    first: tuple[str, ...] = ()
     origin: Tables | Labeler
     plan: dict[str, Any]
     call: dict[str, Any]
+
+    @property
+    def draft(self) -> dict[str, Any]:
+        """What `draft_plan` takes from the source."""
+        return {**self.plan, "labelled": self.labelled, "first": self.first}
 
     @property
     def layout(self) -> Layout:
@@ -69,7 +76,7 @@ def open_source(options: ConvertOptions) -> Source:
         UsageError: a file cannot be read or is wrong, the inputs have no folder in common, or they match what the
             conversion writes.
     """
-    names = read_classes(options.classes) if options.classes else None
+    names, first = _choose_classes(options.classes)
     classes = None if names is None else frozenset(names)
     origin: Tables | Labeler
     patterns, exclude = name_folders(options.input), options.exclude
@@ -92,6 +99,7 @@ def open_source(options: ConvertOptions) -> Source:
         input=patterns,
         exclude=exclude,
         labelled=labelled,
+        first=first,
         origin=origin,
         plan={"name": options.name, "suffix": options.suffix, "options": data_options},
         call={
@@ -100,14 +108,16 @@ def open_source(options: ConvertOptions) -> Source:
             "input_list": options.input_list,
             "exclude": sorted(set(options.exclude)),
             "table": list(options.table),
+            **({"classes": list(first)} if first else {}),
         },
     )
 
 
 def check_reach(options: ConvertOptions, source: Source) -> None:
-    """Checks that gs:// can be reached if it is used, and checks plans.
+    """Checks that gs:// can be reached if it is used, that the input exists, and plans.
 
     Raises:
+        InputNotFoundError: a folder or file of the input is missing.
         UsageError: there are no credentials, no plan can be saved where `save_plan=` says, or `plan=` belongs to
             another call.
     """
@@ -124,6 +134,8 @@ def check_reach(options: ConvertOptions, source: Source) -> None:
     if options.plan:
         with saved_plan.SavedPlan(options.plan) as saved:
             saved.check_call(source.call, source.plan)
+    for pattern in source.input if not options.plan else ():
+        check_there(pattern)
 
 
 def look_first(options: ConvertOptions, source: Source) -> Iterator[str]:
@@ -132,15 +144,12 @@ def look_first(options: ConvertOptions, source: Source) -> Iterator[str]:
     On gs://, it checks only ambiguity, in the first names of a pattern; the summary reports missed images.
 
     Raises:
-        InputNotFoundError: a folder or file of the input is missing.
         UsageError: a pattern matches nothing, or cannot be listed.
     """
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
     if options.plan:
         return
-    for pattern in source.input:
-        check_there(pattern)
     on_gcs, patterns = storage.is_gcs(source.root), source.input
     if not source.layout.may_be_ambiguous:
         patterns = tuple(one for one in patterns if is_wild(one) and not (one.endswith("/") or on_gcs))
@@ -154,6 +163,27 @@ def look_first(options: ConvertOptions, source: Source) -> Iterator[str]:
     if (kinds := passed.counts[LEFT_BEHIND]) and not on_gcs:
         yield tell_left_behind(kinds, source.root)
     yield from ambiguous.tell()
+
+
+def _choose_classes(path: str | None) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """The classes in a file, in order (None: any class), or those of a dataset, which get the first ids.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if path is None:
+        return None, ()
+    folder = storage.check_path(path, option="classes").rstrip("/").removesuffix(f"/{MANIFEST_FILE}")
+    try:
+        dataset = manifest.find(folder)
+    except (DataError, OSError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot be read: {told}", option="classes", value=path) from None
+    if dataset is None:
+        return read_classes(path), ()
+    if not dataset.class_names:
+        raise UsageError("is a dataset without classes", option="classes", value=path)
+    return None, dataset.class_names
 
 
 def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tables:

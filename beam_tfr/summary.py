@@ -52,6 +52,7 @@ def summary(result: Result) -> dict[str, Any]:
         "left_behind": dict(result.left_behind),
         "nested": dict(result.nested),
         "changes": result.changes._asdict(),
+        "new_ids": result.new_ids,
         "hints": [*map(as_flags, hints(dataset.counts))],
         "dataset_digest": dataset.dataset_digest,
         "seconds": round(result.seconds, 3),

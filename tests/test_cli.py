@@ -318,6 +318,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "hints": [],
         "left_behind": {},
         "nested": {},
+        "new_ids": "",
         "matched": 19,
         "name": "o",
         "output": str(tmp_path / "o"),

@@ -13,3 +13,12 @@ def test_differences_are_shown_in_short_lines() -> None:
     assert diff.describe({"image_size": [224, 224]}, {"image_size": [32, 48]}) == (
         "\n  image_size: 224x224 there, 32x48 now"
     )
+
+
+def test_class_ids_that_differ_are_named() -> None:
+    assert diff.describe_ids(["cat", "dog"], ["bird", "cat", "dog"]) == "cat 0 -> 1, dog 1 -> 2, new: bird"
+    assert diff.describe_ids(["cat", "dog", "eel"], ["dog", "cat"]) == "cat 0 -> 1, dog 1 -> 0, gone: eel"
+    assert diff.describe_ids(["cat"], ["cat", "bird"]) == "new: bird"
+    assert diff.describe_ids(["cat"], ["cat"]) == ""
+    many = [f"{number:02}" for number in range(12)]
+    assert diff.describe_ids([], many) == "new: 00, 01, 02, 03, 04, 05, 06, 07, 08, 09, and 2 more"

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_tfr
-from beam_tfr import cli, display, manifest
+from beam_tfr import cli, display, lock, manifest
 from beam_tfr.bench import converting
 from beam_tfr.display import State
 from beam_tfr.options import ConvertOptions, from_values
@@ -25,8 +25,11 @@ from beam_tfr.preview.advice import advise, foretell_failure
 from beam_tfr.preview.looking import look
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.schema import ImageRef, UsageError
-from tests.conftest import Run
+from tests.conftest import Run, as_nobody, files_of
 from tests.converted import SAMPLE, converted_photos, once, spoil, write_photos
+from tests.test_released import released
+
+__all__ = ["released"]
 
 Command = Callable[..., Run]
 LAYOUT = "{split}/{label}/*"
@@ -59,6 +62,64 @@ def test_a_plan_says_what_the_conversion_does_and_writes_nothing(beam_tfr: Comma
 
 def _first_key(photos: Path) -> str:
     return min(path.relative_to(photos).as_posix() for path in photos.rglob("*.jpg"))
+
+
+WRONG_CALLS = [
+    ["--no_wait"],
+    ["--on_interrupt", "leave"],
+    ["--direct_num_workers=-1"],
+    ["--job_endpoint=localhost:1"],
+    ["--runner=DataflowRunner"],
+    ["--seed", "1"],
+    ["--output", "strays"],
+    ["--output", "strays/labels.txt"],
+    ["--output", "unfinished", "--seed", "1"],
+    ["--output", "held"],
+    ["--output", "linked"],
+]
+
+
+def test_what_convert_refuses_a_plan_refuses_with_the_same_words(beam_tfr: Command, released: Path) -> None:
+    (released / "strays").mkdir()
+    (released / "strays" / "labels.txt").write_text("mine")
+    (released / "linked").mkdir()
+    (released / "linked" / ".beam_tfr").symlink_to(released)
+    with lock.held(str(released / "held"), "other"):
+        for flags in WRONG_CALLS:
+            before = files_of(released)
+            refused = beam_tfr("plan", "--config", "convert.toml", *flags)
+            assert (refused.code, files_of(released)) == (1 if "held" in flags else 2, before), flags
+            converted = beam_tfr("convert", "--config", "convert.toml", *flags)
+            said = refused.err.replace("beam-tfr plan: ", "beam-tfr convert: ").rstrip("\n")
+            assert (converted.code, said in converted.err) == (refused.code, True), flags
+    (released / "sealed").mkdir()
+    (released / "sealed").chmod(0o555)
+    for folder in (released, *released.parents[:3]):
+        folder.chmod(0o755)
+    with as_nobody(), pytest.raises(UsageError, match="cannot be written to: Permission denied; give a folder"):
+        lock.check(str(released / "sealed" / "new"))
+
+
+def test_what_convert_does_in_another_way_a_plan_says(beam_tfr: Command, released: Path) -> None:
+    command = ["plan", "--config", "convert.toml"]
+    told = {
+        (): f"writes nothing: {released}/dataset holds this dataset already",
+        ("--overwrite",): f"writes the dataset and replaces the one in {released}/dataset",
+        ("--output", "unfinished"): "resumes an earlier run, which has finished 3 of 4 shards",
+        ("--output", "new"): "writes the dataset",
+        ("--save_plan", "new.zip", "--seed", "1"): f"saves the plan to {released}/new.zip",
+    }
+    before = files_of(released)
+    for flags, outcome in told.items():
+        run = beam_tfr(*command, *flags)
+        assert run.code == 0, run.err
+        assert run.out.endswith(f"nothing was written; convert with the same options {outcome}\n")
+    (released / "photos" / "train" / "cat" / "later.png").write_bytes(b"")
+    listed = beam_tfr(*command, "--output", "new", "--plan", "plan.zip", "--json").json
+    assert (listed["matched"], listed["outcome"]) == (9, "writes the dataset")
+    (released / "photos" / "train" / "cat" / "later.png").unlink()
+    assert files_of(released) == before
+    assert beam_tfr("plan", "--input", "photos", "--layout", LAYOUT).code == 0  # of no folder, whatever `dataset` holds
 
 
 def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def read_call(
         os.environ[TRACEBACK_VARIABLE] = "1"
     of_file, flags = _take_config(parsed) if parsed.config else ((), [])
     flags += others
+    parsed.has_output = bool(parsed.output)
     parsed.output = parsed.output or output
     try:
         if flags:  # a misspelled one may be why an option is missing

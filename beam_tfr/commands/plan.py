@@ -52,13 +52,19 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Lists, samples and estimates; `others` are Beam's flags, which are only checked."""
     options, flags = read_call(parsed, others, output="dataset")
-    from beam_tfr import cloud, launch
     from beam_tfr.preview import Prices, preview
 
-    cloud.use(launch.parse_beam_flags(flags))
     prices, what = Prices.parse(parsed.price), things(options.encoding)
     with on_stderr("plan", what=what, log_format=options.log_format, quiet=options.quiet) as shown:
-        found = preview(options, sample_size=parsed.sample_size, workers=parsed.workers, prices=prices, progress=shown)
+        found = preview(
+            options,
+            flags,
+            look_there=parsed.has_output,
+            sample_size=parsed.sample_size,
+            workers=parsed.workers,
+            prices=prices,
+            progress=shown,
+        )
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))
     else:

@@ -15,7 +15,7 @@ try:
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
     from beam_tfr.launch.repairing import repair
     from beam_tfr.launch.results import Result, Saved
-    from beam_tfr.launch.starting import convert, start
+    from beam_tfr.launch.starting import convert, prepare, start
     from beam_tfr.launch.verifying import verify_on
 except ModuleNotFoundError as error:
     raise NotInstalledError(f"converting needs {error.name}: pip install 'beam_tfr[convert]'") from error
@@ -27,6 +27,7 @@ __all__ = [
     "choose_runner",
     "convert",
     "parse_beam_flags",
+    "prepare",
     "repair",
     "start",
     "translate",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from beam_tfr import manifest, rejects, storage
+from beam_tfr import diff, manifest, rejects, storage
 from beam_tfr.claim import Progress
 from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, tell_left_behind, tell_skipped
 from beam_tfr.launch.live import progress_of
@@ -54,6 +54,7 @@ class Result(Attributes):
         resumed: images that an earlier run had finished.
         changes: shards of an earlier run that were rewritten because the input has changed.
         nested: result of `Folders.nested`.
+        new_ids: how the label ids differ from those of the dataset that was replaced; empty if they do not.
     """
 
     manifest: manifest.Manifest
@@ -64,6 +65,7 @@ class Result(Attributes):
     resumed: int = 0
     changes: Changes = Changes()
     nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    new_ids: str = ""
 
     @property
     def folder(self) -> str:
@@ -143,6 +145,8 @@ class Result(Attributes):
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
         yield from (f"note:    {hint}" for hint in [*hints(counts), *tell_nested(self.nested)])
+        if self.new_ids:
+            yield f"note:    class ids since the replaced dataset: {self.new_ids}; models of it have the old ones"
         if self.changes.shards:
             yield f"note:    {self.changes}"
         if self.left_behind:
@@ -235,6 +239,7 @@ class Beginning:
         except (UsageError, DataError) as error:
             raise RunError(f"the runner reports success, but it lost elements: {error}") from error
         fresh = options.overwrite or self._before != published.fields
+        old = self._before["labels"]["names"] if self._before else published.class_names
         if self._progress:
             self._progress(progress_of(self._step.end(published), counters))
         return Result(
@@ -244,6 +249,7 @@ class Beginning:
             skipped=named(SKIPPED),
             left_behind=named(LEFT_BEHIND),
             resumed=counters.get("resumed-images", 0),
+            new_ids=diff.describe_ids(old, published.class_names),
             changes=Changes(counters.get("rewritten-shards", 0), counters.get("changed-images", 0), [*named(CHANGED)]),
             nested=named(NESTED),
         )

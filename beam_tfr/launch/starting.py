@@ -53,6 +53,31 @@ def convert(
     return cast(Result, start(options, beam_flags, progress=progress, say=say))
 
 
+def prepare(
+    options: ConvertOptions, beam_flags: Sequence[str]
+) -> tuple[PipelineOptions, PipelineRunner | None, Source]:
+    """Checks a call, for `convert` and `plan`, and opens its input; the runner is None for Dataflow.
+
+    Raises:
+        UsageError: the call is wrong.
+    """
+    if options.gcs_project:
+        beam_flags = [*beam_flags, f"--gcs_project={options.gcs_project}"]
+    beam_options = parse_beam_flags(beam_flags)
+    on_dataflow = checks.is_wanted(beam_options)
+    if on_dataflow:
+        checks.check(options, beam_options)
+    elif options.no_wait or options.on_interrupt != "ask":
+        name = "no_wait" if options.no_wait else "on_interrupt"
+        raise UsageError(f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its command")
+    runner = None if on_dataflow else choose_runner(beam_options, beam_flags)  # wrong flags are refused before files
+    cloud.use(beam_options)
+    source = open_source(options)
+    if runner or not checks.is_only_form(beam_options):
+        check_reach(options, source)
+    return beam_options, runner, source
+
+
 def start(
     options: ConvertOptions,
     beam_flags: Sequence[str] = (),
@@ -80,20 +105,8 @@ def start(
         RunError: the run failed; the same call resumes from the finished shards.
         InterruptedRunError: Ctrl-C.
     """
-    if options.gcs_project:
-        beam_flags = [*beam_flags, f"--gcs_project={options.gcs_project}"]
-    beam_options = parse_beam_flags(beam_flags)
-    on_dataflow = checks.is_wanted(beam_options)
-    if on_dataflow:
-        checks.check(options, beam_options)
-    elif options.no_wait or options.on_interrupt != "ask":
-        name = "no_wait" if options.no_wait else "on_interrupt"
-        raise UsageError(f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its command")
-    runner = None if on_dataflow else choose_runner(beam_options, beam_flags)  # wrong flags are refused before files
-    cloud.use(beam_options)
-    source = open_source(options)
-    if not (on_dataflow and checks.is_only_form(beam_options)):
-        check_reach(options, source)
+    beam_options, runner, source = prepare(options, beam_flags)
+    if runner or not checks.is_only_form(beam_options):
         for told in look_first(options, source):
             say(told)
     step = make(options, source)

@@ -78,8 +78,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     classes: str | None = _place(
         None,
-        help="file with one class per line, in the order of the label ids; images of other classes are rejected "
-        "(default: all classes found, sorted)",
+        help="file with one class per line, in the order of the label ids; images of other classes are rejected. Or a "
+        "dataset, its folder or manifest.json: its classes keep their ids, and new ones follow, sorted (default: all "
+        "classes found, sorted)",
         metavar="FILE",
         example="classes.txt",
     )  # its content changes data: see data_options

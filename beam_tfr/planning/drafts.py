@@ -56,6 +56,7 @@ def draft_plan(
     suffix: str,
     options: Mapping[str, Any],
     labelled: bool,
+    first: Sequence[str] = (),
     codecs: Mapping[str, str],
 ) -> Plan:
     """Makes the plan without its cuts.
@@ -66,6 +67,7 @@ def draft_plan(
         name, suffix: of the shard files.
         options: `ConvertOptions.data_options`.
         labelled: whether images have labels.
+        first: classes that have the first ids, if `options` name none.
         codecs: `codec_versions.used`, on the worker that drafts.
 
     Raises:
@@ -100,12 +102,13 @@ def draft_plan(
     labels = None
     if labelled:
         found = {label for split, label in survey.classes if split != NO_SPLIT}
-        if pair := two_spellings(found):
+        if pair := two_spellings({*first, *found}):
             raise DataError(
                 f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD), and "
                 "would become two classes; use one spelling, by renaming folders or in the table"
             )
-        labels = list(options["classes"] or _in_order(found, numbers=bool(options.get("label_column"))))
+        new = _in_order(found - {*first}, numbers=bool(options.get("label_column")))
+        labels = list(options["classes"] or [*first, *new])
     return Plan(
         name=name,
         suffix=suffix,

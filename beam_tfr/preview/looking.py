@@ -15,7 +15,9 @@ from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.options import ConvertOptions
+from beam_tfr.planning.assignment import every_shard, planned_shard
 from beam_tfr.planning.survey import Survey, order_key
+from beam_tfr.saved_plan import SavedPlan
 from beam_tfr.schema import ImageRef
 from beam_tfr.sources import Source
 from beam_tfr.tables.rows import Tables
@@ -102,6 +104,11 @@ def references(options: ConvertOptions, source: Source, passed: Passed, ambiguou
         UsageError: a pattern matches nothing or cannot be listed, or a row names a file elsewhere.
         DataError: a table is damaged.
     """
+    if options.plan:
+        with SavedPlan(options.plan) as saved:
+            for _, planned in every_shard(saved.plan):
+                yield from map(ImageRef.decode, saved.refs(planned_shard(planned)))
+        return
     if isinstance(source.origin, Tables):
         for path in source.origin.files:
             yield from (ref for _, ref in source.origin.read(path))

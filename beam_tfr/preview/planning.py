@@ -2,60 +2,63 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from beam_tfr import claim, cloud, diff, lock, manifest
 from beam_tfr.display import State
-from beam_tfr.inputs.listing import check_there
 from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
+from beam_tfr.launch import prepare
 from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.options import ConvertOptions, default_threads
-from beam_tfr.pipeline import Convert
-from beam_tfr.planning.drafts import draft_plan
+from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
 from beam_tfr.preview.advice import advise, foretell_failure
 from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflow, share
 from beam_tfr.preview.looking import look, references
-from beam_tfr.preview.result import Preview
+from beam_tfr.preview.result import WRITES, Preview
 from beam_tfr.preview.sampling import convert_sample
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema import BeamTfrError, DataError, Plan, UsageError
 from beam_tfr.schema.features import things
-from beam_tfr.sources import check_reach, open_source
 from beam_tfr.tables.rows import Tables
+from beam_tfr.terminal import counted
 
 
 def preview(
     options: ConvertOptions,
+    beam_flags: Sequence[str] = (),
     *,
+    look_there: bool = True,
     sample_size: int,
     workers: int,
     prices: Prices,
     progress: Callable[[State], object] = lambda _: None,
 ) -> Preview:
-    """Lists the input, converts a sample, and estimates the rest; does not touch the output.
+    """Checks the call as `convert` does, lists the input, converts a sample, and estimates the rest; writes nothing.
 
     Args:
         options: options of the conversion.
+        beam_flags: Beam's own options, as on a command line.
+        look_there: whether to look at what stands in the output.
         sample_size: images to convert.
         workers: number of workers of a Dataflow job.
         prices: prices of Dataflow.
         progress: called while files are listed, the sample is converted, and the rate is measured.
 
     Raises:
-        UsageError: an option is wrong, or the input cannot be listed.
+        UsageError: the call is wrong, the input cannot be listed, or the output holds another dataset.
         DataError: a table is damaged, or no image of the sample can be converted.
         RunError: no file of the sample can be read now.
     """
     for name, value in {"sample_size": sample_size, "workers": workers}.items():
         if not isinstance(value, int) or value < 1:
             raise UsageError("must be a whole number, 1 or more", option=name, value=value)
-    source = open_source(options)
-    check_reach(options, source)
-    for pattern in source.input:
-        check_there(pattern)
+    beam_options, _, source = prepare(options, beam_flags)
     passed = Passed(source.input, exclusion(source.exclude, source.root))
     ambiguous = Ambiguities(source.layout)
     refs = references(options, source, passed, ambiguous)
@@ -72,7 +75,11 @@ def preview(
         ahead=step.read.ahead,
         steps=[part.fn for part in step.make],
     )
-    plan = draft_plan(found.survey, measured.record_bytes, **source.plan, labelled=source.labelled, codecs={})
+    plan = make_plan(found.survey, measured.record_bytes, source.draft)
+    outcome, converts = WRITES, True
+    if look_there:
+        job_state = functools.partial(cloud.job_state, beam_options)
+        outcome, converts = _foresee(options, plan, job_state=job_state)
     usable = plan.matched - found.reasons.total()
     sampled = convert_sample(found.sample, step, of=usable, progress=progress)
     if not sampled.record_bytes:
@@ -94,6 +101,7 @@ def preview(
     listed = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     if found.left_behind:
         listed.append(tell_left_behind(found.left_behind, source.root))
+    failure = foretell_failure(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
     progress(State("planned", plan.matched, plan.matched))
     return Preview(
         plan=plan,
@@ -107,7 +115,8 @@ def preview(
         prices=prices,
         dataflow_seconds=dataflow_s,
         cost=cost,
-        failure=foretell_failure(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding)),
+        outcome=outcome,
+        failure=failure if converts else "",
         warnings=[
             *listed,
             *ambiguous.tell(),
@@ -115,3 +124,28 @@ def preview(
             *advise(options, found, plan, sampled),
         ],
     )
+
+
+def _foresee(options: ConvertOptions, plan: Plan, *, job_state: lock.JobState) -> tuple[str, bool]:
+    """What `convert` would do with the output, and whether it would convert images.
+
+    Raises:
+        UsageError, DataError, RunError: it would refuse the output.
+    """
+    output = options.output
+    if options.save_plan:
+        return f"saves the plan to {options.save_plan}", False
+    lock.check(output, job_state=job_state)
+    found, told, ids = claim.look(output, plan, overwrite=options.overwrite), WRITES, ""
+    if found.complete:
+        return f"writes nothing: {output} holds this dataset already", False
+    claim.check_room(output, plan)
+    if found.resumes and (done := claim.read_progress(output)):
+        told = (
+            f"resumes an earlier run, which has finished {done.finished_shards} of {counted(done.num_shards, 'shard')}"
+        )
+    if found.replaces:
+        told += f" and replaces the one in {output}"
+        with contextlib.suppress(BeamTfrError):
+            ids = diff.describe_ids(manifest.read(output).class_names, plan.labels or ())
+    return f"{told}{ids and f'; class ids: {ids}'}", True

@@ -19,6 +19,8 @@ from beam_tfr.summary import plan_lines
 from beam_tfr.tallies import html_table, plan_rows, tell_shares
 from beam_tfr.terminal import counted, printable
 
+WRITES = "writes the dataset"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Preview:
@@ -35,6 +37,7 @@ class Preview:
         workers, prices: of Dataflow, as given.
         dataflow_seconds, cost: time and cost of a Dataflow job; None unless images are converted.
         warnings: sentences about problems that are cheap to fix now.
+        outcome: what `convert` would do: a verb and more.
         failure: why the conversion would or may fail; empty if it is not expected to.
     """
 
@@ -50,6 +53,7 @@ class Preview:
     dataflow_seconds: Estimate | None
     cost: Estimate | None
     warnings: list[str]
+    outcome: str
     failure: str
 
     def to_json(self) -> dict[str, Any]:
@@ -77,6 +81,7 @@ class Preview:
                 "cost": self.cost,
             },
             "warnings": [*map(as_flags, self.warnings)],
+            "outcome": as_flags(self.outcome),
             "failure": as_flags(self.failure),
         }
 
@@ -109,7 +114,7 @@ class Preview:
                 f"vCPUs; {self.cost.told(',.2f')} USD (`workers=`, `price=`)",
             )
         yield from (("warning", text) for text in self.warnings)
-        done = self.failure or "convert with the same options writes the dataset"
+        done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
 
     def __str__(self) -> str:

@@ -29,6 +29,7 @@ from beam_tfr.storage.files import list_folder as list_folder
 from beam_tfr.storage.files import may_pass as may_pass
 from beam_tfr.storage.files import modified as modified
 from beam_tfr.storage.files import move as move
+from beam_tfr.storage.files import nearest as nearest
 from beam_tfr.storage.files import open_binary as open_binary
 from beam_tfr.storage.files import open_seekable as open_seekable
 from beam_tfr.storage.files import read_bytes as read_bytes

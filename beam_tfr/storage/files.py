@@ -271,5 +271,12 @@ def sync_folder(folder: str) -> None:
 
 
 def free_bytes(folder: str) -> int | None:
-    """The room left on the disk of a folder; None on gs://."""
-    return None if is_gcs(folder) else shutil.disk_usage(folder).free
+    """The room left on the disk of a folder, which may not exist yet; None on gs://."""
+    return None if is_gcs(folder) else shutil.disk_usage(nearest(folder)).free
+
+
+def nearest(folder: str) -> str:
+    """A local folder, or the nearest above it that exists."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return folder
