@@ -52,6 +52,7 @@ def preview(
     for name, value in {"sample_size": sample_size, "workers": workers}.items():
         if not isinstance(value, int) or value < 1:
             raise UsageError("must be a whole number, 1 or more", option=name, value=value)
+    progress(State("listing", 0))
     source = open_source(options)
     check_reach(options, source)
     for pattern in source.input:
