@@ -90,7 +90,8 @@ def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
         )
     if not worker.sdk_container_image and (worker.machine_type or "").startswith(_ARM):
         raise UsageError(
-            "is not x86-64, for which the codecs are staged; give `sdk_container_image=` with an image for it",
+            "is not x86-64, and cykooz-resizer has no wheel for ARM; choose one such as n2-standard-4, or give "
+            "`sdk_container_image=` with an image of your own that has built it with Rust",
             option="machine_type",
             value=worker.machine_type,
         )
