@@ -42,7 +42,10 @@ def test_the_time_of_a_conversion_counts_from_the_start_of_the_command(
 ) -> None:
     monkeypatch.setattr(convert, "check_flags", lambda *_: time.sleep(1.5))  # as long as Beam's imports take
     for output in (["--save_plan", tmp_path / "plan"], []):
-        run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--json", *output)
+        layout = ["--layout", "{split}/{label}/*"]
+        run = beam_tfr(
+            "convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", *layout, "--json", *output
+        )
         assert run.json["seconds"] >= 1.5
 
 
