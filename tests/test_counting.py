@@ -88,9 +88,9 @@ def test_images_count_before_their_shard_is_whole(
     seen: list[Progress] = []
     write = sidecars.write
 
-    def write_when_seen(*arguments: Any, **named: Any) -> None:
+    def write_when_seen(*arguments: Any, **named: Any) -> Any:
         wait_for(lambda: seen and seen[-1].finished_images == 18)
-        write(*arguments, **named)
+        return write(*arguments, **named)
 
     monkeypatch.setattr(beam_internals, "PROGRESS_REQUEST_S", 0.01)
     monkeypatch.setattr(running, "PROGRESS_S", 0.0)
