@@ -49,8 +49,9 @@ def convert(
         runner: Beam's runner, such as "DataflowRunner"; None uses all cores of this machine.
         beam_flags: Beam's own options as on a command line: ["--project=p", "--region=europe-west1"].
         progress: whether to print progress, besides warnings, or a function that is called about every second with an
-            object that has `listed`, `finished_shards`, `num_shards`, `finished_images` and `matched` (all images). All
-            but the first are 0 while files are being listed.
+            object that has `listed`, `finished_shards`, `num_shards`, `finished_images`, `matched` (all images) and
+            `begun`. While this is False, files are being listed, and the others but `listed` are those of an earlier
+            run, or 0.
         options: options of `beam-tfr convert` by name. Values are Python values, such as image_size=224 or (224, 256)
             (height, width), splits={"train": 0.9, "test": 0.1}, overwrite=True, or text as on the command line:
             "224x256", "train=0.9,test=0.1".
@@ -68,12 +69,12 @@ def convert(
     if not isinstance(beam_flags, (list, tuple)) or not all(isinstance(flag, str) for flag in beam_flags):
         raise UsageError('must be a list of texts, such as ["--project=p"]', option="beam_flags", value=beam_flags)
     flags = [*([f"--runner={runner}"] if runner else []), *beam_flags]
-    from beam_tfr import launch
-    from beam_tfr.layouts.folders import tell_nested
-    from beam_tfr.summary import Follow
-
     what, quiet = things(checked.encoding), checked.quiet or progress is not True
     with on_stderr("convert", what=what, log_format=checked.log_format, quiet=quiet) as shown:
+        from beam_tfr import launch
+        from beam_tfr.layouts.folders import tell_nested
+        from beam_tfr.summary import Follow
+
         told = Follow(shown) if progress is True else progress or None
         done = launch.convert(checked, flags, progress=told, say=shown.say)
         for text in tell_nested(done.nested):
@@ -113,13 +114,12 @@ def plan(
         RunError: no file of the sample can be read now.
     """
     checked = from_values({"input": input, "output": output or "dataset", **options}, ConvertOptions)
-    importlib.import_module("beam_tfr.launch")  # says which extra is missing
-    from beam_tfr.preview import Prices, preview
-
-    prices, what = Prices.parse(price), things(checked.encoding)
-    quiet = checked.quiet or progress is not True
+    what, quiet = things(checked.encoding), checked.quiet or progress is not True
     with on_stderr("plan", what=what, log_format=checked.log_format, quiet=quiet) as shown:
-        told = progress if callable(progress) else shown
+        importlib.import_module("beam_tfr.launch")  # says which extra is missing
+        from beam_tfr.preview import Prices, preview
+
+        prices, told = Prices.parse(price), progress if callable(progress) else shown
         how: dict[str, Any] = {"sample_size": sample_size, "workers": workers, "prices": prices, "progress": told}
         return preview(checked, look_there=output is not None, **how)
 

@@ -246,6 +246,7 @@ class Progress(NamedTuple):
         rejected: images rejected by this run.
         bytes_read: bytes read by this run.
         bytes_written: bytes written by this run, in finished shards.
+        begun: False until this run has planned; what is finished until then, an earlier run has finished.
     """
 
     finished_shards: int
@@ -256,13 +257,14 @@ class Progress(NamedTuple):
     rejected: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    begun: bool = True
 
     def state(self) -> State:
         """The progress as it is shown."""
-        if not self.matched or (self.listed and not self.finished_images):
+        if not (self.matched and self.begun):
             return State("listing", self.listed)
         return State(
-            "publishing" if self.finished_images == self.matched else "converting",
+            "publishing" if self.finished_shards == self.num_shards else "converting",
             self.finished_images,
             self.matched,
             self.finished_shards,

@@ -17,10 +17,13 @@ from beam_tfr.terminal import counted, own_stderr, printable
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-FIRST_S = 2.0  # a shorter command shows nothing
+FIRST_S = 0.0  # before the first state where it can be overwritten
 CELL_S = 0.5  # between changes in a notebook
 LINE_S = 10.0  # between lines, and before the first, where nothing can be overwritten
 BAR, WIDE = 20, 60  # columns of a bar, and of a terminal that has room for one
+SURE_S, SURE_SHARE, LONG_S = 3.0, 0.05, 60.0  # of a stage, before its time left is shown: both, or `LONG_S` alone
+SAMPLING = "sampling"  # takes less time than what follows, so no time left is shown
+MEASURING = "measuring"  # its images are copies of the sample, whose number tells a user nothing: a share is shown
 FORMATS = ("auto", "plain", "json")
 
 
@@ -28,7 +31,7 @@ class State(NamedTuple):
     """The progress of a command.
 
     Attributes:
-        stage: name of the stage: "listing", "converting", "verifying".
+        stage: name of the stage: "starting", "listing", "converting", "verifying".
         done: number finished so far, including those of an earlier run.
         total: total number; 0 if it is not known yet.
         shards, num_shards: finished shards, and all; both 0 if there are none.
@@ -46,7 +49,7 @@ class State(NamedTuple):
 
 
 class Pace:
-    """The rate of a stage since it began.
+    """The rate of a stage since it began, and the time left once enough is done to tell.
 
     The work of an earlier run and the start of the engine do not count.
 
@@ -70,12 +73,14 @@ class Pace:
             return 0.0, 0.0, 0.0
         seconds = max(now - since, 1e-3)
         rate = (state.done - first.done) / seconds
-        left = (state.total - state.done) / rate if state.total else 0.0
+        much = state.done - first.done >= SURE_SHARE * (state.total - first.done)
+        sure = state.total and state.stage != SAMPLING and (seconds >= LONG_S or (seconds >= SURE_S and much))
+        left = (state.total - state.done) / rate if sure else 0.0
         return rate, (state.num_bytes - first.num_bytes) / seconds, left
 
 
 class Display:
-    """Shows states on a stream: live from `FIRST_S` seconds on, or a line every `LINE_S`; a context manager.
+    """Shows states on a stream: live from the start, or a line every `LINE_S`; a context manager.
 
     In a notebook, the messages and one line remain: what was done in which time, or where it failed.
 
@@ -105,6 +110,8 @@ class Display:
         self._pace, self._next = Pace(time.monotonic), self._began + first_s
 
     def __enter__(self) -> Display:
+        if self._is_live or self._in_cell:
+            self(State("starting", 0))
         return self
 
     def __exit__(
@@ -114,12 +121,17 @@ class Display:
             with contextlib.suppress(OSError):
                 self._live.stop()
         if self._cell is not None and not self._quiet:
-            total, took = self._state.total, f"in {duration(time.monotonic() - self._began)}"
+            total, took = self._state.total, f"in {duration(self.seconds)}"
             if total and total == self._state.done:
                 took = f"{counted(total, self._what.removesuffix('s'))} {took}"
             self._change(self._last if error else f"done: {took}")
         if self._format == "json" and not self._quiet and self._state.stage and self._last != self._shown:
             self._print(self._last)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the command began."""
+        return time.monotonic() - self._began
 
     def __call__(self, state: State) -> None:
         """Shows a state if the last one is old enough."""
@@ -203,6 +215,10 @@ def describe(state: State, what: str, rate: float, bytes_rate: float, left: floa
     """
     noun = what.removesuffix("s")
     parts = [f"{state.done:,} of {counted(state.total, noun)}" if state.total else counted(state.done, noun)]
+    if state.stage.startswith(MEASURING) and state.total:
+        parts = [f"{state.done / state.total:.0%}"]
+    elif not (state.done or state.total):
+        parts = []
     if left:
         parts.append(f"{duration(left)} left")
     if state.rejected:
@@ -213,7 +229,7 @@ def describe(state: State, what: str, rate: float, bytes_rate: float, left: floa
         parts.append(f"{bytes_rate / 1e6:,.1f} MB/s")
     if state.num_shards:
         parts.append(f"{state.shards:,} of {counted(state.num_shards, 'shard')}")
-    return f"{state.stage}: {', '.join(parts)}"
+    return f"{state.stage}: {', '.join(parts)}" if parts else state.stage
 
 
 def duration(seconds: float) -> str:

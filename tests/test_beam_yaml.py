@@ -21,7 +21,7 @@ def test_the_pipeline_of_the_docs(photos: Path, tmp_path: Path) -> None:
     from apache_beam.yaml import main
 
     main.run(["--yaml_pipeline_file", str(path)])
-    made = reader.open(tmp_path / "photos")
+    made = reader.open(tmp_path / "small")
     assert made.counts == {**made.counts, "matched": 19, "written": 18, "rejected": {"not-an-image": 1}}
     (rejects,) = tmp_path.glob("rejects*")
     row = json.loads(rejects.read_text())

@@ -18,6 +18,8 @@ import pytest
 import shtab
 
 from beam_tfr import __version__, claim, cli, sidecars
+from beam_tfr.options import ConvertOptions, hints
+from beam_tfr.options.table import options_of
 from beam_tfr.terminal import counted
 from tests.conftest import SAMPLE, Run, as_nobody, files_of, wait_for
 from tests.converted import converted_photos, once
@@ -36,7 +38,7 @@ def start(*arguments: object, **settings: object) -> subprocess.Popen[str]:
 def finish(process: subprocess.Popen[str]) -> Run:
     """What it did, but for the progress that it reports every ten seconds."""
     out, err = process.communicate(timeout=240)
-    return Run(process.returncode, out, re.sub(r"convert: [\d,]+ of [\d,]+ images, .*\n", "", err))
+    return Run(process.returncode, out, re.sub(r"convert: (listing|converting|publishing)\b.*\n", "", err))
 
 
 # Calls that are wrong
@@ -115,6 +117,20 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         "--overwrit: unknown flag; beam-tfr convert --help ",
     ),
     (["convert", "--input", "a/*", "--output", "o", "--verbsoe"], "--verbsoe: unknown flag; did you mean --verbose?"),
+    (["convert", "photos", "out"], "photos: unknown argument; say beam-tfr convert --input photos --output out\n"),
+    (
+        ["convert", "a.jpg", "b c.jpg", "--output", "o", "--json"],
+        "a.jpg: unknown argument; say beam-tfr convert --input a.jpg 'b c.jpg' --output o\n",
+    ),
+    (["plan", "photos"], "beam-tfr plan: photos: unknown argument; say beam-tfr plan --input photos\n"),
+    (["convert", "--input", "a", "--output", "o", "--resize", "224"], "none; a size is given by --image_size\n"),
+    (["bench", "--input", "a", "--format", "png"], "bench: unknown: --format; did you mean --encoding?"),
+    (["convert", "--input", "a/*", "--output", "o", "--streaming"], "--streaming: is not possible: a conversion is "),
+    (["verify", "a", "--runner=PrismRunner", "--streaming"], "--streaming: is not possible: a conversion is a batch "),
+    (
+        ["convert", "--input", "a/*", "--output", "o", "--number_of_worker_harness_threads=12"],
+        "--number_of_worker_harness_threads: has no effect without --runner DataflowRunner",
+    ),
     (["plan", "--input", "a/*", "--sample_sise=9"], "--sample_sise: unknown flag; did you mean --sample_size?"),
     (["repair", "a", "--josn"], "--josn: unknown flag; did you mean --json?"),
     (
@@ -129,7 +145,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         ["convert", "--input", "a/*", "--output", "o", "--job_endpoint=localhost:8099"],
         "--job_endpoint: has no effect on this machine: it is for an engine that --runner names",
     ),
-    (["convert", "--input", "a/*", "--output", "o", "--num_workers", "4"], "--num_workers: has no effect on this mach"),
+    (["convert", "--input", "a/*", "--output", "o", "--num_workers", "4"], "names; did you mean --direct_num_workers?"),
     (["convert", "a.jpg", "--input", "a/*", "--output", "o"], "a.jpg: unknown argument; "),
     (
         ["convert", "--input", "a/*", "--output", "o", "--quality", "500"],
@@ -173,10 +189,52 @@ def test_a_wrong_call_exits_with_2_and_a_sentence(
     run = beam_tfr(*arguments)
     assert run.code == 2
     assert message in run.err
-    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| demo)?: ", run.err)
+    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| demo| bench)?: ", run.err)
     assert "Traceback" not in run.err
     assert run.out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("format", "did you mean --encoding?"),
+        ("size", "did you mean --image_size HEIGHTxWIDTH?"),
+        ("Num-Threads", "did you mean --direct_num_workers?"),
+        ("crop", "did you mean --resize crop?"),
+        ("v", "did you mean --verbose?"),
+        ("shuffle", "records are always stored in a random order, that of --seed; load(…, shuffle=True) shuffles"),
+        ("batch_size", "a dataset has no batches; load(…, batch_size=32) makes them"),
+    ],
+)
+def test_words_of_other_tools_lead_to_our_flags(beam_tfr: Command, typed: str, said: str) -> None:
+    run = beam_tfr("convert", "--input", "a/*", "--output", "o", f"--{typed}", "7")
+    assert (run.code, run.err.startswith(f"beam-tfr convert: --{typed}: unknown flag; {said}")) == (2, True)
+
+
+def test_every_word_of_other_tools_leads_to_a_flag_that_exists() -> None:
+    known = {f"--{name}" for name in options_of(ConvertOptions)} | {"--verbose", "--direct_num_workers"}
+    assert {meant.split()[0] for meant in hints._MEANT.values() if meant.startswith("--")} < known
+    assert not {f"--{word}" for word in hints._MEANT} & known
+    assert hints.meant("--format", ["--log_format"]) == "did you mean --log_format?"  # where there is no --encoding
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("image_sise = 9", "image_sise: unknown key; did you mean image_size?"),
+        ("image-size = 9", "image-size: unknown key; did you mean image_size?"),
+        ("zzz = 9", "zzz: unknown key; beam-tfr convert --help lists ours; Beam's own are accepted too"),
+        ("[images]\nsize = 9", "images: unknown key; keys are not grouped under headings"),
+    ],
+)
+def test_an_unknown_key_of_a_file_is_named_with_its_file(
+    beam_tfr: Command, tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(f"input = 'a'\noutput = 'o'\n{text}\n")
+    run = beam_tfr("convert", "--config", path)
+    assert (run.code, run.err) == (2, f"beam-tfr convert: --config {path}: {said}\n")
 
 
 def test_a_class_list_with_duplicates(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
@@ -278,7 +336,7 @@ def test_a_custom_runner_brings_its_own_flags(photos: Path, tmp_path: Path) -> N
     (tmp_path / "my_runner.py").write_text(RUNNER)
     environment = ENVIRONMENT | {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
     command = ["convert", "--input", f"{photos}/**/*.jpg", "--output", f"{tmp_path}/o", "--runner=my_runner.Runner"]
-    command += ["--layout", "{label}/*"]
+    command += ["--layout", "{label}/*", "--quiet"]
     # A process of its own: Beam keeps the flags of every runner that it has seen.
     program = (
         "from beam_tfr.cli import main\n"

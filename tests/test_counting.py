@@ -88,9 +88,9 @@ def test_images_count_before_their_shard_is_whole(
     seen: list[Progress] = []
     write = sidecars.write
 
-    def write_when_seen(*arguments: Any, **named: Any) -> None:
+    def write_when_seen(*arguments: Any, **named: Any) -> Any:
         wait_for(lambda: seen and seen[-1].finished_images == 18)
-        write(*arguments, **named)
+        return write(*arguments, **named)
 
     monkeypatch.setattr(beam_internals, "PROGRESS_REQUEST_S", 0.01)
     monkeypatch.setattr(running, "PROGRESS_S", 0.0)
@@ -116,12 +116,75 @@ def test_a_long_listing_of_finished_shards_delays_no_report(
     reporter = running.Reporter(step, seen.append, lambda: counters)
     counters["planned-shards"] = 10_000  # the folder is claimed, perhaps for another plan
     reporter.tick()
-    assert seen == [Progress(5_000, 10_000, 10_000, 20_000)] * 2
+    there = Progress(5_000, 10_000, 10_000, 20_000)
+    assert seen == [there._replace(begun=False), there]
     assert len(fake.take_log()) > 2 * 5
     counters |= {"resumed-shards": 5_000, "resumed-images": 10_000, "shards": 3, "images": 7}
     reporter.tick()
     assert seen[2:] == [Progress(5_003, 10_000, 10_007, 20_000)]
     assert fake.take_log() == []
+
+
+@pytest.mark.parametrize(
+    ("there", "counters", "images", "stage"),
+    [
+        # Another run, which was taken over, has finished all while this one still converts.
+        (4_000, {"images": 3_000}, 7_000, "converting"),
+        (10_000, {"images": 3_000, "resumed-images": 4_000}, 7_000, "converting"),
+        # This run has not come to what an earlier one has finished.
+        (4_000, {"images": 6_000}, 6_000, "converting"),
+        (4_000, {"images": 6_000, "resumed-images": 4_000, "shards": 6, "resumed-shards": 4}, 10_000, "publishing"),
+        # All shards are written again, since their input has changed.
+        (10_000, {"images": 3_000}, 3_000, "converting"),
+        # A retried bundle counted twice.
+        (0, {"images": 12_000, "shards": 9}, 10_000, "converting"),
+    ],
+)
+def test_a_run_publishes_when_it_has_come_to_all_shards(
+    there: int, counters: dict[str, int], images: int, stage: str
+) -> None:
+    progress = live.progress_of(Progress(there // 1_000, 10, there, 10_000), {"planned-shards": 10, **counters})
+    assert (progress.finished_images, progress.state().stage) == (images, stage)
+
+
+def test_a_run_that_takes_over_lists_before_it_publishes(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier run finished all shards; what it did is no sign that this one is at its end."""
+    there = Progress(3, 3, 18, 18)
+    counters = dict[str, int]()
+    step = pipeline.Convert(ConvertOptions(input=(f"{photos}/**/*.jpg",), output=str(photos / "out")))
+    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(type(step), "progress", lambda _: there)
+    seen: list[Progress] = []
+    reporter = running.Reporter(step, seen.append, lambda: counters)
+    for more in ({"listed": 9}, {"planned-shards": 3}, {"resumed-shards": 3, "resumed-images": 18}):
+        counters |= more
+        reporter.tick()
+    stages = ["listing", "listing", "converting", "publishing"]
+    assert [progress.state().stage for progress in seen] == stages
+    assert {progress.finished_shards for progress in seen[:2]} == {3}  # which is said
+
+
+def test_what_this_run_has_finished_before_the_first_look_counts_once() -> None:
+    counters = {"planned-shards": 10, "shards": 2, "images": 2_500}
+    there = live.without_new(Progress(6, 10, 6_000, 10_000), counters)
+    assert live.progress_of(there, counters)[:4] == (6, 10, 6_500, 10_000)
+
+
+def test_an_engine_without_counters_shows_what_is_in_the_folder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [None, Progress(0, 3, 0, 18), Progress(2, 3, 12, 18)]
+    step = pipeline.Convert(ConvertOptions(input=(f"{photos}/**/*.jpg",), output=str(photos / "out")))
+    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(running, "MAX_LOOK_SHARE", 1e9)
+    monkeypatch.setattr(type(step), "progress", lambda _: there.pop(0))
+    seen: list[Progress] = []
+    reporter = running.Reporter(step, seen.append)
+    reporter.tick()
+    reporter.tick()
+    assert [progress.state()[:3] for progress in seen] == [
+        ("listing", 0, 0),
+        ("converting", 0, 18),
+        ("converting", 12, 18),
+    ]
 
 
 def test_waiting_for_a_service_that_asks_for_fewer_requests_is_counted(fake: FakeGcs, clock: Clock) -> None:

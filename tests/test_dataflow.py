@@ -292,6 +292,11 @@ WRONG = [
     (["--input_list=/data/list"], "--input_list /data/list: must be on gs://"),
     (["--num_workers=9", "--max_num_workers=3"], "num_workers (9) cannot exceed max_num_workers (3)"),
     ([CLOUD, "--job_name=No Name"], "Invalid job_name (No Name)"),
+    (["--streaming"], "--streaming: is not possible: a conversion is a batch job, and a streaming job would retry"),
+    (
+        ["--number_of_worker_harness_threads=12"],
+        "--number_of_worker_harness_threads 12: must be at most 4: these are the threads of one process",
+    ),
     (["--on_interrupt=stop"], "--on_interrupt stop: must be one of: ask, cancel, leave"),
     (["--number_of_workers=2"], "--number_of_workers: unknown flag; did you mean"),
 ]

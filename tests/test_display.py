@@ -140,7 +140,7 @@ def test_a_terminal_shows_one_line_in_place(
     text = seen()
     assert "Traceback" not in text
     assert "converting: 5,000 of 10,000 images, 5 s left, 1,000 images/s, 1.0 MB/s, 0 of 10 shards" in text
-    assert "1,000 of 10,000 images" not in text.replace("converting: 5,000", "")[: text.index("2,000")]  # first 2 s
+    assert "starting" in text[: text.index("converting: 0 of 10,000 images")]  # at once
     assert "convert: a message" in text
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", text)  # NO_COLOR
     assert text.endswith("\x1b[2K")  # the line is cleared
@@ -177,12 +177,14 @@ def test_a_notebook_shows_one_line_in_place(clock: Clock, monkeypatch: pytest.Mo
             seen(converting(int(1_000 * second)))
         seen.say("a message")
         seen(converting(10_000))
-    line = "verify: converting: {} of 10,000 records, {} s left, 1,000 records/s, 0 of 10 shards"
+    line = "verify: converting: {}, 0 of 10 shards"
     said = "verify: a message\n"
     assert shown["cell"] == [
-        line.format("2,000", 8),
-        line.format("3,000", 7),
-        said + line.format("3,000", 7),
+        "verify: starting",
+        line.format("1,000 of 10,000 records, 1,000 records/s"),
+        line.format("2,000 of 10,000 records, 1,000 records/s"),
+        line.format("3,000 of 10,000 records, 7 s left, 1,000 records/s"),
+        said + line.format("3,000 of 10,000 records, 7 s left, 1,000 records/s"),
         said + "verify: done: 10,000 records in 3 s",
     ]
     assert stream.getvalue() == ""
@@ -236,10 +238,37 @@ def test_the_time_left_is_right_whatever_was_done_before(resumed: int, rate: flo
     assert left == pytest.approx((100_000 - done) / rate)
 
 
+def test_no_time_left_is_shown_before_it_can_be_told() -> None:
+    """The first two images of 1,104 take five seconds, since codecs are loaded, which promises 46 minutes."""
+    clock = Clock()
+    pace, shown = Pace(clock), dict[int, float]()
+    for second, done in enumerate([0, 0, 0, 0, 0, *range(2, 1_104, 100)]):
+        clock.now = 100.0 + second
+        *_, left = pace.add(State("converting", done, 1_104))
+        shown |= {second: left} if left else {}
+    assert [*shown] == [*range(7, 17)]
+    assert all(0.5 < left / (16 - second) < 2 for second, left in shown.items() if second < 16)
+    for stage in ("sampling", "measuring, turn 2 of 3"):  # before others
+        for done in (0, 100, 200):
+            clock.now += 10
+            assert pace.add(State(stage, done, 256 if stage == "sampling" else 0))[2] == 0
+    for second in range(0, 80, 20):  # of a day
+        clock.now += 20
+        assert bool(pace.add(State("reading", second, 86_400))[2]) == (second == 60)
+
+
 def test_one_is_singular() -> None:
     one = State("converting", 0, 1, num_shards=1)
     assert display.describe(one, "images", 0.0, 0.0, 0.0) == "converting: 0 of 1 image, 0 of 1 shard"
     assert display.describe(State("listing", 1), "rows", 0.0, 0.0, 0.0) == "listing: 1 row"
+
+
+def test_a_stage_without_numbers_and_one_whose_numbers_tell_nothing() -> None:
+    assert display.describe(State("starting", 0), "images", 0.0, 0.0, 0.0) == "starting"
+    measuring = State("measuring, turn 3 of 3", 331, 1_104)
+    assert display.describe(measuring, "images", 90.0, 0.0, 8.6) == (
+        "measuring, turn 3 of 3: 30%, 9 s left, 90 images/s"
+    )
 
 
 def test_a_plan_that_was_replaced_begins_anew() -> None:
@@ -247,7 +276,7 @@ def test_a_plan_that_was_replaced_begins_anew() -> None:
     pace = Pace(clock)
     pace.add(converting(5_000))
     clock.now += 1
-    assert pace.add(converting(6_000)) == (1000.0, 0.0, 4.0)
+    assert pace.add(converting(6_000)) == (1000.0, 0.0, 0.0)
     assert pace.add(converting(10)) == (0.0, 0.0, 0.0)
 
 

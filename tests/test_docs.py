@@ -134,7 +134,7 @@ def test_a_step_of_your_own(photos: Path, tmp_path: Path) -> None:
     with Image.open(next(photos.glob("train/hat/*.jpg"))) as photo:
         photo.resize((48, 63)).save(photos / "train" / "hat" / "small.jpg")
     block, _ = blocks(DOCS / "pipeline.md", "python")
-    exec(block.replace("photos/**", f"{photos}/train/**").replace("/data/photos", f"{tmp_path}/dataset"), {})
+    exec(block.replace("photos/**", f"{photos}/train/**").replace("/data/large", f"{tmp_path}/dataset"), {})
     (line,) = (tmp_path / "dataset" / "rejects.jsonl").read_text().splitlines()
     reject = json.loads(line)
     assert (reject["key"], reject["stage"], reject["detail"]) == ("hat/small.jpg", "NoThumbnails", "a thumbnail")

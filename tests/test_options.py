@@ -580,7 +580,7 @@ def test_a_saved_call_is_the_same_call(tmp_path: Any) -> None:
     ("text", "message"),
     [
         ("image_size = 32\nsplits = {a = 0.5, b = 0.5}\ninput = 'x'\noutput = 'o'", ""),
-        ("image_sise = 32", "c.toml`: --image_sise: unknown flag; did you mean --image_size?"),
+        ("image_sise = 32", "c.toml`: image_sise: unknown key; did you mean image_size?"),
         ("verbose = true", "c.toml`: `verbose=` can only be given on the command line"),
         ("image_size = ", "is not TOML: "),
         ("quality = 101\ninput = 'x'\noutput = 'o'", "c.toml`: `quality=101`: the value must be a whole number"),

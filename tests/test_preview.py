@@ -171,14 +171,16 @@ def test_options_of_the_estimates_change_them() -> None:
     given = {"input": f"{SAMPLE}/test/hat/*.jpg", "layout": "*"}
     options, seen, told = from_values({**given, "output": "dataset"}, ConvertOptions), list[State](), list[State]()
     plain = preview(options, sample_size=256, workers=10, prices=Prices(), progress=seen.append)
-    measured = [state for state in seen if state.stage == "measuring"]
-    assert len({state.total for state in measured}) == 1  # of three conversions
-    assert all(state.done <= state.total for state in measured)
+    assert seen[0] == State("listing", 0)
+    measured = [state for state in seen if state.stage.startswith("measuring")]
+    assert [*dict.fromkeys(state.stage for state in measured)] == [f"measuring, turn {n} of 3" for n in (1, 2, 3)]
+    assert {state.total for state in measured if "3 of 3" not in state.stage} == {0}
+    assert all(state.done <= state.total for state in measured if "3 of 3" in state.stage)
     assert "USD (`workers=`, `price=`)" in str(plain)
     assert "USD (<code>workers=</code>, <code>price=</code>)" in plain._repr_html_()
     wide = beam_tfr.plan(**given, workers=1000, price=["vcpu_hour=10"], sample_size=1, progress=told.append)
     assert (plain.sampled.tried, wide.sampled.tried) == (2, 1)
-    assert told[0][:3] == ("sampling", 1, 1)
+    assert told[1][:3] == ("sampling", 1, 1)
     assert plain.dataflow_seconds
     assert wide.dataflow_seconds
     assert plain.cost
@@ -313,6 +315,7 @@ def test_plan_shows_how_far_it_is(
     call = ["plan", "--table", f"{rows}", "--encoding", "row", "--output", "d", "--sample_size", "3"]
     assert cli.main(call) == 0
     assert [line.partition(",")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "plan: listing",
         "plan: listing: 1",
         "plan: listing: 2",
         "plan: sampling: 1 of 3 rows",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
 import os
 import re
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 from google.cloud import dataflow_v1beta3
 from google.protobuf import json_format
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from beam_tfr import template
 from beam_tfr.options import ConvertOptions, parsers, table
@@ -226,6 +229,21 @@ def test_the_dockerfile_uses_the_pinned_beam() -> None:
     images = [rest.split()[0] for name, rest in instructions() if name == "FROM"]
     assert all(re.search(r":[^:]*\d", image) for image in images)
     assert images[-1].endswith(f"_sdk:{pins['apache-beam']}")
+
+
+def test_the_image_installs_the_pinned_versions_by_hash() -> None:
+    text = (FOLDER / "requirements.txt").read_text()
+    pinned = dict(re.findall(r"^(\S+?)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE))
+    assert len(pinned) == text.count("==")
+    ours = [Requirement(line) for line in (ROOT / "requirements.txt").read_text().splitlines()]
+    image = {"python_version": "3.11", "python_full_version": "3.11.0", "sys_platform": "linux"}
+    wanted = {one.name: str(one.specifier)[2:] for one in ours if not one.marker or one.marker.evaluate(image)}
+    del pinned["setuptools"]  # builds the package
+    assert pinned.items() <= wanted.items()
+    required = {Requirement(line) for line in importlib.metadata.requires("beam_tfr") or []}
+    extras = ("", "convert", "formats")
+    needed = [one.name for one in required if not one.marker or any(one.marker.evaluate({"extra": e}) for e in extras)]
+    assert {canonicalize_name(name) for name in needed} - pinned.keys() <= {"tomli"}  # of Python 3.10
 
 
 @pytest.mark.timeout(600)

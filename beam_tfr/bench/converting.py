@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.bench.sampling import MAX_LISTED, forget, sample_files
-from beam_tfr.display import State, duration
+from beam_tfr.display import MEASURING, SAMPLING, State, duration
 from beam_tfr.images import convert_image
 from beam_tfr.options import ConvertOptions, ImageOptions, default_threads
 from beam_tfr.schema import DataError, RejectError
@@ -53,16 +53,17 @@ def bench_convert(
         options: how to convert them.
         images: number to predict the time for; None for all that match, or a million if there are many.
         cores: number to predict the time for; None for those of this machine.
-        progress: called while copies of the sample are converted.
+        progress: called while the sample, and then copies of it, are converted.
 
     Raises:
         UsageError: a pattern or an option is wrong.
         DataError: no file of the sample can be converted.
     """
     here = default_threads()
+    progress(State("listing", 0))
     paths, listed = sample_files(patterns, SAMPLE)
     contents, reading_s = _read(paths)
-    accepted, tried, stages = _measure_stages(contents, options, SECONDS / 4)
+    accepted, tried, stages = _measure_stages(contents, options, SECONDS / 4, progress)
     alone_s = sum(stages.values())
     pace = measure_pace(accepted, options, alone_s=alone_s, progress=progress)
     costs = {**stages, "Beam, reading, writing": max(0.0, pace.each_cpu_s - alone_s)}
@@ -116,9 +117,9 @@ def measure_pace(
     progress: _Progress = lambda _: None,
     **more: Any,
 ) -> Pace:
-    """Converts a few copies of files, then many; the difference in time gives the rate.
+    """Converts a few copies of files, then more, then many; the difference in time gives the rate.
 
-    The first run measures the start; later ones are faster, because modules are loaded.
+    The first turn measures the start; later ones are faster, because modules are loaded.
 
     Args:
         files: (extension, content) of images that can be converted.
@@ -135,15 +136,16 @@ def measure_pace(
     few = here + max(1, count // 10)
     with tempfile.TemporaryDirectory(prefix="beam_tfr-bench-") as folder:
 
-        def run(number: int, *, before: int) -> tuple[float, float]:
-            def tell(done: int) -> None:
-                progress(State("measuring", before + done, here + few + count))
+        def run(turn: int, number: int) -> tuple[float, float]:
+            def tell(done: int) -> None:  # no total where most of the time is still to come
+                progress(State(f"{MEASURING}, turn {turn} of 3", done, number if turn == 3 else 0))
 
+            tell(0)
             return _convert(folder, files, number, options, tell, more)
 
-        first_s, _ = run(here, before=0)
-        few_s, few_cpu_s = run(few, before=here)
-        wall_s, cpu_s = run(count, before=here + few)
+        first_s, _ = run(1, here)
+        few_s, few_cpu_s = run(2, few)
+        wall_s, cpu_s = run(3, count)
     # Not faster than without Beam; a short run is full of noise.
     each_s = max((wall_s - few_s) / (count - few), alone_s / here)
     return Pace(count, each_s, max(alone_s, (cpu_s - few_cpu_s) / (count - few)), max(0.0, first_s - here * each_s))
@@ -160,7 +162,7 @@ def _read(paths: Sequence[str]) -> tuple[dict[str, bytes], float]:
 
 
 def _measure_stages(
-    contents: dict[str, bytes], options: ImageOptions, seconds: float
+    contents: dict[str, bytes], options: ImageOptions, seconds: float, progress: _Progress = lambda _: None
 ) -> tuple[list[tuple[str, bytes]], int, dict[str, float]]:
     """Converts files, until `seconds` have passed.
 
@@ -178,6 +180,7 @@ def _measure_stages(
         if accepted and time.monotonic() > until:
             break
         tried += 1
+        progress(State(SAMPLING, tried, len(contents)))
         started = time.thread_time()
         try:
             convert_image(data, options, name=path)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import itertools
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NoReturn
 
 from beam_tfr import storage
-from beam_tfr.options import DESTRUCTIVE, ConvertOptions, add_arguments, from_arguments, nearest
+from beam_tfr.options import DESTRUCTIVE, ConvertOptions, add_arguments, from_arguments, meant
 from beam_tfr.options.table import options_of
 from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError
 
@@ -23,7 +25,7 @@ else:
     import tomli as tomllib
 
 OPTIONS = options_of(ConvertOptions)
-_NAMED = re.compile(r"(?:argument )?(?:`|--)([a-z][a-z0-9_]*)")  # the option or flag that an error begins with
+_NAMED = re.compile(r"(?:argument )?(?:`|--)([\w-]+)")  # the option or flag that an error begins with
 _BARE = re.compile(r"true|false|0|[1-9][0-9]*|[0-9]+\.[0-9]+")  # TOML values that are written without quotes
 
 
@@ -55,26 +57,67 @@ def read_call(
 ) -> tuple[ConvertOptions, list[str]]:
     """The options, and Beam's flags, of which `others` are on the command line; `output` is where none is given.
 
+    Beam's flags are still to be checked by `check_flags`.
+
     Raises:
         UsageError: a value is not allowed, or the file of --config cannot be read.
     """
     if parsed.verbose:
         os.environ[TRACEBACK_VARIABLE] = "1"
-    of_file, flags = _take_config(parsed) if parsed.config else ((), [])
+    parsed.of_file, flags = _take_config(parsed) if parsed.config else ((), [])
     flags += others
     parsed.has_output = bool(parsed.output)
+    _refuse_bare(parsed, others)
     parsed.output = parsed.output or output
     try:
+        with _names_config(parsed):
+            return from_arguments(parsed, ConvertOptions), flags
+    except UsageError:
         if flags:  # a misspelled one may be why an option is missing
-            with first_imports():
-                from beam_tfr import launch
-            launch.parse_beam_flags(flags, parsed.known)
-        return from_arguments(parsed, ConvertOptions), flags
+            check_flags(parsed, flags)
+        raise
+
+
+def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
+    """Checks Beam's flags. Imports Beam, which takes seconds.
+
+    Raises:
+        UsageError: one is unknown, or its value is not allowed.
+    """
+    with first_imports():
+        from beam_tfr import launch
+    with _names_config(parsed):
+        launch.parse_beam_flags(flags, parsed.known)
+
+
+@contextlib.contextmanager
+def _names_config(parsed: argparse.Namespace) -> Iterator[None]:
+    """Lets an error about a key of the --config file name both."""
+    try:
+        yield
     except UsageError as error:
         named = _NAMED.match(str(error))
-        if named and named[1] in of_file:
-            raise UsageError(str(error), option="config", value=parsed.config) from None
-        raise
+        if not named or named[1] not in parsed.of_file:
+            raise
+        text, unknown = str(error), f"--{named[1]}: unknown flag"
+        if text.startswith(unknown):
+            hint = text.removeprefix(unknown).replace("did you mean --", "did you mean ")
+            if isinstance(parsed.of_file[named[1]], dict):
+                hint = "; keys are not grouped under headings"
+            text = f"{named[1]}: unknown key{hint}"
+        raise UsageError(text, option="config", value=parsed.config) from None
+
+
+def _refuse_bare(parsed: argparse.Namespace, others: Sequence[str]) -> None:
+    """Raises the UsageError for values without a flag, as in `convert photos out`, and shows the right call."""
+    bare = [*itertools.takewhile(lambda other: not other.startswith("-"), others)]
+    if not bare:
+        return
+    inputs = bare[:-1] if len(bare) > 1 and not parsed.output else bare
+    call = {"input": inputs, "output": [parsed.output] if parsed.output else bare[len(inputs) :]}
+    shown = " ".join(f"--{name} {shlex.join(values)}" for name, values in call.items() if values)
+    hint = "give all inputs after one --input" if parsed.input else f"say beam-tfr {parsed.command} {shown}"
+    raise UsageError(f"{bare[0]}: unknown argument; {hint}")
 
 
 def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> NoReturn:
@@ -82,8 +125,7 @@ def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> N
     flag = next((other.partition("=")[0] for other in others if other.startswith("-")), "")
     if not flag and hasattr(parsed, "path"):
         raise UsageError(f"takes one PATH, not {len(others) + 1:,}; put a pattern into quotes, such as 'train-*'")
-    near = nearest(flag, [known for known in parsed.known if known.lstrip("-") not in DESTRUCTIVE])
-    hint = f"did you mean {near}?" if near else f"see {program} --help"
+    hint = meant(flag, parsed.known) or f"see {program} --help"
     raise UsageError(f"unknown: {flag or ' '.join(others[:3])}; {hint}")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.calls import add_options, first_imports, read_call, save_call
+from beam_tfr.commands.calls import add_options, check_flags, read_call, save_call
 from beam_tfr.display import on_stderr
 from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
@@ -45,15 +46,17 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Converts; `others` are Beam's flags."""
     options, flags = read_call(parsed, others)
-    with first_imports():
-        from beam_tfr import launch  # imports Beam: not before the options are known to be valid
-    if parsed.save_config:
-        save_call(parsed.save_config, parsed, flags)
-    from beam_tfr.summary import Follow, print_job, print_saved, print_summary, summary
-
     what = things(options.encoding)
     with on_stderr("convert", what=what, log_format=options.log_format, quiet=options.quiet) as shown:
+        check_flags(parsed, flags)
+        from beam_tfr import launch
+        from beam_tfr.summary import Follow, print_job, print_saved, print_summary, summary
+
+        if parsed.save_config:
+            save_call(parsed.save_config, parsed, flags)
         done = launch.start(options, flags, progress=Follow(shown), say=lambda text: shown.say(as_flags(text)))
+        if not isinstance(done, launch.Job):
+            done = dataclasses.replace(done, seconds=shown.seconds)
     if isinstance(done, launch.Saved):
         print_saved(done, as_json=options.json)
     elif isinstance(done, launch.Job):

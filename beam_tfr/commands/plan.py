@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.calls import add_options, at_least, read_call
+from beam_tfr.commands.calls import add_options, at_least, check_flags, read_call
 from beam_tfr.display import on_stderr
 from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
@@ -52,17 +52,18 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Lists, samples and estimates; `others` are Beam's flags, which are only checked."""
     options, flags = read_call(parsed, others, output="dataset")
-    from beam_tfr.preview import Prices, preview
-
-    prices, what = Prices.parse(parsed.price), things(options.encoding)
+    what = things(options.encoding)
     with on_stderr("plan", what=what, log_format=options.log_format, quiet=options.quiet) as shown:
+        check_flags(parsed, flags)
+        from beam_tfr.preview import Prices, preview
+
         found = preview(
             options,
             flags,
             look_there=parsed.has_output,
             sample_size=parsed.sample_size,
             workers=parsed.workers,
-            prices=prices,
+            prices=Prices.parse(parsed.price),
             progress=shown,
         )
     if options.json:

@@ -47,11 +47,11 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Repairs a dataset; returns 1 if it still has problems. `others` are Beam's flags."""
-    from beam_tfr import launch
-
-    launch.parse_beam_flags(others, parsed.known)
     given = {name: getattr(parsed, name) for name in GIVEN}
     with on_stderr("repair", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown:
+        from beam_tfr import launch
+
+        launch.parse_beam_flags(others, parsed.known)
         report, repaired = launch.repair(parsed.folder, given, others, progress=shown, say=shown.say)
     say_problems(report)
     if parsed.json:

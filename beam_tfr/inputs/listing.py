@@ -243,5 +243,23 @@ def _hints(pattern: str, option: str) -> str:
         hint = f" below it with an image extension; '{escape(pattern)}**' matches all files"
     elif wild and option in ("input", "sources"):
         hint = tell_instead(folder, option)
+    start = folder if wild else pattern
+    if not storage.is_gcs(pattern) and (other := _in_other_case(start)):
+        hint += f"; did you mean {other}{pattern[len(start) :]}?"
     part = next((part for part in pattern.split("/") if part != part.strip()), "")
     return hint + (f"; {part!r} begins or ends with spaces; are they intended?" if part else "")
+
+
+def _in_other_case(path: str) -> str:
+    """The path that exists and differs only in upper and lower case; empty if there is none."""
+    found = ""
+    for name in path.strip("/").split("/"):
+        try:
+            names = sorted(os.listdir(f"{found}/"))
+        except OSError:
+            return ""
+        like = name if name in names else next((one for one in names if one.casefold() == name.casefold()), "")
+        if not like:
+            return ""
+        found += f"/{like}"
+    return found if found != path else ""

@@ -19,7 +19,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_tfr.beam_internals import LocalRunner, beam_parser
-from beam_tfr.options import DESTRUCTIVE, ConvertOptions, default_threads, nearest
+from beam_tfr.options import ConvertOptions, default_threads, meant
 from beam_tfr.options.table import NO_DRY_RUN, options_of
 from beam_tfr.schema import UsageError
 
@@ -52,11 +52,15 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
     if unknown:
         flag = unknown[0].partition("=")[0]
         ours = ours or [f"--{name}" for name in options_of(ConvertOptions)]
-        near = nearest(flag, {*ours, *parser._option_string_actions} - {f"--{name}" for name in DESTRUCTIVE})
-        hint = f"did you mean {near}?" if near else "beam-tfr convert --help lists ours; Beam's own are accepted too"
+        hint = meant(flag, [*ours, *parser._option_string_actions])
+        hint = hint or "beam-tfr convert --help lists ours; Beam's own are accepted too"
         kind = "flag" if flag.startswith("-") else "argument"
         raise UsageError(f"{flag}: unknown {kind}; {hint}")
-    return PipelineOptions(list(flags))
+    options = PipelineOptions(list(flags))
+    if options.view_as(StandardOptions).streaming:
+        message = "is not possible: a conversion is a batch job, and a streaming job would retry an error for ever"
+        raise UsageError(message, option="streaming")
+    return options
 
 
 def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
@@ -69,6 +73,8 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     """
     if beam_options.view_as(TestOptions).dry_run:  # which Beam reads for Dataflow alone
         raise UsageError(f"has no effect without `runner=DataflowRunner`: {NO_DRY_RUN}", option="dry_run")
+    if beam_options.view_as(DebugOptions).number_of_worker_harness_threads:  # likewise
+        raise UsageError("has no effect without `runner=DataflowRunner`", option="number_of_worker_harness_threads")
     name = beam_options.view_as(StandardOptions).runner or LOCAL_RUNNERS[0]
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
         try:
@@ -105,4 +111,6 @@ def _refuse_without_effect(flags: Sequence[str]) -> None:
         parser.add_argument(f"--{name}", nargs="?")
     if ignored := [flag for flag in parser.parse_known_args(list(flags))[1] if flag.startswith("-")]:
         name = ignored[0].partition("=")[0].lstrip("-")
-        raise UsageError("has no effect on this machine: it is for an engine that `runner=` names", option=name)
+        hint = meant(name, ["--direct_num_workers"])
+        message = "has no effect on this machine: it is for an engine that `runner=` names"
+        raise UsageError(f"{message}{hint and f'; {hint}'}", option=name)

@@ -62,17 +62,42 @@ class JobCounters:
         self._latest = collections.Counter(counters_of(self._result)) or self._latest
 
 
-def progress_of(finished: Progress, counters: Mapping[str, int]) -> Progress:
-    """The progress of a run.
+def has_begun(counters: Mapping[str, int]) -> bool:
+    """True if a run has planned: what is in the folder from then on, another run may have finished too."""
+    return any(counters.get(name) for name in ("planned-shards", "images", "resumed-images"))
+
+
+def progress_of(there: Progress, counters: Mapping[str, int]) -> Progress:
+    """The progress of a run that has planned.
 
     Args:
-        finished: progress according to finished shards.
-        counters: from `counters_of` or `LocalRunner.counters`; empty if the engine has none during a run.
+        there: what was finished in the folder when the run had planned.
+        counters: from `counters_of` or `LocalRunner.counters`.
     """
-    shards, images = (counters.get(of, 0) + counters.get(f"resumed-{of}", 0) for of in ("shards", "images"))
-    return finished._replace(
-        finished_shards=min(max(finished.finished_shards, shards), finished.num_shards),
-        finished_images=min(max(finished.finished_images, images), finished.matched),
+
+    def finished(of: str, before: int, total: int) -> int:
+        new, resumed = counters.get(of, 0), counters.get(f"resumed-{of}", 0)
+        # The run has not come to all finished shards yet, or will write some again since their input has changed.
+        ahead = max(before, resumed) + new
+        return ahead if ahead < total else min(resumed + new, total)
+
+    return with_counters(there, counters)._replace(
+        finished_shards=finished("shards", there.finished_shards, there.num_shards),
+        finished_images=finished("images", there.finished_images, there.matched),
+    )
+
+
+def without_new(there: Progress, counters: Mapping[str, int]) -> Progress:
+    """What is finished in the folder, without what this run has finished by now; shards have about equal size."""
+    new = min(counters.get("shards", 0), there.finished_shards)
+    left = there.finished_shards - new
+    images = there.finished_images * left // max(1, there.finished_shards)
+    return there._replace(finished_shards=left, finished_images=images)
+
+
+def with_counters(progress: Progress, counters: Mapping[str, int]) -> Progress:
+    """Some progress, with what this run alone has listed, rejected, read and written."""
+    return progress._replace(
         listed=counters.get("listed", 0),
         rejected=counters.get("rejected", 0),
         bytes_read=counters.get("bytes-read", 0),

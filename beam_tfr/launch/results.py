@@ -14,7 +14,7 @@ from typing import Any
 from beam_tfr import diff, manifest, rejects, storage
 from beam_tfr.claim import Progress
 from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, tell_left_behind, tell_skipped
-from beam_tfr.launch.live import progress_of
+from beam_tfr.launch.live import with_counters
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.manifest import Split
 from beam_tfr.pipeline import Convert
@@ -241,7 +241,7 @@ class Beginning:
         fresh = options.overwrite or self._before != published.fields
         old = self._before["labels"]["names"] if self._before else published.class_names
         if self._progress:
-            self._progress(progress_of(self._step.end(published), counters))
+            self._progress(with_counters(self._step.end(published), counters))
         return Result(
             manifest=published,
             seconds=seconds,

@@ -20,7 +20,7 @@ from beam_tfr import attempts, cloud, interrupt, lock, sidecars, storage
 from beam_tfr.beam_internals import inspected_once, labels_without_cells
 from beam_tfr.claim import Progress
 from beam_tfr.launch.failures import is_starved, translate
-from beam_tfr.launch.live import progress_of
+from beam_tfr.launch.live import has_begun, progress_of, with_counters, without_new
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import (
     MANIFEST_FILE,
@@ -117,10 +117,10 @@ def quiet() -> Iterator[None]:
 
 
 class Reporter:
-    """Reports the progress of a run, from committed shards and the engine's counters.
+    """Reports the progress of a run, from the engine's counters and what an earlier run finished.
 
-    Progress starts with what an earlier run finished. The folder is read rarely if it has many shards, and once when
-    the engine has claimed it; everything else is in the counters. Saving a plan has no progress.
+    The folder is read rarely if it has many shards, once when the engine has claimed it, and then only for an engine
+    without counters, since another run may be writing to it. Saving a plan has no progress.
 
     Args:
         step: the running step.
@@ -139,6 +139,8 @@ class Reporter:
         self._step, self._progress = step, None if step.options.save_plan else progress
         self._counters, self._check = counters, check
         self._next, self._next_look, self._planned = 0.0, 0.0, 0
+        self._finished = _NOTHING
+        self._earlier: Progress | None = None  # before this run did anything
         self.tick()
 
     def tick(self) -> None:
@@ -150,12 +152,18 @@ class Reporter:
             return
         self._next = started + PROGRESS_S
         counters = self._counters()
-        planned = counters.get("planned-shards", 0)
-        if started >= self._next_look or planned != self._planned:  # claimed, perhaps for another plan
+        planned, begun = counters.get("planned-shards", 0), has_begun(counters)
+        known = begun and self._finished.matched
+        if planned != self._planned or (started >= self._next_look and not known):  # claimed, perhaps for another plan
             self._planned, self._finished = planned, _NOTHING
             with contextlib.suppress(OSError):
-                self._finished = self._step.progress() or _NOTHING
+                self._finished = without_new(self._step.progress() or _NOTHING, counters)
             self._next_look = started + (time.monotonic() - started) / MAX_LOOK_SHARE
+        self._earlier = self._earlier or self._finished
+        if not begun:  # or the engine has no counters
+            moved = not counters and self._finished != self._earlier
+            self._progress(with_counters(self._finished, counters)._replace(begun=moved))
+            return
         self._progress(progress_of(self._finished, counters))
 
 

@@ -5,8 +5,9 @@ valid: its constructor raises a `UsageError` with the option, the value, what is
 """
 
 from beam_tfr.options.convert import ConvertOptions, default_threads
+from beam_tfr.options.hints import DESTRUCTIVE, meant, nearest
 from beam_tfr.options.image import ImageOptions
-from beam_tfr.options.table import DESTRUCTIVE, add_arguments, from_arguments, from_values, nearest
+from beam_tfr.options.table import add_arguments, from_arguments, from_values
 
 __all__ = [
     "DESTRUCTIVE",
@@ -16,5 +17,6 @@ __all__ = [
     "default_threads",
     "from_arguments",
     "from_values",
+    "meant",
     "nearest",
 ]

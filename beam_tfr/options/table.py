@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import numbers
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
+from beam_tfr.options.hints import meant, nearest
 from beam_tfr.options.parsers import boolean
 from beam_tfr.schema import UsageError
 
 MIB = 1 << 20
-DESTRUCTIVE = ("overwrite",)  # never suggested for a flag that is misspelled
 NO_DRY_RUN = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
 GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
     "input and output",
@@ -82,7 +82,10 @@ class Checked:
             value = getattr(self, name)
             if about.choices and value not in about.choices:
                 near = nearest(str(value), about.choices)
-                self.refuse(name, f"must be one of: {', '.join(about.choices)}{near and f'. Did you mean {near}?'}")
+                hint = near and f". Did you mean {near}?"
+                if name == "resize" and re.match("[0-9(]", str(value)):
+                    hint = "; a size is given by `image_size=`"
+                self.refuse(name, f"must be one of: {', '.join(about.choices)}{hint}")
             if about.parse is boolean and not isinstance(value, bool):
                 self.refuse(name, "must be true or false")
 
@@ -137,13 +140,6 @@ def is_int(value: object) -> bool:
 def is_number(value: object) -> bool:
     """True if a value is an int or a float, and not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def nearest(text: str, known: Iterable[str]) -> str:
-    """The known flag or value most similar to `text`; empty if there is none."""
-    names = {name.lstrip("-"): name for name in known}  # dashes alone would make short flags alike
-    near = difflib.get_close_matches(text.lstrip("-"), names, n=1, cutoff=0.7)
-    return names[near[0]] if near else ""
 
 
 _Options = TypeVar("_Options")
@@ -224,8 +220,8 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
     given = {name: _plain(value) for name, value in values.items() if value is not None}
     for name, value in given.items():
         if name not in known:
-            near = nearest(name, known.keys() - {*DESTRUCTIVE})
-            hint = f". Did you mean {near}?" if near else ". docs/options.md lists all."
+            told = meant(name, [f"--{one}" for one in known]).replace("--", "")
+            hint = f". {told[:1].upper()}{told[1:]}" if told.endswith("?") else ". docs/options.md lists all."
             if name == "dry_run":
                 hint = f": {NO_DRY_RUN}."
             raise UsageError(f"unknown option{hint} Beam's own go into `beam_flags=`", option=name, value="")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from beam_tfr import claim, cloud, diff, lock, manifest
 from beam_tfr.display import State
+from beam_tfr.inputs.listing import check_there
 from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
@@ -58,7 +59,10 @@ def preview(
     for name, value in {"sample_size": sample_size, "workers": workers}.items():
         if not isinstance(value, int) or value < 1:
             raise UsageError("must be a whole number, 1 or more", option=name, value=value)
+    progress(State("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
+    for pattern in source.input:
+        check_there(pattern)
     passed = Passed(source.input, exclusion(source.exclude, source.root))
     ambiguous = Ambiguities(source.layout)
     refs = references(options, source, passed, ambiguous)

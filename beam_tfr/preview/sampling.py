@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from beam_tfr import shards
 from beam_tfr.bench.converting import Pace, measure_pace
 from beam_tfr.bench.sampling import MAX_SAMPLE_BYTES, forget
-from beam_tfr.display import State
+from beam_tfr.display import SAMPLING, State
 from beam_tfr.inputs.reading import make_record, read_refs
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
@@ -67,7 +67,7 @@ def convert_sample(
     for ref, content in read_refs(root, _within(refs), step.read.ahead):
         found.read_s += time.perf_counter() - started
         found.tried += 1
-        progress(State("sampling", found.tried, len(refs)))
+        progress(State(SAMPLING, found.tried, len(refs)))
         cpu_s = time.thread_time()
         try:
             record = make_record(content, ref, steps)
