@@ -38,7 +38,9 @@ _CHILD = (
     "import sys; sys.path[:] = sys.argv[5:]; from beam_tfr.images import convert, guard; "
     "guard.serve(*map(int, sys.argv[1:5]), convert=convert.convert_image)"
 )
-_MOST_KEPT = 1 << 20  # bytes of the file in memory, for the next image
+# So that glibc does not give the memory of each image back to the system, which takes a fifth of the time.
+_MALLOC = {"MALLOC_TRIM_THRESHOLD_": f"{32 << 20}", "MALLOC_MMAP_THRESHOLD_": f"{4 << 20}"}
+_MOST_KEPT = 8 << 20  # bytes of the file in memory, for the next image
 _own = threading.local()
 
 
@@ -96,6 +98,7 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=descriptors,
+                env=_MALLOC | os.environ,
                 start_new_session=True,
             )
         self._sent: tuple[ImageOptions, ImageOptions] | None = None  # the last options, and without a limit of time
