@@ -18,6 +18,7 @@ from beam_tfr.schema import RejectError
 
 MOST_CPU_S = 9  # for decoding one image, so that all of its conversion takes at most 10
 OUT_OF_MEMORY = 90  # exit status of a process in which a decoder got no memory
+_LEAST_BESIDE = 32 << 20  # bytes, of what a decoder takes for any image, and what malloc keeps
 _MOST_SAID = 1 << 16  # bytes, which a pipe holds
 
 _messages = -1  # descriptor of what was printed; -1 outside of a guarded process
@@ -53,7 +54,7 @@ def applied(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
     Args:
         name: of the format.
         file_bytes: size of the file, of which decoders make copies.
-        decode_bytes: --max_decode_bytes, of which a tenth more is allowed.
+        decode_bytes: --max_decode_bytes, of which a tenth more is allowed, and 32 MiB at least.
 
     Raises:
         RejectError: `damaged-image`: a library printed an error but reported none, as libtiff does.
@@ -61,7 +62,9 @@ def applied(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
     said(_messages)  # of what was rejected before
     _errno()[0] = 0
     if sys.platform == "linux":
-        _limit(resource.RLIMIT_DATA, _used_bytes + decode_bytes * 11 // 10 + 2 * file_bytes)
+        _limit(
+            resource.RLIMIT_DATA, _used_bytes + decode_bytes + max(decode_bytes // 10, _LEAST_BESIDE) + 2 * file_bytes
+        )
     _limit(resource.RLIMIT_CPU, int(time.process_time()) + MOST_CPU_S)
     try:
         yield
