@@ -1,16 +1,18 @@
-"""--damaged keep: which damaged JPEGs are stored, and that all others stay rejects."""
+"""--damaged keep: which damaged JPEGs are stored, and that all others stay rejects; damage that libraries hide."""
 
 from __future__ import annotations
 
 import dataclasses
 import io
 import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image as PillowImage
+from PIL import ImageDraw
 
 from beam_tfr import manifest
 from beam_tfr.examples import parse_example
@@ -19,7 +21,7 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.records import read_records
 from beam_tfr.schema import Image, RejectError, UsageError
 from tests.conftest import Run
-from tests.fixtures import noise, psnr, save, smooth
+from tests.fixtures import hostile, noise, psnr, save, smooth
 from tests.fixtures.exif import app1, exif
 from tests.fixtures.jpeg import ARITHMETIC, BASELINE, FILES, PROGRESSIVE, RESTARTS, SRGB
 from tests.fixtures.jpeg_writer import behind_soi, icc, lossless, segment
@@ -149,3 +151,59 @@ def test_a_dataset_tells_which_of_its_images_are_damaged(beam_tfr: Callable[...,
     found = {record["image/filename"][0]: record["image/source/damaged"] for record in records}
     assert found == {b"a.jpg": [0], b"b.jpg": [1], b"d.jpg": [1]}
     assert beam_tfr("verify", tmp_path / "o").code == 0
+
+
+# Other formats, whose damage a library does not report
+
+
+@pytest.mark.parametrize("form", ["group4", "group3", "tiff_ccitt"])
+def test_a_damaged_fax_is_a_reject_and_never_memory_that_nobody_wrote(
+    form: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """libtiff only warns of most damage, and leaves what it does not decode as it was."""
+    drawing = PillowImage.new("1", (256, 256), 1)
+    ImageDraw.Draw(drawing).ellipse((20, 30, 200, 240), outline=0, width=9)
+    data = save(drawing, "TIFF", compression=form)
+    options = ImageOptions(resize="none", encoding="png", color="keep")
+    whole = outcome(data, options)
+    assert np.array_equal(pixels_of(whole), np.asarray(drawing.convert("L")))
+    begin = tiff_offset(data)
+    flipped = [data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :] for place in range(begin, begin + 80)]
+    found = [outcome(one, options) for one in flipped]
+    assert [outcome(one, options) for one in flipped] == found
+    rejects = [one for one in found if isinstance(one, str)]
+    assert all(re.match(r"damaged-image: TIFF: Fax\w+: ", one) for one in rejects)
+    assert len(rejects) >= 64  # other damage leaves valid data
+    assert capfd.readouterr().err == ""
+
+
+def tiff_offset(data: bytes) -> int:
+    with PillowImage.open(io.BytesIO(data)) as image:
+        return int(image.tag_v2[273][0])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("form", ["tiff_lzw", "tiff_adobe_deflate", "lzma", "zstd", "jpeg"])
+def test_errors_of_libtiff_are_rejects_and_are_not_printed(form: str, capfd: pytest.CaptureFixture[str]) -> None:
+    data = save(noise(64, 64), "TIFF", compression=form)
+    begin = tiff_offset(data)
+    found = [outcome(data[:place] + b"\xff" * 40 + data[place + 40 :]) for place in range(begin, begin + 600, 100)]
+    assert {one.partition(":")[0] for one in found if isinstance(one, str)} == {"damaged-image"}
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("size", [(32, 24), (64, 64), (65, 48)])
+def test_an_avif_whose_frame_has_another_size_is_damaged(size: tuple[int, int]) -> None:
+    """The decoder would scale the frame without a word."""
+    with pytest.raises(RejectError, match="damaged-image: AVIF: a frame of 64 x 48 pixels, the header says"):
+        convert_image(hostile.sized_avif(save(smooth(), "AVIF"), *size))
+
+
+def test_the_header_of_a_jpeg_2000_is_that_of_its_codestream() -> None:
+    """Not of a box before it, by which 10-bit RGB, which decodes to wrong colors, would pass for 8-bit."""
+    data = save(smooth(), "JPEG2000")
+    header = data.index(b"\xff\x4f\xff\x51")
+    start = data.index(b"jp2h") - 4
+    deep = data[:start] + struct.pack(">I4s", 68, b"free") + data[header : header + 60]
+    deep += hostile.patched(data[start:], b"\xff\x4f\xff\x51", 42, b"\x09")
+    with pytest.raises(RejectError, match="unsupported-image: JPEG 2000: 3 components of 10 bit"):
+        convert_image(deep)

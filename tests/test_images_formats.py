@@ -284,8 +284,9 @@ def test_a_jpeg_xl_of_60000_x_60000_is_a_reject_before_it_is_decoded() -> None:
 WITHOUT = """
 import sys
 sys.modules["pillow_heif"] = sys.modules["pillow_jxl"] = None
-from beam_tfr.images import convert_image
+from beam_tfr.images import convert_image, guard
 from beam_tfr.schema import RejectError
+guard._CHILD = f"import sys; sys.modules['pillow_heif'] = sys.modules['pillow_jxl'] = None; {guard._CHILD}"
 for path in sys.argv[1:]:
     try:
         convert_image(open(path, "rb").read())

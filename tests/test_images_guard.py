@@ -22,7 +22,7 @@ import pytest
 from beam_tfr.images import convert_image, guard, limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image, RejectError, RunError
-from tests.fixtures import all_fixtures, save, smooth
+from tests.fixtures import all_fixtures, hostile, save, smooth
 from tests.fixtures.jpeg import many_scans
 from tests.test_images_hostile import LARGEST, some_options
 
@@ -383,3 +383,59 @@ def test_an_error_of_its_own_is_an_error_of_the_run(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(guard, "_CHILD", guard._CHILD.replace("convert.convert_image", "None"))
     with pytest.raises(RunError, match="'NoneType' object is not callable"):
         convert_image(PHOTO, max_decode_s=60)
+
+
+# Hard limits
+
+
+AVIF = hostile.FILES["avif-64x64-over-16384x16384-which-it-names"].data
+
+
+def starting_with(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarded processes of this test run some code before they are ready."""
+    vars(guard._own).clear()
+    monkeypatch.setattr(guard, "_CHILD", guard._CHILD.replace("guard.serve", f"{code}; guard.serve"))
+
+
+def test_what_a_decoder_takes_beyond_its_header_is_bounded() -> None:
+    convert_image(save(smooth(), "AVIF"))
+    first = own_process()._process.pid
+    detail = "the decoder takes more than --max_decode_bytes 400000000, whatever the header says"
+    assert outcome(AVIF, ImageOptions(), "") == ("too-much-memory", detail, False)
+    assert own_process()._process.pid != first  # the verdict is that of a new one, whose memory no other image has used
+    assert convert_image(AVIF, max_decode_bytes=3_000_000_000).source_width == 64
+
+
+def test_a_library_that_aborts_without_memory_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Rust does, and C++ where nobody catches `std::bad_alloc`."""
+    starting_with(
+        "import os; from beam_tfr.images.formats import general; "
+        "general.open_any = lambda *_, **__: os.write(2, b'memory allocation of 9 bytes failed\\n') and os.abort()",
+        monkeypatch,
+    )
+    assert outcome(save(smooth(), "AVIF"), ImageOptions(), "")[0] == "too-much-memory"
+
+
+def test_what_takes_too_long_on_a_processor_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    starting_with("from beam_tfr.images import hard_limits; hard_limits.MOST_CPU_S = 1", monkeypatch)
+    slow = hostile.tiff_of_scans(4500, 99)
+    assert outcome(slow, ImageOptions(max_scan_pixels=1 << 50), "")[0] == "decode-timeout"
+    assert convert_image(save(smooth(), "AVIF"))
+
+
+def test_the_formats_that_are_bounded_by_their_headers_stay_in_this_process() -> None:
+    before = children()
+    for form in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "PPM", "TIFF"):
+        convert_image(save(smooth(), form))
+    assert children().keys() == before.keys()
+    for form in ("AVIF", "JPEG2000"):
+        convert_image(save(smooth(), form))
+    convert_image(save(smooth(), "TIFF", compression="tiff_lzw"))
+    assert len(children()) == len(before) + 1
+
+
+def test_messages_of_one_image_do_not_reject_the_next() -> None:
+    sound = save(smooth(), "TIFF", compression="tiff_lzw")
+    expected = convert_image(sound)
+    assert outcome(sound[:-200] + bytes(200), ImageOptions(), "")[0] == "damaged-image"
+    assert convert_image(sound) == expected

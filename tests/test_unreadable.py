@@ -212,3 +212,43 @@ def test_which_verdicts_are_certain(public_path: Path, fake: FakeGcs) -> None:
     assert reason_of("gs://none/gone") == ("unreadable", True)
     fake.set(denied=["GET"])
     assert reason_of("gs://b/there") == ("unreadable", True)
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "named in a table"])
+@pytest.mark.parametrize("change", ["overwritten", "appended to", "cut", "overwritten once"])
+def test_a_read_that_was_torn_gives_no_bytes(
+    change: str, listed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was listed does not come back; any other file may be whole in a second."""
+    path, size, left = tmp_path / "a", 1 << 16, [1 if change == "overwritten once" else 99]
+    path.write_bytes(b"a" * size)
+    os.utime(path, ns=(1, 1))
+    (entry,) = storage.walk(str(tmp_path), lambda _: False)
+    read = os.read
+
+    def read_half(descriptor: int, count: int) -> bytes:
+        data = read(descriptor, min(count, size // 2))
+        if left[0]:
+            left[0] -= 1
+            with path.open({"appended to": "ab", "cut": "wb"}.get(change, "r+b")) as file:
+                file.write(b"b" * (size // 2 if change == "cut" else size))
+        return data
+
+    monkeypatch.setattr(os, "read", read_half)
+    if change == "overwritten once" and not listed:
+        assert read_image(str(path)) == b"b" * size
+        return
+    with pytest.raises(RejectError) as error:
+        read_image(entry if listed else str(path))
+    told = "it was changed after it was listed" if listed else "it was changed while it was read"
+    assert (error.value.reason, error.value.detail) == ("changed-while-reading", told)
+    assert error.value.may_pass != listed
+
+
+def test_a_file_that_grows_gives_no_byte_more_than_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read, asked = tmp_path / "a", os.read, list[int]()
+    path.write_bytes(bytes(100))
+    monkeypatch.setattr(os, "read", lambda descriptor, count: asked.append(count) or read(descriptor, count))
+    assert storage.read_bytes(str(path)) == storage.read_bytes(str(path), max_bytes=100) == bytes(100)
+    assert storage.read_bytes(str(path), max_bytes=10) == bytes(11)
+    assert asked == [100, 100, 11]

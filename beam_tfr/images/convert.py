@@ -9,6 +9,7 @@ pixels, but transparent images before, because they are blended with the backgro
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -20,7 +21,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from beam_tfr.images import color, encode, formats, geometry, guard, keep, limits, resample
+from beam_tfr.images import color, encode, formats, geometry, guard, hard_limits, keep, limits, resample
 from beam_tfr.images import orientation as orientations
 from beam_tfr.images.formats.depth import blocks
 from beam_tfr.images.source import Decoded, Pixels, Source
@@ -69,12 +70,33 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     if options.max_decode_s is not None:
         return guard.convert_guarded(data, options, name=name)
     name_of_format = formats.identify(data)
+    form = formats.FORMATS[name_of_format]
+    limited = form.needs_guard(data)
+    if limited and not hard_limits.are_here():
+        return guard.convert_guarded(data, options, name=name)
     try:
-        return _convert(data, name, formats.FORMATS[name_of_format].open(data), options)
+        source = _open_limited(data, name_of_format, options) if limited else form.open(data)
+        return _convert(data, name, source, options)
     except RejectError as error:
         if options.damaged == "reject" or (error.reason, name_of_format) != ("damaged-image", "jpeg"):
             raise
     return _convert(data, name, formats.jpeg.open_jpeg(data, damaged_share=options.damaged_share), options)
+
+
+def _open_limited(data: bytes, name: str, options: ImageOptions) -> Source:
+    """Opens a file with hard limits, which hold for decoding it too."""
+
+    def applied() -> contextlib.AbstractContextManager[None]:
+        return hard_limits.applied(name, len(data), options.max_decode_bytes)
+
+    def decode(least: tuple[int, int] | None) -> Decoded:
+        with applied():
+            return unlimited(least)
+
+    with applied():
+        source = formats.FORMATS[name].open(data)
+    unlimited, source.decode = source.decode, decode
+    return source
 
 
 def _convert(data: bytes, name: str, source: Source, options: ImageOptions) -> Image:

@@ -45,7 +45,7 @@ class Source:
         height, width: in pixels, as stored; the orientation may swap them.
         orientation: orientation from EXIF, 1 to 8; 1 is upright.
         frames: number of pictures, counted to 2.
-        scans: number of scans of a progressive JPEG; 1 for everything else.
+        scans: number of scans of a progressive JPEG, also in a TIFF; 1 for everything else.
         decode: decodes to the end and closes the file. Its argument is the smallest (height, width) that it may scale
             down to, None for no scaling. Raises RejectError `damaged-image`.
         least_bytes: fewer than any whole file of this size has; 0 where that is not known.

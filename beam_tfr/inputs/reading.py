@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import errno
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,8 +39,9 @@ def read_image(
         cancelled: returns True once the result is no longer needed, which ends the retries.
 
     Raises:
-        RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or `file-too-large`; or
-            `unreadable`, which alone may pass: no permission, a failing service or disk, no disk.
+        RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or `file-too-large`. What may
+            pass: `unreadable` (no permission, a failing service or disk, no disk), and `changed-while-reading` if a
+            file that no version was listed of is changing all the time.
     """
     path, size_bytes, generation = (source, 0, 0) if isinstance(source, str) else source
     if storage.is_gcs(path) and size_bytes > max_bytes:
@@ -51,7 +53,8 @@ def read_image(
     except OSError as error:
         told = error.strerror or str(error)
         if isinstance(error, storage.ChangedError):
-            raise RejectError("changed-while-reading", told) from error
+            passing = error.errno == errno.EBUSY  # but what was listed does not come back
+            raise RejectError("changed-while-reading", told, may_pass=passing) from error
         if isinstance(error, FileNotFoundError):
             if storage.is_gone(path):
                 raise RejectError("not-found", told) from error

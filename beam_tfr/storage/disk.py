@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 
 from beam_tfr.storage.base import AlreadyExistsError, ChangedError, Entry, PendingFile
 
+_TRIES = 3  # to read a file that is changed meanwhile
+
 
 def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
     """`storage.walk` on a disk."""
@@ -95,17 +97,26 @@ def _open(path: str) -> tuple[int, os.stat_result]:
 
 def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
     """`storage.read_bytes` on a disk."""
-    descriptor, status = _open(path)  # no file object: it makes twice as many calls, each of which releases the GIL
-    try:
-        if generation not in (0, status.st_mtime_ns):
-            raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
-        size = status.st_size if max_bytes is None else min(status.st_size, max_bytes)
-        data = os.read(descriptor, size + 1)
-        while len(data) < size and (more := os.read(descriptor, size + 1 - len(data))):
-            data += more
-        return data
-    finally:
-        os.close(descriptor)
+    for _ in range(_TRIES):
+        descriptor, before = _open(path)  # no file object: it makes twice as many calls, each of which releases the GIL
+        try:
+            if generation not in (0, before.st_mtime_ns):
+                raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
+            size = before.st_size if max_bytes is None else min(before.st_size, max_bytes + 1)
+            data = os.read(descriptor, size)
+            while len(data) < size and (more := os.read(descriptor, size - len(data))):
+                data += more
+            after = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        if len(data) == size and _version(before) == _version(after):
+            return data
+    raise ChangedError(errno.EBUSY, "it was changed while it was read", path)
+
+
+def _version(status: os.stat_result) -> tuple[int, int, int]:
+    """What differs after a file was written to, even if its modification time was set back."""
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def move(source: str, target: str, generation: int) -> None:

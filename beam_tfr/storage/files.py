@@ -120,7 +120,7 @@ def read_bytes(
 
     Raises:
         FileNotFoundError: no such file or object.
-        ChangedError: it has another generation.
+        ChangedError: it has another generation (ESTALE), or was changed whenever it was read (EBUSY).
         OSError: it cannot be read, or is not a regular file.
     """
     if not is_gcs(path):

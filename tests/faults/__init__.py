@@ -3,5 +3,5 @@
     python -m tests.faults --trials 40 --seed 1
 
 `places` says where a dataset is written and how to look at it, `runs` starts commands and disturbs them, `trials` holds
-the kinds of faults and the check after each; `mutations`, `finalize` and `hostile` try parts within this process.
+the kinds of faults and the check after each; `mutations`, `finalize`, `hostile` and `unwritten` try parts alone.
 """

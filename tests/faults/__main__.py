@@ -4,6 +4,7 @@
     python -m tests.faults --kind mutations --trials 10000
     python -m tests.faults --kind finalize --trials 200
     python -m tests.faults --kind hostile
+    python -m tests.faults --kind unwritten --trials 20
 
 Trial N has the seed SEED + N, so that one that failed can be run alone. Prism is built by Go, or comes from the cache
 of `tests.portable`. Full disks need the right to mount.
@@ -20,12 +21,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults import finalize, hostile, mutations
+from tests.faults import finalize, hostile, mutations, unwritten
 from tests.faults.outcome import Outcome
 from tests.faults.places import write_photos
 from tests.faults.trials import KINDS, Scene, run_trial
 
-PARTS = {"finalize": finalize.trials, "mutations": mutations.trials, "hostile": hostile.trials}  # in this process
+PARTS = {  # in this process
+    "finalize": finalize.trials,
+    "mutations": mutations.trials,
+    "hostile": hostile.trials,
+    "unwritten": unwritten.trials,
+}
 Row = tuple[str, str]  # engine, kind
 
 

@@ -64,7 +64,7 @@ def webp_chunks(data: bytes) -> Iterator[Chunk]:
 
 
 def boxes(data: bytes) -> Iterator[Chunk]:
-    """Yields the top-level boxes of a JPEG XL; the file may end within the last.
+    """Yields boxes that follow each other, such as those of a whole file; it may end within the last.
 
     Raises:
         RejectError: `damaged-image`: a box is shorter than its header, or there are more than `MAX_CHUNKS`.
@@ -82,3 +82,8 @@ def boxes(data: bytes) -> Iterator[Chunk]:
         yield Chunk(data[begin + 4 : begin + 8], view[begin:end], view[start:end])
         begin = end
     raise RejectError("damaged-image", f"more than {MAX_CHUNKS} boxes")
+
+
+def inside(data: bytes, kind: bytes) -> bytes:
+    """The content of the first box of a kind; empty without one."""
+    return next((bytes(box.content) for box in boxes(data) if box.kind == kind), b"")

@@ -20,24 +20,29 @@ _LARGE = 1 << 23  # pixels: `imdecode` returns a copy, `imread` does not
 cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # damaged files become rejects, not messages
 
 
-def decode(data: bytes, name: str, height: int, width: int) -> NDArray[Any]:
+def decode(data: bytes, name: str, height: int, width: int, *, print_warnings: bool = False) -> NDArray[Any]:
     """Decodes a file to its samples [h, w, channels], as they are stored, but in the order B, G, R and alpha.
 
     Args:
         data: a whole file.
         name: of its format.
         height, width: that its header says.
+        print_warnings: prints the warnings of libraries, in a guarded process, which turns them into rejects.
 
     Raises:
         RejectError: `damaged-image`; `unsupported-image`: a side is longer than `MAX_SIDE`.
     """
     if max(height, width) > MAX_SIDE:
         raise RejectError("unsupported-image", f"{name} of {width} x {height} pixels, at most {MAX_SIDE} a side")
+    if print_warnings:
+        cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_WARNING)
     try:
         in_file = height * width > _LARGE and hasattr(os, "memfd_create")
         samples = _read_large(data) if in_file else cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     except cv2.error as error:
         raise RejectError("damaged-image", f"{name}: {' '.join(error.err.split())[:200]}") from error
+    finally:
+        cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
     if samples is None or samples.shape[:2] != (height, width):
         raise RejectError("damaged-image", f"{name}: the pixels are damaged, or end too early")
     return samples if samples.ndim == 3 else samples[..., None]

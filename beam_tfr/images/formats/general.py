@@ -11,7 +11,7 @@ import numpy as np
 from PIL import AvifImagePlugin, ImageFile, UnidentifiedImageError, _imaging, features
 from PIL import Image as PillowImage
 
-from beam_tfr.images.containers import bmp, chunks
+from beam_tfr.images.containers import avif, bmp, chunks
 from beam_tfr.images.formats import by_opencv
 from beam_tfr.images.formats.depth import CLEAR, blocks, decoded_parts, opaque_is_none, packed, to_8_bit
 from beam_tfr.images.orientation import orientation_of
@@ -43,7 +43,14 @@ def open_avif(data: bytes) -> Source:
     depth = re.search(rb"av1C..(.)", data[:65536], re.DOTALL)  # AV1 codec configuration: high_bitdepth, twelve_bit
     flags = depth[1][0] if depth else 0
     bits = (12 if flags & 0x20 else 10) if flags & 0x40 else 8
-    return open_any(data, "AVIF", animated=True, bits=bits, pixel_bytes=_AVIF_BYTES)
+    source = open_any(data, "AVIF", animated=True, bits=bits, pixel_bytes=_AVIF_BYTES)
+    said = avif.sizes_said(data)
+    for size in avif.frame_sizes(data):
+        if size not in said:  # the decoder would scale the frame
+            raise RejectError(
+                "damaged-image", f"AVIF: a frame of {size[0]} x {size[1]} pixels, the header says {sorted(said)[:3]}"
+            )
+    return source
 
 
 def open_bmp(data: bytes) -> Source:
@@ -69,7 +76,8 @@ def open_jpeg2000(data: bytes) -> Source:
         RejectError: `damaged-image`; `unsupported-image`: of more than 8 bits, but for gray of 12 and 16.
     """
     # SIZ (A.5.1): number of components, and of the first one bits less 1, of which one is the sign
-    size = re.search(rb"\xff\x4f\xff\x51.{20}(.{4})(.{4}).{8}(..)(.)", data[:65536], re.DOTALL)
+    stream = data if data.startswith(b"\xff\x4f") else chunks.inside(data, b"jp2c")
+    size = re.match(rb"\xff\x4f\xff\x51.{20}(.{4})(.{4}).{8}(..)(.)", stream[:64], re.DOTALL)
     components, bits = (int.from_bytes(size[3], "big"), (size[4][0] & 127) + 1) if size else (3, 8)
     if bits != 8 and not (components == 1 and bits in (12, 16)):  # Pillow makes the brightest of them black
         raise RejectError("unsupported-image", f"JPEG 2000: {components} components of {bits} bit")

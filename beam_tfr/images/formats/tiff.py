@@ -34,6 +34,8 @@ _ASSOCIATED, _UNASSOCIATED = 1, 2  # extra samples: alpha, colors multiplied wit
 _DEEP = ((0, 1), (1, 1), (2, 3), (2, 4))
 _DEEP_BITS = {1: (16, 32, 64), 2: (16, 32, 64), 3: (32, 64)}  # by sample format: unsigned, signed, float
 _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, old deflate
+_JPEG = (6, 7)
+_FAX = (2, 3, 4, 32771)
 _NOT_UNPACKED = (34712, 34887, 50001, 50002)  # JPEG 2000, LERC, WebP, JPEG XL: not in the libtiff of Pillow
 _MAX_TILE = 1 << 26  # bytes of one tile, if it is larger than the image
 _SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
@@ -125,17 +127,29 @@ def open_tiff(data: bytes) -> Source:
             image.info.pop("xmp", None)  # Pillow would turn the picture by it
         except RejectError:
             raise RejectError("unsupported-image", f"TIFF: {page}") from None
+        is_fax = page.get(_COMPRESSION) in _FAX and (page.bits, page.get(_SAMPLES)) == (1, 1)
         source = Source(
             format="tiff",
             height=height,
             width=width,
-            decode=lambda _: general.load(image, page.bits),
+            decode=lambda _: _decode_fax(page, height, width) if is_fax else general.load(image, page.bits),
             memory=lambda _: general.loading_bytes(image) + part_bytes,
         )
     source.least_bytes = sample_bytes // _SHRINKS.get(page.get(_COMPRESSION), sample_bytes + 1)
+    if page.get(_COMPRESSION) in _JPEG:  # start of scan, which stands nowhere else in JPEG data
+        source.scans = -(-data.count(b"\xff\xda") // len(page.tags.get(_TILES) or page.tags[_STRIPS]))
     source.orientation = page.orientation
     source.frames = 1 + any(not _is_thumbnail(directory) for directory in directories)
     return source
+
+
+def needs_guard(data: bytes) -> bool:
+    """True if libtiff unpacks it for Pillow, which reports only some of libtiff's errors and bounds no memory."""
+    try:
+        page = _read(data, next(tiff.directories(data)))
+    except RejectError:
+        return False  # `open_tiff` raises it again
+    return not page.is_deep and page.get(_COMPRESSION) != 1
 
 
 def _read(data: bytes, directory: tiff.Directory) -> _Page:
@@ -193,6 +207,16 @@ def _decode_deep(page: _Page, height: int, width: int) -> Decoded:
     if page.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
         decoded.pixels = 255 - decoded.pixels
     return decoded
+
+
+def _decode_fax(page: _Page, height: int, width: int) -> Decoded:
+    """Decodes fax lines with OpenCV, which prints libtiff's warnings: about all damage, of which libtiff has no errors.
+
+    Where a line is damaged, libtiff goes on with the next one, or leaves the rest of the memory as it was.
+    """
+    return by_opencv.to_decoded(
+        by_opencv.decode(page.upright, "TIFF", height, width, print_warnings=True), profile=page.profile
+    )
 
 
 def _undo_association(samples: NDArray[Any]) -> None:
