@@ -229,6 +229,29 @@ def test_at_the_deadline_the_last_cause_is_told(
     assert caught.value.may_pass
 
 
+def test_a_throttled_request_waits_while_others_are_served(
+    fake: FakeGcs, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+        assert storage.read_bytes("gs://b/other") == b"other"
+
+    fake.put("other", b"other")
+    fake.put("x", DATA)
+    monkeypatch.setattr(clock, "sleep", sleep)
+    for fault in ("429:30", "503:30"):
+        fake.set(faults={"x": [fault] * 20})
+        started = clock.now
+        assert read_image("gs://b/x", deadline_s=100) == DATA
+        assert 600 <= clock.now - started <= 1000
+    for fault, until in (("500:30", 100), ("503:30", 3600)):
+        fake.set(faults={"x": [fault] * 10_000})
+        started = clock.now
+        with pytest.raises(RejectError, match="retried until the deadline"):
+            read_image("gs://b/x", deadline_s=100)
+        assert until - 60 < clock.now - started <= until
+
+
 def test_a_service_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
     storage.gcs_client.make_client.cache_clear()
