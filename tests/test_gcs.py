@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from beam_tfr import storage
+from beam_tfr import manifest, storage
 from beam_tfr.inputs import ranges
 from beam_tfr.inputs.listing import list_all, list_images
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
@@ -25,10 +25,11 @@ from beam_tfr.inputs.reading import ReadAhead, read_image
 from beam_tfr.labels import Labeler
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning import packing
-from beam_tfr.schema import ImageRef, RejectError, UsageError
+from beam_tfr.schema import DataError, ImageRef, RejectError, UsageError
 from beam_tfr.storage import Entry
 from beam_tfr.transforms import references
 from tests.conftest import wait_for
+from tests.converted import converted_photos
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import Clock, clock, fake, fake_server
 
@@ -270,6 +271,24 @@ def test_listings_survive_faults_on_every_page(fake: FakeGcs) -> None:
     fake.set(faults={"p/1": ["503", "lost"]})
     storage.delete("gs://b/p/1")
     assert "p/1" not in fake.names()
+
+
+def test_the_files_of_a_split_are_found_by_listing_them_side_by_side(
+    fake: FakeGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.put_folder(converted_photos("--num_shards 3"), "d")
+    dataset = manifest.read("gs://b/d")
+    assert manifest.read("gs://b/d") is dataset  # the same bytes are parsed once
+    monkeypatch.setattr(manifest, "_PAGE", 1)
+    shards = dataset.splits["train"].shards
+    assert len(shards) > 1
+    fake.set(together={"others": (0, len(shards))})  # none is answered before all are asked
+    fake.take_log()
+    manifest.check_shards(dataset, [dataset.splits["train"]])
+    assert sorted(request["startOffset"] for request in fake.take_log()) == [f"d/{shard.file}" for shard in shards]
+    fake.delete(f"d/{shards[1].file}")
+    with pytest.raises(DataError, match=rf"/d/{shards[1].file} is missing"):
+        manifest.check_shards(dataset, [dataset.splits["train"]])
 
 
 # Faults that do not
