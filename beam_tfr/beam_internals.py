@@ -1,6 +1,7 @@
 """All private parts of Beam that this package uses, as of Beam 2.77.
 
 Each docstring says why a part is needed, and what to do when Beam changes it and tests/test_beam_internals.py fails.
+With a Beam that no longer has a part, everything works without it, apart from what its docstring says.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import collections
 import concurrent.futures
 import contextlib
 import functools
+import importlib
 import inspect
 import itertools
 import logging
+import operator
 import os
 import shlex
 import signal
+import struct
 import subprocess  # nosec B404  # for the class of worker processes, which Beam starts
 import sys
 import threading
@@ -24,23 +28,14 @@ import types
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from apache_beam import pipeline as beam_pipeline
-from apache_beam.internal import cloudpickle_pickler
+import google_crc32c
 from apache_beam.io import WriteToTFRecord
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.metrics import monitoring_infos
-from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions, _BeamArgumentParser
+from apache_beam.options import pipeline_options
+from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.pipeline import Pipeline
-from apache_beam.portability import python_urns
-from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
-from apache_beam.runners.portability import local_job_service
-from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
-from apache_beam.runners.portability.portable_runner import JobServiceHandle
-from apache_beam.runners.worker import data_plane, sdk_worker
-from apache_beam.transforms import userstate
-from apache_beam.utils.byte_limited_queue import ByteLimitedQueue
-from apache_beam.utils.thread_pool_executor import UnboundedThreadPoolExecutor
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from beam_tfr import interrupt
 from beam_tfr.schema import RESUME, RunError, UsageError
@@ -48,18 +43,29 @@ from beam_tfr.schema import RESUME, RunError, UsageError
 PROGRESS_REQUEST_S = 1.0
 FAILURE_S = 0.05
 END_S = 10.0
+SUBPROCESS_SDK = "beam:env:harness_subprocess_python:v1"
+_FN_RUNNER = "runners.portability.fn_api_runner.fn_runner"
 ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a time in a process
-_REPLACED: dict[tuple[int, str], list[Any]] = {}  # [what it was, blocks that have replaced it], by owner and name
+_REPLACED: dict[str, list[Any]] = {}  # [what it was, blocks that have replaced it], by path
 _REPLACING = threading.Lock()
+_LOGGER = logging.getLogger(__name__)
 DATAFLOW_LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
 
 
 def sink_of(write: WriteToTFRecord) -> Any:
     """Beam's TFRecord sink, whose `write_record(file, data)` frames a record.
 
-    Why: records are framed exactly as Beam frames them. If `_sink` goes: frame with the checksums of `records`.
+    Why: records are framed exactly as Beam frames them. If `_sink` goes: use `_Framing`, which writes the same bytes.
     """
-    return write._sink
+    return getattr(write, "_sink", _Framing())
+
+
+class _Framing:
+    def write_record(self, file: Any, data: bytes) -> None:
+        length = struct.pack("<Q", len(data))
+        for part in (length, data):
+            crc: int = google_crc32c.value(part)
+            file.write(part + struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF))
 
 
 def worker_options() -> PipelineOptions | None:
@@ -67,14 +73,9 @@ def worker_options() -> PipelineOptions | None:
 
     Why: they name the account and the project for gs://. `sdk_worker_main` sets them with `FileSystems.set_options`
     before any function is unpickled, and nothing public returns them. If `_pipeline_options` goes: pass the options to
-    each DoFn.
+    each DoFn. Without, workers on Dataflow use the project and the account of their machine.
     """
-    return FileSystems._pipeline_options
-
-
-class _Parser(_BeamArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
+    return getattr(FileSystems, "_pipeline_options", None)
 
 
 def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.ArgumentParser:
@@ -83,7 +84,17 @@ def beam_parser(of: Sequence[type[PipelineOptions]] | None = None) -> argparse.A
     Why: PipelineOptions ignores unknown flags, and exits on a wrong value. `_BeamArgumentParser` has the methods with
     which Beam's options are added. If it goes: build the parser like `PipelineOptions.get_all_options`.
     """
-    parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    base: Any = getattr(pipeline_options, "_BeamArgumentParser", argparse.ArgumentParser)
+
+    class Parser(base):
+        def add_value_provider_argument(self, *names: str, **how: Any) -> Any:
+            beams = getattr(base, "add_value_provider_argument", base.add_argument)
+            return beams(self, *names, **how)
+
+        def error(self, message: str) -> NoReturn:
+            raise UsageError(message)
+
+    parser: argparse.ArgumentParser = Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for known in PipelineOptions.__subclasses__() if of is None else of:
         known._add_argparse_args(parser)
     return parser
@@ -95,7 +106,8 @@ def no_folders_in_pickles() -> contextlib.AbstractContextManager[None]:
     Why: other people can see a job's description. If `DEFAULT_CONFIG` goes: see what `cloudpickle_pickler.dumps` passes
     to `CloudPickler`.
     """
-    return _replaced(cloudpickle_pickler.DEFAULT_CONFIG, "filepath_interceptor", os.path.basename)
+    config = "internal.cloudpickle_pickler:DEFAULT_CONFIG.filepath_interceptor"
+    return _replaced(config, lambda _: os.path.basename)
 
 
 def labels_without_cells() -> contextlib.AbstractContextManager[None]:
@@ -104,7 +116,7 @@ def labels_without_cells() -> contextlib.AbstractContextManager[None]:
     Why: in IPython, Beam adds the cell number to labels. For that it imports pandas, which is not among its
     dependencies. If `alter_label_if_ipython` goes: see how `Pipeline._apply_internal` finds its label.
     """
-    return _replaced(beam_pipeline, "alter_label_if_ipython", lambda *_: None)
+    return _replaced("pipeline:alter_label_if_ipython", lambda _: lambda *_: None)
 
 
 @contextlib.contextmanager
@@ -115,27 +127,27 @@ def inspected_once() -> Iterator[None]:
     `get_dofn_specs` goes: profile whether a cache is still worth it.
     """
     with (
-        _replaced(PipelineOptions, "view_as", _cached(PipelineOptions.view_as)),
-        _replaced(userstate, "get_dofn_specs", _cached(userstate.get_dofn_specs)),
+        _replaced("options.pipeline_options:PipelineOptions.view_as", _cached),
+        _replaced("transforms.userstate:get_dofn_specs", _cached),
     ):
         yield
 
 
-@contextlib.contextmanager
-def streams_without_timeout() -> Iterator[None]:
+def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
     """Lets a portable run that is started within the block last longer than `--job_server_timeout`, 300 s.
 
     Why: Beam applies that also to the streams of a job's states and messages, and takes the engine for lost when they
     end. If `JobServiceHandle.run` goes: see which timeout the streams have.
     """
-    start = JobServiceHandle.run
 
-    def run(handle: JobServiceHandle, preparation_id: str) -> Any:
-        handle.timeout = None
-        return start(handle, preparation_id)
+    def lasting(start: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+        def run(handle: Any, preparation_id: str) -> Any:
+            handle.timeout = None
+            return start(handle, preparation_id)
 
-    with _replaced(JobServiceHandle, "run", run):
-        yield
+        return run
+
+    return _replaced("runners.portability.portable_runner:JobServiceHandle.run", lasting)
 
 
 def _cached(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,44 +161,49 @@ def _cached(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class _Output(ByteLimitedQueue):
-    """What comes out of a bundle; whoever waits for it looks often whether the bundle has failed."""
+def _impatient(queue: type[Any]) -> type[Any]:
+    """The queue of what comes out of a bundle; whoever waits for it looks often whether the bundle has failed."""
 
-    def get(self, *, block: bool = True, timeout: float | None = None) -> Any:
-        return super().get(block=block, timeout=None if timeout is None else min(timeout, FAILURE_S))
+    class Output(queue):
+        def get(self, *, block: bool = True, timeout: float | None = None) -> Any:
+            return super().get(block=block, timeout=None if timeout is None else min(timeout, FAILURE_S))
 
-
-class _Threads(UnboundedThreadPoolExecutor):
-    """The threads of a worker in this process, which end with it."""
-
-    def shutdown(self, wait: bool = True) -> None:
-        interrupt.over.set()
-        super().shutdown(wait=False)
-        until = time.monotonic() + END_S
-        for thread in [*self._workers]:
-            thread.join(max(0.0, until - time.monotonic()))
+    return Output
 
 
-def _pool(kind: Callable[[], UnboundedThreadPoolExecutor]) -> types.SimpleNamespace:
-    return types.SimpleNamespace(shared_unbounded_instance=kind)
+def _ending(module: Any) -> types.SimpleNamespace:
+    """The module of the threads of a worker in this process, which end with it."""
 
-
-class _Bundles(UnboundedThreadPoolExecutor):
-    """The threads that wait for a bundle each; the first of them that fails ends the run, not the one in front."""
-
-    def map(self, fn: Callable[..., Any], *iterables: Any, **options: Any) -> Iterator[Any]:
-        futures = [self.submit(fn, *arguments) for arguments in zip(*iterables, strict=True)]
-        done = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION).done
-        failed = [future for future in done if future.exception()]
-        if failed:
+    class Threads(module.UnboundedThreadPoolExecutor):
+        def shutdown(self, wait: bool = True) -> None:
             interrupt.over.set()
-        return (future.result() for future in failed or futures)
+            super().shutdown(wait=False)
+            until = time.monotonic() + END_S
+            for thread in [*getattr(self, "_workers", ())]:
+                thread.join(max(0.0, until - time.monotonic()))
 
-    def shutdown(self, wait: bool = True) -> None:
-        super().shutdown(wait=False)
+    return types.SimpleNamespace(shared_unbounded_instance=Threads)
 
 
-class LocalRunner(fn_runner.FnApiRunner):
+def _failing_first(module: Any) -> types.SimpleNamespace:
+    """The module of the threads that wait for a bundle each; the first of them that fails ends the run."""
+
+    class Bundles(module.UnboundedThreadPoolExecutor):
+        def map(self, fn: Callable[..., Any], *iterables: Any, **options: Any) -> Iterator[Any]:
+            futures = [self.submit(fn, *arguments) for arguments in zip(*iterables, strict=True)]
+            done = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION).done
+            failed = [future for future in done if future.exception()]
+            if failed:
+                interrupt.over.set()
+            return (future.result() for future in failed or futures)
+
+        def shutdown(self, wait: bool = True) -> None:
+            super().shutdown(wait=False)
+
+    return types.SimpleNamespace(shared_unbounded_instance=Bundles)
+
+
+class LocalRunner(FnApiRunner):
     """Beam's FnApiRunner, fixed to lose no elements and to end its workers.
 
     Why: Beam also flushes its data buffers by time, in another thread, and loses what is written meanwhile: up to
@@ -202,15 +219,21 @@ class LocalRunner(fn_runner.FnApiRunner):
     no longer has `thread_pool_executor`: see how `ParallelBundleManager` waits for bundles, and `SdkHarness.run` for
     those in flight. If `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK` is handed to the
     worker handlers. If `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
-    `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`.
+    `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`. Without these,
+    lost elements still end the run, in `assignment.order`; workers and failures may outlive it, and progress is coarse.
     """
 
     def __init__(self, options: PipelineOptions) -> None:
-        encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
-        info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-        super().__init__(
-            provision_info=fn_runner.ExtendedProvisionInfo(info), progress_request_frequency=PROGRESS_REQUEST_S
-        )
+        try:
+            encode = _found("runners.portability.portable_runner:JobServiceHandle.encode_pipeline_options")
+            info = _found("portability.api.beam_provision_api_pb2:ProvisionInfo")(
+                pipeline_options=encode(options.get_all_options())
+            )
+            extended = _found(f"{_FN_RUNNER}:ExtendedProvisionInfo")(info)
+            super().__init__(provision_info=extended, progress_request_frequency=PROGRESS_REQUEST_S)
+        except (ImportError, AttributeError, TypeError) as error:
+            _LOGGER.warning("this Beam runs without its progress and, in processes, without options: %s", error)
+            super().__init__()
         self._workers: list[subprocess.Popen[bytes]] = []
         self._reports: dict[str, Sequence[Any]] = {}
         self._over = False
@@ -218,7 +241,7 @@ class LocalRunner(fn_runner.FnApiRunner):
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
         command = f"exec {shlex.quote(sys.executable)} -m beam_tfr.worker {os.getpid()}"  # no shell stays in between
         for environment in pipeline_proto.components.environments.values():
-            if environment.urn == python_urns.SUBPROCESS_SDK:
+            if environment.urn == SUBPROCESS_SDK:
                 environment.payload = command.encode()
         workers = self._workers
 
@@ -229,21 +252,26 @@ class LocalRunner(fn_runner.FnApiRunner):
 
         reports = self._reports
 
-        class Requester(fn_runner.ProgressRequester):
-            def __init__(self, handler: Any, bundle: str, frequency: float) -> None:
-                super().__init__(handler, bundle, frequency, self._keep)
+        def requester(kind: type[Any]) -> type[Any]:
+            class Requester(kind):
+                def __init__(self, handler: Any, bundle: str, frequency: float) -> None:
+                    super().__init__(handler, bundle, frequency, self._keep)
 
-            def _keep(self, progress: Any) -> None:
-                if progress.monitoring_infos:  # none when the bundle has ended
-                    reports[self._instruction_id] = progress.monitoring_infos
+                def _keep(self, progress: Any) -> None:
+                    if progress.monitoring_infos:  # none when the bundle has ended
+                        reports[self._instruction_id] = progress.monitoring_infos
+
+            return Requester
 
         with (
-            _replaced(fn_runner, "ProgressRequester", Requester),
-            _replaced(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 0),
-            _replaced(data_plane, "ByteLimitedQueue", _Output),
-            _replaced(fn_runner, "thread_pool_executor", _pool(_Bundles)),
-            _replaced(sdk_worker, "thread_pool_executor", _pool(_Threads)),
-            _replaced(local_job_service, "subprocess", types.SimpleNamespace(Popen=Worker)),
+            _replaced(f"{_FN_RUNNER}:ProgressRequester", requester),
+            _replaced("runners.portability.fn_api_runner.worker_handlers:DATA_BUFFER_TIME_LIMIT_MS", lambda _: 0),
+            _replaced("runners.worker.data_plane:ByteLimitedQueue", _impatient),
+            _replaced(f"{_FN_RUNNER}:thread_pool_executor", _failing_first),
+            _replaced("runners.worker.sdk_worker:thread_pool_executor", _ending),
+            _replaced(
+                "runners.portability.local_job_service:subprocess", lambda _: types.SimpleNamespace(Popen=Worker)
+            ),
         ):
             try:
                 return super().run_via_runner_api(pipeline_proto, options)
@@ -254,9 +282,13 @@ class LocalRunner(fn_runner.FnApiRunner):
     def counters(self) -> Mapping[str, int]:
         """Name -> value of this package's counters while the pipeline runs, about a second old."""
         totals: collections.Counter[str] = collections.Counter()
-        for info in itertools.chain.from_iterable([*self._reports.values()]):
-            if info.urn == monitoring_infos.USER_COUNTER_URN and info.labels["NAMESPACE"] == "beam_tfr":
-                totals[info.labels["NAME"]] += monitoring_infos.extract_counter_value(info)
+        with contextlib.suppress(ImportError, AttributeError):
+            value, urn = (
+                _found(f"metrics.monitoring_infos:{name}") for name in ("extract_counter_value", "USER_COUNTER_URN")
+            )
+            for info in itertools.chain.from_iterable([*self._reports.values()]):
+                if info.urn == urn and info.labels["NAMESPACE"] == "beam_tfr":
+                    totals[info.labels["NAME"]] += value(info)
         return totals
 
     def check_workers(self) -> None:
@@ -291,7 +323,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
     Why: other people can see a job's options, which would contain local paths. `_adjust_pipeline_for_dataflow_v2` runs
     after the files to be staged are listed and before the options become part of the job. If it goes: use any method
-    that runs between the two.
+    that runs between the two. Without it, the job's options name the staged files.
 
     Args:
         setup: fields of `SetupOptions`, for the staging alone.
@@ -299,7 +331,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
     def __init__(self, **setup: object) -> None:
         super().__init__()
-        self._setup = setup
+        self._setup, self._swapped = setup, False
 
     def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, pipeline_proto: Any = None) -> Any:
         self._swap(options)
@@ -314,13 +346,16 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
                 f"pip cannot download the packages that workers need ({' '.join(said)}); make sure that pip is "
                 "installed and can reach an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
             ) from error
+        finally:
+            if self._swapped:
+                self._swap(options)
 
     def _adjust_pipeline_for_dataflow_v2(self, pipeline: Pipeline) -> None:
         self._swap(pipeline.options)
         super()._adjust_pipeline_for_dataflow_v2(pipeline)
 
     def _swap(self, options: PipelineOptions) -> None:
-        setup = options.view_as(SetupOptions)
+        setup, self._swapped = options.view_as(SetupOptions), not self._swapped
         for name, value in self._setup.items():
             self._setup[name] = getattr(setup, name)
             setattr(setup, name, value)
@@ -335,40 +370,64 @@ def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
     Raises:
         GoogleAPIError, GoogleAuthError: the service does not answer.
     """
-    from apache_beam.runners.dataflow.internal.apiclient import DataflowApplicationClient
-
-    client = DataflowApplicationClient(options)
-    return str(inspect.unwrap(DataflowApplicationClient.get_job)(client, job_id).current_state.name)
+    try:
+        kind = _found("runners.dataflow.internal.apiclient:DataflowApplicationClient")
+        get_job = inspect.unwrap(kind.get_job)
+    except (ImportError, AttributeError) as error:
+        _LOGGER.warning("this Beam cannot ask for the state of a job: %s", error)
+        return ""
+    return str(get_job(kind(options), job_id).current_state.name)
 
 
 def read_job_log(record: logging.LogRecord) -> str:
     """The job's state or error in a line of `DATAFLOW_LOGGER`, or nothing.
 
-    Why: Beam reports both only in its log. If the texts change: see where `DataflowRunner.poll_for_job_completion`
-    logs.
+    Why: Beam reports both only in its log. If the texts change, nothing is read: see where
+    `DataflowRunner.poll_for_job_completion` logs.
     """
     text = record.getMessage()
     if record.msg == "Job %s is in state %s":
         return f"job is {text.rpartition('JOB_STATE_')[2].lower()}"
     if "JOB_MESSAGE_ERROR: " in text or "JOB_MESSAGE_WARNING: " in text:
-        lines = text.partition(": JOB_MESSAGE_")[2].strip().splitlines()
+        lines = text.partition("JOB_MESSAGE_")[2].strip().splitlines()
         kind, _, first = lines[0].partition(": ")
         return f"Dataflow, {kind.lower()}: {(lines[-1] if first.startswith('Traceback') else first)[:300]}"
     return ""
 
 
+def _found(path: str) -> Any:
+    """What `module:attribute.attribute` in Beam is.
+
+    Raises:
+        ImportError, AttributeError: there is none.
+    """
+    module, _, attributes = path.partition(":")
+    return operator.attrgetter(attributes)(importlib.import_module(f"apache_beam.{module}"))
+
+
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
-    """Replaces an attribute within the block; of blocks in several threads, the last to end restores it."""
-    with _REPLACING:
-        kept = _REPLACED.setdefault((id(owner), name), [getattr(owner, name), 0])
-        kept[1] += 1
-        setattr(owner, name, value)
+def _replaced(path: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """Replaces a part of Beam, see `_found`, within the block, by what `make` makes of it, unless it does not exist.
+
+    Of blocks in several threads, the last to end restores it.
+    """
+    above, dot, name = path.rpartition(".") if "." in path.partition(":")[2] else path.partition(":")
+    try:
+        owner = _found(above) if dot == "." else importlib.import_module(f"apache_beam.{above}")
+        with _REPLACING:
+            kept = _REPLACED.get(path) or [_found(path), 0]
+            setattr(owner, name, make(kept[0]))
+            _REPLACED[path] = kept
+            kept[1] += 1
+    except (ImportError, AttributeError) as error:
+        _LOGGER.warning("this Beam lacks a part that beam_tfr improves: %s", error)
+        kept = []
     try:
         yield
     finally:
         with _REPLACING:
-            kept[1] -= 1
-            if not kept[1]:
+            if kept:
+                kept[1] -= 1
+            if kept and not kept[1]:
                 setattr(owner, name, kept[0])
-                del _REPLACED[id(owner), name]
+                del _REPLACED[path]

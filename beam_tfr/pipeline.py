@@ -15,6 +15,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
+from apache_beam.typehints import with_output_types
 
 from beam_tfr import attempts, claim, codec_versions, shards, sidecars, storage
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
@@ -22,7 +23,7 @@ from beam_tfr.manifest import Manifest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import DataError, InputChangedError, Plan, ShardInfo, ShardWork, Unfinished
+from beam_tfr.schema import DataError, InputChangedError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.sources import Source, open_source
 from beam_tfr.storage import work_path
@@ -63,6 +64,7 @@ def make_plan(survey: Survey, record_bytes: float, drafted: Mapping[str, Any]) -
     return dataclasses.replace(plan, num_bytes=num_bytes)
 
 
+@with_output_types(Manifest | None)
 class Convert(beam.PTransform):
     """The whole conversion as a PTransform; `ReadRejects` turns its output into the rejects.
 
@@ -126,6 +128,8 @@ class Convert(beam.PTransform):
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         options, source = self.options, self.source
+        if not isinstance(begin, PBegin):
+            raise UsageError("Convert lists its own input: apply it to the pipeline itself, not to a PCollection")
         if options.plan:
             return begin | ReadPlan(options.plan, self._target())  # type: ignore[no-any-return]
         distinct = None

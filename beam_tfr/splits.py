@@ -92,11 +92,10 @@ def _bound(text: str, bound: str | None, total: int, default: int) -> int:
 
 
 def _parts(folder: str, split: Split, begin: int, end: int) -> list[Part]:
-    parts, first = [], 0
+    parts, first, above = [], 0, storage.join(folder, "")
     for shard in split.shards:
         low, high = max(begin, first), min(end, first + shard.num_examples)
         if low < high:
-            path = storage.join(folder, shard.file)
-            parts.append(Part(path, shard.num_examples, low - first, high - low, shard.num_bytes))
+            parts.append(Part(above + shard.file, shard.num_examples, low - first, high - low, shard.num_bytes))
         first += shard.num_examples
     return parts

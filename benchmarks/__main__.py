@@ -27,6 +27,7 @@ NAMES = (
     "scale",
     "listing",
     "publish",
+    "shards",
     "estimate",
 )
 

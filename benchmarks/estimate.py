@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 
 from beam_tfr.planning.drafts import DEFAULT_TARGET_BYTES, FRAME_BYTES
+from beam_tfr.preview.estimates import ramped_s
 from beam_tfr.schema import MOST_SHARDS
 from beam_tfr.storage.gcs import PAGE_SIZE
 from benchmarks.measuring import Table
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input_kb", type=float, default=100, help="of an image (default: 100)")
     parser.add_argument("--output_kb", type=float, default=15, help="of a record (default: 15)")
     parser.add_argument("--images_per_s", type=float, default=200, help="converted by a core (default: 200)")
-    parser.add_argument("--cores", type=int, default=1000, help="(default: 1000)")
+    parser.add_argument("--cores", type=int, nargs="+", default=[25, 100, 400, 1000, 10_000])
 
 
 def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
@@ -48,7 +49,10 @@ def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
         "references in the shuffle, GB": images * REF_BYTES * PACKED / 1e9,
         "cuts in the plan, MB": shards * CUT_BYTES / 1e6,
         "converting, core hours": images / arguments.images_per_s / 3600,
-        f"converting with {arguments.cores:,} cores, hours": images / arguments.images_per_s / arguments.cores / 3600,
+        **{
+            f"converting with {cores:,} cores, hours": ramped_s(images, arguments.images_per_s * cores) / 3600
+            for cores in arguments.cores
+        },
         "deleting the sidecars, minutes": shards / AT_A_TIME * LATENCY_S / 60,
         "memory of the worker that publishes, MB": shards * SIDECAR_BYTES / 1e6,
         "manifest, MB": shards * MANIFEST_BYTES / 1e6,

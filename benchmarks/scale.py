@@ -164,7 +164,7 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
     sizes, shards = ([2 * PAGE], 5) if arguments.quick else (arguments.names, arguments.shards)
     rows = []
     for what in arguments.only:
-        few = cost(what, 2 * PAGE, shards).peak_bytes
+        few = cost(what, 2 * PAGE, min(shards, 2 * PAGE)).peak_bytes
         for names in sizes:
             done = cost(what, names, shards)
             each = max(0, done.peak_bytes - few) / names

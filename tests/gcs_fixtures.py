@@ -51,6 +51,7 @@ def clock(fake: FakeGcs, monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(storage.gcs_client, "FIRST_WAIT_S", FIRST_WAIT_S)
     monkeypatch.setattr(storage.gcs_client, "LONGEST_WAIT_S", LONGEST_WAIT_S)
-    for module in (retry_base, retry_unary, storage.gcs_client):
+    monkeypatch.setattr(storage.waits, "_served", clock.now)
+    for module in (retry_base, retry_unary, storage.gcs_client, storage.waits):
         monkeypatch.setattr(module, "time", clock)
     return clock

@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import io
 import json
+import logging
 import os
 import struct
 import subprocess
@@ -27,6 +28,7 @@ import pytest
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.gcp import auth
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions, StandardOptions
 from apache_beam.portability import python_urns
 from apache_beam.runners.dataflow import dataflow_runner
@@ -39,6 +41,8 @@ from apache_beam.utils import interactive_utils, processes
 from beam_tfr import beam_internals, interrupt
 from beam_tfr.dataflow import staging
 from beam_tfr.schema import UsageError
+from tests.conftest import Run, files_of
+from tests.converted import converted_photos, once, write_photos
 
 Patch = pytest.MonkeyPatch
 
@@ -144,12 +148,17 @@ def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
 def local_runner_sees_failures_soon(patch: Patch, folder: Path) -> None:
     waits = set()
 
-    class Noted(beam_internals._Output):
-        def get(self, *, block: bool = True, timeout: float | None = None) -> Any:
-            waits.add(timeout)
-            return super().get(block=block, timeout=timeout)
+    impatient = beam_internals._impatient
 
-    patch.setattr(beam_internals, "_Output", Noted)
+    def noted(queue: type[Any]) -> type[Any]:
+        class Noted(impatient(queue)):  # type: ignore[misc]
+            def get(self, *, block: bool = True, timeout: float | None = None) -> Any:
+                waits.add(timeout)
+                return super().get(block=block, timeout=timeout)
+
+        return Noted
+
+    patch.setattr(beam_internals, "_impatient", noted)
     options = PipelineOptions(["--direct_running_mode=multi_threading", "--direct_num_workers=2"])
     with beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options) as pipeline:
         pipeline | beam.Create([1]) | beam.Map(str)
@@ -257,3 +266,59 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
 )
 def test_beam_is_as_it_was(case: Callable[[Patch, Path], None], monkeypatch: Patch, tmp_path: Path) -> None:
     case(monkeypatch, tmp_path)
+
+
+# A later Beam
+
+
+def test_with_a_beam_that_lacks_all_these_parts_everything_works(
+    beam_tfr: Callable[..., Run], tmp_path: Path, monkeypatch: Patch
+) -> None:
+    def found(path: str) -> Any:
+        missing.add(path)
+        raise AttributeError(f"there is no {path}")
+
+    missing: set[str] = set()
+    monkeypatch.setattr(beam_internals, "_found", found)
+    for mode, workers in (("in_memory", 1), ("multi_threading", 2), ("multi_processing", 2)):
+        command = ["convert", "--input", f"{once('photos', write_photos)}/**/*.jpg", "--output", tmp_path / mode]
+        flags = ["--direct_running_mode", mode, "--direct_num_workers", workers, "--layout", "{split}/{label}/*"]
+        run = beam_tfr(*command, *flags, "--name", "d")
+        assert run.code == 0, run.err
+        assert files_of(tmp_path / mode) == files_of(converted_photos())
+    assert len(missing) > 8
+    assert beam_internals.dataflow_job_state(PipelineOptions([]), "job") == ""
+    with beam_internals.no_folders_in_pickles(), beam_internals.streams_without_timeout():
+        assert len(missing) > 10
+
+
+def test_what_is_used_without_a_block_has_a_substitute(monkeypatch: Patch) -> None:
+    ours, beams = io.BytesIO(), io.BytesIO()
+    write = beam.io.WriteToTFRecord("/x")
+    beam_internals.sink_of(write).write_record(beams, b"record")
+    del write._sink
+    beam_internals.sink_of(write).write_record(ours, b"record")
+    assert ours.getvalue() == beams.getvalue()
+    monkeypatch.delattr(FileSystems, "_pipeline_options")
+    assert beam_internals.worker_options() is None
+    monkeypatch.delattr(pipeline_options, "_BeamArgumentParser")
+    known, unknown = beam_internals.beam_parser().parse_known_args(["--region=y", "--nothing"])
+    assert (known.region, unknown) == ("y", ["--nothing"])
+
+
+def test_a_job_log_in_other_words_is_not_read() -> None:
+    for text in ("JOB_MESSAGE_ERROR: ", "job is JOB_STATE_DONE", "x: JOB_MESSAGE_ERROR: JOB_MESSAGE_ERROR: y"):
+        record = logging.LogRecord("x", logging.INFO, "", 0, text, None, None)
+        assert isinstance(beam_internals.read_job_log(record), str)
+
+
+def test_a_job_is_staged_by_a_runner_without_the_method(monkeypatch: Patch) -> None:
+    seen = []
+
+    def run(self: object, pipeline: object, options: PipelineOptions, proto: object) -> None:
+        seen.append(options.view_as(SetupOptions).extra_packages)
+
+    monkeypatch.setattr(dataflow_runner.DataflowRunner, "run_pipeline", run)
+    options = PipelineOptions([])
+    beam_internals.DataflowRunner(extra_packages=["a.whl"]).run_pipeline(beam.Pipeline(), options)
+    assert (seen, options.view_as(SetupOptions).extra_packages) == ([["a.whl"]], None)

@@ -29,6 +29,7 @@ FIRST_COLUMNS = {
     "tables": ["parquet, read", "parquet, converted"],
     "scale": ["list", "plan"],
     "listing": ["local, 1 process"],
+    "shards": ["load, one shard", "manifest"],
     "estimate": ["input, TB", "output, TB"],
 }
 

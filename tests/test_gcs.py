@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from beam_tfr import storage
+from beam_tfr import manifest, storage
 from beam_tfr.inputs import ranges
 from beam_tfr.inputs.listing import list_all, list_images
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
@@ -25,10 +25,11 @@ from beam_tfr.inputs.reading import ReadAhead, read_image
 from beam_tfr.labels import Labeler
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning import packing
-from beam_tfr.schema import ImageRef, RejectError, UsageError
+from beam_tfr.schema import DataError, ImageRef, RejectError, UsageError
 from beam_tfr.storage import Entry
 from beam_tfr.transforms import references
 from tests.conftest import wait_for
+from tests.converted import converted_photos
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import Clock, clock, fake, fake_server
 
@@ -229,6 +230,29 @@ def test_at_the_deadline_the_last_cause_is_told(
     assert caught.value.may_pass
 
 
+def test_a_throttled_request_waits_while_others_are_served(
+    fake: FakeGcs, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+        assert storage.read_bytes("gs://b/other") == b"other"
+
+    fake.put("other", b"other")
+    fake.put("x", DATA)
+    monkeypatch.setattr(clock, "sleep", sleep)
+    for fault in ("429:30", "503:30"):
+        fake.set(faults={"x": [fault] * 20})
+        started = clock.now
+        assert read_image("gs://b/x", deadline_s=100) == DATA
+        assert 600 <= clock.now - started <= 1000
+    for fault, until in (("500:30", 100), ("503:30", 3600)):
+        fake.set(faults={"x": [fault] * 10_000})
+        started = clock.now
+        with pytest.raises(RejectError, match="retried until the deadline"):
+            read_image("gs://b/x", deadline_s=100)
+        assert until - 60 < clock.now - started <= until
+
+
 def test_a_service_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
     storage.gcs_client.make_client.cache_clear()
@@ -247,6 +271,24 @@ def test_listings_survive_faults_on_every_page(fake: FakeGcs) -> None:
     fake.set(faults={"p/1": ["503", "lost"]})
     storage.delete("gs://b/p/1")
     assert "p/1" not in fake.names()
+
+
+def test_the_files_of_a_split_are_found_by_listing_them_side_by_side(
+    fake: FakeGcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.put_folder(converted_photos("--num_shards 3"), "d")
+    dataset = manifest.read("gs://b/d")
+    assert manifest.read("gs://b/d") is dataset  # the same bytes are parsed once
+    monkeypatch.setattr(manifest, "_PAGE", 1)
+    shards = dataset.splits["train"].shards
+    assert len(shards) > 1
+    fake.set(together={"others": (0, len(shards))})  # none is answered before all are asked
+    fake.take_log()
+    manifest.check_shards(dataset, [dataset.splits["train"]])
+    assert sorted(request["startOffset"] for request in fake.take_log()) == [f"d/{shard.file}" for shard in shards]
+    fake.delete(f"d/{shards[1].file}")
+    with pytest.raises(DataError, match=rf"/d/{shards[1].file} is missing"):
+        manifest.check_shards(dataset, [dataset.splits["train"]])
 
 
 # Faults that do not

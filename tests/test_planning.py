@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_tfr.planning import assignment, drafts
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
-from beam_tfr.planning.survey import SAMPLE_IMAGES, Survey, order_key, planned_total
+from beam_tfr.planning.survey import BUCKET_BITS, SAMPLE_IMAGES, Survey, order_key, planned_total
 from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, ImageRef, Plan, RunError, Shard, SplitPlan, UsageError
 from tests.conftest import calls_of
 
@@ -160,7 +160,8 @@ def test_surveys_merge_in_any_bundles_and_any_order(
         bundles[chance.randrange(len(bundles))].merge(one)
     total = Survey(3)
     total.merge(bundles[0])
-    assert (total.counts, total.buckets, total.digest) == (whole.counts, whole.buckets, whole.digest)
+    assert (total.counts, total.digest, [*total.buckets]) == (whole.counts, whole.digest, [*total.buckets])
+    assert all((total.buckets[split].counts() == whole.buckets[split].counts()).all() for split in whole.buckets)
     assert (total.misfit, total.generations) == (whole.misfit, whole.generations)
     assert total.sample_refs() == whole.sample_refs()
     assert total.classes == whole.classes
@@ -393,7 +394,17 @@ def test_planning_costs_a_few_calls_per_reference_and_looks_at_few_again() -> No
     plan = cut(drafted, near, picked(near, encoded))
     assert len(plan.splits["train"].cuts) == 99
     # Few references have to be looked at again, not all.
-    assert sum(len(near.find(ref)) for ref in encoded) < 1_000
+    assert sum(len(near.find(ref)) for ref in encoded) < 200
+
+
+def test_few_keys_are_looked_at_again_whatever_the_number_of_shards() -> None:
+    found = Survey(0)
+    histogram = found.buckets["train"]
+    for bucket in range(1 << BUCKET_BITS):
+        histogram.add(bucket)  # an image in each bucket, as many as there are buckets
+    found.counts["train"] = 1 << BUCKET_BITS
+    near = find_cut_buckets(found, draft(found, num_shards={"train": MOST_SHARDS}))
+    assert len(near.ranks) == MOST_SHARDS - 1 < 0.1 * (1 << BUCKET_BITS)
 
 
 @pytest.mark.parametrize(("shards", "most_bytes", "least_each"), [(10, 1 << 16, 50), (600, 1 << 19, 7)])

@@ -21,7 +21,7 @@ from beam_tfr.display import State
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.planning.drafts import draft_plan
 from beam_tfr.preview import Estimate, Prices, estimates, looking, preview
-from beam_tfr.preview.advice import advise, foretell_failure
+from beam_tfr.preview.advice import advise, foretell_failure, foretell_waits
 from beam_tfr.preview.looking import look
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.schema import ImageRef, UsageError
@@ -170,7 +170,7 @@ def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None
 def test_options_of_the_estimates_change_them() -> None:
     given = {"input": f"{SAMPLE}/test/hat/*.jpg", "layout": "*"}
     options, seen, told = from_values({**given, "output": "dataset"}, ConvertOptions), list[State](), list[State]()
-    plain = preview(options, sample_size=256, workers=10, prices=Prices(), progress=seen.append)
+    plain = preview(options, sample_size=256, workers=1, prices=Prices(), progress=seen.append)
     assert seen[0] == State("listing", 0)
     measured = [state for state in seen if state.stage.startswith("measuring")]
     assert [*dict.fromkeys(state.stage for state in measured)] == [f"measuring, turn {n} of 3" for n in (1, 2, 3)]
@@ -187,6 +187,24 @@ def test_options_of_the_estimates_change_them() -> None:
     assert wide.cost
     assert wide.dataflow_seconds.value < plain.dataflow_seconds.value
     assert wide.cost.value > 100 * plain.cost.value
+
+
+def test_a_bucket_gives_its_reads_gradually() -> None:
+    assert estimates.ramped_s(10_000, 100) == 100  # what the workers can take
+    assert estimates.ramped_s(10_000, math.inf) == 2  # what the bucket gives
+    assert estimates.ramped_s(20_000_000, 20_000) == 1200 + 1200 + 100
+    assert estimates.ramped_s(20_000_000, 10_000) == 1200 + 1400
+    assert estimates.ramped_s(5 * 10**8, 200_000) == 6 * 1200 + 122_000_000 / 200_000  # a thousand cores, not 0.7 hours
+
+    cpu_s, prices = Estimate(2_500_000, 0, 5_000_000), Prices(vcpus=1)
+    seconds, cost = estimates.on_dataflow(cpu_s, images=5 * 10**8, workers=1000, prices=prices)
+    assert seconds == (240 + 7810, 240 + 7200 + 122_000 / 320, 240 + 9140)
+    few = estimates.on_dataflow(cpu_s, images=5 * 10**8, workers=25, prices=prices)[1]
+    assert cost.value > 1.5 * few.value
+    told = [*foretell_waits(2_500_000, images=5 * 10**8, workers=1000, vcpus=1)]
+    assert "1,000 Dataflow workers would read 200,000 images/s" in told[0]
+    assert "; 25 workers would not: `workers=`" in told[0]
+    assert not [*foretell_waits(2_500_000, images=5 * 10**8, workers=25, vcpus=1)]
 
 
 def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:

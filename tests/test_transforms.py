@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import itertools
 import os
 import shutil
@@ -15,6 +16,8 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing.test_pipeline import TestPipeline as Construction
+from apache_beam.typehints.decorators import TypeCheckError, get_type_hints
 
 from beam_tfr import claim, interrupt, manifest, sidecars, transforms
 from beam_tfr.examples import parse_example
@@ -41,6 +44,7 @@ from beam_tfr.schema import (
     ShardInfo,
     ShardWork,
     SplitPlan,
+    UsageError,
     sha256_hex,
 )
 from beam_tfr.sources import open_source
@@ -91,6 +95,41 @@ def refs_of(photos: Path) -> list[ImageRef]:
         )
         for path in paths
     ]
+
+
+# Types
+
+
+@pytest.mark.parametrize(
+    ("given", "step", "said"),
+    [
+        ([1], transforms.ReadImages("/x/"), "expected <class 'beam_tfr.schema.items.ShardWork'>, got <class 'int'>"),
+        ([1], transforms.BuildExamples(), r"expected List\[<class 'beam_tfr.schema.items.Item'>\], got <class 'int'>"),
+        (["a"], transforms.TakeFirst(1, seed=0), "expected <class 'bytes'>, got <class 'str'>"),
+        (["a"], transforms.WriteShards("/x", name="d", suffix="", level=None), "got <class 'str'>"),
+        (["/data"], transforms.ReadRejects(), "expected <class 'beam_tfr.manifest.Manifest'>, got <class 'str'>"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_step_after_the_wrong_one_is_refused_at_construction(given: list[Any], step: Any, said: str) -> None:
+    with pytest.raises(TypeCheckError, match=f"Input type hint violation at .*{said}"):
+        Construction() | beam.Create(given) | step
+
+
+def test_every_step_says_what_it_takes_and_gives(photos: Path) -> None:
+    options = ConvertOptions(input=(f"{photos}/**/*.jpg",), output="/x")
+    pipeline = Construction()
+    made = pipeline | Convert(options)
+    rejects = made | transforms.ReadRejects()
+    assert (made.element_type, rejects.element_type) == (manifest.Manifest, Reject)
+    with pytest.raises(UsageError, match=r"^Convert lists its own input: apply it to the pipeline itself, not to a PC"):
+        rejects | "Again" >> Convert(options)
+    for step in (getattr(transforms, name) for name in transforms.__all__):
+        if issubclass(step, beam.PTransform):
+            hints = get_type_hints(step)
+            takes = "begin" not in inspect.signature(step.expand).parameters
+            gives = not str(inspect.signature(step.expand).return_annotation).startswith("tuple")
+            assert (takes, gives) == (bool(hints.input_types), bool(hints.output_types)), step
 
 
 # Each step alone

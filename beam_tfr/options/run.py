@@ -28,8 +28,8 @@ class RunOptions(Checked):
     )
     read_deadline_s: float = _run(
         storage.DEADLINE_S,
-        help="seconds to read an image from gs://, including retries; after that, its shard stays unfinished (see "
-        "--accept_unreadable)",
+        help="seconds to read an image from gs://, including retries, or up to an hour while the service throttles it "
+        "but gives others; after that, its shard stays unfinished (see --accept_unreadable)",
         metavar="SECONDS",
         parse=parsers.number,
     )

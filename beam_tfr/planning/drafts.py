@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
-import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
+
+import numpy as np
 
 from beam_tfr.layouts.candidates import tell_candidates
 from beam_tfr.naming import two_spellings
@@ -202,12 +202,10 @@ def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
     """Finds the buckets that contain the first image of each shard but the first."""
     ranks: dict[Bucket, list[int]] = {}
     for split, of in plan.splits.items():
-        buckets = sorted(bucket for bucket in survey.buckets if bucket[0] == split)
-        ends = list(itertools.accumulate(survey.buckets[bucket] for bucket in buckets))
-        for rank in (first_rank(of, i) for i in range(1, of.num_shards)):
-            place = bisect.bisect_right(ends, rank)
-            begin = ends[place] - survey.buckets[buckets[place]]
-            ranks.setdefault(buckets[place], []).append(rank - begin)
+        ends = np.cumsum(survey.buckets[split].counts(), dtype=np.int64)
+        firsts = np.array([first_rank(of, i) for i in range(1, of.num_shards)], np.int64)
+        for rank, bucket in zip(firsts.tolist(), np.searchsorted(ends, firsts, side="right").tolist(), strict=True):
+            ranks.setdefault((split, bucket), []).append(rank - (int(ends[bucket - 1]) if bucket else 0))
     return CutBuckets(survey.seed, ranks)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import dataclasses
 import hashlib
 import heapq
+
+import numpy as np
+from numpy.typing import NDArray
 
 from beam_tfr.layouts.candidates import Names
 from beam_tfr.layouts.folders import Folders
@@ -14,7 +18,7 @@ from beam_tfr.schema import NO_SPLIT, ImageRef, SplitPlan
 SAMPLE_IMAGES = 32  # images read to estimate the size of a record
 ORDER_BYTES = 16
 MODULUS = 1 << 256  # of sums of SHA-256
-BUCKET_BITS = 16  # of the histogram; cuts are exact anyway, but with finer buckets fewer keys are compared
+BUCKET_BITS = 20  # of the histogram: at most a tenth of the buckets contain one of the cuts between `MOST_SHARDS`
 
 
 def order_key(seed: int, key: str) -> bytes:
@@ -42,6 +46,32 @@ def first_rank(of: SplitPlan, index: int) -> int:
     return index * of.matched // of.num_shards
 
 
+class Histogram:
+    """The number of images in each bucket of a split's order: 4 bytes for an image, and at most 8 MB."""
+
+    def __init__(self) -> None:
+        self._few = array.array("I")  # buckets of images that are not in `_counts`
+        self._counts: NDArray[np.uint32] | None = None
+
+    def add(self, bucket: int) -> None:
+        """Counts an image."""
+        self._few.append(bucket)
+        if len(self._few) >> BUCKET_BITS:
+            self._counts, self._few = self.counts(), array.array("I")
+
+    def merge(self, other: Histogram) -> None:
+        """Adds the images of another histogram."""
+        if other._counts is not None:
+            self._counts = other._counts if self._counts is None else self._counts + other._counts
+        for bucket in other._few:
+            self.add(bucket)
+
+    def counts(self) -> NDArray[np.uint32]:
+        """The number of images in each bucket: uint32 [1 << BUCKET_BITS]."""
+        counts = np.bincount(self._few, minlength=1 << BUCKET_BITS).astype(np.uint32)
+        return counts if self._counts is None else counts + self._counts
+
+
 @dataclasses.dataclass(slots=True)
 class Survey:
     """The result of one pass over all references; its size depends on buckets and classes, not on images.
@@ -50,7 +80,7 @@ class Survey:
         seed: seed for the order.
         counts: split -> images.
         classes: (split, class) -> images.
-        buckets: (split, bucket of the order) -> images.
+        buckets: split -> images by bucket of the order.
         digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend on their order.
         generations: the same sum with generations.
         misfit: the smallest key that has no split, or empty.
@@ -62,7 +92,7 @@ class Survey:
     seed: int
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     classes: collections.Counter[tuple[str, str]] = dataclasses.field(default_factory=collections.Counter)
-    buckets: collections.Counter[tuple[str, int]] = dataclasses.field(default_factory=collections.Counter)
+    buckets: dict[str, Histogram] = dataclasses.field(default_factory=lambda: collections.defaultdict(Histogram))
     digest: int = 0
     generations: int = 0
     misfit: str = ""
@@ -76,7 +106,7 @@ class Survey:
         self.counts[ref.split] += 1
         for label in filter(None, ref.labels):
             self.classes[ref.split, label] += 1
-        self.buckets[ref.split, bucket_of(order_key(self.seed, ref.key))] += 1
+        self.buckets[ref.split].add(bucket_of(order_key(self.seed, ref.key)))
         identity = hashlib.sha256(_identity(ref)).digest()
         self.digest = (self.digest + int.from_bytes(identity, "big")) % MODULUS
         listed = hashlib.sha256(identity + str(ref.generation).encode()).digest()
@@ -99,7 +129,8 @@ class Survey:
         """Adds the survey of other references."""
         self.counts.update(other.counts)
         self.classes.update(other.classes)
-        self.buckets.update(other.buckets)
+        for split, buckets in other.buckets.items():
+            self.buckets[split].merge(buckets)
         self.digest = (self.digest + other.digest) % MODULUS
         self.generations = (self.generations + other.generations) % MODULUS
         self.misfit = min(filter(None, (self.misfit, other.misfit)), default="")

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Iterator, Mapping
 
 from beam_tfr.options import ConvertOptions
-from beam_tfr.preview.estimates import Estimate
+from beam_tfr.preview.estimates import DOUBLED_S, FIRST_READS_PER_S, Estimate, ramped_s
 from beam_tfr.preview.looking import Look
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.rejects import most
@@ -17,6 +17,7 @@ MUCH = 0.1  # share of the sample above which a change is worth a warning
 IMBALANCE = 10  # times as many images in the largest class as in the smallest
 FEW = 10  # images of a class in a split
 MAX_NAMED = 5
+LONG_S = 600  # of waiting in a job
 
 
 def advise(options: ConvertOptions, found: Look, plan: Plan, sampled: Sampled) -> list[str]:
@@ -41,6 +42,19 @@ def foretell_failure(max_rejects: int | float, rejects: Mapping[str, Estimate], 
         f"`max_rejects={max_rejects}` allows {allowed:,}; fix them, leave them out with `exclude=`, or raise "
         "`max_rejects=`"
     )
+
+
+def foretell_waits(cpu_s: float, *, images: int, workers: int, vcpus: float) -> Iterator[str]:
+    """A warning if a Dataflow job would spend much of its time waiting for a bucket."""
+    per_worker = images * vcpus / cpu_s
+    per_s = workers * per_worker
+    if ramped_s(images, per_s) - images / per_s > LONG_S:
+        yield (
+            f"{workers:,} Dataflow workers would read {per_s:,.0f} images/s, but a bucket gives about "
+            f"{FIRST_READS_PER_S:,}/s at first and twice as many every {DOUBLED_S // 60} minutes, so they would wait, "
+            f"as the estimate assumes; {counted(max(1, int(FIRST_READS_PER_S / per_worker)), 'worker')} would not: "
+            "`workers=`"
+        )
 
 
 def _of_images(options: ConvertOptions, sampled: Sampled) -> Iterator[str]:

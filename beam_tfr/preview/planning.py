@@ -19,7 +19,7 @@ from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
-from beam_tfr.preview.advice import advise, foretell_failure
+from beam_tfr.preview.advice import advise, foretell_failure, foretell_waits
 from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflow, share
 from beam_tfr.preview.looking import look, references
 from beam_tfr.preview.result import WRITES, Preview
@@ -94,6 +94,10 @@ def preview(
         rejects[reason] = share(number, sampled.tried, of=usable).times(usable)
     written = share(len(sampled.record_bytes), sampled.tried, of=usable).value * usable
     num_bytes = mean(sampled.record_bytes, of=usable).times(written * sampled.packed)
+    warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
+    if found.left_behind:
+        warnings.append(tell_left_behind(found.left_behind, source.root))
+    warnings += [*ambiguous.tell(), *tell_nested(found.survey.folders.nested()), *advise(options, found, plan, sampled)]
     seconds = cpu_s = dataflow_s = cost = None
     if pace := sampled.pace:
         # The sample says how much the images differ; the pace of many of them at once, what one costs on all cores.
@@ -105,6 +109,8 @@ def preview(
     listed = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     if found.left_behind:
         listed.append(tell_left_behind(found.left_behind, source.root))
+    if cpu_s:
+        listed += foretell_waits(cpu_s.value, images=usable, workers=workers, vcpus=prices.vcpus)
     failure = foretell_failure(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
     progress(State("planned", plan.matched, plan.matched))
     return Preview(

@@ -10,6 +10,7 @@ Everything is stateless: the order depends neither on the timing of threads nor 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -79,17 +80,23 @@ class Streams:
             deterministic=False,
         )
 
+    @functools.cached_property
+    def _parts(self) -> tuple[Any, ...]:
+        """The files of the selection, their first records there, numbers of records, and numbers of the first."""
+        parts, counts = self.selection.parts, np.array([part.take for part in self.selection.parts], np.int64)
+        with tf.init_scope():  # not part of a function's graph, which TensorFlow copies several times
+            files = tf.constant([part.file for part in parts], tf.string)
+            begins = tf.constant([part.begin for part in parts], tf.int64)
+            return files, begins, tf.constant(counts), tf.constant(np.cumsum(counts) - counts)
+
     def _records(self, epoch: Any) -> tuple[Any, ...]:
         """The runs of records that an epoch consists of, as `order.Epoch` has them.
 
         Each as its file, its first record there, where it begins and ends in the epoch, and the number of its first
         example in the selection. `epoch` None: not shuffled.
         """
+        files, begins, takes, numbers = self._parts
         parts = self.selection.parts
-        files = tf.constant([part.file for part in parts], tf.string)
-        begins = tf.constant([part.begin for part in parts], tf.int64)
-        counts = np.array([part.take for part in parts], np.int64)
-        numbers, takes = tf.constant(np.cumsum(counts) - counts), tf.constant(counts)
         if self.seed is not None and epoch is not None:
             chosen = permutation(len(parts), self.seed, epoch, PARTS)
             ends = tf.cumsum(tf.gather(takes, chosen))

@@ -15,7 +15,6 @@ import io
 import os
 import re
 import threading
-import time
 import urllib.parse
 import zlib
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 from beam_tfr.storage import gcs_client
 from beam_tfr.storage.base import ChangedError, split_gcs
 from beam_tfr.storage.gcs_client import DEADLINE_S, named_errors, retrying
+from beam_tfr.storage.waits import THROTTLED_S, Deadline, note_served
 
 if TYPE_CHECKING:
     from google.cloud.storage import Client
@@ -93,20 +93,21 @@ def fetch(
     query = f"alt=media&ifGenerationMatch={generation}" if generation else "alt=media"
     if payer := gcs_client.user_project():
         query += f"&userProject={urllib.parse.quote(payer, safe='')}"
-    end = time.monotonic() + deadline_s
+    deadline = Deadline(deadline_s, THROTTLED_S)
     try:
         with named_errors(path, "get"):
             endpoint = gcs_client.client().api_endpoint
             quoted = urllib.parse.quote(name, safe="")
             url = f"{endpoint}/download/storage/v1/b/{bucket}/o/{quoted}?{query}"
-            encoding = retrying(deadline_s, cancelled=cancelled)(_try)(url, sink, max_bytes, end)
+            encoding = retrying(deadline, cancelled=cancelled)(_try)(url, sink, max_bytes, deadline)
     except FileExistsError as error:  # HTTP 412
         raise ChangedError(error.errno, "it was replaced after it was listed", path) from error
+    note_served()
     sink.seek(0)
     return str(encoding)
 
 
-def _try(url: str, sink: IO[bytes], max_bytes: int | None, end: float) -> str:
+def _try(url: str, sink: IO[bytes], max_bytes: int | None, deadline: Deadline) -> str:
     import google_crc32c
     from google.api_core.exceptions import from_http_status
     from google.cloud.storage.exceptions import DataCorruption
@@ -118,7 +119,7 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, end: float) -> str:
         "GET",
         url,
         headers={"Accept-Encoding": "gzip"},  # otherwise the service decompresses, and no checksum fits
-        timeout=Timeout(connect=CONNECT_S, read=max(0.1, min(STALL_S, end - time.monotonic()))),
+        timeout=Timeout(connect=CONNECT_S, read=max(0.1, min(STALL_S, deadline.left_s()))),
         retries=False,
         preload_content=False,
         decode_content=False,
@@ -132,7 +133,7 @@ def _try(url: str, sink: IO[bytes], max_bytes: int | None, end: float) -> str:
             checksum.update(chunk)
             if max_bytes is not None and sink.tell() > max_bytes:
                 break
-            if time.monotonic() > end:
+            if deadline.left_s() < 0:
                 raise TimeoutError(f"after {sink.tell()} bytes")
         else:
             expected = re.search(r"crc32c=([\w+/=]+)", response.headers.get("X-Goog-Hash", ""))

@@ -13,6 +13,7 @@ import functools
 import json
 import logging
 import os
+import random
 import re
 import threading
 import time
@@ -130,34 +131,33 @@ def blob(path: str) -> Blob:
     return bucket(of).blob(name)
 
 
-def retrying(deadline_s: float = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False) -> Retry:
+def retrying(deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False) -> Retry:
     """Retries transient failures with exponential backoff, and after Retry-After.
 
     Args:
-        deadline_s: seconds from now.
+        deadline: when to give up; a number is seconds from now.
         cancelled: returns True once the result is no longer needed.
     """
+    from google.api_core.exceptions import RetryError
     from google.api_core.retry import Retry
 
-    end, backoff_s = time.monotonic() + deadline_s, FIRST_WAIT_S
+    backoff_s, until = FIRST_WAIT_S, deadline if isinstance(deadline, waits.Deadline) else waits.Deadline(deadline)
 
     def wait(error: Exception) -> None:
         nonlocal backoff_s
         headers = getattr(getattr(error, "response", None), "headers", None) or {}
-        after_s = 0.0
+        wait_s = random.uniform(0.0, backoff_s)  # noqa: S311  # nosec B311  # no secret
+        left_s = until.left_s(_code(error))
         with contextlib.suppress(ValueError):  # Retry-After may be a date
-            after_s = max(0.0, min(float(headers.get("Retry-After", 0)), end - time.monotonic()))
-        waits.note(_code(error), after_s + backoff_s / 2)  # the mean of the random wait that follows
+            wait_s += max(0.0, float(headers.get("Retry-After", 0)))
+        if wait_s > left_s:
+            raise RetryError("", error)
+        waits.note(_code(error), wait_s)
         backoff_s = min(2 * backoff_s, LONGEST_WAIT_S)
-        time.sleep(after_s)
+        time.sleep(wait_s)
 
     return Retry(
-        predicate=lambda error: is_transient(error) and not cancelled(),
-        initial=FIRST_WAIT_S,
-        maximum=LONGEST_WAIT_S,
-        multiplier=2.0,
-        timeout=deadline_s,
-        on_error=wait,
+        predicate=lambda error: is_transient(error) and not cancelled(), initial=0.0, timeout=None, on_error=wait
     )
 
 

@@ -1,11 +1,36 @@
-"""Counts requests to gs:// that are repeated, for whoever reports them: the threads that read have no counters."""
+"""Requests to gs:// that are repeated: until when, and how many, as the threads that read have no counters."""
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from typing import NamedTuple
 
 THROTTLING = (429, 503)  # the service asks for fewer requests
+THROTTLED_S = 3600.0  # for a request, at most: a bucket doubles its requests per second three times meanwhile
+_served = -math.inf  # when a download last succeeded
+
+
+class Deadline:
+    """The end of a request with all its retries.
+
+    A throttled request of many waits for its turn: to begin anew would only add load.
+
+    Args:
+        seconds: from now; for a throttled request, since this process last got an object.
+        most_s: from now, however much is served to others.
+    """
+
+    def __init__(self, seconds: float, most_s: float = 0.0) -> None:
+        self._seconds, now = seconds, time.monotonic()
+        self._end, self._last = now + seconds, now + most_s
+
+    def left_s(self, status: int = 0) -> float:
+        """Seconds that are left after an answer with this status."""
+        if status in THROTTLING:
+            self._end = max(self._end, min(_served + self._seconds, self._last))
+        return self._end - time.monotonic()
 
 
 class Waits(NamedTuple):
@@ -25,6 +50,12 @@ class Waits(NamedTuple):
 _LOCK = threading.Lock()
 _retries = _too_many = 0
 _throttled_s = 0.0
+
+
+def note_served() -> None:
+    """Notes that a download succeeded."""
+    global _served
+    _served = time.monotonic()
 
 
 def note(status: int, seconds: float) -> None:

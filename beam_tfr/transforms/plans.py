@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.transforms.window import GlobalWindows
+from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr import beam_internals, claim, cloud, codec_versions, saved_plan, sidecars
@@ -56,6 +57,7 @@ class Target(NamedTuple):
         return sidecars.read_finished(self.output, shard, refs, accept_unreadable=accept, check_finished=check)
 
 
+@with_input_types(bytes)
 class PlanShards(beam.PTransform):
     """Assigns packed references to shards before any image is read.
 
@@ -95,7 +97,9 @@ class PlanShards(beam.PTransform):
             | "GroupByBucket" >> beam.GroupByKey()  # so no worker ever holds more than the keys of one bucket
             | "PickCuts" >> beam.Map(_pick_cuts, AsSingleton(drafted))
         )
-        plan = drafted | "Cut" >> beam.Map(lambda draft, cuts: cut(draft[0], draft[1], cuts), AsIter(cuts))
+        plan = drafted | "Cut" >> beam.Map(
+            lambda draft, cuts: cut(draft[0], draft[1], cuts), AsIter(cuts)
+        ).with_output_types(Plan)
         if self._target is not None:
             plan = plan | "Claim" >> _claim(self._target)
         assigned = refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)).with_output_types(tuple[str, bytes])
@@ -103,7 +107,7 @@ class PlanShards(beam.PTransform):
             (assigned, plan | "EveryShard" >> _every_shard())
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "Order" >> beam.Map(_order, seed=self._seed, target=self._target)
+            | "Order" >> beam.Map(_order, seed=self._seed, target=self._target).with_output_types(ShardWork)
         )
         return plan, work
 
@@ -144,9 +148,8 @@ def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple
 
 
 def _claim(target: Target) -> beam.PTransform:
-    return beam.ParDo(
-        ShownFunction(target.claim, output=target.output, run_id=target.run_id, overwrite=target.overwrite)
-    )
+    shown = {"output": target.output, "run_id": target.run_id, "overwrite": target.overwrite}
+    return beam.ParDo(ShownFunction(target.claim, **shown)).with_output_types(Plan)
 
 
 def _every_shard() -> beam.PTransform:
@@ -171,6 +174,8 @@ def _order(grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | 
     return ShardWork(shard, refs, target and target.finished(shard, refs))
 
 
+@with_input_types(ShardWork)
+@with_output_types(None)
 class SavePlan(beam.PTransform):
     """Writes a plan and its shards to a file, for `ReadPlan`.
 
@@ -218,7 +223,7 @@ class ReadPlan(beam.PTransform):
             plan
             | "EveryShard" >> _every_shard()
             | "SpreadShards" >> beam.Reshuffle()
-            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._target))
+            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._target)).with_output_types(ShardWork)
         )
         return plan, work
 

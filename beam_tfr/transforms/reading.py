@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
+from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import attempts, codec_versions, interrupt, sidecars, storage
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
@@ -17,6 +18,8 @@ from beam_tfr.transforms.counting import Shown, count_read, count_waits, timed
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 
 
+@with_input_types(ShardWork)
+@with_output_types(list[Item])
 class ReadImages(beam.PTransform):
     """Reads the bytes of every image of a shard, in order and ahead of the consumer.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PBegin, PCollection
+from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import interrupt, storage
 from beam_tfr.inputs.listing import Part, divide_part, list_parts
@@ -29,6 +30,7 @@ RANGES = 50  # at least, that all patterns or a large range are divided into; of
 RANGES_AT_A_TIME = 4  # or more, listed by one worker, which waits for many answers at a time
 
 
+@with_output_types(bytes)
 class MatchImages(beam.PTransform):
     """Lists the files that match patterns, each once, as references with label and split.
 
@@ -176,6 +178,8 @@ def _refuse_repeats(found: Sequence[Repeats | None], opened: Tables) -> None:
         raise DataError(opened.tell(merge_repeats(repeats)))
 
 
+@with_input_types(bytes)
+@with_output_types(bytes)
 class TakeFirst(beam.PTransform):
     """Takes the first references of the order, or all if there are fewer; the others cost one hash each.
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, PCollection
+from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import __version__, manifest
 from beam_tfr.naming import file_name
@@ -17,6 +18,8 @@ from beam_tfr.verification.sources import find_changed
 MOST_KEYS = 3  # named in a message
 
 
+@with_input_types(ShardInfo | Unfinished)
+@with_output_types(None)
 class CheckRepaired(beam.PTransform):
     """Checks the repaired shards; raises an error at the end, after all that can be repaired are.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
+from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import arrays, examples, images
 from beam_tfr.options import ImageOptions
@@ -17,6 +18,8 @@ from beam_tfr.transforms.counting import ShownFunction, timed
 _Function = Callable[[Any, ImageRef], Any]
 
 
+@with_input_types(list[Item])
+@with_output_types(list[Item])
 class MapImages(beam.PTransform):
     """Applies a function to each value; rejects and finished shards pass through.
 

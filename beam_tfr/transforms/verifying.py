@@ -12,6 +12,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
+from apache_beam.typehints import with_output_types
 
 from beam_tfr import manifest, storage
 from beam_tfr.transforms.counting import Shown, count
@@ -22,6 +23,7 @@ from beam_tfr.verification.repeats import find_repeats, keys_by_bucket
 from beam_tfr.verification.shard_check import ShardCheck, ShardFound
 
 
+@with_output_types(None)
 class VerifyShards(beam.PTransform):
     """Checks the shards of a dataset, each on one worker, and writes the report to a JSON file.
 

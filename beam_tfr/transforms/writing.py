@@ -10,6 +10,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
+from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import beam_internals, claim, lock, manifest, publish, rejects, shards, sidecars, storage
 from beam_tfr.naming import file_name
@@ -32,6 +33,8 @@ from beam_tfr.transforms.counting import Shown, ShownFunction, count, count_chan
 OTHER_BYTES = "other bytes"  # why a shard that is repaired is `Unfinished`
 
 
+@with_input_types(list[Item])
+@with_output_types(ShardInfo | Unfinished)
 class WriteShards(beam.io.WriteToTFRecord):
     """Writes lists of items to files, framed and named like Beam's.
 
@@ -180,6 +183,8 @@ class _Write(Shown):
             self._pending = None
 
 
+@with_input_types(ShardInfo | Unfinished)
+@with_output_types(manifest.Manifest)
 class WriteManifest(beam.PTransform):
     """Writes manifest.json from the counts of all shards, last, and only if they add up.
 
@@ -213,6 +218,8 @@ class WriteManifest(beam.PTransform):
         return self._plan | "Publish" >> beam.ParDo(self._publish, AsIter(infos))
 
 
+@with_input_types(manifest.Manifest)
+@with_output_types(Reject)
 class ReadRejects(beam.PTransform):
     """Reads the rejects of complete datasets, given their `Manifest`.
 

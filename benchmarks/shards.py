@@ -1,0 +1,91 @@
+"""What a dataset of many shards costs its readers: the manifest, the check of the files, `load` to its first batch.
+
+The shards are hard links to a few files of the sample. Each row is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.measuring import ROOT, Table, measure, python
+
+LINKS = 60_000  # to one file: ext4 allows 65,000
+COLUMNS = {"": "", "CPU seconds": ".2f", "seconds": ".2f", "peak MB": ",.0f"}
+
+
+def make(folder: Path, shards: int) -> None:
+    """A dataset of so many shards in two splits, of which the second has a tenth."""
+    import beam_tfr
+    from beam_tfr import manifest, naming
+
+    one = folder / "one"
+    photos = f"{ROOT}/beam_tfr/sample/test/*/*.jpg"
+    beam_tfr.convert(input=photos, output=one, name="d", num_shards=1, image_size=32)
+    fields, whole = json.loads((one / "manifest.json").read_text()), manifest.read(str(one)).splits["train"]
+    (shard,) = fields["splits"]["train"]["shards"]
+    many = folder / "many"
+    many.mkdir()
+    source = one / shard["file"]
+    for name, number in {"train": shards - shards // 10, "test": shards // 10}.items():
+        entries = []
+        for i in range(number):
+            if i % LINKS == 0:
+                source = many / f"copy-{name}-{i}"
+                source.write_bytes((one / shard["file"]).read_bytes())
+            file = naming.file_name("d", naming.shard_name(name, i, number), ".tfrecord.gz")
+            os.link(source, many / file)
+            entries.append({**shard, "file": file})
+        fields["splits"][name] = {
+            "matched": whole.matched * number,
+            "rejected": 0,
+            "num_examples": whole.num_examples * number,
+            "num_bytes": whole.num_bytes * number,
+            "class_counts": {label: count * number for label, count in whole.class_counts.items()},
+            "shards": entries,
+        }
+    fields["manifest_digest"] = manifest.manifest_digest(fields)
+    (many / "manifest.json").write_bytes(manifest.to_bytes(fields))
+
+
+def run_one(what: str, folder: str) -> None:
+    """What a row measures, after its imports."""
+    from beam_tfr import manifest
+    from beam_tfr.reader import load
+
+    started, cpu = time.perf_counter(), time.process_time()
+    if what == "manifest":
+        manifest.read(folder)
+    elif what == "manifest and check":
+        dataset = manifest.read(folder)
+        manifest.check_shards(dataset, dataset.splits.values())
+    else:
+        of = f"{folder}/../one" if what == "load, one shard" else folder
+        for split in ("train", "test")[: 1 + (what == "load, two splits")]:
+            next(iter(load(of, split=split, batch_size=32, shuffle=True)))
+    print(time.process_time() - cpu, time.perf_counter() - started)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shards", type=int, default=70_000, help="(default: 70000)")
+
+
+def run(arguments: argparse.Namespace) -> Iterator[Table]:
+    shards = 20 if arguments.quick else arguments.shards
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-shards-") as folder:
+        make(Path(folder), shards)
+        for what in ("load, one shard", "manifest", "manifest and check", "load", "load, two splits"):
+            done = measure(python("-m", "benchmarks.shards", what, f"{folder}/many"))
+            rows.append([what, *map(float, done.output.split()), done.peak_bytes / 1e6])
+    yield Table(f"shards: {shards:,}", COLUMNS, rows)
+
+
+if __name__ == "__main__":
+    run_one(*sys.argv[1:])
