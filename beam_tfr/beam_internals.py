@@ -226,7 +226,7 @@ class LocalRunner(FnApiRunner):
     def __init__(self, options: PipelineOptions) -> None:
         try:
             encode = _found("runners.portability.portable_runner:JobServiceHandle.encode_pipeline_options")
-            info = _found("portability.api.beam_provision_api_pb2:ProvisionInfo")(
+            info = _found("portability.api:beam_provision_api_pb2.ProvisionInfo")(
                 pipeline_options=encode(options.get_all_options())
             )
             extended = _found(f"{_FN_RUNNER}:ExtendedProvisionInfo")(info)

@@ -30,6 +30,7 @@ FIRST_COLUMNS = {
     "scale": ["list", "plan"],
     "listing": ["local, 1 process"],
     "shards": ["load, one shard", "manifest"],
+    "publish": ["publish: check the files, move them, write the manifest", "remove the work folder"],
     "estimate": ["input, TB", "output, TB"],
 }
 

@@ -22,6 +22,7 @@ from PIL import Image as PillowImage
 
 from beam_tfr import manifest as manifests
 from beam_tfr import publish, sidecars
+from beam_tfr.claim import Claimed
 from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.options import ImageOptions
 from beam_tfr.records import masked_crc
@@ -136,6 +137,7 @@ def make_dataset(
         data = gzip.compress(data, 0, mtime=0) if suffix.endswith(".gz") else data
         (folder / info.file).write_bytes(data)
         info.num_bytes, info.sha256 = len(data), hashlib.sha256(data).hexdigest()
+        info.generation = (folder / info.file).stat().st_mtime_ns
         digest = RecordsDigest()
         for record in records:
             digest.add(record)
@@ -143,8 +145,7 @@ def make_dataset(
         ledger[split].add(info)
     ledger[NO_SPLIT] = publish.SplitTotals()
     rejected = ShardInfo(shard=Shard(NO_SPLIT, 0, 1, 1, "plan"), rejected={REJECT.reason: 1})
-    ledger[NO_SPLIT].add(rejected)
-    sidecars.write(str(folder), rejected, [REJECT.to_json()])
+    ledger[NO_SPLIT].add(sidecars.write(str(folder), rejected, [REJECT.to_json()]))
     plan = Plan(
         name="tiny",
         suffix=suffix,
@@ -168,7 +169,7 @@ def make_dataset(
         },
         codecs={},
     )
-    publish.write(str(folder), plan, ledger)
+    publish.write(str(folder), plan, ledger, Claimed(replaces=0, overwrite=False))
     shutil.rmtree(folder / ".beam_tfr")
     return folder
 
