@@ -639,7 +639,7 @@ def beams_flags() -> set[str]:
     flags = {flag for action in beam_internals.beam_parser()._actions for flag in action.option_strings}
     for kind in _all_subclasses(PipelineOptions):
         if "_add_argparse_args" in vars(kind):
-            parser = beam_internals._Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+            parser = type(beam_internals.beam_parser())(add_help=False, allow_abbrev=False, conflict_handler="resolve")
             kind._add_argparse_args(parser)  # type: ignore[attr-defined]
             flags |= {flag for action in parser._actions for flag in action.option_strings}
     return flags
