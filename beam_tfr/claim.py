@@ -202,13 +202,13 @@ def _clear(output: str, plan: Plan | None) -> None:
     unplanned = {name for name in sidecars.find(names) if name not in planned} if plan else set[str]()
 
     def stays(name: str) -> bool:
+        if LOCK_FILE.fullmatch(name) or name in (SAMPLE_MARK, PLAN_FILE):  # the plan is replaced at once
+            return True
         shard, built, _ = name.partition(sidecars.BUILT_SUFFIX)
         if built or name.endswith(".json"):
             shard = shard.removesuffix(".json")
             return shard in planned and f"{shard}.json" in names
-        return (
-            LOCK_FILE.fullmatch(name) is not None or name == SAMPLE_MARK or bool(plan and not name.startswith(".tmp-"))
-        )
+        return bool(plan and not name.startswith(".tmp-"))
 
     if unplanned:
         sidecars.note(output, "unplanned", Changes(len(unplanned)))
