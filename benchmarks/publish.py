@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
             (name, shards, wall_s, cpu_s, wall_s / shards * 1e3, wall_s / shards * 70_000)
             for name, (wall_s, cpu_s) in parts.items()
         ]
-        yield Table(f"publish on {place}", COLUMNS, rows)
+        yield Table(f"publish: {place}", COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import base64
 import bisect
 import functools
 import http.server
+import pathlib
 import sys
 import tempfile
 import time
@@ -126,14 +127,14 @@ def plan(shards: int) -> None:
         runner = choose_runner(beam_options, flags)
         with lock.held(output, run_id), beam.Pipeline(runner, options=beam_options) as pipeline:
             the_plan, work = pipeline | MatchImages(options.input, source.origin) | step.plan_shards()
-            infos = work | "Pretend" >> beam.Map(pretend)
+            infos = work | "Pretend" >> beam.Map(pretend, output)
             infos | WriteManifest(output, plan=the_plan, run_id=run_id, max_rejects=0)
         print(f"{manifest.read(output).counts['written']} in the manifest")
 
 
-def pretend(work: Any) -> Any:
-    """The counts of a shard whose images all became records of 3 x 1 pixels."""
-    from beam_tfr import naming, shards
+def pretend(work: Any, output: str) -> Any:
+    """The counts of a shard whose images all became records of 3 x 1 pixels, and an empty file for it."""
+    from beam_tfr import naming, shards, sidecars, storage
     from beam_tfr.schema import Image, ImageRef, Record
 
     counter = shards.ShardCounter(work.shard)
@@ -144,6 +145,10 @@ def pretend(work: Any) -> Any:
     info = counter.close("", None)
     info.file = naming.file_name("scale", work.shard.name, ".tfrecord.gz")
     info.sha256 = info.records_sha256 = "0" * 64
+    info.built = sidecars.new_name(work.shard.name)
+    path = pathlib.Path(storage.work_path(output, info.built))
+    path.touch()
+    info.generation = path.stat().st_mtime_ns
     return info
 
 

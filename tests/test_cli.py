@@ -21,7 +21,7 @@ from beam_tfr import __version__, claim, cli, sidecars
 from beam_tfr.options import ConvertOptions, hints
 from beam_tfr.options.table import options_of
 from beam_tfr.terminal import counted
-from tests.conftest import SAMPLE, Run, as_nobody, files_of, wait_for
+from tests.conftest import SAMPLE, Run, as_nobody, files_of, finished_shards, wait_for
 from tests.converted import converted_photos, once
 
 Command = Callable[..., Run]
@@ -487,7 +487,7 @@ def running(many: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
     def begun() -> bool:
         assert process.poll() is None, process.communicate()
-        return any((tmp_path / "out").glob("d-*.tfrecord.gz"))
+        return (tmp_path / "out").exists() and bool(finished_shards(tmp_path / "out"))
 
     wait_for(begun)
     yield process
@@ -502,15 +502,15 @@ def locks(output: Path) -> list[Path]:
 
 def complete(beam_tfr: Command, many: Path, output: Path, expected: dict[str, bytes]) -> None:
     """The same command again: the same files as in an undisturbed run and no other, finished shards untouched."""
-    finished = {path: path.stat().st_ino for path in output.glob("d-*.gz")}
+    finished = {name: path.stat().st_ino for name, path in finished_shards(output).items()}
     assert finished
     assert not (output / "manifest.json").exists()
     run = beam_tfr(*arguments(many, output))
     earlier = r"convert: an earlier run has finished \d+ of 30 shards\n"
     assert (run.code, re.sub(earlier, "", run.err)) == (0, "")
     assert files_of(output) == expected
-    sidecars = {path: inode for path, inode in finished.items() if path.stat().st_ino == inode}
-    assert len(sidecars) >= len(finished) - 2  # a shard may have been without its sidecar yet, one for each thread
+    kept = [name for name, path in finished_shards(output).items() if path.stat().st_ino == finished.get(name)]
+    assert len(kept) >= len(finished) - 2  # a shard may have been without its sidecar yet, one for each thread
 
 
 @pytest.mark.slow
@@ -607,12 +607,12 @@ def test_ctrl_c_with_several_processes_at_work(many: Path, undisturbed: dict[str
     output = tmp_path / "out"
     engine = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
     process = start(*arguments(many, output), *engine, start_new_session=True)
-    wait_for(lambda: process.poll() is not None or any(output.glob("d-*.tfrecord.gz")))
+    wait_for(lambda: process.poll() is not None or (output.exists() and finished_shards(output)))
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     run = finish(process)
     assert (run.code, run.out) == (130, "")
     assert "Traceback" not in run.err
-    finished = {name: data for name, data in files_of(output).items() if name.startswith("d-")}
+    finished = {f"d-{name}.tfrecord.gz": path.read_bytes() for name, path in finished_shards(output).items()}
     assert finished
     assert finished.items() < undisturbed.items()
     assert not (output / "manifest.json").exists()
