@@ -80,7 +80,9 @@ def claim(
         RunError: another run holds the folder.
     """
     lock.acquire(output, run_id, job=job, job_state=job_state)
-    switch.complete(output)  # by a run that was killed at its end
+    if switch.complete(output) and overwrite:  # of a run that was killed at its end, perhaps of the same call
+        with contextlib.suppress(UsageError, DataError):
+            overwrite = not _is_complete(output, plan)
     found = look(output, plan, overwrite=overwrite)
     if found.complete:
         return dataclasses.replace(plan, complete=True)
@@ -92,6 +94,7 @@ def claim(
         return plan
     check_room(output, plan)
     _clear(output, plan if found.resumes else None)
+    lock.check_held(output, run_id)
     storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
     return plan
 
@@ -293,15 +296,16 @@ def read_progress(output: str) -> Progress | None:
     )
 
 
-def finish(output: str) -> Changes:
+def finish(output: str, run_id: str) -> Changes:
     """Removes the work folder of a complete dataset; returns which finished shards were rewritten for changed input.
 
-    What a run that was killed has built to replace the dataset stays, for the next run.
+    What a run that was killed has built to replace the dataset stays, for the next run; so does that of another run.
     """
     changes = Changes()
-    if _is_being_replaced(output):
-        return changes
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RunError):
+        lock.check_held(output, run_id)
+        if _is_being_replaced(output):
+            return changes
         changes = sidecars.take_changes(output)
         storage.delete_folder(work_path(output, ""))
     return changes

@@ -244,8 +244,10 @@ def check_held(output: str, run_id: str) -> None:
     Raises:
         RunError: another run took it over.
     """
-    if storage.find(_path_of(output, run_id)) is None:  # whoever takes over removes it before anything else
-        raise RunError(TAKEN_OVER.format(output))
+    with contextlib.suppress(FileNotFoundError, ValueError, LookupError):  # whoever takes over removes it first of all
+        if json.loads(storage.read_bytes(_path_of(output, run_id)))["run_id"] == run_id:  # its number may be used again
+            return
+    raise RunError(TAKEN_OVER.format(output))
 
 
 @functools.lru_cache(maxsize=16)

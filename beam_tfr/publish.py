@@ -211,7 +211,6 @@ def find_published(
     Raises:
         RunError: the folder holds a different dataset.
     """
-    switch.complete(folder)
     standing = storage.find(storage.join(folder, MANIFEST_FILE))
     if standing is None or (claimed and standing.generation == claimed.replaces):
         return None
@@ -258,18 +257,19 @@ def write(
     if plan.labels is not None:
         others[LABELS_FILE] = built(LABELS_FILE)
         storage.write_bytes(others[LABELS_FILE], labels_text(plan.labels), scratch=work_folder)
+    data = to_bytes(manifest_fields(plan, totals, rejects_sha256=rejects_sha256))
+    others[MANIFEST_FILE] = built(MANIFEST_FILE)  # the last to be moved
+    storage.write_bytes(others[MANIFEST_FILE], data, scratch=work_folder)
     for name, path in others.items():
         if (found := storage.find(path)) is None:
             raise RunError(f"{path} was removed by another program; run the same command again")
         files.append(Built(name, path.rpartition("/")[2], found.size_bytes, found.generation))
-    data = to_bytes(manifest_fields(plan, totals, rejects_sha256=rejects_sha256))
     old = [(name_of(entry), entry.generation) for entry in there]
     stay = {MANIFEST_FILE, *(file.name for file in files)}
     decided = Switch(
         replaces=claimed.replaces,
         old=[of for of in old if of[0] not in stay and is_of_dataset(of[0], "" if claimed.overwrite else plan.name)],
         files=files,
-        manifest=data.decode(),
     )
     switch.publish(folder, decided, check_held=check_held)
     return parse(data, folder)

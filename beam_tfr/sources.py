@@ -205,7 +205,7 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
         image_root=options.image_root,
         features=features,
         reserved=(*features_of({"encoding": options.encoding}, labelled=True), *DICT_NAMES),
-        resized=options.encoding in IMAGE_ENCODINGS and options.resize != "none",
+        resized=options.encoding in IMAGE_ENCODINGS and not (options.resize == "none" and options.ignore_orientation),
     )
 
 

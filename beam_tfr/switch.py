@@ -11,9 +11,10 @@ So while a manifest stands, every file is the one it describes; readers rely on 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -40,14 +41,12 @@ class Switch:
     Attributes:
         replaces: generation of the manifest that stands in the output; 0 if there is none.
         old: (name, generation) of each other file that goes.
-        files: the files of the new dataset except its manifest.
-        manifest: content of the new manifest.
+        files: the files of the new dataset, its manifest last.
     """
 
     replaces: int
     old: list[tuple[str, int]]
     files: list[Built]
-    manifest: str
 
 
 def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> None:
@@ -62,13 +61,13 @@ def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> N
         check_held: raises an error if this run has lost the folder.
 
     Raises:
-        RunError: another run has published, or taken over.
+        RunError: another run has published, or taken over; or a folder has the name of a file.
     """
-    path = work_path(output, SWITCH_FILE)
+    if blocked := sorted(storage.subfolders(output) & {file.name for file in switch.files}):
+        raise RunError(f"{join(output, blocked[0])} is a folder; move it away, and run the same command again")
+    path, data = work_path(output, SWITCH_FILE), canonical_json(dataclasses.asdict(switch))
     try:
-        storage.write_bytes(
-            path, canonical_json(dataclasses.asdict(switch)), scratch=work_path(output, ""), replace=False
-        )
+        storage.write_bytes(path, data, scratch=work_path(output, ""), replace=False)
     except storage.AlreadyExistsError:
         raise RunError(_TAKEN.format(output)) from None
     decided = storage.find(path)
@@ -84,56 +83,76 @@ def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> N
 def complete(output: str) -> bool:
     """Completes a switch that was decided on; returns False if there is none, or it is void.
 
-    It is void if another dataset was published since, or its files are gone while the old dataset still stands.
+    Each file is moved from a name that nothing else has, the manifest last. So of two runs that complete a switch at
+    the same time only one moves it, and one that was suspended meanwhile moves nothing any more.
+
+    A switch is void if another dataset was published since, or one of its files is gone or was changed: then its shards
+    are published again, or those that are gone are written again.
 
     Raises:
-        RunError: another run completes it at the same time, or its files were changed.
+        RunError: another run completes it at the same time.
     """
     path, manifest = work_path(output, SWITCH_FILE), join(output, MANIFEST_FILE)
+    decided = storage.find(path)
     try:
         fields = json.loads(storage.read_bytes(path))
         switch = Switch(**{**fields, "files": [Built(*file) for file in fields["files"]]})
     except FileNotFoundError:
         return False
-    except (ValueError, LookupError, TypeError):  # damaged: the shards are still there, and will be published again
+    except (ValueError, LookupError, TypeError):  # damaged: the shards are still there
         storage.delete(path)
         return False
+
+    def end(*, done: bool) -> bool:
+        storage.delete(path, generation=decided.generation if decided else 0)
+        return done
+
     places = {work_path(output, file.built): file for file in switch.files if file.built}
     waiting = [entry for entry in list_files(work_path(output, "")) if entry.path in places]
+    left = {entry.path for entry in waiting}
+    last = work_path(output, switch.files[-1].built)
     standing = storage.find(manifest)
+    if standing is not None and standing.generation != switch.replaces:
+        return end(done=last not in left)
+    if any(entry.generation != places[entry.path].generation for entry in waiting) or last not in left:
+        return end(done=False)
     if standing is not None:
-        if standing.generation != switch.replaces:
-            storage.delete(path)
-            return storage.read_bytes(manifest) == switch.manifest.encode()
-        if len(waiting) < len(places):
-            storage.delete(path)
-            return False
+        if len(left) < len(places):
+            return end(done=False)
         storage.delete(manifest, generation=switch.replaces)
+        storage.sync_folder(output)
+    elif not _are_there(output, [file for at, file in places.items() if at not in left]):
+        return end(done=False)
 
     def move(entry: Entry) -> None:
         file = places[entry.path]
-        try:
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # moved already: by a request whose answer was lost, or another run
             storage.move(entry.path, join(output, file.name), generation=file.generation)
-        except FileNotFoundError:  # moved already, by a request whose answer was lost
-            pass
-        except storage.ChangedError as error:
-            raise RunError(f"{entry.path} was changed by another program; run the same command again") from error
 
-    storage.for_each(move, waiting)
+    storage.for_each(move, (entry for entry in waiting if entry.path != last))
     storage.delete_all([Entry(join(output, name), 0, generation) for name, generation in switch.old])
-    sizes = {entry.path: entry.size_bytes for entry in list_files(output)}
-    for file in switch.files:
-        if sizes.get(join(output, file.name)) != file.num_bytes:
-            raise RunError(
-                f"{join(output, file.name)} is missing or was changed while the dataset was put into place; run the "
-                "same command again"
-            )
+    if not _are_there(output, switch.files[:-1]):
+        raise RunError(f"files in {output} were changed while they were put into place; run the same command again")
     storage.sync_folder(output)
     try:
-        storage.write_bytes(manifest, switch.manifest.encode(), scratch=work_path(output, ""), replace=False)
-    except storage.AlreadyExistsError:
+        storage.move(last, manifest, generation=switch.files[-1].generation)
+    except (FileNotFoundError, storage.ChangedError):
         raise RunError(_TAKEN.format(output)) from None
-    storage.delete(path)
+    storage.sync_folder(output)
+    return end(done=True)
+
+
+def _are_there(output: str, files: Sequence[Built]) -> bool:
+    """True if files are in their places, by size and, on a disk, where moving keeps it, by generation."""
+    found = {entry.path: entry for entry in list_files(output)} if files else {}
+    for file in files:
+        entry = found.get(join(output, file.name))
+        if entry is None or entry.size_bytes != file.num_bytes:
+            return False
+        if not storage.is_gcs(output) and entry.generation != file.generation:
+            return False
     return True
 
 

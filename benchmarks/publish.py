@@ -66,7 +66,7 @@ def publish(output: str, shards: int) -> None:
     publishing.write(output, plan, totals, claim.Claimed(0, False))
     timed("publish: check the files, move them, write the manifest", begun)
     begun = now()
-    claim.finish(output)
+    claim.finish(output, "run")
     timed("remove the work folder", begun)
     os.fsync = lambda _: None
     plan.options["seed"] = 1

@@ -582,10 +582,10 @@ def test_ctrl_c_while_the_dataset_is_published_comes_too_late(
 ) -> None:
     finish_claim = claim.finish
 
-    def finish_late(output: str) -> sidecars.Changes:
+    def finish_late(output: str, run_id: str) -> sidecars.Changes:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)
-        return finish_claim(output)
+        return finish_claim(output, run_id)
 
     monkeypatch.setattr(claim, "finish", finish_late)
     run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--layout", "*")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_tfr import claim, lock, publish, sidecars, storage
+from beam_tfr import claim, lock, publish, sidecars, storage, switch
 from beam_tfr.schema import BeamTfrError, Plan, Shard, ShardInfo, SplitPlan, sha256_hex
 from beam_tfr.storage import Entry, PendingFile
 
@@ -93,6 +93,9 @@ class Store:
 
     def delete_all(self, entries: Any) -> None:
         self.for_each(lambda entry: self.delete(entry.path, generation=entry.generation), entries)
+
+    def subfolders(self, folder: str) -> set[str]:
+        return set()
 
     def touch(self, path: str, **_: Any) -> None:
         self.turn()
@@ -196,15 +199,16 @@ def convert(run_id: str, plan: Plan, *, overwrite: bool) -> str:
     """A run, from its lock to its end; returns what came of it."""
     try:
         if claim.claim(OUT, plan, run_id=run_id, overwrite=overwrite).complete:
-            claim.finish(OUT)
+            claim.finish(OUT, run_id)
             return "complete"
         infos = [write_shard(run_id, plan, number) for number in range(SHARDS)]
         totals = publish.add_up(plan, infos)
         claimed = claim.find_claimed(OUT, run_id)
+        lock.check_held(OUT, run_id)
+        switch.complete(OUT)
         if publish.find_published(OUT, plan, totals, claimed) is None:
-            lock.check_held(OUT, run_id)
             publish.write(OUT, plan, totals, claimed, check_held=lambda: lock.check_held(OUT, run_id))
-        claim.finish(OUT)
+        claim.finish(OUT, run_id)
         return "published"
     except (BeamTfrError, OSError, storage.AlreadyExistsError) as error:
         return f"{type(error).__name__}: {error}"
@@ -217,7 +221,7 @@ def write_shard(run_id: str, plan: Plan, number: int) -> ShardInfo:
     shard = Shard("train", number, SHARDS, 2, plan.digest, plan.recipe)
     if finished := sidecars.read_finished(OUT, shard, [plan.input_digest.encode()]):
         return finished
-    data = f"{run_id} {plan.digest} {number}".encode()
+    data = f"{run_id:9}{plan.digest}{number}".encode()  # of one length
     lock.check_held(OUT, run_id)
     info = ShardInfo(shard=shard, num_examples=1, num_bytes=len(data), sha256=sha256_hex(data))
     info.rejected, info.records_sha256 = {"not-found": 1}, info.sha256

@@ -38,6 +38,8 @@ def folders(*keys: str, layout: str = "{label}/*") -> Folders:
         (["train/cat/1", "test/cat/1"], "{split}/{label}/*"),
         (["all/Train/cat/1", "all/VAL/cat/1", "all/VAL/cat/2"], "{split}/{label}/*"),
         (["train/images/cat/1", "holdout/images/cat/1"], "{split}/*/{label}/*"),
+        (["train2017/cat/1", "val2017/cat/1"], "{split}/{label}/*"),
+        (["training_set/cat/1", "Test-Set/cat/1"], "{split}/{label}/*"),
         (["train/1", "test/1"], "{split}/*"),
         (["cat/train/1", "cat/dev/1", "dog/train/1"], "{label}/{split}/*"),
         (["test/1", "cat/1", "train/1"], ""),  # classes

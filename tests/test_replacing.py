@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,10 +105,82 @@ def test_a_switch_is_void_once_another_dataset_was_published_or_its_files_are_go
     assert files_of(out) == old
     (out / ".beam_tfr" / "switch.json").write_bytes(decided.read_bytes())
     (tmp_path / "away").rename(built)
+    os.utime(built, (1, 1))  # as in a copy of the folder
+    assert not switch.complete(str(out))
+    (out / ".beam_tfr" / "switch.json").write_bytes(decided.read_bytes())
     (out / "manifest.json").write_bytes(old["manifest.json"])  # of another generation
     assert not switch.complete(str(out))
     assert files_of(out) == old
     assert not (out / ".beam_tfr" / "switch.json").exists()
+
+
+def test_a_folder_in_the_way_of_a_switch_is_told_before_it_begins(tmp_path: Path) -> None:
+    old, _, replace = old_and_new(tmp_path)
+    out = tmp_path / "out"
+    (out / "labels.txt").unlink()
+    (out / "labels.txt").mkdir()
+    with pytest.raises(RunError, match=r"labels.txt is a folder; move it away"):
+        replace()
+    assert files_of(out) == {name: data for name, data in old.items() if name != "labels.txt"}
+
+
+def test_a_switch_whose_files_were_removed_after_it_began_is_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for calls in range(100):
+        _, _, replace = old_and_new(tmp_path / str(calls))
+        out = tmp_path / str(calls) / "out"
+        with monkeypatch.context() as patch, contextlib.suppress(Killed):
+            kill_after(patch, calls)
+            replace()
+        left = files_of(out)
+        if "manifest.json" not in left and len([*(out / ".beam_tfr").glob("*.records-*")]) < 5:
+            break
+    for name in left:
+        (out / name).unlink()
+    assert not switch.complete(str(out))
+    assert not (out / ".beam_tfr" / "switch.json").exists()
+
+
+def test_of_two_runs_that_complete_a_switch_one_puts_its_manifest(tmp_path: Path) -> None:
+    _, new, replace = old_and_new(tmp_path)
+    out = tmp_path / "out"
+    really_move, calls = storage.move, []
+
+    def move(source: str, target: str, **how: Any) -> None:
+        calls.append(target)
+        if len(calls) == 3:  # suspended here, while another run takes over
+            assert switch.complete(str(out))
+            assert files_of(out) == new
+            (out / "manifest.json").unlink()  # to be replaced in turn
+        really_move(source, target, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "move", move)
+        with pytest.raises(RunError, match="another run published a different dataset"):
+            replace()
+    assert "manifest.json" not in files_of(out)
+
+
+def test_a_run_that_fails_leaves_the_dataset_that_it_would_replace_and_says_so(
+    beam_tfr: Command, photos: Path, finished: Path
+) -> None:
+    before = files_of(finished)
+    (photos / "train" / "hat" / "text.jpg").write_text("no image")
+    flags = ["--layout", "{split}/{label}/*", "--name", "other", "--overwrite", "--max_rejects"]
+    run = beam_tfr("convert", "--input", photos, "--output", finished, *flags, 0)
+    assert run.code == 1
+    assert f"\nThe dataset that stands in {finished} is whole, as it was" in run.err
+    assert files_of(finished) == before
+    assert beam_tfr("verify", finished).code == 0
+    assert beam_tfr("inspect", finished).code == 0
+    run = beam_tfr("convert", "--input", photos, "--output", finished, *flags, 1)
+    assert (run.code, {path.name.partition("-")[0] for path in finished.glob("*.tfrecord.gz")}) == (0, {"other"})
+    assert not (finished / ".beam_tfr").exists()
+    next(finished.glob("*.tfrecord.gz")).unlink()
+    run = beam_tfr("inspect", finished, "--split", "train")
+    assert run.code == 1
+    assert "problem: " in run.out + run.err
 
 
 @pytest.fixture

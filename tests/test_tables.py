@@ -582,7 +582,7 @@ def test_features_that_look_like_coordinates(tmp_path: Path, row: dict[str, Any]
         assert bool(tables.warnings) is bool(told and resized)
         if tables.warnings:
             assert tables.warnings[0].startswith(f"features that look like coordinates in the image ({told}")
-            assert "with --resize none they stay right" in as_flags(tables.warnings[0])
+            assert "with --resize none and --ignore_orientation they stay right" in as_flags(tables.warnings[0])
 
 
 JOINED = ["cat|pet|indoor", "dog|pet", "cat|outdoor", "dog|indoor", "pet", "", "pet|indoor"]
@@ -630,12 +630,14 @@ def test_plan_and_convert_tell_what_the_columns_look_like(
     done = beam_tfr("convert", *flags, "--output", tmp_path / "o")
     assert (done.code, box in done.err, tags in done.err) == (0, True, True)
     assert "column:  box int64[]" in done.out
-    again = beam_tfr("plan", *flags, "--label_separator", "|", "--resize", "none", "--json")
+    again = beam_tfr("plan", *flags, "--label_separator", "|", "--resize", "none", "--ignore_orientation", "--json")
     assert not [text for text in again.json["warnings"] if "look" in text]
     convert(
         table=photos / "t.csv", uri_column="path", feature_columns={"box": ""}, output=tmp_path / "p", progress=False
     )
-    assert f"{box} are not adapted when it is cropped or resized; with `resize=none`" in capsys.readouterr().err
+    assert (
+        f"{box} are not adapted when it is cropped, resized or rotated; with `resize=none`" in capsys.readouterr().err
+    )
 
 
 def test_defaults_enums_and_lists_accept_rows_without_values(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from beam_tfr.display import State
 from beam_tfr.inspection import exporting, pictures
 from beam_tfr.inspection.records import File, Reading, Record, Values, features_of_name, find_files, matches
 from beam_tfr.inspection.values import describe, kind_of, shape_of
-from beam_tfr.manifest import Manifest
+from beam_tfr.manifest import Manifest, check_shards
 from beam_tfr.reader_arguments import integer
 from beam_tfr.records import RecordError
-from beam_tfr.schema import UsageError, briefly, in_order
+from beam_tfr.schema import DataError, UsageError, briefly, in_order
 from beam_tfr.tallies import dataset_rows, html_table
 from beam_tfr.terminal import counted, printable
 
@@ -154,6 +154,11 @@ def inspect(
         raise UsageError(
             "needs a complete dataset; of other files, give those of the split", option="split", value=split
         )
+    if dataset is not None:
+        try:
+            check_shards(dataset, dataset.splits.values())
+        except DataError as error:
+            problem = str(error)
     total = sum(file.num_records for file in files) if dataset else None
     look = _Look(wanted, start=start, most=most, strict=records is not None, counts=total is None)
     look.run(files, progress or (lambda _: None))

@@ -96,9 +96,10 @@ def repair(
         if wanted:
             say(f"{len(wanted):,} of {counted(report.shards, 'shard')} will be rebuilt")
             _run(dataset, options, beam_flags, wanted, progress, say)
-    with lock.held(dataset.folder, uuid.uuid4().hex, job_state=functools.partial(cloud.job_state, beam_options)):
+    run_id = uuid.uuid4().hex
+    with lock.held(dataset.folder, run_id, job_state=functools.partial(cloud.job_state, beam_options)):
         _write_others(dataset, files)
-        claim.finish(dataset.folder)
+        claim.finish(dataset.folder, run_id)
     after = DatasetCheck(dataset)
     after.add(check.found[task.position] for task in tasks if task.entry.file not in broken)
     after.read([task for task in tasks if task.entry.file in broken], progress=verifying)

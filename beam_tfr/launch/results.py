@@ -146,7 +146,8 @@ class Result(Attributes):
             yield f"column:  {name} {kind}"
         yield from (f"note:    {hint}" for hint in [*hints(counts), *tell_nested(self.nested)])
         if self.new_ids:
-            yield f"note:    class ids since the replaced dataset: {self.new_ids}; models of it have the old ones"
+            old = "; models of it have the old ones" if "->" in self.new_ids else ""
+            yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
         if self.changes.shards:
             yield f"note:    {self.changes}"
         if self.left_behind:

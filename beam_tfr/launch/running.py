@@ -25,6 +25,7 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.schema import (
     MANIFEST_FILE,
     RESUME,
+    SWITCH_FILE,
     TRACEBACK_VARIABLE,
     BeamTfrError,
     DataError,
@@ -84,8 +85,12 @@ def held(
         try:
             yield hold
         except (DataError, RunError, InterruptedRunError) as error:
+            if storage.find(storage.work_path(output, SWITCH_FILE)):
+                raise type(error)(
+                    f"the run ended while the dataset was put into its place in {output}; the same command completes it"
+                ) from error
             if before and storage.find(manifest) == before:
-                raise type(error)(f"{error}. The dataset that stands in {output} is whole, as it was") from error
+                raise type(error)(f"{error}\nThe dataset that stands in {output} is whole, as it was") from error
             raise
         finally:
             with contextlib.suppress(OSError):

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
-from beam_tfr.layouts.folders import SPLIT_NAMES
+from beam_tfr.layouts.folders import is_split_name
 from beam_tfr.layouts.parsing import Layout, parse_layout
 from beam_tfr.schema import UsageError
 from beam_tfr.terminal import counted
@@ -127,7 +127,10 @@ def find_candidates(keys: Sequence[str], *, folders: Sequence[str] = (), given: 
     found: dict[tuple[str | None, ...], Candidate] = {}
     for one in sorted(tried, key=lambda one: (one.layout != given, one.rank)):
         full = one if one.layout == given else Candidate(one.layout, *_read(one.layout, keys))
-        enough = full.labels.total() >= _FIT * len(keys) and 1 < len({*full.labels} - SPLIT_NAMES) < full.labels.total()
+        enough = (
+            full.labels.total() >= _FIT * len(keys)
+            and 1 < sum(not is_split_name(label) for label in full.labels) < full.labels.total()
+        )
         if full.read not in found and (enough or full.layout == given):
             found[full.read] = full
     return sorted(found.values(), key=lambda one: one.rank)
@@ -153,7 +156,7 @@ def _fixed(tokens: Sequence[str], common: Set[str], with_split: bool, step: int 
     for used, token in enumerate(tokens[::step][:_MOST_TOKENS], start=1):
         if token[0] in _DIGITS:
             piece = "{number}"
-        elif not seen and token.lower() in SPLIT_NAMES:
+        elif not seen and is_split_name(token):
             piece, seen = "{split}", True
         elif token in _SEPARATORS or (token in common and not {*"{}*`"} & {*token}):
             piece = token

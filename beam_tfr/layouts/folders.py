@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,10 +12,16 @@ from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.schema import UsageError
 from beam_tfr.terminal import counted
 
-SPLIT_NAMES = frozenset(
-    {"train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval", "holdout"}
+# train, Training, test_set, val2017, …
+_SPLIT_NAME = re.compile(
+    r"(train(ing)?|val(id(ation)?)?|dev|test(ing)?|eval(uation)?|holdout)([-_ ]?(set|data|images))?[-_ ]?[0-9]*", re.I
 )
 MAX_FOLDERS = 100_000  # of classes: about 20 MB
+
+
+def is_split_name(name: str) -> bool:
+    """True for names that people give to the folders of splits."""
+    return _SPLIT_NAME.fullmatch(name) is not None
 
 
 class Folders:
@@ -53,7 +60,7 @@ class Folders:
         names = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
         for (level, name), images in self.splits.items():
             names[level][name] += images
-        if all(label.lower() in SPLIT_NAMES for _, label in self.classes):  # folders of splits, without classes in them
+        if all(is_split_name(label) for _, label in self.classes):  # folders of splits, without classes in them
             for (_, label), images in self.classes.items():
                 names[0][label] += images
         level = min((level for level, of in names.items() if len({*map(str.lower, of)}) > 1), default=-1)
@@ -85,7 +92,7 @@ class Folders:
 @functools.lru_cache
 def _splits_in(above: str) -> list[tuple[int, str]]:
     names = enumerate(reversed(above.split("/")), start=1)
-    return [(level, name) for level, name in names if name.lower() in SPLIT_NAMES]
+    return [(level, name) for level, name in names if is_split_name(name)]
 
 
 def tell_nested(nested: Mapping[str, int]) -> list[str]:

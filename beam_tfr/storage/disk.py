@@ -126,6 +126,12 @@ def move(source: str, target: str, generation: int) -> None:
     os.replace(source, target)
 
 
+def subfolders(folder: str) -> set[str]:
+    """`storage.subfolders` on a disk."""
+    with os.scandir(folder) as entries:
+        return {entry.name for entry in entries if entry.is_dir()}
+
+
 def sync_folder(folder: str) -> None:
     """`storage.sync_folder` on a disk."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -138,7 +144,7 @@ def sync_folder(folder: str) -> None:
 def delete(path: str, generation: int) -> None:
     """`storage.delete` on a disk."""
     with contextlib.suppress(FileNotFoundError):
-        if generation in (0, os.stat(path, follow_symlinks=False).st_mtime_ns):
+        if generation == 0 or os.stat(path).st_mtime_ns == generation:
             os.remove(path)
 
 

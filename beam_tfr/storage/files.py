@@ -264,6 +264,11 @@ def delete_folder(folder: str) -> None:
             shutil.rmtree(folder)
 
 
+def subfolders(folder: str) -> set[str]:
+    """Names of the folders in a local folder; none on gs://, where a folder may have the name of an object."""
+    return set() if is_gcs(folder) else disk.subfolders(folder)
+
+
 def sync_folder(folder: str) -> None:
     """Makes renamed and removed names in a folder survive a power cut; gs:// does so by itself."""
     if not is_gcs(folder):

@@ -52,7 +52,7 @@ def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Seque
         more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         yield (
             f"features that look like coordinates in the image ({', '.join(found[:MOST_NAMED])}{more}) are not adapted "
-            "when it is cropped or resized; with `resize=none` they stay right"
+            "when it is cropped, resized or rotated; with `resize=none` and `ignore_orientation=` they stay right"
         )
 
 

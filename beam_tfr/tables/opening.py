@@ -38,7 +38,7 @@ def open_tables(
             relative, the folder of the tables.
         features: column -> type, or "" to infer it from the first rows; `*` stands for all other columns.
         reserved: names of the other features of a record.
-        resized: whether the images of the rows are resized, so that coordinates in columns become wrong.
+        resized: whether the images of the rows are resized or rotated, so that coordinates in columns become wrong.
 
     Raises:
         UsageError: there is no table, a column is missing, has no type or one that none of the first rows fits, or

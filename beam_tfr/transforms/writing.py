@@ -12,7 +12,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
-from beam_tfr import beam_internals, claim, lock, manifest, publish, rejects, shards, sidecars, storage
+from beam_tfr import beam_internals, claim, lock, manifest, publish, rejects, shards, sidecars, storage, switch
 from beam_tfr.naming import file_name
 from beam_tfr.schema import (
     NO_SPLIT,
@@ -240,7 +240,7 @@ def _publish(
     allow_empty: Sequence[str],
 ) -> list[manifest.Manifest]:
     if plan.complete:
-        count_changes(claim.finish(output))  # what a run that was killed at its end left
+        count_changes(claim.finish(output, run_id))  # what a run that was killed at its end left
         return [manifest.read(output)]
     totals = publish.add_up(plan, infos)
     if plan.provisional:
@@ -258,10 +258,12 @@ def _publish(
         listed = "".join(f"\n  {text}" for text in shown)
         raise DataError(f"{error}. All rejects, with reasons: {path}\nThe first {reason}:{listed}") from error
     claimed = claim.find_claimed(output, run_id)
+    held = functools.partial(lock.check_held, output, run_id)
+    if claimed is not None:
+        held()
+        switch.complete(output)  # which this step began before
     published = publish.find_published(output, plan, totals, claimed)  # by this step, run before
     if published is None:
-        held = functools.partial(lock.check_held, output, run_id)
-        held()
         published = publish.write(output, plan, totals, claimed, check_held=held)
-    count_changes(claim.finish(output))
+    count_changes(claim.finish(output, run_id))
     return [published]
