@@ -4,7 +4,7 @@ A run builds its files in `OUT/.beam_tfr`, each under a name of its own, so it c
 what another run builds. When all are complete, the publisher writes `switch.json`, which says what goes where. From
 then on the switch is decided, and whoever holds the folder next completes one that was cut off:
 
-    the old manifest is removed ─▶ the files are moved to their places ─▶ other old files go ─▶ the new manifest
+    the old manifest is removed ─▶ the files are moved to their places ─▶ other old files go ─▶ the manifest is moved
 
 So while a manifest stands, every file is the one it describes; readers rely on that.
 """
