@@ -87,12 +87,15 @@ def test_deadline_of_a_read(photos: FakeGcs, clock: Clock, beam_tfr: Command) ->
 
 def test_read_ahead(photos: FakeGcs, beam_tfr: Command) -> None:
     photos.counts()
-    assert convert(beam_tfr, "--read_ahead", "1", "--direct_num_workers", "1").code == 0
+    one_thread = ("--direct_num_workers", "1", "--num_shards", "1", "--overwrite")
+    assert convert(beam_tfr, "--read_ahead", "1", *one_thread).code == 0
     assert photos.counts()["most"]["downloads"] <= 2  # an image, and what tells the progress
-    photos.set(
-        together={"downloads": (len(NAMES) + 9, 4)}
-    )  # the first are for the sample, and small files of the output
-    assert convert(beam_tfr, "--overwrite", "--direct_num_workers", "1", "--num_shards", "1").code == 0
+    photos.take_log()
+    assert convert(beam_tfr, "--read_ahead", "1", *one_thread).code == 0
+    asked = [request["name"] for request in photos.take_log() if request.get("alt") == "media"]
+    before = [number for number, name in enumerate(asked) if name in NAMES][len(NAMES)]  # the sample, and small files
+    photos.set(together={"downloads": (before, 4)})
+    assert convert(beam_tfr, *one_thread).code == 0
     assert photos.counts()["most"]["downloads"] >= 4
 
 
