@@ -100,7 +100,7 @@ def claim(
 
 
 class Standing(NamedTuple):
-    """What stands in an output.
+    """What an output holds.
 
     Attributes:
         complete: whether it holds the dataset of the plan.
@@ -116,7 +116,7 @@ class Standing(NamedTuple):
 
 
 def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
-    """Looks at what stands in an output, and writes nothing.
+    """Looks at what an output holds, and writes nothing.
 
     Raises:
         UsageError, DataError: as `claim`.
@@ -219,7 +219,7 @@ def _clear(output: str, plan: Plan | None) -> None:
 
 
 def check_room(output: str, plan: Plan) -> None:
-    """Checks that a disk has room for the dataset beside what stands in the output.
+    """Checks that a disk has room for the dataset beside what the output holds.
 
     Raises:
         RunError: it has not.

@@ -159,7 +159,7 @@ def read(folder: str) -> Manifest:
 
 
 def check_current(dataset: Manifest) -> None:
-    """Checks that the dataset still stands in its folder; if so, all that was read until now belongs to it.
+    """Checks that the dataset is still in its folder; if so, all that was read until now belongs to it.
 
     Raises:
         DataError: it was replaced, is being replaced, or its manifest cannot be read.

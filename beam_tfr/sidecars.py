@@ -109,9 +109,8 @@ def read(output: str, shard_name: str) -> Sidecar | None:
     if sha256_hex(body).encode() != checksum:
         return None
     first, of_file, *lines = body.splitlines(keepends=True)
-    generation, _, fingerprints = of_file.rpartition(
-        b" "
-    )  # the first by early versions alone, and no digest of rejects
+    # Early versions wrote the generation here, and no digest of the rejects.
+    generation, _, fingerprints = of_file.rpartition(b" ")
     info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=_digest(lines))
     if generation:
         info.generation = int(generation)
