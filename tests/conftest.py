@@ -85,7 +85,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # of xdist
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[LEFT_OUT] |= node.workeroutput["left_out"]  # the same in every worker
+    # The same in every worker; one that crashed has none.
+    node.config.stash[LEFT_OUT] |= getattr(node, "workeroutput", {}).get("left_out", {})
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +206,29 @@ def by_torch(folder: str) -> Iterator[np.ndarray]:
         yield images
 
 
+def read_until(
+    ended: threading.Event, read_epoch: Callable[[str], Iterator[np.ndarray]], folder: str
+) -> tuple[set[str], list[str]]:
+    """Reads epochs in a process of its own; returns what they held, and what must not be."""
+    epochs: set[str] = set()
+    wrong: list[str] = []
+    while not ended.is_set():
+        seen: set[int] = set()
+        number, error = 0, ""
+        try:
+            for images in read_epoch(folder):
+                seen |= {*np.unique(images).tolist()}
+                number += len(images)
+        except (DataError, RunError, OSError, tf.errors.OpError) as raised:
+            error = str(raised)
+        if len(seen) > 1 or (not error and number != 600):
+            wrong.append(f"{number} {seen} {error}")
+        if error and not any(text in error for text in ("was replaced", "is being replaced")):
+            wrong.append(error)
+        epochs.add("an error" if error else f"{seen}")
+    return epochs, wrong
+
+
 @pytest.mark.slow
 def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
     beam_tfr: Command, colored: tuple[Path, Path], tmp_path: Path
@@ -216,25 +241,7 @@ def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
         assert beam_tfr("convert", "--input", source, *flags, "--json", *more).code == 0
 
     convert(colored[0])
-    ended = threading.Event()
-    epochs: list[str] = []
     wrong: list[str] = []
-
-    def read(read_epoch: Callable[[str], Iterator[np.ndarray]]) -> None:
-        while not ended.is_set():
-            seen: set[int] = set()
-            number, error = 0, ""
-            try:
-                for images in read_epoch(str(out)):
-                    seen |= {*np.unique(images).tolist()}
-                    number += len(images)
-            except (DataError, RunError, OSError, tf.errors.OpError) as raised:
-                error = str(raised)
-            if len(seen) > 1 or (not error and number != 600):
-                wrong.append(f"{number} {seen} {error}")
-            if error and not any(text in error for text in ("was replaced", "is being replaced")):
-                wrong.append(error)
-            epochs.append("an error" if error else f"{seen}")
 
     def check() -> None:
         while not ended.is_set():
@@ -246,16 +253,20 @@ def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
                 if "replaced" not in str(error):
                     wrong.append(str(error))
 
-    readers = [threading.Thread(target=read, args=[one]) for one in (by_tensorflow, by_torch)]
-    readers.append(threading.Thread(target=check))
-    for reader in readers:
-        reader.start()
-    try:
-        for number in range(10):
-            convert(colored[(number + 1) % 2], "--overwrite")
-    finally:
-        ended.set()
-        for reader in readers:
-            reader.join()
+    # TensorFlow crashes where one thread builds a graph while another collects garbage, so it reads by itself.
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Manager() as manager, ProcessPoolExecutor(2, mp_context=spawn) as pool:
+        ended = manager.Event()
+        reading = [pool.submit(read_until, ended, read, str(out)) for read in (by_tensorflow, by_torch)]
+        checking = threading.Thread(target=check)
+        checking.start()
+        try:
+            for number in range(10):
+                convert(colored[(number + 1) % 2], "--overwrite")
+        finally:
+            ended.set()
+            checking.join()
+        for epochs, odd in (read.result() for read in reading):
+            assert {"{10}", "{20}"} <= epochs
+            wrong += odd
     assert not wrong, wrong[:5]
-    assert {"{10}", "{20}"} <= {*epochs}, epochs

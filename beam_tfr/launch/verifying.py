@@ -47,7 +47,7 @@ def verify_on(
 
     Raises:
         UsageError: the call is wrong.
-        DataError: there is no manifest, or it is invalid or was edited.
+        DataError: there is no manifest, or it is invalid or was edited; or another dataset replaced this one meanwhile.
         RunError: the run failed.
     """
     beam_options = parse_beam_flags(beam_flags)
@@ -60,7 +60,8 @@ def verify_on(
             raise UsageError("`template_location=` and `dry_run=` verify nothing")
         checks.check(ConvertOptions(input=(f"{folder.rstrip('/')}/*",), output=folder), beam_options)
     cloud.use(beam_options)
-    tasks = choose(manifest.read(folder), sample, seed)
+    dataset = manifest.read(folder)
+    tasks = choose(dataset, sample, seed)
     total = sum(task.entry.num_examples for task in tasks)
 
     def report(counters: Callable[[], Mapping[str, int]]) -> Callable[[], None]:
@@ -97,4 +98,5 @@ def verify_on(
             cure = "give a folder that this machine and the workers share as `temp_location=`"
             raise RunError(f"the runner reports success, but the report is not at {path}: {cure}") from None
         storage.delete(path)
+    manifest.check_current(dataset)
     return found

@@ -76,8 +76,9 @@ def verify(
         compared = stack.enter_context(Sources(manifest, sources, exclude)) if sources else None
         check = DatasetCheck(manifest, compared, max_record_bytes=max_record_bytes, max_pixels=max_pixels)
         check.read(tasks, threads=threads, progress=progress)
+        report = check.report()
         manifests.check_current(manifest)
-        return check.report()
+        return report
 
 
 class DatasetCheck:
