@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_tfr import claim, lock, publish, sidecars, storage, switch
-from beam_tfr.schema import BeamTfrError, Plan, Shard, ShardInfo, SplitPlan, sha256_hex
+from beam_tfr import lock, storage
+from beam_tfr.schema import Plan
 from beam_tfr.storage import Entry, PendingFile
+from tests.faults import rivals
+from tests.faults.rivals import plan_of
 
 OUT = "gs://b/out"
-SHARDS = 2
 PATIENCE_S = 60.0
 
 
@@ -101,19 +102,9 @@ class Store:
         self.turn()
 
     def check(self) -> None:
-        """If a manifest stands, all files are its own.
-
-        Raises:
-            AssertionError: one is not.
-        """
-        if f"{OUT}/manifest.json" not in self.files:
-            return
-        fields = json.loads(self.files[f"{OUT}/manifest.json"][0])
-        files = {shard["file"]: shard["sha256"] for split in fields["splits"].values() for shard in split["shards"]}
-        files["rejects.jsonl"] = fields["rejects"]["sha256"]
-        beside = {path.removeprefix(f"{OUT}/") for path in self.files if ".beam_tfr" not in path} - {"manifest.json"}
-        found = {name: sha256_hex(self.files[f"{OUT}/{name}"][0]) for name in beside}
-        assert found == files
+        """Raises the AssertionError of `rivals.check`."""
+        start = f"{OUT}/"
+        rivals.check({path.removeprefix(start): data for path, (data, _) in self.files.items()})
 
 
 class _Pending(PendingFile):
@@ -183,57 +174,6 @@ class Scheduler:
             assert self._reached.wait_for(lambda: self.waiting.keys() == self._threads.keys(), PATIENCE_S)
 
 
-def plan_of(options: int, files: int) -> Plan:
-    return Plan(
-        name="d",
-        suffix=".tfrecord.gz",
-        options={"compression": "gzip", "encoding": "jpeg", "seed": options},
-        input_digest=f"{files:064x}",
-        labels=None,
-        splits={"train": SplitPlan(matched=2 * SHARDS, num_shards=SHARDS, cuts=["80"], class_counts={})},
-        codecs={},
-    )
-
-
-def convert(run_id: str, plan: Plan, *, overwrite: bool) -> str:
-    """A run, from its lock to its end; returns what came of it."""
-    try:
-        if claim.claim(OUT, plan, run_id=run_id, overwrite=overwrite).complete:
-            claim.finish(OUT, run_id)
-            return "complete"
-        infos = [write_shard(run_id, plan, number) for number in range(SHARDS)]
-        totals = publish.add_up(plan, infos)
-        claimed = claim.find_claimed(OUT, run_id)
-        lock.check_held(OUT, run_id)
-        switch.complete(OUT)
-        if publish.find_published(OUT, plan, totals, claimed) is None:
-            publish.write(OUT, plan, totals, claimed, check_held=lambda: lock.check_held(OUT, run_id))
-        claim.finish(OUT, run_id)
-        return "published"
-    except (BeamTfrError, OSError, storage.AlreadyExistsError) as error:
-        return f"{type(error).__name__}: {error}"
-    finally:
-        lock.release(OUT, run_id)
-
-
-def write_shard(run_id: str, plan: Plan, number: int) -> ShardInfo:
-    """A shard, with bytes that tell the plan and the run; one of its two images is a reject."""
-    shard = Shard("train", number, SHARDS, 2, plan.digest, plan.recipe)
-    if finished := sidecars.read_finished(OUT, shard, [plan.input_digest.encode()]):
-        return finished
-    data = f"{run_id:9}{plan.digest}{number}".encode()  # of one length
-    lock.check_held(OUT, run_id)
-    info = ShardInfo(shard=shard, num_examples=1, num_bytes=len(data), sha256=sha256_hex(data))
-    info.rejected, info.records_sha256 = {"not-found": 1}, info.sha256
-    info.file, info.built = f"d-{shard.name}.tfrecord.gz", sidecars.new_name(shard.name)
-    with storage.create(storage.work_path(OUT, info.built), scratch="", replace=False) as file:
-        file.write(data)
-        info.generation = file.commit()
-    lines = [json.dumps({"key": f"{run_id}/{number}"})]
-    fingerprints = sidecars.fingerprint(plan.input_digest.encode())
-    return sidecars.write(OUT, info, lines, fingerprints=fingerprints)
-
-
 @contextlib.contextmanager
 def in_memory(store: Store, buried: set[str]) -> Iterator[None]:
     """Within the block storage is `store`, and the runs in `buried` seem to be dead."""
@@ -252,14 +192,14 @@ def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> N
     lock._path_of.cache_clear()
     if data.draw(st.booleans(), "a dataset stands"):
         with in_memory(store, buried):
-            assert convert("first", plan_of(9, 9), overwrite=False) == "published"
+            assert rivals.convert(OUT, "first", plan_of(9, 9), overwrite=False) == "published"
     plans = [plan_of(data.draw(st.integers(0, 1)), data.draw(st.integers(0, 1))) for _ in range(3)]
     scheduler = Scheduler(store)
     with in_memory(store, buried):
         waiting = [f"run {number}" for number in range(3)]
 
         def start(name: str, plan: Plan) -> None:
-            scheduler.start(name, lambda: ended.update({name: convert(name, plan, overwrite=True)}))
+            scheduler.start(name, lambda: ended.update({name: rivals.convert(OUT, name, plan, overwrite=True)}))
 
         while waiting or scheduler.living():
             living = scheduler.living()
@@ -274,7 +214,7 @@ def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> N
                     store.check()
         store.turn = lambda: None
         last = plan_of(5, 5)
-        assert convert("last", last, overwrite=True) == "published", ended
+        assert rivals.convert(OUT, "last", last, overwrite=True) == "published", ended
         store.check()
     manifest = json.loads(store.files[f"{OUT}/manifest.json"][0])
     assert manifest["options"] == last.options
@@ -285,10 +225,10 @@ def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> N
 def test_the_store_would_show_a_wrong_byte() -> None:
     store = Store()
     with in_memory(store, set()):
-        assert convert("first", plan_of(0, 0), overwrite=False) == "published"
+        assert rivals.convert(OUT, "first", plan_of(0, 0), overwrite=False) == "published"
         store.check()
-        assert convert("second", plan_of(0, 0), overwrite=False) == "complete"
-        refused = convert("third", plan_of(1, 0), overwrite=False)
+        assert rivals.convert(OUT, "second", plan_of(0, 0), overwrite=False) == "complete"
+        refused = rivals.convert(OUT, "third", plan_of(1, 0), overwrite=False)
         assert refused.startswith("UsageError: `output=gs://b/out`: holds a dataset with other input or options"), (
             refused
         )

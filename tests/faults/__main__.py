@@ -5,6 +5,7 @@
     python -m tests.faults --kind finalize --trials 200
     python -m tests.faults --kind hostile
     python -m tests.faults --kind unwritten --trials 20
+    python -m tests.faults --kind rivals --trials 1000
 
 Trial N has the seed SEED + N, so that one that failed can be run alone. Prism is built by Go, or comes from the cache
 of `tests.portable`. Full disks need the right to mount.
@@ -21,7 +22,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults import finalize, hostile, mutations, unwritten
+from tests.faults import finalize, hostile, mutations, rivals, unwritten
 from tests.faults.outcome import Outcome
 from tests.faults.places import write_photos
 from tests.faults.trials import KINDS, Scene, run_trial
@@ -31,6 +32,7 @@ PARTS = {  # in this process
     "mutations": mutations.trials,
     "hostile": hostile.trials,
     "unwritten": unwritten.trials,
+    "rivals": rivals.trials,
 }
 Row = tuple[str, str]  # engine, kind
 

@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from beam_tfr.schema import DataError, canonical_json, sha256_hex
+from beam_tfr.schema import DataError
 from beam_tfr.verification import verify
 from tests.fake_gcs import FakeGcs
 from tests.faults.mutations import mutated
 from tests.faults.outcome import Outcome
-from tests.faults.places import REJECTS, Bucket, Disk, Place, files_in
+from tests.faults.places import LOCK, REJECTS, Bucket, Disk, Place, bury, files_in
 from tests.faults.runs import HANGS, PHASES, Ended, Lengths, Run, engine_flags, wait_for_moment, wait_until
 
 MOST_CALLS = 4  # until a dataset must be complete
-LOCK, SWITCH = ".beam_tfr/lock.", ".beam_tfr/switch.json"
+SWITCH = ".beam_tfr/switch.json"
 OTHER = (("--image_size", "48"), ("--image_size", "40"))  # make other datasets
 STARVED_S = 60.0  # before a run without memory or handles is killed
 
@@ -159,7 +159,7 @@ def takeover(trial: Trial) -> None:
     first = trial.start()
     if trial.moment(first, ("lock", "plan", "shards", "publish")):
         first.send(signal.SIGSTOP, first.processes())
-        bury(trial)
+        bury(trial.place)
         second = trial.start()
         if trial.chance.random() < 0.5:  # both at work
             trial.moment(second)
@@ -200,7 +200,7 @@ def overtaken(trial: Trial) -> None:
             break
         run.send(signal.SIGSTOP, run.processes())
         sleeping.append(run)
-        bury(trial)
+        bury(trial.place)
     last = trial.start("--overwrite")
     if trial.chance.random() < 0.7:  # all at work
         trial.moment(last)
@@ -213,15 +213,6 @@ def overtaken(trial: Trial) -> None:
     if last not in trial.runs:
         trial.wait(last)
     trial.finish("--overwrite")
-
-
-def bury(trial: Trial) -> None:
-    """Makes the locks look as if the processes of their runs had died."""
-    for name in [name for name in trial.place.names() if name.startswith(LOCK)]:
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            dead = {**json.loads(trial.place.read(name)), "process_start": "0"}
-            del dead["digest"]
-            trial.place.write(name, canonical_json({**dead, "digest": sha256_hex(canonical_json(dead))}))
 
 
 def limited(trial: Trial, kind: int, low: int, high: int) -> None:
