@@ -230,8 +230,8 @@ def check_room(output: str, plan: Plan) -> None:
     room = free + sum(entry.size_bytes for entry in list_files(work_path(output, "")))  # some of it is written already
     if plan.num_bytes > room:
         raise RunError(
-            f"the dataset will have about {plan.num_bytes / 1e9:,.2f} GB, and its disk has room for {room / 1e9:,.2f} "
-            "GB (a dataset that is replaced stays until the new one is complete); make room, or choose another folder",
+            f"the dataset will have about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for {room / 1e6:,.1f} "
+            "MB (a dataset that is replaced stays until the new one is complete); make room, or choose another folder",
             option="output",
             value=output,
         )

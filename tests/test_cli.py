@@ -256,7 +256,10 @@ def test_an_unwritable_output_is_an_error(beam_tfr: Command, photos: Path, publi
         (source / path.name).write_bytes(path.read_bytes())
     (public_path / "file").write_text("mine")
     (public_path / "closed").mkdir()
+    (public_path / "kept" / ".beam_tfr").mkdir(parents=True)
+    (public_path / "kept" / ".beam_tfr").chmod(0o777)
     for output, said in (
+        (public_path / "kept", "Permission denied"),
         (public_path / "file", "exists|Not a directory"),
         (public_path / "file" / "out", "Not a directory"),
         (public_path / "closed" / "out", "Permission denied"),
