@@ -220,16 +220,16 @@ def _check_free(output: str, job_state: JobState) -> dict[int, dict[str, Any]]:
         RunError: a holder lives.
         OSError: the folder cannot be written to; on gs:// only `_acquire` finds out.
     """
-    if not storage.is_gcs(output):
-        if os.path.islink(work_path(output, "").rstrip("/")):
-            message = f"{WORK_FOLDER} in it is a link, and would be emptied; remove it"
-            raise UsageError(message, option="output", value=output)
-        if not os.access(storage.nearest(output), os.W_OK | os.X_OK, effective_ids=_EFFECTIVE):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if not storage.is_gcs(output) and os.path.islink(work_path(output, "").rstrip("/")):
+        message = f"{WORK_FOLDER} in it is a link, and would be emptied; remove it"
+        raise UsageError(message, option="output", value=output)
     locks = _read_locks(output)
     for number in _living(output, locks, job_state):
         described = _described(locks[number], work_path(output, f"lock.{number}"), job_state)
         raise RunError(f"another run holds {output}: {described}")
+    how = os.W_OK | os.X_OK
+    if not storage.is_gcs(output) and not os.access(storage.nearest(output), how, effective_ids=_EFFECTIVE):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return locks
 
 
