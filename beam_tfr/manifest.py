@@ -165,9 +165,9 @@ def check_current(dataset: Manifest) -> None:
         DataError: it was replaced, is being replaced, or its manifest cannot be read.
     """
     path, before, _ = dataset.stamp
-    with contextlib.suppress(OSError), storage.open_seekable(path) as file:
-        file.seek(before)
-        if file.read(len(dataset.dataset_digest)) == dataset.dataset_digest.encode():
+    with contextlib.suppress(OSError):
+        digest = dataset.dataset_digest.encode()
+        if storage.read_part(path, before, len(digest)) == digest:
             return
     raise DataError(replaced(dataset.folder))
 

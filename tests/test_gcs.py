@@ -116,6 +116,23 @@ def test_an_object_replaced_or_deleted_after_the_listing(fake: FakeGcs) -> None:
     assert storage.read_bytes("gs://b/replaced") == b"other"
 
 
+def test_a_dataset_replaced_while_it_is_read_is_told_with_one_request(fake: FakeGcs) -> None:
+    fake.put_folder(converted_photos(), "set")
+    dataset = manifest.read("gs://b/set")
+    fake.take_log()
+    manifest.check_current(dataset)
+    assert [request["name"] for request in fake.take_log()] == ["set/manifest.json"]
+    with storage.open_seekable("gs://b/set/manifest.json") as file:
+        fake.delete("set/manifest.json")
+        with pytest.raises(FileNotFoundError, match="no such bucket or object"):
+            file.seek(1)
+    for data in (None, b"", b"{}" * 100_000):
+        if data is not None:
+            fake.put("set/manifest.json", data)
+        with pytest.raises(DataError, match="was replaced by another dataset, or is being replaced"):
+            manifest.check_current(dataset)
+
+
 def test_content_encoding_gzip(fake: FakeGcs) -> None:
     fake.put("gzip", gzip.compress(DATA, mtime=0), encoding="gzip")
     fake.put("two", gzip.compress(DATA[:9], mtime=0) + gzip.compress(DATA[9:]), encoding="gzip")

@@ -33,6 +33,7 @@ from beam_tfr.storage.files import nearest as nearest
 from beam_tfr.storage.files import open_binary as open_binary
 from beam_tfr.storage.files import open_seekable as open_seekable
 from beam_tfr.storage.files import read_bytes as read_bytes
+from beam_tfr.storage.files import read_part as read_part
 from beam_tfr.storage.files import subfolders as subfolders
 from beam_tfr.storage.files import sync_folder as sync_folder
 from beam_tfr.storage.files import touch as touch

@@ -153,6 +153,18 @@ def open_binary(path: str) -> IO[bytes]:
     return os.fdopen(disk.open_descriptor(path), "rb", buffering=1 << 18)
 
 
+def read_part(path: str, begin: int, num_bytes: int) -> bytes:
+    """Reads bytes from the middle of a file, on gs:// with one request; fewer at its end.
+
+    Raises:
+        OSError: it does not exist or cannot be read.
+    """
+    if is_gcs(path):
+        return gcs.read_part(path, begin, num_bytes)
+    with os.fdopen(disk.open_descriptor(path), "rb", buffering=0) as file:
+        return os.pread(file.fileno(), num_bytes, begin)
+
+
 def open_seekable(path: str) -> IO[bytes]:
     """Opens a file to read parts of it; of an object only those are downloaded.
 

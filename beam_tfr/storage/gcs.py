@@ -99,6 +99,13 @@ def is_gone(path: str) -> bool:
         return False
 
 
+def read_part(path: str, begin: int, num_bytes: int) -> bytes:
+    """`storage.read_part` on gs://."""
+    how = {"start": begin, "end": begin + num_bytes - 1, "raw_download": True, "checksum": None}
+    with named_errors(path, "get"):
+        return blob(path).download_as_bytes(**how, retry=retrying())  # type: ignore[no-any-return]
+
+
 def open_seekable(path: str) -> IO[bytes]:
     """`storage.open_seekable` on gs://."""
     from google.cloud.storage.fileio import BlobReader
@@ -107,6 +114,10 @@ def open_seekable(path: str) -> IO[bytes]:
         def read(self, size: int = -1) -> bytes:
             with named_errors(path, "get"):
                 return super().read(size)  # type: ignore[no-any-return]
+
+        def seek(self, pos: int, whence: int = 0) -> int:
+            with named_errors(path, "get"):  # it asks for the size
+                return super().seek(pos, whence)  # type: ignore[no-any-return]
 
     found = find(path)
     if found is None:

@@ -209,7 +209,7 @@ def trials(folder: Path) -> Callable[[int], Outcome]:
     atexit.register(server.close)
     os.environ["STORAGE_EMULATOR_HOST"] = server.address  # before the processes' own server starts
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.faults.rivals"])
+    context.set_forkserver_preload(["tests.faults.rivals", "google.cloud.storage", "google_crc32c"])
 
     def trial(seed: int) -> Outcome:
         chance = random.Random(f"rivals {seed}")
