@@ -124,7 +124,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     ),
     (["plan", "photos"], "beam-tfr plan: photos: unknown argument; say beam-tfr plan --input photos\n"),
     (["convert", "--input", "a", "--output", "o", "--resize", "224"], "none; a size is given by --image_size\n"),
-    (["bench", "--input", "a", "--format", "png"], "bench: unknown: --format; did you mean --encoding?"),
+    (["bench", "a", "--tensorbord", "b"], "bench: unknown: --tensorbord; did you mean --tensorboard?"),
     (["convert", "--input", "a/*", "--output", "o", "--streaming"], "--streaming: is not possible: a conversion is "),
     (["verify", "a", "--runner=PrismRunner", "--streaming"], "--streaming: is not possible: a conversion is a batch "),
     (

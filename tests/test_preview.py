@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 import beam_tfr
 from beam_tfr import cli, display, lock, manifest
-from beam_tfr.bench import converting
 from beam_tfr.display import State
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.planning.drafts import draft_plan
-from beam_tfr.preview import Estimate, Prices, estimates, looking, preview
+from beam_tfr.preview import Estimate, Prices, estimates, looking, preview, speed
 from beam_tfr.preview.advice import advise, foretell_failure, foretell_waits
 from beam_tfr.preview.looking import look
 from beam_tfr.preview.sampling import Sampled
@@ -37,7 +36,7 @@ LAYOUT = "{split}/{label}/*"
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converting, "MAX_CONVERTED", 20)
+    monkeypatch.setattr(speed, "MAX_CONVERTED", 20)
 
 
 def test_a_plan_says_what_the_conversion_does_and_writes_nothing(beam_tfr: Command, tmp_path: Path) -> None:

@@ -99,12 +99,12 @@ def preview(
         warnings.append(tell_left_behind(found.left_behind, source.root))
     warnings += [*ambiguous.tell(), *tell_nested(found.survey.folders.nested()), *advise(options, found, plan, sampled)]
     seconds = cpu_s = dataflow_s = cost = None
-    if pace := sampled.pace:
-        # The sample says how much the images differ; the pace of many of them at once, what one costs on all cores.
+    if speed := sampled.speed:
+        # The sample says how much the images differ; the speed of many at once, what one costs on all cores.
         cpu_s = mean(sampled.cpu_s, of=usable, noise=NOISE)
-        cpu_s = cpu_s.times(usable * pace.each_cpu_s / cpu_s.value)
-        each_s = max(pace.each_s, sampled.read_s / default_threads())
-        seconds = cpu_s.times(usable * each_s / cpu_s.value, pace.ends_s)
+        cpu_s = cpu_s.times(usable * speed.image_cpu_s / cpu_s.value)
+        image_s = max(speed.image_s, sampled.read_s / default_threads())
+        seconds = cpu_s.times(usable * image_s / cpu_s.value, speed.ends_s)
         dataflow_s, cost = on_dataflow(cpu_s, images=usable, workers=workers, prices=prices)
     listed = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     if found.left_behind:

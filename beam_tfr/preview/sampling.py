@@ -10,14 +10,16 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from beam_tfr import shards
-from beam_tfr.bench.converting import Pace, measure_pace
-from beam_tfr.bench.sampling import MAX_SAMPLE_BYTES, forget
+from beam_tfr.bench import forget
 from beam_tfr.display import SAMPLING, State
 from beam_tfr.inputs.reading import make_record, read_refs
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
+from beam_tfr.preview.speed import Speed, measure_speed
 from beam_tfr.schema import ImageRef, RejectError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
+
+MAX_SAMPLE_BYTES = 256 << 20  # 256 MiB of files
 
 
 @dataclasses.dataclass
@@ -35,7 +37,7 @@ class Sampled:
         adjusted: name of an adjustment -> images.
         equal: number of files with the same content as another one in the sample.
         equal_keys: two of them.
-        pace: rate of real conversions; None unless images are converted.
+        speed: speed of real conversions; None unless images are converted.
     """
 
     tried: int = 0
@@ -48,7 +50,7 @@ class Sampled:
     adjusted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     equal: int = 0
     equal_keys: tuple[str, ...] = ()
-    pace: Pace | None = None
+    speed: Speed | None = None
 
 
 def convert_sample(
@@ -95,15 +97,7 @@ def convert_sample(
         found.packed = (packed + len(shard.flush())) / sum(found.record_bytes)
         if options.encoding in IMAGE_ENCODINGS:
             alone_s = sum(found.cpu_s) / len(found.cpu_s)
-            found.pace = measure_pace(
-                files,
-                options.image_options(),
-                alone_s=alone_s,
-                most=of,
-                progress=progress,
-                compression=options.compression,
-                gzip_level=options.gzip_level,
-            )
+            found.speed = measure_speed(files, options, alone_s=alone_s, most=of, progress=progress)
     return found
 
 

@@ -1,16 +1,20 @@
-"""Measures how fast a dataset is read, finds the bottleneck, and suggests a cache."""
+"""`beam-tfr bench`: measures how fast a dataset is read, finds the bottleneck, and suggests a cache."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import os
+import random
 import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr import manifest, storage
-from beam_tfr.bench.sampling import forget, sample_files
+from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.patterns import name_folders, order_patterns
 from beam_tfr.manifest import Manifest, ShardEntry
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.schema import DataError, UsageError
@@ -21,15 +25,15 @@ SECONDS = 2.0  # that each way is read, after its start
 BATCH_SIZE = 64
 MAX_DECODED_BYTES = 512 << 20  # 512 MiB: what is cached decoded for the measurement
 MAX_DISK_BYTES = 256 << 20  # 256 MiB
-MAX_FILES = 2000
+MAX_LISTED, MAX_FILES = 10_000, 2000  # files to compare with: listed, and drawn from them
 TRACED_STEPS = 20
 WORTHWHILE = 1.15  # times as fast
 SHORT_S = 1.0  # an epoch that needs no cache
 PLAIN, ALONE, FILES = "load", "without decoding", "the files one by one"
 
 
-def bench_read(folder: str, patterns: Sequence[str] = (), *, tensorboard: str = "") -> dict[str, Any]:
-    """Reads the largest split of a dataset in several ways; returns JSON values for `describe_read`.
+def measure(folder: str, patterns: Sequence[str] = (), *, tensorboard: str = "") -> dict[str, Any]:
+    """Reads the largest split of a dataset in several ways; returns JSON values for `describe`.
 
     Args:
         folder: folder of the dataset, local or gs://.
@@ -113,9 +117,12 @@ def _files(patterns: Sequence[str], dataset: Manifest) -> Any:
     """Endless batches of files, each opened, decoded and resized by itself, on all cores."""
     import tensorflow as tf
 
-    paths, _ = sample_files(patterns, MAX_FILES)
-    if any(map(storage.is_gcs, paths)):
+    checked = [storage.check_path(pattern, option="input") for pattern in patterns]
+    if any(map(storage.is_gcs, checked)):
         raise UsageError("files to compare with DIR must be on a local disk", option="input", value=patterns[0])
+    listed = sorted(itertools.islice(list_all(order_patterns(name_folders(checked))), MAX_LISTED))
+    drawn = random.Random(0).sample(listed, min(MAX_FILES, len(listed)))  # noqa: S311  # nosec B311  # no secret
+    paths = [entry.path for entry in drawn]
 
     def decode(path: Any) -> Any:
         image = tf.io.decode_image(tf.io.read_file(path), channels=3, expand_animations=False)
@@ -189,8 +196,8 @@ def _suggest(rates: dict[str, float], examples: int, num_bytes: int, decoded_byt
     return f"load(…, {best}): {gains[best]:.1f} times as fast after the first epoch{space}"
 
 
-def describe_read(found: dict[str, Any]) -> str:
-    """The result of `bench_read` as text."""
+def describe(found: dict[str, Any]) -> str:
+    """The result of `measure` as text."""
     first = found["images_per_s"][PLAIN]
     lines = [
         f"split {found['split']}: {found['examples']:,} examples, batches of {found['batch_size']}",
@@ -204,3 +211,14 @@ def describe_read(found: dict[str, Any]) -> str:
         f"suggestion: {found['suggestion']}",
     ]
     return "\n".join(lines)
+
+
+def forget(path: str) -> None:
+    """Asks the system to drop a local file from memory, so that the next read comes from the disk."""
+    if not storage.is_gcs(path) and hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError), open(path, "rb", opener=_without_waiting) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for whoever writes into it
