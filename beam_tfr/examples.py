@@ -95,17 +95,17 @@ class TooManyValuesError(ValueError):
     """A record has more features or values than are parsed, since each takes up to 100 times its bytes in memory."""
 
 
-def read_message(serialized: bytes, kind: str = "Example") -> Any:
-    """Parses a tf.train.Example or SequenceExample.
+def read_message(serialized: bytes) -> Any:
+    """Parses a tf.train.Example.
 
     Raises:
         TooManyValuesError: it has more than `MAX_FEATURES` or `MAX_VALUES`.
-        ValueError: the bytes are neither.
+        ValueError: the bytes are not one.
     """
     if len(serialized) > _FEW_BYTES:
         _check_number(serialized)
     try:
-        return message_class(kind).FromString(serialized)
+        return example_class().FromString(serialized)
     except DecodeError as error:
         raise ValueError(f"not a tf.train.Example: {error}") from error
 
@@ -116,35 +116,18 @@ def parse_example(serialized: bytes) -> dict[str, list[Any]]:
     Raises:
         ValueError: see `read_message`.
     """
-    return {name: _values_of(feature) for name, feature in read_message(serialized).features.feature.items()}
-
-
-def parse_sequence_example(serialized: bytes) -> dict[str, list[Any]]:
-    """Parses a tf.train.Example or SequenceExample likewise; a feature list is a list of values for each step.
-
-    Raises:
-        ValueError: see `read_message`.
-    """
-    example = read_message(serialized, "SequenceExample")  # an Example has the context only
-    found = {name: _values_of(feature) for name, feature in example.context.feature.items()}
-    for name, steps in example.feature_lists.feature_list.items():
-        found[name] = [_values_of(feature) for feature in steps.feature]
+    found = {}
+    for name, feature in read_message(serialized).features.feature.items():
+        kind = feature.WhichOneof("kind")
+        found[name] = list(getattr(feature, kind).value) if kind else []
     return found
-
-
-def _values_of(feature: Any) -> list[Any]:
-    kind = feature.WhichOneof("kind")
-    return list(getattr(feature, kind).value) if kind else []
 
 
 # Message -> number of a field -> the message in it.
 _MESSAGES = {
-    "Example": {1: "Features", 2: "FeatureLists"},
+    "Example": {1: "Features"},
     "Features": {1: "Entry"},
     "Entry": {2: "Feature"},
-    "FeatureLists": {1: "Steps"},
-    "Steps": {2: "FeatureList"},
-    "FeatureList": {1: "Feature"},
     "Feature": {1: "BytesList", 2: "FloatList", 3: "Int64List"},
 }
 _WITH_VALUES = ("Entry", "Feature", "BytesList", "FloatList", "Int64List")
@@ -162,7 +145,7 @@ def _check_number(serialized: bytes) -> None:
         kind, start, end = inside.pop()
         for number, at, stop in _fields(serialized, start, end):
             if within := _MESSAGES.get(kind, {}).get(number):
-                features += within in ("Entry", "Steps") or kind == "FeatureList"
+                features += within == "Entry"
                 if within not in _WITH_VALUES or len(serialized) > MAX_VALUES:  # a value takes a byte at least
                     inside.append((within, at, stop))
             elif kind == "FloatList":

@@ -60,27 +60,6 @@ message_type {
 message_type {
   name: "Example" field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".tensorflow.Features" }
 }
-message_type {
-  name: "FeatureList"
-  field { name: "feature" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".tensorflow.Feature" }
-}
-message_type {
-  name: "FeatureLists"
-  nested_type {
-    name: "FeatureListEntry" options { map_entry: true }
-    field { name: "key" number: 1 type: TYPE_STRING }
-    field { name: "value" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.FeatureList" }
-  }
-  field {
-    name: "feature_list" number: 1 label: LABEL_REPEATED
-    type: TYPE_MESSAGE type_name: ".tensorflow.FeatureLists.FeatureListEntry"
-  }
-}
-message_type {
-  name: "SequenceExample"
-  field { name: "context" number: 1 type: TYPE_MESSAGE type_name: ".tensorflow.Features" }
-  field { name: "feature_lists" number: 2 type: TYPE_MESSAGE type_name: ".tensorflow.FeatureLists" }
-}
 message_type { name: "Dim" field { name: "size" number: 1 type: TYPE_INT64 } }
 message_type {
   name: "TensorShapeProto"

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFont
+from PIL import Image
 
 import beam_tfr
 from beam_tfr import reader, storage
 from beam_tfr.display import State
 from beam_tfr.examples import serialize
-from beam_tfr.inspection import inspect, pictures
+from beam_tfr.inspection import StoredRecord, inspect, pictures
 from beam_tfr.schema import DataError, UsageError
 from tests.conftest import Run
 from tests.converted import converted, converted_photos, converted_sample
@@ -129,37 +129,6 @@ def test_a_file_that_holds_no_records(name: str, content: bytes, kind: str, tmp_
     run = beam_tfr("inspect", path)
     said = f"beam-tfr inspect: {path} is not a TFRecord file, but {kind}\n"
     assert (run.code, run.out, run.err) == (1, "", said)
-
-
-def test_sequences(tmp_path: Path, beam_tfr: Command) -> None:
-    """What TensorFlow's SequenceExample of two features and two feature lists holds is shown and exported."""
-    tf = pytest.importorskip("tensorflow")
-    of, ints = tf.train.Feature, lambda *values: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-    frames = [of(bytes_list=tf.train.BytesList(value=[RED]))] * 2
-    lists = {
-        "frames": tf.train.FeatureList(feature=frames),
-        "boxes": tf.train.FeatureList(feature=[ints(1, 2), ints(3)]),
-    }
-    example = tf.train.SequenceExample(
-        context=tf.train.Features(feature={"id": ints(7)}), feature_lists=tf.train.FeatureLists(feature_list=lists)
-    )
-    with tf.io.TFRecordWriter(str(tmp_path / "x.tfrecord"), "ZLIB") as writer:
-        writer.write(example.SerializeToString())
-    run = beam_tfr("inspect", tmp_path / "x.tfrecord", "--where", "boxes=1, 2", "--export", 1, tmp_path / "out")
-    assert run.out == f"wrote {tmp_path / 'out'}: 1 record\n"
-    run = beam_tfr("inspect", tmp_path / "x.tfrecord", "--where", "boxes=1, 2")
-    picture = f"[png image, height 20, width 30, {len(RED)} bytes]"
-    assert [line for line in run.out.splitlines() if line.startswith("  ")] == [
-        "  boxes                    int64 [2, any]",
-        "  frames                   bytes [2, 1]",
-        "  id                       int64",
-        "  boxes                    [1, 2], [3]",
-        f"  frames                   {picture}, {picture}",
-        "  id                       7",
-    ]
-    assert (tmp_path / "out" / "000000-frames-1.png").read_bytes() == RED
-    fields = json.loads((tmp_path / "out" / "000000.json").read_text())
-    assert fields == {"id": 7, "boxes": [[1, 2], [3]], "frames": [["000000-frames-0.png"], ["000000-frames-1.png"]]}
 
 
 def test_damage_is_told(tmp_path: Path, beam_tfr: Command) -> None:
@@ -292,35 +261,17 @@ def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
     assert '<img alt="records" src="data:image/png;base64,' in shown
 
 
-def test_captions_escape_what_no_font_can_draw() -> None:
-    alone = [ImageFont.load_default(12)]
-    captions = [pictures.caption(text, alone)[1] for text in ("hat …", "Küche", "帽子", "a\nb\x1b")]
-    assert captions == ["hat …", r"K\xfcche", r"\u5e3d\u5b50", r"a b\x1b"]
-    for font in pictures.system_fonts()[1:]:
-        assert pictures.caption("Küche", [*alone, font]) == (font, "Küche")
-    assert pictures.caption("hat", pictures.system_fonts())[0] is pictures.system_fonts()[0]
-
-
-@pytest.mark.parametrize(
-    ("environment", "begins"),
-    [
-        ({"KITTY_WINDOW_ID": "1"}, "\x1b_Ga=T,f=100,m=0;iVBOR"),
-        ({"TERM_PROGRAM": "iTerm.app"}, "\x1b]1337;File=inline=1;size="),
-        ({"TERM_PROGRAM": "iTerm.app", "TMUX": "/tmp/x"}, ""),
-        ({"TERM": "xterm-256color"}, ""),
-    ],
-    ids=["kitty", "iTerm2", "tmux", "others"],
-)
-def test_thumbnails_in_terminals_that_are_known(environment: dict[str, str], begins: str) -> None:
-    text = pictures.for_terminal(Image.new("RGB", (9, 9)), environment)
-    assert text[: len(begins) or None] == begins
+def test_captions_escape_what_the_font_may_lack() -> None:
+    labels = [{"class/text": ("bytes", [text.encode()])} for text in ("hat", "Küche", "帽子", "a\nb\x1b")]
+    captions = [pictures.caption(StoredRecord(7, "x", 0, serialize(label))) for label in labels]
+    assert captions == ["7 hat", r"7 K\xfcche", r"7 \u5e3d\u5b50", r"7 a b\x1b"]
 
 
 def test_records_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beam_tfr.inspection.looking.MAX_KEPT_BYTES", 100)
+    monkeypatch.setattr("beam_tfr.inspection.inspecting.MAX_KEPT_BYTES", 100)
     with pytest.raises(UsageError, match="the records have more than 100 bytes; choose fewer"):
         inspect(foreign(tmp_path))
-    monkeypatch.setattr("beam_tfr.inspection.looking.MAX_KEPT_BYTES", len(serialize(FOREIGN[0])) + 1)
+    monkeypatch.setattr("beam_tfr.inspection.inspecting.MAX_KEPT_BYTES", len(serialize(FOREIGN[0])) + 1)
     assert len(inspect(foreign(tmp_path)).records) == 1
     with pytest.raises(UsageError, match="bytes; choose fewer"):
         inspect(foreign(tmp_path), records=2)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
-import sys
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
@@ -21,7 +19,6 @@ EXAMPLES = """examples:
   beam-tfr inspect /data/photos --contact_sheet photos.png
   beam-tfr inspect /data/photos --export 100 photos
 """
-ROW = 8  # of a row of thumbnails
 
 
 def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
@@ -53,7 +50,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Shows the contents of the path; returns 1 if it is damaged."""
     from beam_tfr.inspection import inspect, pictures
-    from beam_tfr.inspection.looking import RECORDS, SHEET
+    from beam_tfr.inspection.inspecting import RECORDS, SHEET
 
     shown = parsed.records or RECORDS
     most = parsed.records or (SHEET if parsed.contact_sheet else RECORDS)
@@ -82,10 +79,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
             message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
             raise UsageError(message, option="contact_sheet", value=parsed.contact_sheet) from None
     for name, kept in wrote:
-        print(printable(f"wrote {name}: {found.told(kept)}"))
-    for line in found.lines(shown) if not wrote else found.told_problem():
+        print(printable(f"wrote {name}: {found.count_of(kept)}"))
+    for line in found.lines(shown) if not wrote else found.problem_lines():
         print(line)
-    if sys.stdout.isatty() and not wrote:
-        sheet = pictures.contact_sheet(found.records[:ROW], columns=ROW)
-        print(pictures.for_terminal(sheet, os.environ), end="")
     return 1 if found.problem else 0

@@ -4,10 +4,10 @@ from beam_tfr.inspection import inspect
 inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")
 
 `records` finds and reads the records, `values` says what is in them, `pictures` draws them, `exporting` writes files,
-and `looking` puts these together.
+and `inspecting` puts these together.
 """
 
-from beam_tfr.inspection.looking import Inspection, inspect
-from beam_tfr.inspection.records import Record
+from beam_tfr.inspection.inspecting import Inspection, inspect
+from beam_tfr.inspection.records import StoredRecord
 
-__all__ = ["Inspection", "Record", "inspect"]
+__all__ = ["Inspection", "StoredRecord", "inspect"]

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image as PillowImage
 
 from beam_tfr import storage
-from beam_tfr.inspection.pictures import png
-from beam_tfr.inspection.records import Record, text_of
-from beam_tfr.inspection.values import image_format, tensor_of
+from beam_tfr.inspection.pictures import picture, png
+from beam_tfr.inspection.records import StoredRecord, text_of
+from beam_tfr.inspection.values import image_format, pixels_of, tensor_of
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import ARRAY_RAW, FILE_NAME, FILENAME, RAW, ROW_KEY
 
@@ -24,7 +23,7 @@ KEYS = (FILENAME, FILE_NAME, ROW_KEY)
 _LONG = 1000  # bytes of a text that goes into a file of its own
 
 
-def export(records: Sequence[Record], folder: str) -> None:
+def export(records: Sequence[StoredRecord], folder: str) -> None:
     """Writes files to a new folder, named by number and key: `000012-cat.json` and `000012-cat-image_encoded.jpg`.
 
     Raises:
@@ -44,7 +43,7 @@ def export(records: Sequence[Record], folder: str) -> None:
         raise UsageError(f"cannot be written: {error.strerror or error}", option="export", value=folder) from error
 
 
-def _files(record: Record) -> dict[str, bytes]:
+def _files(record: StoredRecord) -> dict[str, bytes]:
     """Name -> content of each file of a record."""
     stem = "-".join([f"{record.number:06d}", *_name_of(record)])
     if not record.values:
@@ -52,10 +51,8 @@ def _files(record: Record) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     bases = {stem}
 
-    def shown(feature: str, value: Any, place: str = "") -> Any:
-        """The JSON for a value or a list of values; adds the files that it refers to."""
-        if isinstance(value, list):
-            return [shown(feature, one, f"{place}-{n}" if len(value) > 1 else place) for n, one in enumerate(value)]
+    def shown(feature: str, value: Any, place: str) -> Any:
+        """The JSON for a value; adds the file that it refers to, if it is too large or binary."""
         found = _file_of(feature, value) if isinstance(value, bytes) else None
         if found is None:
             return value.decode() if isinstance(value, bytes) else value
@@ -66,13 +63,17 @@ def _files(record: Record) -> dict[str, bytes]:
         files[f"{base}.{found[0]}"] = found[1]
         return f"{base}.{found[0]}"
 
-    fields = {feature: shown(feature, values) for feature, values in record.values.items()}
-    fields = {feature: of[0] if len(of) == 1 and not isinstance(of[0], list) else of for feature, of in fields.items()}
+    fields: dict[str, Any] = {}
+    for feature, values in record.values.items():
+        if len(values) == 1:
+            fields[feature] = shown(feature, values[0], "")
+        else:
+            fields[feature] = [shown(feature, value, f"-{n}") for n, value in enumerate(values)]
     text = json.dumps(fields, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     return files | {f"{stem}.json": text.encode()}
 
 
-def _name_of(record: Record) -> list[str]:
+def _name_of(record: StoredRecord) -> list[str]:
     """The file name in the key of a record, without its extension and in letters that any disk takes."""
     keys = (text_of(value) for name in KEYS for value in record.values.get(name, [])[:1])
     return [re.sub(r"[^\w-]+", "_", os.path.splitext(os.path.basename(key))[0])[:40] for key in keys][:1]
@@ -80,10 +81,11 @@ def _name_of(record: Record) -> list[str]:
 
 def _file_of(feature: str, value: bytes) -> tuple[str, bytes] | None:
     """Extension and content of the file for some bytes; None for a short text."""
+    pixels = pixels_of(feature, value)
+    if pixels is not None:
+        return "png", png(picture(pixels))
     array = tensor_of(value) if feature in (RAW, ARRAY_RAW) else None
     if array is not None:
-        if feature == RAW and array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3):
-            return "png", png(PillowImage.fromarray(array if array.shape[2] == 3 else array[:, :, 0]))
         file = io.BytesIO()
         np.save(file, array)
         return "npy", file.getvalue()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import manifest, storage
-from beam_tfr.examples import TooManyValuesError, parse_sequence_example
+from beam_tfr.examples import TooManyValuesError, parse_example
 from beam_tfr.images import formats
 from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import WILDCARD
@@ -17,7 +17,7 @@ from beam_tfr.naming import parse_file_name
 from beam_tfr.records import RecordError, RecordFile, begins_record, longest_in
 from beam_tfr.schema import MANIFEST_FILE, DataError, NotFoundError, RejectError, UsageError, in_order
 
-Values = dict[str, list[Any]]  # feature -> values: bytes, int or float; in a sequence a list of them for each step
+Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
 
 
 class File(NamedTuple):
@@ -29,8 +29,8 @@ class File(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
-    """A record.
+class StoredRecord:
+    """A record of a file.
 
     Attributes:
         number: from 0, over all files.
@@ -48,13 +48,11 @@ class Record:
     def values(self) -> Values:
         """Feature -> its values, bytes, int or float; none if the record is not a tf.train.Example.
 
-        A feature list of a tf.train.SequenceExample has a list of values for each step.
-
         Raises:
             RecordError: there are too many.
         """
         try:
-            return parse_sequence_example(self.data)
+            return parse_example(self.data)
         except TooManyValuesError as error:
             raise RecordError(self.file, self.number, self.offset, str(error)) from None
         except ValueError:
@@ -83,8 +81,8 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
         elif isinstance(error, NotFoundError):
             raise NotFoundError(f"{path}: there is no such file or folder") from None
         else:
-            there = sorted(storage.walk(path, lambda _: False, deep=False))
-            entries = [entry for entry in there if "tfrecord" in entry.path.rpartition("/")[2]]
+            listed = sorted(storage.walk(path, lambda _: False, deep=False))
+            entries = [entry for entry in listed if "tfrecord" in entry.path.rpartition("/")[2]]
             ours = any(parse_file_name(entry.path.rpartition("/")[2]) for entry in entries)
             if storage.list_folder(storage.work_path(path, "")) or (
                 ours and storage.find(storage.join(path, MANIFEST_FILE))
@@ -97,10 +95,10 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
     if split is not None and split not in known:
         raise UsageError(f"is not in {path}; there are: {', '.join(known)}", option="split", value=split)
     shards = [shard for name in ([split] if split else known) for shard in dataset.splits[name].shards]
-    return dataset, [File(storage.join(path, one.file), one.num_bytes, one.num_examples) for one in shards], ""
+    return dataset, [File(storage.join(path, shard.file), shard.num_bytes, shard.num_examples) for shard in shards], ""
 
 
-class Reading:
+class RecordReader:
     """An iterable over the records of files, for one iteration.
 
     Attributes:
@@ -122,7 +120,7 @@ class Reading:
         self.done = self.files = self.num_bytes = 0
         self._files, self._start = files, start
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[StoredRecord]:
         before = 0
         for number, file in enumerate(self._files):
             self.files = number
@@ -138,7 +136,7 @@ class Reading:
             try:
                 for data in records:
                     self.done = before + records.record + 1
-                    yield Record(before + records.record, file.path, records.offset, data)
+                    yield StoredRecord(before + records.record, file.path, records.offset, data)
             except RecordError as error:
                 if error.record == 0:
                     _check_content(records)
@@ -176,7 +174,5 @@ def matches(values: Values, where: Mapping[str, str]) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A value as text; of a sequence the values of a step."""
-    if isinstance(value, list):
-        return ", ".join(map(text_of, value))
+    """A value as text."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -25,27 +24,16 @@ _KINDS = {bytes: "bytes", int: "int64", float: "float"}
 
 def kind_of(values: Sequence[Any]) -> str:
     """ "bytes", "int64" or "float"; empty for no values."""
-    first = next(iter(values), None)
-    return kind_of([*itertools.chain(*values)]) if isinstance(first, list) else _KINDS.get(type(first), "")
-
-
-def shape_of(values: Sequence[Any]) -> tuple[int, ...]:
-    """The number of values; in a sequence the number of steps and of values in each, -1 if they differ."""
-    if not values or not isinstance(values[0], list):
-        return (len(values),)
-    lengths = {len(step) for step in values}
-    return len(values), lengths.pop() if len(lengths) == 1 else -1
+    return _KINDS[type(values[0])] if values else ""
 
 
 def describe(name: str, values: Sequence[Any]) -> str:
     """The values of a feature in one printable line: "png image, height 20, width 30, 99 bytes", "'hat'", "1, 2"."""
-    shown = ", ".join(_describe_one(name, value) for value in values[:MAX_VALUES])
+    shown = ", ".join(_describe_value(name, value) for value in values[:MAX_VALUES])
     return f"{shown}, … {len(values):,} values" if len(values) > MAX_VALUES else shown or "no values"
 
 
-def _describe_one(name: str, value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{describe(name, value) if value else ''}]"
+def _describe_value(name: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if not isinstance(value, bytes):
@@ -89,16 +77,20 @@ def tensor_of(data: bytes) -> NDArray[Any] | None:
     return array
 
 
+def pixels_of(name: str, data: bytes) -> NDArray[np.uint8] | None:
+    """The pixels of a feature with --encoding raw: uint8 [height, width, 1 or 3]; None of anything else."""
+    array = tensor_of(data) if name == RAW else None
+    if array is not None and array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3):
+        return array
+    return None
+
+
 def image_of(values: Values) -> tuple[str, bytes] | None:
-    """The first feature that holds an image or a tensor of pixels, and its bytes; of a sequence the first step."""
+    """The first feature that holds an image or a tensor of pixels, and its bytes."""
     for name, found in values.items():
-        found = found[0] if found and isinstance(found[0], list) else found
-        if len(found) == 1 and isinstance(found[0], bytes):
-            array = tensor_of(found[0]) if name == RAW else None
-            if array is not None and array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3):
-                return name, found[0]
-            if name != RAW and image_format(found[0]):
-                return name, found[0]
+        data = found[0] if len(found) == 1 else None
+        if isinstance(data, bytes) and (image_format(data) if name != RAW else pixels_of(name, data) is not None):
+            return name, data
     return None
 
 

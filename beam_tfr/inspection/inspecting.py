@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 import os
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 from beam_tfr import markup, storage
 from beam_tfr.display import State
 from beam_tfr.inspection import exporting, pictures
-from beam_tfr.inspection.records import File, Reading, Record, Values, features_of_name, find_files, matches
-from beam_tfr.inspection.values import describe, kind_of, shape_of
+from beam_tfr.inspection.records import File, RecordReader, StoredRecord, Values, features_of_name, find_files, matches
+from beam_tfr.inspection.values import describe, kind_of
 from beam_tfr.manifest import Manifest, check_shards
 from beam_tfr.reader_arguments import integer
 from beam_tfr.records import RecordError
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 RECORDS = 3  # shown as text
 SHEET = 40  # records of a contact sheet
-TOLD = 100  # records between two reports of progress
-SAMPLE = 100  # records of files without a manifest that tell their features
+PROGRESS_RECORDS = 100  # between two reports of progress
+SAMPLE = 100  # records of files without a manifest, which show their features
 MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
 MAX_FEATURES = 50  # shown of a record
 
@@ -51,7 +52,7 @@ class Inspection:
     features: Mapping[str, str]
     num_files: int
     num_records: int
-    records: tuple[Record, ...]
+    records: tuple[StoredRecord, ...]
     split: str | None = None
     problem: str = ""
 
@@ -81,13 +82,13 @@ class Inspection:
                 f"record {record.number}: {record.file}, byte {record.offset:,}, {len(record.data):,} bytes"
             )
             yield from (f"  {_inline(name):24} {shown}" for name, shown in describe_record(record))
-        yield from self.told_problem()
+        yield from self.problem_lines()
 
-    def told_problem(self) -> list[str]:
+    def problem_lines(self) -> list[str]:
         """A line on the problem, if there is one."""
         return [printable(f"problem: {self.problem}")] if self.problem else []
 
-    def told(self, records: Sequence[Record]) -> str:
+    def count_of(self, records: Sequence[StoredRecord]) -> str:
         """The number of some of the records, and their splits: "40 records of train"."""
         files = {os.path.basename(record.file) for record in records}
         splits = self.manifest.splits if self.manifest else {}
@@ -101,10 +102,10 @@ class Inspection:
         """Features, counts and thumbnails, for notebooks."""
         first = dict(describe_record(self.records[0])) if self.records else {}
         rows = [(name, about, first.get(name, "")) for name, about in self.features.items()]
-        found = markup.table(self._title(), ["feature", "dtype and shape", "first record"], rows, [self.problem])
+        page = markup.table(self._title(), ["feature", "dtype and shape", "first record"], rows, [self.problem])
         if self.manifest:
-            found += html_table("", self.manifest.splits, dataset_rows(self.manifest))
-        return found + (pictures.html_image(self.contact_sheet()) if self.records else "")
+            page += html_table("", self.manifest.splits, dataset_rows(self.manifest))
+        return page + (pictures.html_image(self.contact_sheet()) if self.records else "")
 
     def _title(self) -> str:
         return f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"
@@ -160,51 +161,48 @@ def inspect(
         except DataError as error:
             problem = str(error)
     total = sum(file.num_records for file in files) if dataset else None
-    look = _Look(wanted, start=start, most=most, strict=records is not None, counts=total is None)
-    look.run(files, progress or (lambda _: None))
-    number = look.done if total is None else total
-    if record is not None and record >= number and not look.problem:
+    search = _Search(wanted, start=start, most=most, strict=records is not None, counts=total is None)
+    search.run(files, progress or (lambda _: None))
+    number = search.done if total is None else total
+    if record is not None and record >= number and not search.problem:
         raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
-    if (
-        wanted
-        and not look.kept
-        and look.first
-        and (lacking := [n for n in wanted if not features_of_name(look.first, n)])
-    ):
-        known = ", ".join(itertools.islice(sorted(look.first), 20))
-        raise UsageError(f"unknown feature; known are {known}", option="where", value=lacking[0])
+    if search.first and not search.kept:
+        for name in wanted:
+            if not features_of_name(search.first, name):
+                known = ", ".join(itertools.islice(sorted(search.first), 20))
+                raise UsageError(f"unknown feature; known are {known}", option="where", value=name)
     return Inspection(
         path=place,
         manifest=dataset,
-        features=_features_of(dataset) if dataset else look.features(),
+        features=_features_of(dataset) if dataset else search.features(),
         num_files=len(files),
         num_records=number,
-        records=tuple(look.kept),
+        records=tuple(search.kept),
         split=split,
-        problem="; ".join(filter(None, (problem, look.problem))),
+        problem="; ".join(filter(None, (problem, search.problem))),
     )
 
 
-class _Look:
+class _Search:
     """Reads files, keeps the records that are wanted, and notes the features of the first ones."""
 
     def __init__(self, where: Mapping[str, str], *, start: int, most: int, strict: bool, counts: bool) -> None:
-        self.kept: list[Record] = []
+        self.kept: list[StoredRecord] = []
         self.first: Values = {}
         self.problem = ""
         self.done = 0
         self._where, self._start, self._most, self._strict, self._counts = where, start, most, strict, counts
-        self._shapes: dict[str, set[tuple[int, ...]]] = {}
-        self._kinds: dict[str, str] = {}
+        self._lengths = collections.defaultdict[str, set[int]](set)
+        self._kinds = dict[str, str]()
 
     def run(self, files: Sequence[File], progress: Callable[[State], object]) -> None:
         total = 0 if self._counts else sum(file.num_records for file in files)
-        reading = Reading(files, 0 if self._counts else self._start)
+        reader = RecordReader(files, 0 if self._counts else self._start)
         kept_bytes = 0
         try:
-            for record in reading:
-                if record.number % TOLD == 0:
-                    progress(State("reading", reading.done, total, reading.files, len(files), reading.num_bytes))
+            for record in reader:
+                if record.number % PROGRESS_RECORDS == 0:
+                    progress(State("reading", reader.done, total, reader.files, len(files), reader.num_bytes))
                 if record.number < SAMPLE or not self.first:
                     self._note(record)
                 if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):
@@ -221,21 +219,20 @@ class _Look:
             self.problem = str(error)
         except OSError as error:
             self.problem = f"{error.filename or ''}: {error.strerror or error}"
-        self.done = reading.done
+        self.done = reader.done
 
-    def _note(self, record: Record) -> None:
+    def _note(self, record: StoredRecord) -> None:
         self.first = self.first or record.values
         for name, values in record.values.items():
-            self._shapes.setdefault(name, set()).add(shape_of(values))
+            self._lengths[name].add(len(values))
             self._kinds[name] = self._kinds.get(name) or kind_of(values)
 
     def features(self) -> dict[str, str]:
         """Name -> dtype and shape of the features of the first records."""
         found = {}
-        for name, shapes in sorted(self._shapes.items()):
-            sides = (side[0] if len({*side}) == 1 else -1 for side in itertools.zip_longest(*shapes))
-            shape = ", ".join("any" if side in (-1, None) else str(side) for side in sides)
-            found[name] = self._kinds[name] if shapes == {(1,)} else f"{self._kinds[name]} [{shape}]".lstrip()
+        for name, lengths in sorted(self._lengths.items()):
+            shape = f" [{'any' if len(lengths) > 1 else min(lengths)}]"
+            found[name] = f"{self._kinds[name]}{'' if lengths == {1} else shape}".lstrip()
         return found
 
 
@@ -257,7 +254,7 @@ def _conditions(where: str | Mapping[str, object] | None) -> dict[str, str]:
     return {name: str(value) for name, value in (where or {}).items()}
 
 
-def describe_record(record: Record) -> Iterator[tuple[str, str]]:
+def describe_record(record: StoredRecord) -> Iterator[tuple[str, str]]:
     """Yields the features of a record, each with its values in a printable line."""
     if not record.values:
         yield "", f"not a tf.train.Example: {describe('', [record.data])}"
