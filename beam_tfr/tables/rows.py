@@ -11,10 +11,10 @@ from typing import Any
 from beam_tfr import examples, storage
 from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split
 from beam_tfr.layouts.parsing import is_split_name
+from beam_tfr.repeats import Place
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 from beam_tfr.tables.columns import ColumnType, split_list
 from beam_tfr.tables.formats import misfit, read_rows, split_suffix
-from beam_tfr.tables.repeats import Repeats
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,13 +74,13 @@ class Tables:
         """The columns to read, each once."""
         return list(dict.fromkeys([*self.roles.columns, *self.types]))
 
-    def tell(self, repeats: Repeats) -> str:
-        """The error message for rows that have the same key."""
-        (table, row), (earlier, before) = repeats.first, repeats.before
+    def describe_repeats(self, number: int, place: Place, earlier_place: Place) -> str:
+        """The error message for so many rows that repeat a key, the first of them at a place."""
+        (table, row), (earlier, before) = place, earlier_place
         column, what = self.roles.uri or self.roles.key, "file" if self.roles.uri else "key"
         return (
             f"`table={self.files[table]}, row {row}`: its {column} is that of row {before} of {self.files[earlier]}"
-            f"{f'; {repeats.number} rows repeat one' if repeats.number > 1 else ''}. "
+            f"{f'; {number} rows repeat one' if number > 1 else ''}. "
             f"Each {what} may have one row: remove the others"
             f"{', or combine their values into lists' if self.roles.uri else ''}"
         )

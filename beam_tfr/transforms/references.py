@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -19,14 +19,15 @@ from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, rea
 from beam_tfr.labels import Labeler
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_key
+from beam_tfr.repeats import HASH_BYTES, Place, find_repeats, hash_key, parts_of, rows_of
 from beam_tfr.schema import DataError, ImageRef
-from beam_tfr.tables.repeats import Repeats, Seen, find_repeats, merge_repeats
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import ShownFunction, count, counted
 
 BATCHES = 64  # of patterns, each listed by one worker
 LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
 RANGES = 50  # at least, that all patterns or a large range are divided into; often ten times as many
+HASHES_AT_A_TIME = 1 << 16  # of keys of a table
 RANGES_AT_A_TIME = 4  # or more, listed by one worker, which waits for many answers at a time
 
 
@@ -142,12 +143,12 @@ class ReadTable(beam.PTransform):
             | "Tables" >> beam.Create([*enumerate(self._opened.files)])
             | "SpreadTables" >> beam.Reshuffle()
             | "ReadRows"
-            >> beam.FlatMap(_read_rows, self._opened).with_output_types(bytes).with_outputs("seen", main="refs")
+            >> beam.FlatMap(_read_rows, self._opened).with_output_types(bytes).with_outputs("keys", main="refs")
         )
         distinct = (
-            read.seen
-            | "GroupSeen" >> beam.GroupByKey()
-            | "FindRepeats" >> beam.Map(lambda bucket: find_repeats(bucket[1]))
+            read.keys
+            | "GroupKeys" >> beam.GroupByKey()
+            | "FindRepeats" >> beam.Map(_find_repeats)
             | beam.combiners.ToList()
             | "RefuseRepeats" >> beam.Map(_refuse_repeats, self._opened)
         )
@@ -156,26 +157,36 @@ class ReadTable(beam.PTransform):
 
 def _read_rows(table: tuple[int, str], opened: Tables) -> Iterator[Any]:
     number, path = table
-    seen, parts = Seen(number), list[Any]()
+    hashes, first = bytearray(), 1
 
     def read() -> Iterator[bytes]:
-        for row, ref in counted(opened.read(path), "listed"):
+        for _, ref in counted(opened.read(path), "listed"):
             interrupt.check()
             yield ref.encode()
             if opened.roles.uri or opened.roles.key:  # others are numbers, which cannot repeat
-                parts.extend(seen.add(ref.key, row))
+                hashes.extend(hash_key(ref.key.encode("utf-8", "surrogateescape")))
+
+    def keys() -> Iterator[beam.pvalue.TaggedOutput]:
+        return (beam.pvalue.TaggedOutput("keys", part) for part in parts_of(rows_of(number, hashes, first)))
 
     for packed in packing.pack_some(read()):
         yield packed
-        while parts:
-            yield beam.pvalue.TaggedOutput("seen", parts.pop())
-    for part in [*parts, *seen.flush()]:
-        yield beam.pvalue.TaggedOutput("seen", part)
+        if len(hashes) >= HASHES_AT_A_TIME * HASH_BYTES:
+            yield from keys()
+            first += len(hashes) // HASH_BYTES
+            hashes.clear()
+    yield from keys()
 
 
-def _refuse_repeats(found: Sequence[Repeats | None], opened: Tables) -> None:
-    if repeats := [one for one in found if one is not None]:
-        raise DataError(opened.tell(merge_repeats(repeats)))
+def _find_repeats(part: tuple[int, Iterable[bytes]]) -> tuple[int, list[tuple[Place, Place]]]:
+    repeats = find_repeats(b"".join(part[1]))
+    return len(repeats), repeats[:1]
+
+
+def _refuse_repeats(found: Sequence[tuple[int, list[tuple[Place, Place]]]], opened: Tables) -> None:
+    if number := sum(number for number, _ in found):
+        first = min(repeat for _, repeats in found for repeat in repeats)
+        raise DataError(opened.describe_repeats(number, *first))
 
 
 @with_input_types(bytes)

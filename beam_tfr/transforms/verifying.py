@@ -15,11 +15,11 @@ from apache_beam.pvalue import AsIter, PBegin, PCollection
 from apache_beam.typehints import with_output_types
 
 from beam_tfr import manifest, storage
+from beam_tfr.repeats import parts_of, rows_of
 from beam_tfr.transforms.counting import Shown, count
-from beam_tfr.verification.dataset_check import MAX_PIXELS, DatasetCheck, choose
+from beam_tfr.verification.dataset_check import MAX_PIXELS, DatasetCheck, choose, repeat_problems
 from beam_tfr.verification.problems import Problems
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.repeats import find_repeats, keys_by_bucket
 from beam_tfr.verification.shard_check import ShardCheck, ShardFound
 
 
@@ -69,8 +69,8 @@ class _Read(Shown):
         problems, task = Problems(), self._tasks[position]
         check = ShardCheck(self._folder, task, self._check, functools.partial(problems.add, position))
         found = check.run(threading.Event())
-        for bucket in keys_by_bucket(found):
-            yield beam.pvalue.TaggedOutput("keys", bucket)
+        for part in parts_of(rows_of(position, found.keys)):
+            yield beam.pvalue.TaggedOutput("keys", part)
         found.keys.clear()
         count("verified-shards")
         count("verified-records", found.done)
@@ -79,7 +79,7 @@ class _Read(Shown):
 
 
 def _find_repeats(grouped: tuple[int, Iterable[bytes]], folder: str) -> Problems:
-    return find_repeats(b"".join(grouped[1]), choose(manifest.read(folder)))
+    return repeat_problems(b"".join(grouped[1]), choose(manifest.read(folder)))
 
 
 def _write(

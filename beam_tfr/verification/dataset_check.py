@@ -18,11 +18,11 @@ from beam_tfr import storage
 from beam_tfr.manifest import Manifest
 from beam_tfr.options import default_threads
 from beam_tfr.options.table import check_range, is_number
+from beam_tfr.repeats import find_repeats, rows_of
 from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
 from beam_tfr.verification.manifest_check import check_files, harmless_strangers
 from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.repeats import all_repeats
 from beam_tfr.verification.report import Progress, Report
 from beam_tfr.verification.shard_check import ShardCheck, ShardFound, Task
 from beam_tfr.verification.sources import Sources
@@ -144,7 +144,8 @@ class DatasetCheck:
         found = [self.found[position] for position in sorted(self.found)]
         for problem in check_files(manifest):
             problems.add(-1, problem)
-        problems.merge(all_repeats(found, tasks))
+        keys = (rows_of(one.task.position, one.keys).tobytes() for one in found)
+        problems.merge(repeat_problems(b"".join(keys), tasks))
         for problem in (*_of_unread(manifest, self.found), *_total_problems(manifest, found)):
             problems.add(len(tasks) + 1, problem)
         if sources is not None:
@@ -185,6 +186,16 @@ def choose(manifest: Manifest, sample: float | None = None, seed: int = 0) -> li
         mixed = sorted(of_split, key=lambda task: sha256_hex(f"{seed} {task.entry.file}".encode()))
         chosen += mixed[: math.ceil(sample * len(mixed))]
     return sorted(chosen)
+
+
+def repeat_problems(rows: bytes, tasks: Sequence[Task]) -> Problems:
+    """The records that have the key of an earlier one; `rows` are those of `find_repeats`, with positions of shards."""
+    problems = Problems()
+    for (shard, record), (other, number) in find_repeats(rows):
+        message = f"has the key of record {number} of {tasks[other].entry.file}"
+        problem = Problem("repeated", tasks[shard].entry.file, message, record)
+        problems.add(len(tasks), problem, order=shard << 32 | record)
+    return problems
 
 
 def _read_all(shards: Sequence[ShardCheck], threads: int, progress: Callable[[Progress], object] | None) -> None:

@@ -13,10 +13,11 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.manifest import ShardEntry
 from beam_tfr.records import RecordError, RecordFile, longest_in
+from beam_tfr.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema import RecordsDigest
 from beam_tfr.verification.problems import Problem, shown, unreadable
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.sources import KEY_BYTES, SOURCES_AT_A_TIME, SourceRecord, Sources, hash_key
+from beam_tfr.verification.sources import SOURCES_AT_A_TIME, SourceRecord, Sources
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
 
@@ -143,7 +144,7 @@ class ShardCheck:
                 self._waiting.append(SourceRecord(checked.key, checked.source_sha256, file.record, file.offset))
                 if len(self._waiting) == SOURCES_AT_A_TIME:
                     self._compare_sources()
-            found.keys += os.urandom(KEY_BYTES) if checked.key is None else hash_key(checked.key)
+            found.keys += os.urandom(HASH_BYTES) if checked.key is None else hash_key(checked.key)
             found.labels.update(checked.labels)
             found.pixels += checked.pixels
             if checked.source_size:
@@ -159,7 +160,7 @@ class ShardCheck:
     def _on_damage(self, error: RecordError) -> None:
         self._damaged = True
         self._problem("damaged", error.problem, error.record, error.offset)
-        self.found.keys += os.urandom(KEY_BYTES)  # keeps the place of the record, and equals no key
+        self.found.keys += os.urandom(HASH_BYTES)  # keeps the place of the record, and equals no key
 
     def _compare_sources(self) -> None:
         if self._sources is None or not self._waiting:

@@ -20,11 +20,11 @@ from beam_tfr.inputs.listing import list_images
 from beam_tfr.inputs.patterns import common_root, exclusion, name_folders, order_patterns
 from beam_tfr.manifest import Manifest
 from beam_tfr.records import RecordError, RecordFile
+from beam_tfr.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema import REJECTS_FILE, UsageError
 from beam_tfr.schema.features import Names
 from beam_tfr.verification.problems import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
 
-KEY_BYTES = 16
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
 _CHUNK_BYTES = 1 << 18
 _PATHS_AT_A_TIME = 10_000
@@ -38,11 +38,6 @@ class SourceRecord(NamedTuple):
     sha256: bytes
     record: int
     offset: int
-
-
-def hash_key(key: bytes) -> bytes:
-    """A hash of `KEY_BYTES` that stands for a key."""
-    return hashlib.blake2b(key, digest_size=KEY_BYTES).digest()
 
 
 def look(root: str, record: SourceRecord) -> tuple[str, str] | None:
@@ -135,7 +130,7 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
         Args:
             keys: concatenated `hash_key` of all records.
         """
-        known = np.sort(np.frombuffer(keys + self._rejected(), f"S{KEY_BYTES}"))
+        known = np.sort(np.frombuffer(keys + self._rejected(), f"S{HASH_BYTES}"))
         number = 0
 
         def new() -> Iterator[str]:
