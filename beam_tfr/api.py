@@ -121,7 +121,7 @@ def plan(
 
         prices, told = Prices.parse(price), progress if callable(progress) else shown
         how: dict[str, Any] = {"sample_size": sample_size, "workers": workers, "prices": prices, "progress": told}
-        return preview(checked, look_there=output is not None, **how)
+        return preview(checked, check_output=output is not None, **how)
 
 
 @briefly

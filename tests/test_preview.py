@@ -19,9 +19,9 @@ from beam_tfr import cli, display, lock, manifest
 from beam_tfr.display import State
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.planning.drafts import draft_plan
-from beam_tfr.preview import Estimate, Prices, estimates, looking, preview, speed
-from beam_tfr.preview.advice import advise, foretell_failure, foretell_waits
-from beam_tfr.preview.looking import look
+from beam_tfr.preview import Estimate, Prices, estimates, listed, preview, speed
+from beam_tfr.preview.advice import advise, failure_warning, wait_warnings
+from beam_tfr.preview.listed import survey_listing
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.schema import ImageRef, UsageError
 from tests.conftest import Run, as_nobody, files_of
@@ -142,7 +142,7 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
 def test_a_failure_is_foretold_as_sure_as_the_sample_is() -> None:
     def told(*rejects: tuple[float, float, float]) -> str:
         estimates = {str(number): Estimate(*one) for number, one in enumerate(rejects)}
-        return foretell_failure(0.01, estimates, of=10_000, what="images").partition(";")[0]
+        return failure_warning(0.01, estimates, of=10_000, what="images").partition(";")[0]
 
     assert told() == told((10, 1, 100)) == ""
     assert told((40, 1, 90), (9, 9, 9)) == ""
@@ -200,10 +200,10 @@ def test_a_bucket_gives_its_reads_gradually() -> None:
     assert seconds == (240 + 7810, 240 + 7200 + 122_000 / 320, 240 + 9140)
     few = estimates.on_dataflow(cpu_s, images=5 * 10**8, workers=25, prices=prices)[1]
     assert cost.value > 1.5 * few.value
-    told = [*foretell_waits(2_500_000, images=5 * 10**8, workers=1000, vcpus=1)]
+    told = [*wait_warnings(2_500_000, images=5 * 10**8, workers=1000, vcpus=1)]
     assert "1,000 Dataflow workers would read 200,000 images/s" in told[0]
     assert "; 25 workers would not: `workers=`" in told[0]
-    assert not [*foretell_waits(2_500_000, images=5 * 10**8, workers=25, vcpus=1)]
+    assert not [*wait_warnings(2_500_000, images=5 * 10**8, workers=25, vcpus=1)]
 
 
 def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
@@ -241,7 +241,9 @@ def _refs(*parts: tuple[str, str, str]) -> Iterator[ImageRef]:
 
 def test_what_is_cheap_to_change_now_is_said() -> None:
     crowd = [(f"train/a/{n}.jpg", "train", "a") for n in range(200)]
-    found = look(_refs(*crowd, ("test/b/7.jpg", "test", "b"), ("test/b/x.PNG", "test", "b")), seed=0, sample_size=9)
+    found = survey_listing(
+        _refs(*crowd, ("test/b/7.jpg", "test", "b"), ("test/b/x.PNG", "test", "b")), seed=0, sample_size=9
+    )
     options = ConvertOptions(input=("*",), output="out", image_size=(64, 64))
     plan = draft_plan(
         found.survey, 10.0, name="d", suffix=".tfrecord", options=options.data_options(None), labelled=True, codecs={}
@@ -258,7 +260,7 @@ def test_what_is_cheap_to_change_now_is_said() -> None:
         "1 file with the name of a file in another split, such as 7.jpg: make sure that they show different things",
         "mixed file extensions: 201 .jpg, 1 .PNG",
     ]
-    quiet = look(_refs(*crowd), seed=0, sample_size=9)
+    quiet = survey_listing(_refs(*crowd), seed=0, sample_size=9)
     splits = {"train": plan.splits["train"]}
     plan = dataclasses.replace(plan, splits=splits, labels=["a"])
     assert advise(options, quiet, plan, Sampled(tried=9, record_bytes=[1.0] * 9)) == []
@@ -273,14 +275,14 @@ def test_what_is_cheap_to_change_now_is_said() -> None:
 
 def test_the_sample_is_the_start_of_the_seeds_order(monkeypatch: pytest.MonkeyPatch) -> None:
     refs = [*_refs(*((f"{n}.jpg", "train", "a") for n in range(50)))]
-    order = sorted(refs, key=lambda ref: looking.order_key(3, ref.key))
+    order = sorted(refs, key=lambda ref: listed.order_key(3, ref.key))
     random.Random(0).shuffle(refs)
-    assert look(iter(refs), seed=3, sample_size=7).sample == order[:7]
-    assert look(iter(refs), seed=3, sample_size=99).sample == order
-    assert look(iter(refs), seed=3, sample_size=7).first == sorted(refs)[: looking.FIRST]
-    monkeypatch.setattr(looking, "MAX_NAMES", 0)
+    assert survey_listing(iter(refs), seed=3, sample_size=7).sample == order[:7]
+    assert survey_listing(iter(refs), seed=3, sample_size=99).sample == order
+    assert survey_listing(iter(refs), seed=3, sample_size=7).first == sorted(refs)[: listed.FIRST]
+    monkeypatch.setattr(listed, "MAX_NAMES", 0)
     same = _refs(("a/1.jpg", "a", "x"), ("b/1.jpg", "b", "x"))
-    assert look(same, seed=0, sample_size=1).doubled == 0  # names beyond the limit are not compared
+    assert survey_listing(same, seed=0, sample_size=1).doubled == 0  # names beyond the limit are not compared
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=30), st.integers(0, 1000))

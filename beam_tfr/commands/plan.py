@@ -60,7 +60,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         found = preview(
             options,
             flags,
-            look_there=parsed.has_output,
+            check_output=parsed.has_output,
             sample_size=parsed.sample_size,
             workers=parsed.workers,
             prices=Prices.parse(parsed.price),

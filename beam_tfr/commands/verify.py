@@ -117,7 +117,7 @@ def describe(report: Report) -> Iterator[str]:
             f"not read: {len(report.unread):,} of {counted(report.shards, 'shard')}, for which only the sizes were "
             "compared; sums over all records and the digest were not checked"
         )
-    yield from report.told_others()
+    yield from report.describe_others()
     if not report.ok:
         yield counted(report.num_problems, "problem")
     elif report.unread:

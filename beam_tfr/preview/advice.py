@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from beam_tfr.options import ConvertOptions
 from beam_tfr.preview.estimates import DOUBLED_S, FIRST_READS_PER_S, Estimate, ramped_s
-from beam_tfr.preview.looking import Look
+from beam_tfr.preview.listed import Listed
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.rejects import most
 from beam_tfr.schema import NO_SPLIT, Plan, in_order
@@ -20,12 +20,12 @@ MAX_NAMED = 5
 LONG_S = 600  # of waiting in a job
 
 
-def advise(options: ConvertOptions, found: Look, plan: Plan, sampled: Sampled) -> list[str]:
+def advise(options: ConvertOptions, found: Listed, plan: Plan, sampled: Sampled) -> list[str]:
     """Warnings about what the user may not have intended."""
     return [*_of_images(options, sampled), *_of_classes(plan), *_of_files(found, sampled)]
 
 
-def foretell_failure(max_rejects: int | float, rejects: Mapping[str, Estimate], *, of: int, what: str) -> str:
+def failure_warning(max_rejects: int | float, rejects: Mapping[str, Estimate], *, of: int, what: str) -> str:
     """Says that a conversion would or may fail for its rejects, and the cure; empty if it is not expected to.
 
     Args:
@@ -38,13 +38,13 @@ def foretell_failure(max_rejects: int | float, rejects: Mapping[str, Estimate], 
     if total.high <= allowed:
         return ""
     return (
-        f"convert {'would' if total.low > allowed else 'may'} fail: {total.told(',.0f')} of {of:,} {what} are rejects, "
+        f"convert {'would' if total.low > allowed else 'may'} fail: {total.text(',.0f')} of {of:,} {what} are rejects, "
         f"`max_rejects={max_rejects}` allows {allowed:,}; fix them, leave them out with `exclude=`, or raise "
         "`max_rejects=`"
     )
 
 
-def foretell_waits(cpu_s: float, *, images: int, workers: int, vcpus: float) -> Iterator[str]:
+def wait_warnings(cpu_s: float, *, images: int, workers: int, vcpus: float) -> Iterator[str]:
     """A warning if a Dataflow job would spend much of its time waiting for a bucket."""
     per_worker = images * vcpus / cpu_s
     per_s = workers * per_worker
@@ -78,11 +78,11 @@ def _of_classes(plan: Plan) -> Iterator[str]:
         (name for name, of in classes.items() if min(of.values()) < FEW), key=lambda n: min(classes[n].values())
     )
     if few:
-        told = [f"{name!r} ({', '.join(f'{s}: {n}' for s, n in classes[name].items() if n < FEW)})" for name in few]
+        named = [f"{name!r} ({', '.join(f'{s}: {n}' for s, n in classes[name].items() if n < FEW)})" for name in few]
         more = f" and {len(few) - MAX_NAMED:,} more" if len(few) > MAX_NAMED else ""
         yield (
             f"{len(few):,} of {len(classes):,} classes have fewer than {FEW} images in a split: "
-            f"{', '.join(told[:MAX_NAMED])}{more}"
+            f"{', '.join(named[:MAX_NAMED])}{more}"
         )
     totals = collections.Counter({name: sum(of.values()) for name, of in classes.items()}).most_common()
     if len(totals) > 1:
@@ -91,7 +91,7 @@ def _of_classes(plan: Plan) -> Iterator[str]:
             yield f"imbalance: {most:,} images of {largest!r}, {least:,} of {smallest!r}"
 
 
-def _of_files(found: Look, sampled: Sampled) -> Iterator[str]:
+def _of_files(found: Listed, sampled: Sampled) -> Iterator[str]:
     if sampled.equal:
         one, other = sampled.equal_keys
         yield f"duplicates in the sample: {sampled.equal:,} of {sampled.tried:,} files, such as {one} and {other}"

@@ -28,7 +28,7 @@ class Estimate(NamedTuple):
         """The estimate of a value that is proportional to this one, plus a constant."""
         return Estimate(*(each * factor + plus for each in self))
 
-    def told(self, how: str) -> str:
+    def text(self, how: str) -> str:
         """As text, with numbers formatted by `how`: "39 (1 to 212)"; without the interval if it has no width."""
         value, low, high = (format(each, how) for each in self)
         return value if low == high else f"{value} ({low} to {high})"

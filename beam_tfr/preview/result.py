@@ -11,7 +11,7 @@ from typing import Any
 from beam_tfr import markup
 from beam_tfr.inputs.passed import tell_skipped
 from beam_tfr.preview.estimates import Estimate, Prices
-from beam_tfr.preview.looking import Look
+from beam_tfr.preview.listed import Listed
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags
 from beam_tfr.schema.features import things
@@ -42,7 +42,7 @@ class Preview:
     """
 
     plan: Plan
-    found: Look
+    found: Listed
     sampled: Sampled
     num_bytes: Estimate
     rejects: dict[str, Estimate]
@@ -97,7 +97,7 @@ class Preview:
         yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; estimates have 95 % intervals"
         details = self.found.details | sampled.details
         for reason, number in self.rejects.items():
-            yield "rejects", f"{number.told(',.0f')} {reason}: {REJECT_REASONS[reason]}, such as {details[reason]}"
+            yield "rejects", f"{number.text(',.0f')} {reason}: {REJECT_REASONS[reason]}, such as {details[reason]}"
         if not self.rejects:
             yield "rejects", "none in the sample"
         for name, count in sorted(sampled.adjusted.items()):
@@ -105,13 +105,13 @@ class Preview:
         shards = sum(of.num_shards for of in self.plan.splits.values())
         unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
         out = self.num_bytes.times(1 / size)
-        yield "output", f"{out.told(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
+        yield "output", f"{out.text(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
         if self.seconds and self.cpu_seconds and self.dataflow_seconds and self.cost:
             yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
             yield (
                 "Dataflow",
                 f"{_duration(self.dataflow_seconds)} on {counted(self.workers, 'worker')} of {self.prices.vcpus:g} "
-                f"vCPUs; {self.cost.told(',.2f')} USD (`workers=`, `price=`)",
+                f"vCPUs; {self.cost.text(',.2f')} USD (`workers=`, `price=`)",
             )
         yield from (("warning", text) for text in self.warnings)
         done = self.failure or f"convert with the same options {self.outcome}"
@@ -148,4 +148,4 @@ def _read(ref: ImageRef) -> str:
 
 def _duration(seconds: Estimate) -> str:
     unit, size = ("s", 1) if seconds.value < 120 else ("minutes", 60) if seconds.value < 7200 else ("hours", 3600)
-    return f"{seconds.times(1 / size).told(',.0f' if 10 <= seconds.value < 120 else ',.1f')} {unit}"
+    return f"{seconds.times(1 / size).text(',.0f' if 10 <= seconds.value < 120 else ',.1f')} {unit}"

@@ -13,7 +13,7 @@ from beam_tfr.naming import file_name
 from beam_tfr.schema import MOST_CAUSES, DataError, Plan, RunError, ShardInfo, Unfinished
 from beam_tfr.terminal import counted
 from beam_tfr.transforms.writing import OTHER_BYTES
-from beam_tfr.verification.sources import find_changed
+from beam_tfr.verification.source_check import find_changed
 
 MOST_KEYS = 3  # named in a message
 

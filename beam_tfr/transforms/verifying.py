@@ -66,9 +66,7 @@ class _Read(Shown):
         self._check = RecordCheck(self._manifest, max_pixels=MAX_PIXELS)
 
     def process(self, position: int) -> Iterator[Any]:
-        problems, task = Problems(), self._tasks[position]
-        check = ShardCheck(self._folder, task, self._check, functools.partial(problems.add, position))
-        found = check.run(threading.Event())
+        found, problems = ShardCheck(self._folder, self._tasks[position], self._check).run(threading.Event())
         for part in parts_of(rows_of(position, found.keys)):
             yield beam.pvalue.TaggedOutput("keys", part)
         found.keys.clear()

@@ -6,8 +6,8 @@ for problem in report.problems:
     print(problem)
 
 `dataset_check` reads the shards in parallel and compares sums, keys and digests, `shard_check` reads one of them,
-`record_check` checks a record, `content_check` its content, `sources` its source file, and `manifest_check` the other
-files.
+`record_check` checks a record, `content_check` its content, `source_check` its source file, and `manifest_check` all
+other files.
 """
 
 from beam_tfr.verification.dataset_check import MAX_PIXELS, verify

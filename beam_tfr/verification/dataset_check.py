@@ -5,13 +5,11 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
-import functools
 import itertools
 import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from beam_tfr import manifest as manifests
 from beam_tfr import storage
@@ -25,7 +23,7 @@ from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.report import Progress, Report
 from beam_tfr.verification.shard_check import ShardCheck, ShardFound, Task
-from beam_tfr.verification.sources import Sources
+from beam_tfr.verification.source_check import SourceCheck
 
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _PROGRESS_S = 0.5
@@ -73,7 +71,7 @@ def verify(
     manifest = manifests.read(storage.check_path(folder))
     tasks = choose(manifest, sample, seed)
     with contextlib.ExitStack() as stack:
-        compared = stack.enter_context(Sources(manifest, sources, exclude)) if sources else None
+        compared = stack.enter_context(SourceCheck(manifest, sources, exclude)) if sources else None
         check = DatasetCheck(manifest, compared, max_record_bytes=max_record_bytes, max_pixels=max_pixels)
         check.read(tasks, threads=threads, progress=progress)
         report = check.report()
@@ -96,7 +94,7 @@ class DatasetCheck:
     def __init__(
         self,
         manifest: Manifest,
-        sources: Sources | None = None,
+        sources: SourceCheck | None = None,
         *,
         max_record_bytes: int | None = None,
         max_pixels: int = MAX_PIXELS,
@@ -107,7 +105,7 @@ class DatasetCheck:
 
     def add(self, found: Iterable[ShardFound], problems: Problems | None = None) -> None:
         """Takes shards that were read elsewhere, and their problems."""
-        self.found |= {one.task.position: one for one in found}
+        self.found |= {shard.task.position: shard for shard in found}
         if problems is not None:
             self._problems.merge(problems)
 
@@ -118,20 +116,28 @@ class DatasetCheck:
         threads: int | None = None,
         progress: Callable[[Progress], object] | None = None,
     ) -> None:
-        """Reads shards in several threads; the arguments are those of `verify`."""
-        lock = threading.Lock()
-
-        def tell(position: int, problem: Problem) -> None:
-            with lock:
-                self._problems.add(position, problem)
-
-        how: dict[str, Any] = {"max_record_bytes": self._max_record_bytes, "sources": self._sources}
-        shards = [
-            ShardCheck(self._manifest.folder, task, self._check, functools.partial(tell, task.position), **how)
-            for task in tasks
-        ]
-        _read_all(shards, threads or default_threads(), progress)
-        self.add(shard.found for shard in shards)
+        """Reads shards, in order, in several threads; the arguments are those of `verify`."""
+        found = list[ShardFound]()
+        left = set[concurrent.futures.Future[tuple[ShardFound, Problems]]]()
+        total = sum(task.entry.num_examples for task in tasks)
+        stop = threading.Event()
+        with concurrent.futures.ThreadPoolExecutor(threads or default_threads()) as executor:
+            try:
+                for task in tasks:
+                    check = ShardCheck(self._manifest.folder, task, self._check, self._max_record_bytes, self._sources)
+                    found.append(check.found)
+                    left.add(executor.submit(check.run, stop))
+                while left:
+                    ended, left = concurrent.futures.wait(left, _PROGRESS_S, concurrent.futures.FIRST_EXCEPTION)
+                    for future in ended:
+                        shard, problems = future.result()
+                        self.add([shard], problems)
+                    if progress is not None:
+                        records, num_bytes = sum(shard.done for shard in found), sum(shard.num_bytes for shard in found)
+                        progress(Progress(len(tasks) - len(left), len(tasks), records, total, num_bytes))
+            finally:  # also after an interrupt, or if a shard's check failed
+                stop.set()
+                executor.shutdown(cancel_futures=True)
 
     def report(self) -> Report:
         """Adds the checks of other files and across shards, and returns the report.
@@ -144,26 +150,26 @@ class DatasetCheck:
         found = [self.found[position] for position in sorted(self.found)]
         for problem in check_files(manifest):
             problems.add(-1, problem)
-        keys = (rows_of(one.task.position, one.keys).tobytes() for one in found)
+        keys = (rows_of(shard.task.position, shard.keys).tobytes() for shard in found)
         problems.merge(repeat_problems(b"".join(keys), tasks))
-        for problem in (*_of_unread(manifest, self.found), *_total_problems(manifest, found)):
+        for problem in (*_unread_problems(manifest, self.found), *_total_problems(manifest, found)):
             problems.add(len(tasks) + 1, problem)
         if sources is not None:
-            if problems.counts["source-gone"] == sum(one.sources for one in found) > 0:
-                raise sources.unknown()
+            if problems.counts["source-gone"] == sum(shard.sources for shard in found) > 0:
+                raise sources.none_found()
             if len(found) == len(tasks):
-                problems.merge(sources.find_new(b"".join(one.keys for one in found)))
+                problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
         return Report(
             folder=manifest.folder,
             problems=problems.first,
             kinds={kind: problems.counts[kind] for kind in KINDS if problems.counts[kind]},
-            broken=tuple(one.task.entry.file for one in found if one.problems),
+            broken=tuple(shard.task.entry.file for shard in found if shard.num_problems),
             unread=tuple(task.entry.file for task in tasks if task.position not in self.found),
             others=tuple(harmless_strangers(manifest)),
-            examples=sum(one.done for one in found),
+            examples=sum(shard.done for shard in found),
             shards=len(tasks),
-            num_bytes=sum(one.num_bytes for one in found),
-            sources=sum(one.sources for one in found) if sources else None,
+            num_bytes=sum(shard.num_bytes for shard in found),
+            sources=sum(shard.sources for shard in found) if sources else None,
             seconds=time.monotonic() - self._started,
             dataset_digest=manifest.dataset_digest,
         )
@@ -182,8 +188,8 @@ def choose(manifest: Manifest, sample: float | None = None, seed: int = 0) -> li
     if not is_number(sample) or not 0 < sample <= 1:
         raise UsageError("must be a share of the shards, above 0 and at most 1", option="sample", value=sample)
     chosen = []
-    for _, of_split in itertools.groupby(tasks, lambda task: task.split):
-        mixed = sorted(of_split, key=lambda task: sha256_hex(f"{seed} {task.entry.file}".encode()))
+    for _, same_split in itertools.groupby(tasks, lambda task: task.split):
+        mixed = sorted(same_split, key=lambda task: sha256_hex(f"{seed} {task.entry.file}".encode()))
         chosen += mixed[: math.ceil(sample * len(mixed))]
     return sorted(chosen)
 
@@ -198,27 +204,7 @@ def repeat_problems(rows: bytes, tasks: Sequence[Task]) -> Problems:
     return problems
 
 
-def _read_all(shards: Sequence[ShardCheck], threads: int, progress: Callable[[Progress], object] | None) -> None:
-    """Reads all shards, in order, in several threads."""
-    total = sum(shard.found.task.entry.num_examples for shard in shards)
-    stop = threading.Event()
-    with concurrent.futures.ThreadPoolExecutor(threads) as executor:
-        left = {executor.submit(shard.run, stop) for shard in shards}
-        try:
-            while left:
-                ended, left = concurrent.futures.wait(left, _PROGRESS_S, concurrent.futures.FIRST_EXCEPTION)
-                for future in ended:
-                    future.result()
-                if progress is not None:
-                    records = sum(shard.found.done for shard in shards)
-                    num_bytes = sum(shard.found.num_bytes for shard in shards)
-                    progress(Progress(len(shards) - len(left), len(shards), records, total, num_bytes))
-        finally:  # also after an interrupt, or if a shard's check failed
-            stop.set()
-            executor.shutdown(cancel_futures=True)
-
-
-def _of_unread(manifest: Manifest, found: Mapping[int, ShardFound]) -> Iterator[Problem]:
+def _unread_problems(manifest: Manifest, found: Mapping[int, ShardFound]) -> Iterator[Problem]:
     """Yields the shards that were not read and are missing or have another size."""
     tasks = [task for task in choose(manifest) if task.position not in found]
     if not tasks:
@@ -234,15 +220,15 @@ def _of_unread(manifest: Manifest, found: Mapping[int, ShardFound]) -> Iterator[
 
 def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator[Problem]:
     """Yields wrong sums over all shards; nothing unless all were read, which would only repeat other problems."""
-    if not len(found) == len(choose(manifest)) == sum(bool(one.records_sha256) for one in found):
+    if not len(found) == len(choose(manifest)) == sum(bool(shard.records_sha256) for shard in found):
         return
     records: dict[str, list[str]] = {name: [] for name in manifest.splits}
     labels: dict[str, collections.Counter[int]] = {name: collections.Counter() for name in manifest.splits}
     sizes: collections.Counter[int] = collections.Counter()
-    for one in found:
-        records[one.task.split].append(one.records_sha256)
-        labels[one.task.split].update(one.labels)
-        sizes.update(one.source_sizes)
+    for shard in found:
+        records[shard.task.split].append(shard.records_sha256)
+        labels[shard.task.split].update(shard.labels)
+        sizes.update(shard.source_sizes)
     pairs: list[tuple[str, object, object]] = []
     if manifest.names.label in manifest.features:
         for name, split in manifest.splits.items():
@@ -251,7 +237,7 @@ def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator
                 pairs.append((what, labels[name][label], split.class_counts.get(class_name, 0)))
     found_sizes = {str(size): number for size, number in sorted(sizes.items())}
     pairs += [
-        ("statistics.pixels", sum(one.pixels for one in found), manifest.statistics["pixels"]),
+        ("statistics.pixels", sum(shard.pixels for shard in found), manifest.statistics["pixels"]),
         ("statistics.source_sizes", found_sizes, manifest.statistics["source_sizes"]),
         ("dataset_digest", manifests.dataset_digest(manifest.fields, records), manifest.dataset_digest),
     ]

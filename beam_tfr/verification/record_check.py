@@ -22,7 +22,7 @@ _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
 _COLORSPACES = {1: b"Gray", 3: b"RGB", 4: b"CMYK"}
 
 
-class Checked(NamedTuple):
+class RecordResult(NamedTuple):
     """The result of checking a record.
 
     Attributes:
@@ -63,14 +63,14 @@ class RecordCheck:
         rows, columns = self._options.image_size
         self._max_pixels = min(max_pixels, max(self._options.max_pixels, rows * columns))
 
-    def __call__(self, record: bytes) -> Checked:
+    def __call__(self, record: bytes) -> RecordResult:
         try:
             values = parse_example(record)
         except ValueError as error:
-            return Checked([str(error)])
+            return RecordResult([str(error)])
         problems = list(self._feature_problems(values))
         if problems:
-            return Checked(problems)
+            return RecordResult(problems)
         labels: list[int] = []
         if self._names.label in values:
             labels = [label for label in values[self._names.label] if 0 <= label < len(self._class_names)]
@@ -84,12 +84,12 @@ class RecordCheck:
                 problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
             elif encoding == "array":
                 problems += array_problems(values)
-            return Checked(problems, key, sha256, labels)
+            return RecordResult(problems, key, sha256, labels)
         image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
         problems.extend(option_problems(image, self._options))
         problems.extend(image_problems(image, self._options, max_pixels=self._max_pixels))
         source_size = size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])
-        return Checked(problems, key, sha256, labels, image[names.HEIGHT] * image[names.WIDTH], source_size)
+        return RecordResult(problems, key, sha256, labels, image[names.HEIGHT] * image[names.WIDTH], source_size)
 
     def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
         if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):

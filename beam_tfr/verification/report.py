@@ -78,7 +78,7 @@ class Report:
         """A summary of the checks, or the first problems, for notebooks."""
         if self.ok:
             found = f"Everything{' that was read' if self.unread else ''} is as the manifest says."
-            return markup.table(self._title(), ["checked", ""], self._checked(), [found, *self.told_others()])
+            return markup.table(self._title(), ["checked", ""], self._checked(), [found, *self.describe_others()])
         shown = self.problems[:SHOWN_PROBLEMS]
         rows = [(problem.file, "" if problem.record is None else problem.record, problem.message) for problem in shown]
         more = [f"and {self.num_problems - len(shown):,} more"] if self.num_problems > len(shown) else []
@@ -94,7 +94,7 @@ class Report:
             yield "shards not read (sample=)", len(self.unread)
         yield "digest of the dataset", self.dataset_digest[:16]
 
-    def told_others(self) -> list[str]:
+    def describe_others(self) -> list[str]:
         """A sentence on what else is in the folder, if there is anything."""
         return [f"also in the folder, and not part of the dataset: {some(self.others)}"] if self.others else []
 

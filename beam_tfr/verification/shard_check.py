@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import os
 import threading
-from collections.abc import Callable
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -15,9 +14,9 @@ from beam_tfr.manifest import ShardEntry
 from beam_tfr.records import RecordError, RecordFile, longest_in
 from beam_tfr.repeats import HASH_BYTES, hash_key
 from beam_tfr.schema import RecordsDigest
-from beam_tfr.verification.problems import Problem, shown, unreadable
+from beam_tfr.verification.problems import Problem, Problems, shown, unreadable
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.sources import SOURCES_AT_A_TIME, SourceRecord, Sources
+from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck, SourceRecord
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
 
@@ -38,7 +37,7 @@ class ShardFound:
         task: the shard.
         done: records read.
         num_bytes: bytes of the file read.
-        problems: number of problems, without those of its sources.
+        num_problems: number of problems, without those of its sources.
         sources: number of records compared with their sources.
         keys: 16 bytes for each record.
         labels: class id -> records.
@@ -50,7 +49,7 @@ class ShardFound:
     task: Task
     done: int = 0
     num_bytes: int = 0
-    problems: int = 0
+    num_problems: int = 0
     sources: int = 0
     keys: bytearray = dataclasses.field(default_factory=bytearray)
     labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
@@ -66,7 +65,6 @@ class ShardCheck:
         folder: folder of the dataset.
         task: the shard.
         check: the check of its records.
-        tell: called with each problem.
         max_record_bytes: a longer record is a problem; None: `records.longest_in` of the file.
         sources: the sources to compare the records with, if any.
 
@@ -79,34 +77,33 @@ class ShardCheck:
         folder: str,
         task: Task,
         check: RecordCheck,
-        tell: Callable[[Problem], object],
-        *,
         max_record_bytes: int | None = None,
-        sources: Sources | None = None,
+        sources: SourceCheck | None = None,
     ) -> None:
         self.found, self._entry, self._path = ShardFound(task), task.entry, storage.join(folder, task.entry.file)
-        self._check, self._tell = check, tell
+        self._check = check
         self._max_record_bytes = longest_in(self._entry.num_bytes) if max_record_bytes is None else max_record_bytes
         self._sources, self._waiting = sources, list[SourceRecord]()
+        self._problems = Problems()
         self._damaged = False
 
-    def run(self, stop: threading.Event) -> ShardFound:
+    def run(self, stop: threading.Event) -> tuple[ShardFound, Problems]:
         """Reads the shard, and gives up when `stop` is set."""
         try:
             self._read(stop)
         except RecordError as error:
             self._problem("damaged", error.problem, error.record, error.offset)
         except OSError as error:
-            self._told(unreadable(self._entry.file, error))
+            self._add(unreadable(self._entry.file, error))
         self._compare_sources()
-        return self.found
+        return self.found, self._problems
 
     def _problem(self, kind: str, message: str, record: int | None = None, offset: int | None = None) -> None:
-        self._told(Problem(kind, self._entry.file, message, record, offset))
+        self._add(Problem(kind, self._entry.file, message, record, offset))
 
-    def _told(self, problem: Problem) -> None:
-        self.found.problems += 1
-        self._tell(problem)
+    def _add(self, problem: Problem) -> None:
+        self.found.num_problems += 1
+        self._problems.add(self.found.task.position, problem)
 
     def _read(self, stop: threading.Event) -> None:
         path, entry, found = self._path, self._entry, self.found
@@ -134,21 +131,21 @@ class ShardCheck:
                 self._problem("damaged", more, file.record, file.offset)
                 return
             digest.add(record)
-            checked = self._check(record)
-            for message in checked.problems:
+            result = self._check(record)
+            for message in result.problems:
                 self._problem("record", message, file.record, file.offset)
-            if found.problems > MAX_SHARD_PROBLEMS:  # a kilobyte of gzip can hold a million broken records
+            if found.num_problems > MAX_SHARD_PROBLEMS:  # a kilobyte of gzip can hold a million broken records
                 self._problem("record", "there are more problems; the rest was not read")
                 return
-            if self._sources is not None and checked.key is not None:
-                self._waiting.append(SourceRecord(checked.key, checked.source_sha256, file.record, file.offset))
+            if self._sources is not None and result.key is not None:
+                self._waiting.append(SourceRecord(result.key, result.source_sha256, file.record, file.offset))
                 if len(self._waiting) == SOURCES_AT_A_TIME:
                     self._compare_sources()
-            found.keys += os.urandom(HASH_BYTES) if checked.key is None else hash_key(checked.key)
-            found.labels.update(checked.labels)
-            found.pixels += checked.pixels
-            if checked.source_size:
-                found.source_sizes[checked.source_size] += 1
+            found.keys += os.urandom(HASH_BYTES) if result.key is None else hash_key(result.key)
+            found.labels.update(result.labels)
+            found.pixels += result.pixels
+            if result.source_size:
+                found.source_sizes[result.source_size] += 1
             found.done += 1
         if file.record != entry.num_examples:
             self._problem("damaged", f"it has {file.record} records, expected {entry.num_examples}")
@@ -165,7 +162,8 @@ class ShardCheck:
     def _compare_sources(self) -> None:
         if self._sources is None or not self._waiting:
             return
-        for of, kind, message in self._sources.compare(self._waiting):
-            self._tell(Problem(kind, self._entry.file, message, of.record, of.offset))
+        for record, kind, message in self._sources.compare(self._waiting):
+            problem = Problem(kind, self._entry.file, message, record.record, record.offset)
+            self._problems.add(self.found.task.position, problem)
         self.found.sources += len(self._waiting)
         self._waiting = []

@@ -1,4 +1,4 @@
-"""Surveys the listing of a conversion, without reading files."""
+"""Surveys the files of a conversion by their listing, without reading them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_NAMES = 1_000_000  # file names compared between splits: about 100 MB
 
 
 @dataclasses.dataclass
-class Look:
+class Listed:
     """The result of a listing.
 
     Attributes:
@@ -60,11 +60,11 @@ class Look:
         return sum(self.survey.counts.values())
 
 
-def look(
+def survey_listing(
     refs: Iterator[ImageRef], *, seed: int, sample_size: int, progress: Callable[[State], object] = lambda _: None
-) -> Look:
+) -> Listed:
     """Surveys the references in one pass; memory does not grow with them, apart from `MAX_NAMES` names."""
-    found = Look(Survey(seed))
+    found = Listed(Survey(seed))
     sample: list[tuple[int, ImageRef]] = []  # a heap; the negative order is unique
     first: list[ImageRef] = []
     splits: dict[bytes, str] = {}
@@ -97,7 +97,9 @@ def look(
     return found
 
 
-def references(options: ConvertOptions, source: Source, passed: Passed, ambiguous: Ambiguities) -> Iterator[ImageRef]:
+def list_references(
+    options: ConvertOptions, source: Source, passed: Passed, ambiguous: Ambiguities
+) -> Iterator[ImageRef]:
     """All references of a conversion, in any order; `passed` counts skipped files.
 
     Raises:

@@ -19,9 +19,9 @@ from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
-from beam_tfr.preview.advice import advise, foretell_failure, foretell_waits
+from beam_tfr.preview.advice import advise, failure_warning, wait_warnings
 from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflow, share
-from beam_tfr.preview.looking import look, references
+from beam_tfr.preview.listed import list_references, survey_listing
 from beam_tfr.preview.result import WRITES, Preview
 from beam_tfr.preview.sampling import convert_sample
 from beam_tfr.schema import BeamTfrError, DataError, Plan, UsageError
@@ -34,7 +34,7 @@ def preview(
     options: ConvertOptions,
     beam_flags: Sequence[str] = (),
     *,
-    look_there: bool = True,
+    check_output: bool = True,
     sample_size: int,
     workers: int,
     prices: Prices,
@@ -45,7 +45,7 @@ def preview(
     Args:
         options: options of the conversion.
         beam_flags: Beam's own options, as on a command line.
-        look_there: whether to look at what stands in the output.
+        check_output: whether to check what the output holds.
         sample_size: images to convert.
         workers: number of workers of a Dataflow job.
         prices: prices of Dataflow.
@@ -65,39 +65,35 @@ def preview(
         check_there(pattern)
     passed = Passed(source.input, exclusion(source.exclude, source.root))
     ambiguous = Ambiguities(source.layout)
-    refs = references(options, source, passed, ambiguous)
+    refs = list_references(options, source, passed, ambiguous)
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
-    found = look(refs, seed=options.seed, sample_size=sample_size, progress=progress)
+    listed = survey_listing(refs, seed=options.seed, sample_size=sample_size, progress=progress)
     if not options.layout:
-        found.survey.folders.check(options.splits)
-    found.skipped, found.left_behind = passed.counts[SKIPPED], passed.counts[LEFT_BEHIND]
+        listed.survey.folders.check(options.splits)
+    listed.skipped, listed.left_behind = passed.counts[SKIPPED], passed.counts[LEFT_BEHIND]
     step = Convert(options, source, run_id="")
     measured = measure_sample(
-        found.survey.sample_refs(),
+        listed.survey.sample_refs(),
         root=step.read.root,
         ahead=step.read.ahead,
         steps=[part.fn for part in step.make],
     )
-    plan = make_plan(found.survey, measured.record_bytes, source.draft)
+    plan = make_plan(listed.survey, measured.record_bytes, source.draft)
     outcome, converts = WRITES, True
-    if look_there:
+    if check_output:
         job_state = functools.partial(cloud.job_state, beam_options)
-        outcome, converts = _foresee(options, plan, job_state=job_state)
-    usable = plan.matched - found.reasons.total()
-    sampled = convert_sample(found.sample, step, of=usable, progress=progress)
+        outcome, converts = _predict_outcome(options, plan, job_state=job_state)
+    usable = plan.matched - listed.reasons.total()
+    sampled = convert_sample(listed.sample, step, of=usable, progress=progress)
     if not sampled.record_bytes:
-        reason, example = next(iter((sampled.details or found.details).items()))
+        reason, example = next(iter((sampled.details or listed.details).items()))
         raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
-    rejects = {reason: Estimate(*[float(n)] * 3) for reason, n in sorted(found.reasons.items())}
+    rejects = {reason: Estimate(*[float(n)] * 3) for reason, n in sorted(listed.reasons.items())}
     for reason, number in sorted(sampled.reasons.items()):
         rejects[reason] = share(number, sampled.tried, of=usable).times(usable)
     written = share(len(sampled.record_bytes), sampled.tried, of=usable).value * usable
     num_bytes = mean(sampled.record_bytes, of=usable).times(written * sampled.packed)
-    warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
-    if found.left_behind:
-        warnings.append(tell_left_behind(found.left_behind, source.root))
-    warnings += [*ambiguous.tell(), *tell_nested(found.survey.folders.nested()), *advise(options, found, plan, sampled)]
     seconds = cpu_s = dataflow_s = cost = None
     if speed := sampled.speed:
         # The sample says how much the images differ; the speed of many at once, what one costs on all cores.
@@ -106,16 +102,21 @@ def preview(
         image_s = max(speed.image_s, sampled.read_s / default_threads())
         seconds = cpu_s.times(usable * image_s / cpu_s.value, speed.ends_s)
         dataflow_s, cost = on_dataflow(cpu_s, images=usable, workers=workers, prices=prices)
-    listed = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
-    if found.left_behind:
-        listed.append(tell_left_behind(found.left_behind, source.root))
+    warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
+    if listed.left_behind:
+        warnings.append(tell_left_behind(listed.left_behind, source.root))
     if cpu_s:
-        listed += foretell_waits(cpu_s.value, images=usable, workers=workers, vcpus=prices.vcpus)
-    failure = foretell_failure(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
+        warnings += wait_warnings(cpu_s.value, images=usable, workers=workers, vcpus=prices.vcpus)
+    warnings += [
+        *ambiguous.tell(),
+        *tell_nested(listed.survey.folders.nested()),
+        *advise(options, listed, plan, sampled),
+    ]
+    failure = failure_warning(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
     progress(State("planned", plan.matched, plan.matched))
     return Preview(
         plan=plan,
-        found=found,
+        found=listed,
         sampled=sampled,
         num_bytes=num_bytes,
         rejects=rejects,
@@ -127,16 +128,11 @@ def preview(
         cost=cost,
         outcome=outcome,
         failure=failure if converts else "",
-        warnings=[
-            *listed,
-            *ambiguous.tell(),
-            *tell_nested(found.survey.folders.nested()),
-            *advise(options, found, plan, sampled),
-        ],
+        warnings=warnings,
     )
 
 
-def _foresee(options: ConvertOptions, plan: Plan, *, job_state: lock.JobState) -> tuple[str, bool]:
+def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.JobState) -> tuple[str, bool]:
     """What `convert` would do with the output, and whether it would convert images.
 
     Raises:
@@ -146,16 +142,16 @@ def _foresee(options: ConvertOptions, plan: Plan, *, job_state: lock.JobState) -
     if options.save_plan:
         return f"saves the plan to {options.save_plan}", False
     lock.check(output, job_state=job_state)
-    found, told, ids = claim.look(output, plan, overwrite=options.overwrite), WRITES, ""
+    found, outcome, ids = claim.look(output, plan, overwrite=options.overwrite), WRITES, ""
     if found.complete:
         return f"writes nothing: {output} holds this dataset already", False
     claim.check_room(output, plan)
     if found.resumes and (done := claim.read_progress(output)):
-        told = (
+        outcome = (
             f"resumes an earlier run, which has finished {done.finished_shards} of {counted(done.num_shards, 'shard')}"
         )
     if found.replaces:
-        told += f" and replaces the one in {output}"
+        outcome += f" and replaces the one in {output}"
         with contextlib.suppress(BeamTfrError):
             ids = diff.describe_ids(manifest.read(output).class_names, plan.labels or ())
-    return f"{told}{ids and f'; class ids: {ids}'}", True
+    return f"{outcome}{ids and f'; class ids: {ids}'}", True

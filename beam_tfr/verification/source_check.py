@@ -40,7 +40,7 @@ class SourceRecord(NamedTuple):
     offset: int
 
 
-def look(root: str, record: SourceRecord) -> tuple[str, str] | None:
+def compare_source(root: str, record: SourceRecord) -> tuple[str, str] | None:
     """Reads the source of a record; returns the kind of problem and a message, or None if it has the same bytes.
 
     Args:
@@ -77,12 +77,12 @@ def find_changed(folder: str, file: str, names: Names, root: str) -> tuple[int, 
                 values = parse_example(data)
                 record = SourceRecord(values[names.key][0], values[names.sha256][0], 0, 0)
                 compared += 1
-                if look(root, record):
+                if compare_source(root, record):
                     changed.append(shown(record.key))
     return compared, changed
 
 
-class Sources(contextlib.AbstractContextManager["Sources"]):
+class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
     """The source files of a dataset, found by the keys of its records.
 
     Takes no memory per file, apart from the hashes of keys that `verify` keeps.
@@ -113,14 +113,16 @@ class Sources(contextlib.AbstractContextManager["Sources"]):
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def unknown(self) -> UsageError:
+    def none_found(self) -> UsageError:
         """The error for patterns that find none of the records."""
         cure = "matches none of the records; give the patterns that the dataset was made from"
         return UsageError(cure, option="sources", value=" ".join(self._patterns))
 
     def compare(self, records: Sequence[SourceRecord]) -> Iterator[tuple[SourceRecord, str, str]]:
         """Yields (record, kind of problem, message) for each record whose source is not the file it was made from."""
-        for record, found in zip(records, self._pool.map(functools.partial(look, self._root), records), strict=True):
+        for record, found in zip(
+            records, self._pool.map(functools.partial(compare_source, self._root), records), strict=True
+        ):
             if found is not None:
                 yield record, *found
 
