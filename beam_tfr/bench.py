@@ -85,7 +85,7 @@ def measure(folder: str, patterns: Sequence[str] = (), *, tensorboard: str = "")
     if tensorboard:
         _trace(load(folder, split=split, batch_size=BATCH_SIZE, shuffle=True, repeat=True, output="image"), tensorboard)
     disk = _disk_rate(folder, dataset.splits[split].shards)
-    rates = {name: one for name, (one, _) in ways.items()}
+    rates = {name: way[0] for name, way in ways.items()}
     return {
         "folder": folder,
         "split": split,

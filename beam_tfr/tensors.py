@@ -7,11 +7,15 @@ with TensorFlow's.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from google.protobuf.message import DecodeError
 
+MAX_RANK = 64  # of a tensor that is parsed
 STRING = "string"
 # Name -> number in tensorflow/core/framework/types.proto; names are NumPy's, except for strings.
 DTYPES = {
@@ -95,3 +99,18 @@ def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence
     dims = [{"size": side} for side in shape]
     tensor = message_class("TensorProto")(dtype=DTYPES[dtype], tensor_shape={"dim": dims}, **values)
     return tensor.SerializeToString()  # type: ignore[no-any-return]
+
+
+def parse_tensor(data: bytes) -> tuple[str, list[int], bytes | list[bytes]] | None:
+    """The dtype, shape and content of a serialized tensor, as `serialize_tensor` takes them; None of anything else."""
+    try:
+        tensor = message_class("TensorProto").FromString(data)
+    except DecodeError:
+        return None
+    dtype = next((name for name, number in DTYPES.items() if number == tensor.dtype), "")
+    shape = [dim.size for dim in tensor.tensor_shape.dim]
+    if not dtype or len(shape) > MAX_RANK or min(shape, default=0) < 0:
+        return None
+    content = list(tensor.string_val) if dtype == STRING else tensor.tensor_content
+    unit = 1 if dtype == STRING else np.dtype(dtype).itemsize
+    return (dtype, shape, content) if len(content) == math.prod(shape) * unit else None

@@ -107,10 +107,10 @@ def describe(report: Report) -> Iterator[str]:
         changed, gone, new, unreadable = (
             report.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone", "new", "unreadable")
         )
-        told = "not looked for" if report.unread else f"{new:,}"
+        new_files = "not looked for" if report.unread else f"{new:,}"
         yield (
             f"sources: {report.sources:,} compared, {changed:,} changed, {gone:,} gone, {unreadable:,} unreadable, "
-            f"new: {told}"
+            f"new: {new_files}"
         )
     if report.unread:
         yield (

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from beam_tfr.images import formats
 from beam_tfr.inspection.records import Values, features_of_name, text_of
 from beam_tfr.schema import RejectError
 from beam_tfr.schema.features import ARRAY_RAW, RAW
-from beam_tfr.tensors import DTYPES, STRING, message_class
+from beam_tfr.tensors import STRING, parse_tensor
 
 MAX_VALUES = 8  # shown of a list
 MAX_TEXT = 80  # characters shown of a text
@@ -62,18 +60,11 @@ def image_format(data: bytes) -> tuple[str, int, int] | None:
 
 def tensor_of(data: bytes) -> NDArray[Any] | None:
     """The array of a serialized tensor of numbers; None of anything else."""
-    try:
-        tensor = message_class("TensorProto").FromString(data)
-    except DecodeError:
+    parsed = parse_tensor(data)
+    if parsed is None or parsed[0] == STRING or len(parsed[1]) > 32:  # NumPy 1 has no more dimensions
         return None
-    names = {number: name for name, number in DTYPES.items() if name != STRING}
-    shape = [dim.size for dim in tensor.tensor_shape.dim]
-    if tensor.dtype not in names or min(shape, default=0) < 0 or len(shape) > 32:
-        return None
-    dtype = np.dtype(names[tensor.dtype])
-    if len(tensor.tensor_content) != math.prod(shape) * dtype.itemsize:
-        return None
-    array: NDArray[Any] = np.frombuffer(tensor.tensor_content, dtype).reshape(shape)
+    dtype, shape, content = parsed
+    array: NDArray[Any] = np.frombuffer(content, dtype).reshape(shape)  # type: ignore[arg-type]
     return array
 
 

@@ -75,7 +75,7 @@ def _of_classes(plan: Plan) -> Iterator[str]:
     splits = {name: plan.splits[name].class_counts for name in in_order(plan.splits) if name != NO_SPLIT}
     classes = {name: {split: counts.get(name, 0) for split, counts in splits.items()} for name in plan.labels or ()}
     few = sorted(
-        (name for name, of in classes.items() if min(of.values()) < FEW), key=lambda n: min(classes[n].values())
+        (name for name, counts in classes.items() if min(counts.values()) < FEW), key=lambda n: min(classes[n].values())
     )
     if few:
         named = [f"{name!r} ({', '.join(f'{s}: {n}' for s, n in classes[name].items() if n < FEW)})" for name in few]
@@ -84,7 +84,7 @@ def _of_classes(plan: Plan) -> Iterator[str]:
             f"{len(few):,} of {len(classes):,} classes have fewer than {FEW} images in a split: "
             f"{', '.join(named[:MAX_NAMED])}{more}"
         )
-    totals = collections.Counter({name: sum(of.values()) for name, of in classes.items()}).most_common()
+    totals = collections.Counter({name: sum(counts.values()) for name, counts in classes.items()}).most_common()
     if len(totals) > 1:
         (largest, most), (smallest, least) = totals[0], totals[-1]
         if most > IMBALANCE * least:
@@ -93,8 +93,8 @@ def _of_classes(plan: Plan) -> Iterator[str]:
 
 def _of_files(found: Listed, sampled: Sampled) -> Iterator[str]:
     if sampled.equal:
-        one, other = sampled.equal_keys
-        yield f"duplicates in the sample: {sampled.equal:,} of {sampled.tried:,} files, such as {one} and {other}"
+        first, second = sampled.equal_keys
+        yield f"duplicates in the sample: {sampled.equal:,} of {sampled.tried:,} files, such as {first} and {second}"
     if found.doubled:
         yield (
             f"{counted(found.doubled, 'file')} with the name of a file in another split, such as {found.double}: make "

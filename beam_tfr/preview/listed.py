@@ -80,18 +80,18 @@ def survey_listing(
             first = sorted(first)[:FIRST]
         if ref.reason:
             found.reasons[ref.reason] += 1
-            told = f"{ref.key} ({ref.detail})"
-            found.details[ref.reason] = min(told, found.details.get(ref.reason, told))
+            example = f"{ref.key} ({ref.detail})"
+            found.details[ref.reason] = min(example, found.details.get(ref.reason, example))
             continue
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
         if len(splits) < MAX_NAMES and splits.setdefault(digest, ref.split) != ref.split:
             found.doubled += 1
             found.double = min(found.double or name, name)
-        one = (-int.from_bytes(order_key(seed, ref.key), "big"), ref)
+        entry = (-int.from_bytes(order_key(seed, ref.key), "big"), ref)
         if len(sample) < sample_size:
-            heapq.heappush(sample, one)
-        elif one[0] > sample[0][0]:
-            heapq.heapreplace(sample, one)
+            heapq.heappush(sample, entry)
+        elif entry[0] > sample[0][0]:
+            heapq.heapreplace(sample, entry)
     found.sample = [ref for _, ref in sorted(sample, reverse=True)]
     found.first = sorted(first)[:FIRST]
     return found

@@ -66,8 +66,8 @@ class Preview:
             "left_behind": dict(self.found.left_behind),
             "source_bytes": self.found.num_bytes,
             "splits": {
-                name: {"matched": of.matched, "num_shards": of.num_shards, "class_counts": of.class_counts}
-                for name, of in self.plan.splits.items()
+                name: {"matched": split.matched, "num_shards": split.num_shards, "class_counts": split.class_counts}
+                for name, split in self.plan.splits.items()
             },
             "sample": {"tried": self.sampled.tried, "adjusted": dict(self.sampled.adjusted)},
             "num_bytes": self.num_bytes,
@@ -90,7 +90,7 @@ class Preview:
         sampled, what = self.sampled, things(self.plan.options["encoding"])
         for ref in self.found.first:
             yield "first", _read(ref)
-        if shares := tell_shares(self.plan.options, {name: of.matched for name, of in self.plan.splits.items()}):
+        if shares := tell_shares(self.plan.options, {name: split.matched for name, split in self.plan.splits.items()}):
             yield "shares", shares
         if self.found.skipped:
             yield "skipped", tell_skipped(self.found.skipped)
@@ -102,7 +102,7 @@ class Preview:
             yield "rejects", "none in the sample"
         for name, count in sorted(sampled.adjusted.items()):
             yield "adjusted", f"{count / len(sampled.record_bytes):.0%} {name}: {ADJUSTMENTS[name]}"
-        shards = sum(of.num_shards for of in self.plan.splits.values())
+        shards = sum(split.num_shards for split in self.plan.splits.values())
         unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
         out = self.num_bytes.times(1 / size)
         yield "output", f"{out.text(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-import numpy as np
-from google.protobuf.message import DecodeError
 
 from beam_tfr.images import formats, keep
 from beam_tfr.images.source import Source
@@ -17,12 +13,11 @@ from beam_tfr.manifest import KEPT_FORMATS
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError, sha256_hex
 from beam_tfr.schema import features as names
-from beam_tfr.tensors import DTYPES, STRING, message_class, serialize_tensor
+from beam_tfr.tensors import DTYPES, MAX_RANK, parse_tensor, serialize_tensor
 from beam_tfr.verification.problems import shown
 
 _LARGE_PIXELS = 1 << 22
 _one_large_image = threading.Lock()  # so that large images in several threads take the memory of one
-_MAX_RANK = 64  # of an array
 _SMALLEST = (1, 1)  # decodes JPEG to an eighth of its size: all bytes are read, in less time and memory
 
 
@@ -102,24 +97,14 @@ def array_problems(record: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     dtype = record[names.ARRAY_DTYPE][0].decode("latin-1")
     if dtype not in DTYPES:
         yield f"{names.ARRAY_DTYPE} is {shown(dtype)}, expected one of {', '.join(DTYPES)}"
-    elif len(record[names.ARRAY_SHAPE]) > _MAX_RANK:
-        yield f"{names.ARRAY_SHAPE} has {len(record[names.ARRAY_SHAPE])} sides, expected at most {_MAX_RANK}"
+    elif len(record[names.ARRAY_SHAPE]) > MAX_RANK:
+        yield f"{names.ARRAY_SHAPE} has {len(record[names.ARRAY_SHAPE])} sides, expected at most {MAX_RANK}"
     else:
         yield from tensor_problems(names.ARRAY_RAW, record[names.ARRAY_RAW][0], dtype, record[names.ARRAY_SHAPE])
 
 
 def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
     """Yields a problem unless the bytes are what `tf.io.serialize_tensor` makes of a tensor of this dtype and shape."""
-    if not _is_tensor(data, dtype, shape):
+    parsed = parse_tensor(data)
+    if parsed is None or parsed[:2] != (dtype, [*shape]) or serialize_tensor(*parsed) != data:
         yield f"{name} is not a serialized {dtype} tensor of shape {shown([*shape])}"
-
-
-def _is_tensor(data: bytes, dtype: str, shape: Sequence[int]) -> bool:
-    try:
-        tensor = message_class("TensorProto").FromString(data)
-    except DecodeError:
-        return False
-    content = list(tensor.string_val) if dtype == STRING else tensor.tensor_content
-    unit = 1 if dtype == STRING else np.dtype(dtype).itemsize
-    fits = min(shape, default=0) >= 0 and len(content) == math.prod(shape) * unit
-    return fits and serialize_tensor(dtype, shape, content) == data

@@ -64,11 +64,11 @@ class Problems:
     def merge(self, other: Problems) -> None:
         """Adds the problems of other parts."""
         self.counts.update(other.counts)
-        for one in other._kept:
-            self._keep(one)
+        for kept in other._kept:
+            self._keep(kept)
 
-    def _keep(self, one: tuple[int, int, Problem]) -> None:
-        bisect.insort(self._kept, one)
+    def _keep(self, problem: tuple[int, int, Problem]) -> None:
+        bisect.insort(self._kept, problem)
         del self._kept[MAX_PROBLEMS:]
 
     @property
