@@ -70,9 +70,12 @@ class Inspection:
 
     def lines(self, most: int = RECORDS) -> Iterator[str]:
         """Yields the inspection as printable lines, with at most so many records."""
+        splits = self.manifest.splits if self.manifest else {}
         yield printable(self._title())
-        for split, number in self._splits():
-            yield printable(f"  {split}: {number}")
+        for name in [self.split] if self.split else in_order(splits):
+            first_classes = itertools.islice(splits[name].class_counts.items(), 20)
+            classes = ", ".join(f"{label} {count:,}" for label, count in first_classes)
+            yield printable(f"  {name}: {counted(splits[name].num_examples, 'record')}{classes and f' ({classes})'}")
         if self.features:
             yield "features:"
         for name, about in itertools.islice(self.features.items(), MAX_FEATURES):
@@ -109,12 +112,6 @@ class Inspection:
 
     def _title(self) -> str:
         return f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"
-
-    def _splits(self) -> Iterator[tuple[str, str]]:
-        for name in [self.split] if self.split else in_order(self.manifest.splits) if self.manifest else ():
-            split = self.manifest.splits[name]  # type: ignore[union-attr]
-            classes = ", ".join(f"{of} {number:,}" for of, number in itertools.islice(split.class_counts.items(), 20))
-            yield name, counted(split.num_examples, "record") + (f" ({classes})" if classes else "")
 
 
 @briefly

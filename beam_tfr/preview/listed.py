@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 import hashlib
@@ -65,35 +66,30 @@ def survey_listing(
 ) -> Listed:
     """Surveys the references in one pass; memory does not grow with them, apart from `MAX_NAMES` names."""
     found = Listed(Survey(seed))
-    sample: list[tuple[int, ImageRef]] = []  # a heap; the negative order is unique
-    first: list[ImageRef] = []
     splits: dict[bytes, str] = {}
-    for number, ref in enumerate(refs, start=1):
-        if number % 1000 == 0:
-            progress(State("listing", number))
-        found.survey.add(ref.encode())
-        found.num_bytes += ref.size_bytes
-        name = posixpath.basename(ref.key)
-        found.extensions[posixpath.splitext(name)[1]] += 1
-        first.append(ref)
-        if len(first) == 2 * FIRST:
-            first = sorted(first)[:FIRST]
-        if ref.reason:
-            found.reasons[ref.reason] += 1
-            example = f"{ref.key} ({ref.detail})"
-            found.details[ref.reason] = min(example, found.details.get(ref.reason, example))
-            continue
-        digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
-        if len(splits) < MAX_NAMES and splits.setdefault(digest, ref.split) != ref.split:
-            found.doubled += 1
-            found.double = min(found.double or name, name)
-        entry = (-int.from_bytes(order_key(seed, ref.key), "big"), ref)
-        if len(sample) < sample_size:
-            heapq.heappush(sample, entry)
-        elif entry[0] > sample[0][0]:
-            heapq.heapreplace(sample, entry)
-    found.sample = [ref for _, ref in sorted(sample, reverse=True)]
-    found.first = sorted(first)[:FIRST]
+
+    def usable() -> Iterator[ImageRef]:
+        for number, ref in enumerate(refs, start=1):
+            if number % 1000 == 0:
+                progress(State("listing", number))
+            found.survey.add(ref.encode())
+            found.num_bytes += ref.size_bytes
+            name = posixpath.basename(ref.key)
+            found.extensions[posixpath.splitext(name)[1]] += 1
+            bisect.insort(found.first, ref)
+            del found.first[FIRST:]
+            if ref.reason:
+                found.reasons[ref.reason] += 1
+                example = f"{ref.key} ({ref.detail})"
+                found.details[ref.reason] = min(example, found.details.get(ref.reason, example))
+                continue
+            digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+            if len(splits) < MAX_NAMES and splits.setdefault(digest, ref.split) != ref.split:
+                found.doubled += 1
+                found.double = min(found.double or name, name)
+            yield ref
+
+    found.sample = heapq.nsmallest(sample_size, usable(), key=lambda ref: order_key(seed, ref.key))
     return found
 
 

@@ -17,7 +17,7 @@ from apache_beam.typehints import with_output_types
 from beam_tfr import manifest, storage
 from beam_tfr.repeats import parts_of, rows_of
 from beam_tfr.transforms.counting import Shown, count
-from beam_tfr.verification.dataset_check import MAX_PIXELS, DatasetCheck, choose, repeat_problems
+from beam_tfr.verification.dataset_check import DatasetCheck, choose, repeat_problems
 from beam_tfr.verification.problems import Problems
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.shard_check import ShardCheck, ShardFound
@@ -63,7 +63,7 @@ class _Read(Shown):
     def setup(self) -> None:
         self._manifest = manifest.read(self._folder)
         self._tasks = choose(self._manifest)
-        self._check = RecordCheck(self._manifest, max_pixels=MAX_PIXELS)
+        self._check = RecordCheck(self._manifest)
 
     def process(self, position: int) -> Iterator[Any]:
         found, problems = ShardCheck(self._folder, self._tasks[position], self._check).run(threading.Event())

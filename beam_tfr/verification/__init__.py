@@ -10,8 +10,9 @@ for problem in report.problems:
 other files.
 """
 
-from beam_tfr.verification.dataset_check import MAX_PIXELS, verify
+from beam_tfr.verification.dataset_check import verify
 from beam_tfr.verification.problems import Problem
+from beam_tfr.verification.record_check import MAX_PIXELS
 from beam_tfr.verification.report import Progress, Report
 
 __all__ = ["MAX_PIXELS", "Problem", "Progress", "Report", "verify"]

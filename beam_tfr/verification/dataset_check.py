@@ -20,12 +20,11 @@ from beam_tfr.repeats import find_repeats, rows_of
 from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
 from beam_tfr.verification.manifest_check import check_files, harmless_strangers
 from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
-from beam_tfr.verification.record_check import RecordCheck
+from beam_tfr.verification.record_check import MAX_PIXELS, RecordCheck
 from beam_tfr.verification.report import Progress, Report
 from beam_tfr.verification.shard_check import ShardCheck, ShardFound, Task
 from beam_tfr.verification.source_check import SourceCheck
 
-MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _PROGRESS_S = 0.5
 
 

@@ -17,6 +17,7 @@ from beam_tfr.schema import size_bucket
 from beam_tfr.verification.content_check import array_problems, file_problems, image_problems
 from beam_tfr.verification.problems import shown
 
+MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
 _COLORSPACES = {1: b"Gray", 3: b"RGB", 4: b"CMYK"}
@@ -50,7 +51,7 @@ class RecordCheck:
         max_pixels: larger images are not decoded, which is also a problem.
     """
 
-    def __init__(self, manifest: Manifest, *, max_pixels: int) -> None:
+    def __init__(self, manifest: Manifest, *, max_pixels: int = MAX_PIXELS) -> None:
         self._types = {
             name: (_DTYPES[feature["dtype"]], None if -1 in feature["shape"] else math.prod(feature["shape"]))
             for name, feature in manifest.features.items()
