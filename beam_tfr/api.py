@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from beam_tfr import storage
 from beam_tfr.display import State, on_stderr
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.schema import UsageError, briefly
+from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.schema.features import things
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-@briefly
+@without_traceback
 def convert(
     *,
     output: str | os.PathLike[str],
@@ -82,7 +82,7 @@ def convert(
         return done
 
 
-@briefly
+@without_traceback
 def plan(
     *,
     input: Paths = (),  # noqa: A002 - the name on the command line
@@ -124,7 +124,7 @@ def plan(
         return preview(checked, check_output=output is not None, **how)
 
 
-@briefly
+@without_traceback
 def verify(
     folder: str | os.PathLike[str],
     *,

@@ -17,7 +17,7 @@ from beam_tfr.inspection.values import describe, kind_of
 from beam_tfr.manifest import Manifest, check_shards
 from beam_tfr.reader_arguments import integer
 from beam_tfr.records import RecordError
-from beam_tfr.schema import DataError, UsageError, briefly, in_order
+from beam_tfr.schema import DataError, UsageError, in_order, without_traceback
 from beam_tfr.tallies import dataset_rows, html_table
 from beam_tfr.terminal import counted, printable
 
@@ -114,7 +114,7 @@ class Inspection:
         return f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"
 
 
-@briefly
+@without_traceback
 def inspect(
     path: str | os.PathLike[str],
     *,

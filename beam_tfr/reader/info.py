@@ -8,7 +8,7 @@ from typing import Any
 from beam_tfr import manifest, reader_arguments
 from beam_tfr.manifest import Manifest
 from beam_tfr.order import Order
-from beam_tfr.schema import UsageError, briefly
+from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.splits import select
 
 
@@ -25,7 +25,7 @@ def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behin
     return manifest.read(reader_arguments.folder(path))
 
 
-@briefly
+@without_traceback
 def class_weights(path: str | os.PathLike[str], split: str) -> dict[int, float]:
     """Weights that balance the classes, as Keras' `fit(class_weight=…)` takes them.
 
@@ -55,7 +55,7 @@ def class_weights(path: str | os.PathLike[str], split: str) -> dict[int, float]:
     return {label: total / (classes * count) if count else 0.0 for label, count in enumerate(counts)}
 
 
-@briefly
+@without_traceback
 def steps_per_epoch(
     path: str | os.PathLike[str],
     *,

@@ -19,14 +19,14 @@ from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Streams
 from beam_tfr.reader_arguments import boolean, check_labels, choice, integer, num_epochs, shuffle_seed, skippable
-from beam_tfr.schema import UsageError, briefly
+from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.splits import select
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 DTYPES = ("uint8", "float32", "bfloat16")
 
 
-@briefly
+@without_traceback
 def load(
     path: str | os.PathLike[str],
     *,

@@ -24,13 +24,13 @@ from beam_tfr.order import Order
 from beam_tfr.reader.images import fold
 from beam_tfr.reader.loading import host_of, load
 from beam_tfr.reader_arguments import integer
-from beam_tfr.schema import UsageError, briefly
+from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.splits import select
 
 PERIOD = 10_000  # rounds in which each dataset has its share exactly
 
 
-@briefly
+@without_traceback
 def mix(
     weights: Mapping[str | os.PathLike[str], float],
     *,

@@ -39,7 +39,7 @@ from beam_tfr.schema.errors import RejectError as RejectError
 from beam_tfr.schema.errors import RunError as RunError
 from beam_tfr.schema.errors import UsageError as UsageError
 from beam_tfr.schema.errors import as_flags as as_flags
-from beam_tfr.schema.errors import briefly as briefly
+from beam_tfr.schema.errors import without_traceback as without_traceback
 from beam_tfr.schema.items import Array as Array
 from beam_tfr.schema.items import Image as Image
 from beam_tfr.schema.items import ImageRef as ImageRef

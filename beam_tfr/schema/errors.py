@@ -82,7 +82,7 @@ def as_flags(message: str) -> str:
     return re.sub(r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda found: f"--{found[1]} {found[2]}".rstrip(), message)
 
 
-def briefly(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Raises our errors without the engine's stack trace, which fills three screens in a notebook.
 
     Arguments that do not fit the function's signature are a UsageError that says how to call it.

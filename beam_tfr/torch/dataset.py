@@ -16,7 +16,7 @@ import numpy as np
 from beam_tfr import manifest, reader_arguments
 from beam_tfr.order import Epoch, Order
 from beam_tfr.reader_arguments import check_labels, choice, integer, shuffle_seed, skippable
-from beam_tfr.schema import DataError, UsageError, briefly
+from beam_tfr.schema import DataError, UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
 from beam_tfr.splits import select
 from beam_tfr.torch.elements import ExampleDecoder, stack_images
@@ -94,7 +94,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     Iterating raises DataError that names file, record and cause of damage, and OSError if a file cannot be read.
     """
 
-    @briefly
+    @without_traceback
     def __init__(
         self,
         path: str | os.PathLike[str],
