@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import posixpath
 import time
 import zlib
@@ -63,10 +64,12 @@ def convert_sample(
     seen: dict[str, str] = {}
     shard = zlib.compressobj(shards.gzip_level(options.compression, options.gzip_level, options.encoding) or 0)
     packed = 0
+    sizes = itertools.accumulate(ref.size_bytes for ref in refs)
+    refs = [ref for ref, size in zip(refs, sizes, strict=True) if size <= MAX_SAMPLE_BYTES] or refs[:1]
     for ref in refs:
         forget(root + ref.key)
     started = time.perf_counter()
-    for ref, content in read_refs(root, _within(refs), step.read.ahead):
+    for ref, content in read_refs(root, refs, step.read.ahead):
         found.read_s += time.perf_counter() - started
         found.tried += 1
         progress(State(SAMPLING, found.tried, len(refs)))
@@ -99,15 +102,3 @@ def convert_sample(
             alone_s = sum(found.cpu_s) / len(found.cpu_s)
             found.speed = measure_speed(files, options, alone_s=alone_s, most=of, progress=progress)
     return found
-
-
-def _within(refs: Sequence[ImageRef]) -> list[ImageRef]:
-    """The first references whose files fit into memory together, one at least."""
-    total = 0
-    taken: list[ImageRef] = []
-    for ref in refs:
-        total += ref.size_bytes
-        if taken and total > MAX_SAMPLE_BYTES:
-            break
-        taken.append(ref)
-    return taken
