@@ -17,7 +17,7 @@ NAMES = (
     "png",
     "verify",
     "cloud",
-    "ends",
+    "phases",
     "gil",
     "counters",
     "read",

@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Iterator
 
 from benchmarks import measuring
-from benchmarks.contest import add_photos, pattern_of, photos, table, take_turns
 from benchmarks.measuring import Table, served
+from benchmarks.turns import add_photos, pattern_of, photos, table, take_turns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

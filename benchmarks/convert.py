@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Iterator
 
 from benchmarks import measuring
-from benchmarks.contest import add_contest, compete, table
 from benchmarks.measuring import Table, python
+from benchmarks.turns import add_contest, compete, table
 
 FLOOR = "floor"
 CONTESTANTS = {  # name -> function of contestants.py

@@ -12,8 +12,8 @@ from typing import Any
 
 import beam_tfr
 from beam_tfr.transforms import counting
-from benchmarks.contest import add_photos, pattern_of, photos
 from benchmarks.measuring import Table
+from benchmarks.turns import add_photos, pattern_of, photos
 
 COLUMNS = {"photos": ",", "updates": ",", "their CPU µs an image": ".1f", "all CPU µs an image": ",.0f", "share": ".2%"}
 FUNCTIONS = "count", "measure", "count_read", "count_waits", "count_shard"

@@ -10,9 +10,9 @@ import pathlib
 import tempfile
 from collections.abc import Iterator
 
-from benchmarks.contest import add_photos, photos
-from benchmarks.ends import PARTS, watch
 from benchmarks.measuring import Cost, Table, median_of, ratio
+from benchmarks.phases import PARTS, watch
+from benchmarks.turns import add_photos, photos
 
 COLUMNS = {"threads": "", "photos": ",", "images/s": ",.0f", "1 thread = 1": ".2f", "CPU ms an image": ".3f"}
 

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator
 
 from benchmarks import measuring
-from benchmarks.contest import add_contest, run_contest
 from benchmarks.measuring import Table, python
+from benchmarks.turns import add_contest, run_contest
 
 add_arguments = add_contest
 

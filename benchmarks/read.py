@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import measuring
-from benchmarks.contest import add_photos, pattern_of, photos
 from benchmarks.measuring import Cost, Table, measure, median_of, python, ratio
+from benchmarks.turns import add_photos, pattern_of, photos
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from beam_tfr.images import resample
-from benchmarks.contest import add_photos, parse_size, photos
 from benchmarks.measuring import Table
+from benchmarks.turns import add_photos, parse_size, photos
 
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # height, width

@@ -20,7 +20,7 @@ FIRST_COLUMNS = {
     "png": ["beam_tfr", "Pillow loop"],
     "verify": ["convert", "verify"],
     "cloud": ["local disk", "20 ms away", "server, 20 ms away"],
-    "ends": ["start of the process to first image converted", "first image to last", "last image to exit"],
+    "phases": ["start of the process to first image converted", "first image to last", "last image to exit"],
     "gil": ["1", "4"],
     "counters": ["20"],
     "read": ["tutorial", "decoding alone", "beam_tfr, 97 shards", "beam_tfr, float32", "tutorial, batch 1"],

@@ -24,7 +24,7 @@ from beam_tfr.schema import ImageRef, Item, Shard, ShardWork
 from tests.conftest import Run, files_of
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
-from tests.portable import prism
+from tests.portable_runners import prism
 from tests.test_transforms import run
 
 __all__ = ["fake", "fake_server", "prism"]

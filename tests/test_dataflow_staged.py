@@ -16,7 +16,7 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from beam_tfr import manifest, storage
 from tests.conftest import SAMPLE, Run, wait_for
 from tests.fake_dataflow import FakeDataflow
-from tests.portable import job_service, prism, worker_pool
+from tests.portable_runners import job_service, prism, worker_pool
 from tests.test_dataflow import dataflow_server, service
 from tests.worker_env import install_staged, make_shelf, make_worker_env, offline
 

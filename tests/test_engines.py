@@ -26,7 +26,7 @@ from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.schema import InterruptedRunError, RunError
 from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_spoiled_photos, spoiled_photos
-from tests.portable import job_service, prism, worker_pool
+from tests.portable_runners import job_service, prism, worker_pool
 from tests.test_cli import finish, start
 from tests.test_pipeline import LAYOUT
 

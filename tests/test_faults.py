@@ -1,4 +1,4 @@
-"""Trials of `tests.faults` of which no other test has the like; docs/reliability.md tells of the long run."""
+"""Trials of `faults` of which no other test has the like; docs/reliability.md tells of the long run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from beam_tfr.records import read_records
+from faults import mutations
+from faults.mutations import container, mutated
+from faults.outcome import Outcome
+from faults.places import write_photos
+from faults.trials import Scene, run_trial
 from tests.conftest import files_of
 from tests.converted import converted_photos
-from tests.faults import mutations
-from tests.faults.mutations import container, mutated
-from tests.faults.outcome import Outcome
-from tests.faults.places import write_photos
-from tests.faults.trials import Scene, run_trial
 
 MUTATIONS = 300
 

@@ -19,7 +19,7 @@ from beam_tfr.images import color, convert, convert_image
 from beam_tfr.images.formats import depth
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image
-from tests.bounded import bounded_cpu
+from tests.cpu_limit import bounded_cpu
 from tests.fixtures import HEIGHT, WIDTH, Fixture, mean_error, save, smooth
 from tests.fixtures import icc as made
 from tests.fixtures.color import ALPHA, FILES, GRAY, IN_P3, INKS, PICTURE
@@ -250,7 +250,7 @@ def test_profiles_made_to_take_time_or_memory_take_none() -> None:
     code = """if True:
         import resource
         from beam_tfr.images import color
-        from tests.bounded import bounded_cpu
+        from tests.cpu_limit import bounded_cpu
         from tests.fixtures.icc import BROKEN, PROFILES, elements_profile
         hostile = [elements_profile(300_000), BROKEN["a boastful mAB"], BROKEN["a boastful mft2"]]
         color.is_srgb(PROFILES["Display P3"])

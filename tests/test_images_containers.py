@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beam_tfr.images import formats
 from beam_tfr.images.containers import bmp, chunks, gif, jpeg, tiff
 from beam_tfr.schema import RejectError
-from tests.bounded import bounded_cpu
+from tests.cpu_limit import bounded_cpu
 from tests.fixtures import all_fixtures, chunk
 from tests.fixtures.exif import entry, exif, oriented
 

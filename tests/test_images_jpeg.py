@@ -20,7 +20,7 @@ from beam_tfr.images.formats.jpeg_header import MAX_SCANS, count_scans, join_pro
 from beam_tfr.images.orientation import TAG, orientation_of, upright
 from beam_tfr.images.source import Decoded
 from beam_tfr.schema import RejectError
-from tests.bounded import bounded_cpu
+from tests.cpu_limit import bounded_cpu
 from tests.fixtures import HEIGHT, WIDTH, mean_error, noise, save, smooth
 from tests.fixtures import exif as exif_files
 from tests.fixtures import jpeg as jpeg_files

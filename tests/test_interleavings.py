@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from beam_tfr import lock, storage
 from beam_tfr.schema import Plan
 from beam_tfr.storage import Entry, PendingFile
-from tests.faults import rivals
-from tests.faults.rivals import plan_of
+from faults import rivals
+from faults.rivals import plan_of
 
 OUT = "gs://b/out"
 PATIENCE_S = 60.0

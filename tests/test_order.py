@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from beam_tfr.order import FILLER, REMAINDERS, WINDOW, Epoch, Order, draw, permutation
 from beam_tfr.schema import UsageError
-from tests.law import examples
+from tests.expected_order import examples
 
 COUNTS = st.lists(st.integers(1, 400), min_size=1, max_size=6)
 SEEDS = st.none() | st.integers(0, (1 << 63) - 1)

@@ -16,7 +16,7 @@ from beam_tfr.reader import load
 from beam_tfr.reader.images import DECODERS, ImageDecoder
 from beam_tfr.schema import MANIFEST_FILE, UsageError
 from tests.converted import CONVERSIONS, SOURCES, converted
-from tests.law import promised
+from tests.expected_order import promised
 from tests.reader_fixtures import encode, photo, pixels_of, records_of, write_dataset
 
 

@@ -14,7 +14,7 @@ from beam_tfr.reader.streams import COMPRESSIONS, read_part
 from beam_tfr.records import RecordFile
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import ENCODED, LABEL
-from tests.law import promised
+from tests.expected_order import promised
 from tests.reader_fixtures import edit_records, write_dataset
 
 COUNT = 5

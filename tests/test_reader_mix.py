@@ -15,7 +15,7 @@ from beam_tfr.reader import mix
 from beam_tfr.reader.mixing import PERIOD, _Turns
 from beam_tfr.schema import UsageError
 from tests.converted import converted
-from tests.law import promised
+from tests.expected_order import promised
 from tests.reader_fixtures import write_dataset
 
 SEED = 7

@@ -17,7 +17,7 @@ from beam_tfr.order import FILLER, Epoch
 from beam_tfr.reader import load, streams
 from beam_tfr.schema import UsageError
 from beam_tfr.torch import ImageDataset
-from tests.law import promised
+from tests.expected_order import promised
 from tests.reader_fixtures import write_dataset
 
 COUNTS = [400, 1, 0, 299, 300]

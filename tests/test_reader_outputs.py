@@ -17,7 +17,7 @@ from beam_tfr.records import read_records
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from tests.converted import converted
-from tests.law import promised
+from tests.expected_order import promised
 from tests.reader_fixtures import add_lists, encode, photo, pixels_of, records_of, write_dataset
 
 

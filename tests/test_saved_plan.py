@@ -36,7 +36,7 @@ from tests.conftest import SAMPLE, Run, files_of
 from tests.fake_dataflow import FakeDataflow
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
-from tests.portable import prism
+from tests.portable_runners import prism
 from tests.test_dataflow import dataflow_server, service, submit
 from tests.test_pipeline import LAYOUT, spoil
 

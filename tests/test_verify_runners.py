@@ -12,7 +12,7 @@ from beam_tfr.launch import verify_on
 from beam_tfr.verification import verify
 from tests.conftest import Run
 from tests.converted import converted_spoiled_photos
-from tests.portable import prism
+from tests.portable_runners import prism
 from tests.test_verify import TEST_0, TRAIN_1, make_dataset
 from tests.test_verify_command import TRAIN, flip
 

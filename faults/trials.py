@@ -14,11 +14,11 @@ from pathlib import Path
 
 from beam_tfr.schema import DataError
 from beam_tfr.verification import verify
+from faults.mutations import mutated
+from faults.outcome import Outcome
+from faults.places import LOCK, REJECTS, Bucket, Disk, Place, bury, files_in
+from faults.runs import HANGS, PHASES, Ended, Lengths, Run, engine_flags, wait_for_moment, wait_until
 from tests.fake_gcs import FakeGcs
-from tests.faults.mutations import mutated
-from tests.faults.outcome import Outcome
-from tests.faults.places import LOCK, REJECTS, Bucket, Disk, Place, bury, files_in
-from tests.faults.runs import HANGS, PHASES, Ended, Lengths, Run, engine_flags, wait_for_moment, wait_until
 
 MOST_CALLS = 4  # until a dataset must be complete
 SWITCH = ".beam_tfr/switch.json"

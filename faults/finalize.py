@@ -22,8 +22,8 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema import ImageRef, Item, Plan, Record, Reject, Shard, ShardInfo, SplitPlan
 from beam_tfr.transforms import WriteShards
 from beam_tfr.transforms.writing import _publish, _Write
+from faults.outcome import Outcome
 from tests.converted import SAMPLE
-from tests.faults.outcome import Outcome
 from tests.retries import Attempts, InjectedError, failing
 
 RUN_ID = "run"

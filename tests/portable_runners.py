@@ -1,6 +1,6 @@
 """Prism, and a portable job service with worker processes of their own, for tests.
 
-    python -m tests.portable     builds Prism now, where it is not in the cache
+    python -m tests.portable_runners     builds Prism now, where it is not in the cache
 
 Prism is built from source by Go, once for each version of Beam, into BEAM_TFR_TEST_CACHE (~/.cache/beam_tfr).
 """

@@ -14,8 +14,8 @@ from beam_tfr.records import read_records
 from beam_tfr.schema import BeamTfrError
 from beam_tfr.shards import ShardFile
 from beam_tfr.verification import verify
+from faults.outcome import Outcome
 from tests.converted import convert, spoil, write_photos
-from tests.faults.outcome import Outcome
 
 LEVELS = {"": 0, "--encoding raw": 3, "--compression none": None}  # options of the datasets -> gzip level
 

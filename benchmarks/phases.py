@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Iterator
 
 from benchmarks import measuring
-from benchmarks.contest import add_photos, pattern_of, photos
 from benchmarks.measuring import Cost, Table, measure, median_of, python
+from benchmarks.turns import add_photos, pattern_of, photos
 
 add_arguments = add_photos
 COLUMNS = {"": "", "s": ".2f", "busy cores": ".2f", "images/s": ",.0f", "CPU ms an image": ".2f"}
@@ -20,7 +20,7 @@ def watch(pattern: str, *flags: str, sleep: str = "") -> dict[str, Cost]:
     """Part of a conversion -> what it cost."""
     with tempfile.TemporaryDirectory(prefix="beam_tfr-benchmark-") as folder:
         command = measuring.convert(pattern, f"{folder}/out", *flags)[3:]
-        cost = measure(python("-m", "benchmarks.watched", *(("--sleep", sleep) if sleep else ()), *command))
+        cost = measure(python("-m", "benchmarks.timed_run", *(("--sleep", sleep) if sleep else ()), *command))
     marks = [(cost.started_s, 0.0), *json.loads(cost.output.splitlines()[-1])]
     marks[-1] = (cost.started_s + cost.wall_s, cost.cpu_s)
     spans = zip(PARTS, marks, marks[1:], strict=False)
@@ -39,4 +39,4 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
         if part == PARTS[1]:
             row[3:] = each / wall_s, median_of(costs, lambda cost: cost.cpu_s / each * 1e3)
         rows.append(row)
-    yield Table(f"ends: {len(paths):,} photos, {arguments.pairs} turns", COLUMNS, rows)
+    yield Table(f"phases: {len(paths):,} photos, {arguments.pairs} turns", COLUMNS, rows)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from beam_tfr.sidecars import BUILT_SUFFIX
-from tests.faults.places import Place
-from tests.portable import build_prism
+from faults.places import Place
+from tests.portable_runners import build_prism
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 MARK = "BEAM_TFR_FAULTS"  # environment variable by which the processes of a run are found
 PATIENCE_S = 300.0
 FLAGS = "--name d --layout {split}/{label}/* --num_shards train=9,validation=3,test=3 --image_size 96 --max_rejects 9"

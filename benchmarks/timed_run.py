@@ -1,6 +1,6 @@
 """Runs beam-tfr and prints, last, when its images were converted.
 
-python -m benchmarks.watched [--sleep PHOTO] convert …
+python -m benchmarks.timed_run [--sleep PHOTO] convert …
 
 With --sleep, decoding, resizing and encoding sleep for as long as they take with that photo, and return what they
 returned for it; all photos must be equal to it.
