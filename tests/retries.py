@@ -20,8 +20,7 @@ PLACES: list[tuple[Any, str]] = [
     (sidecars, "read_finished"),
     (images, "convert_image"),
     (examples, "build_example"),
-    (storage, "create"),
-    (storage.files, "create"),  # of `write_bytes`
+    (storage, "create"),  # also of `write_bytes`
     (storage.disk.DiskPendingFile, "commit"),
     (storage.gcs.GcsPendingFile, "commit"),
     (sidecars, "write"),

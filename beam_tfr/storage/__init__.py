@@ -6,43 +6,316 @@ and rename; on gs:// by one upload with a precondition. `STORAGE_EMULATOR_HOST` 
 
 from __future__ import annotations
 
-from beam_tfr.storage.base import GCS as GCS
-from beam_tfr.storage.base import AlreadyExistsError as AlreadyExistsError
-from beam_tfr.storage.base import ChangedError as ChangedError
-from beam_tfr.storage.base import Entry as Entry
-from beam_tfr.storage.base import PendingFile as PendingFile
-from beam_tfr.storage.base import split_gcs as split_gcs
-from beam_tfr.storage.files import READ_AHEAD as READ_AHEAD
-from beam_tfr.storage.files import check_path as check_path
-from beam_tfr.storage.files import create as create
-from beam_tfr.storage.files import delete as delete
-from beam_tfr.storage.files import delete_all as delete_all
-from beam_tfr.storage.files import delete_folder as delete_folder
-from beam_tfr.storage.files import find as find
-from beam_tfr.storage.files import for_each as for_each
-from beam_tfr.storage.files import free_bytes as free_bytes
-from beam_tfr.storage.files import is_gcs as is_gcs
-from beam_tfr.storage.files import is_gone as is_gone
-from beam_tfr.storage.files import join as join
-from beam_tfr.storage.files import links_out as links_out
-from beam_tfr.storage.files import list_folder as list_folder
-from beam_tfr.storage.files import may_pass as may_pass
-from beam_tfr.storage.files import modified as modified
-from beam_tfr.storage.files import move as move
-from beam_tfr.storage.files import nearest as nearest
-from beam_tfr.storage.files import open_binary as open_binary
-from beam_tfr.storage.files import open_seekable as open_seekable
-from beam_tfr.storage.files import read_bytes as read_bytes
-from beam_tfr.storage.files import read_part as read_part
-from beam_tfr.storage.files import subfolders as subfolders
-from beam_tfr.storage.files import sync_folder as sync_folder
-from beam_tfr.storage.files import touch as touch
-from beam_tfr.storage.files import walk as walk
-from beam_tfr.storage.files import work_path as work_path
-from beam_tfr.storage.files import write_bytes as write_bytes
-from beam_tfr.storage.gcs import connect as connect
-from beam_tfr.storage.gcs import first_names as first_names
-from beam_tfr.storage.gcs_client import DEADLINE_S as DEADLINE_S
-from beam_tfr.storage.gcs_client import Access as Access
-from beam_tfr.storage.gcs_client import use_access as use_access
-from beam_tfr.storage.waits import take_waits as take_waits
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO
+
+from beam_tfr.schema import WORK_FOLDER, UsageError
+from beam_tfr.storage import disk, download, gcs
+from beam_tfr.storage.base import GCS, AlreadyExistsError, ChangedError, Entry, PendingFile, split_gcs
+from beam_tfr.storage.gcs import connect, first_names
+from beam_tfr.storage.gcs_client import DEADLINE_S, REQUESTS, Access, use_access
+from beam_tfr.storage.waits import take_waits
+
+__all__ = [
+    "DEADLINE_S",
+    "GCS",
+    "READ_AHEAD",
+    "Access",
+    "AlreadyExistsError",
+    "ChangedError",
+    "Entry",
+    "PendingFile",
+    "connect",
+    "first_names",
+    "split_gcs",
+    "take_waits",
+    "use_access",
+]
+
+READ_AHEAD = 64  # files read at a time
+
+
+def is_gcs(path: str) -> bool:
+    """True if a path is on gs://."""
+    return path.startswith(GCS)
+
+
+def join(folder: str, name: str) -> str:
+    """The path of a file in a folder."""
+    return f"{folder.rstrip('/')}/{name}" if is_gcs(folder) else os.path.join(folder, name)
+
+
+def work_path(output: str, name: str) -> str:
+    """A file in the work folder of an output; the folder itself for an empty name."""
+    return join(join(output, WORK_FOLDER), name)
+
+
+def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
+    """Checks the path that an option gives; returns it as text, absolute if local, with ~ expanded.
+
+    Raises:
+        UsageError: no path, another scheme than gs://, no bucket, or a relative path while the current folder is gone.
+    """
+    path = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(path, str):
+        message = "must be a path"
+    elif is_gcs(path):
+        if split_gcs(path)[0]:
+            return path
+        message = "has no bucket; write gs://BUCKET/FOLDER"
+    elif "://" in path:
+        message = "only local paths and gs:// are supported"
+    else:
+        try:
+            return os.path.abspath(os.path.expanduser(path)) if path else path
+        except FileNotFoundError:
+            message = "the current folder was deleted; give an absolute path"
+    raise UsageError(message if option else f"{path}: {message}", option=option, value=path)
+
+
+def walk(
+    folder: str,
+    descend: Callable[[str], bool],
+    *,
+    prefix: str = "",
+    deep: bool = True,
+    start: str = "",
+    end: str = "",
+) -> Iterator[Entry]:
+    """Every file below a folder; on gs:// by name, on a disk in no particular order.
+
+    Links are followed, except into a folder that contains them. A dangling link is listed with size 0, so that reading
+    it fails with the reason. Folder objects of gs:// (a trailing slash, no bytes) are skipped.
+
+    Args:
+        folder: local or gs://.
+        descend: whether to enter a local folder, given its path.
+        prefix: prefix of the paths below the folder; other files may be omitted (on gs:// they are).
+        deep: whether files in subfolders are needed; if not, they may be omitted (on gs:// they are).
+        start, end: on gs://, only names in the bucket from `start` on and before `end`; empty for all.
+
+    Raises:
+        OSError: the bucket does not exist, or a folder may not be listed.
+    """
+    if is_gcs(folder):
+        return gcs.walk(folder, prefix=prefix, deep=deep, start=start, end=end)
+    return disk.walk(folder, descend)
+
+
+def list_folder(folder: str, *, prefix: str = "") -> list[str]:
+    """Sorted names of the files directly in a folder that begin with a prefix; none if the folder does not exist."""
+    return gcs.list_folder(folder, prefix) if is_gcs(folder) else disk.list_folder(folder, prefix)
+
+
+def links_out(folder: str) -> dict[str, str]:
+    """Links directly in a folder that lead out of it -> their targets; the folder itself may be reached by a link."""
+    return {} if is_gcs(folder) else disk.links_out(folder)
+
+
+def find(path: str) -> Entry | None:
+    """The file at a path, or None."""
+    return gcs.find(path) if is_gcs(path) else disk.find(path)
+
+
+def read_bytes(
+    path: str,
+    *,
+    max_bytes: int | None = None,
+    generation: int = 0,
+    deadline_s: float = DEADLINE_S,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> bytes:
+    """Reads a file; of one longer than `max_bytes`, the first max_bytes + 1 bytes.
+
+    Args:
+        path: local or gs://. An object with Content-Encoding: gzip is decompressed.
+        max_bytes: None for no limit.
+        generation: required generation of the object, on disk the modification time in ns; 0 for any.
+        deadline_s: seconds to read an object, including retries.
+        cancelled: returns True once the result is no longer needed, which ends the retries.
+
+    Raises:
+        FileNotFoundError: no such file or object.
+        ChangedError: it has another generation (ESTALE), or was changed whenever it was read (EBUSY).
+        OSError: it cannot be read, or is not a regular file.
+    """
+    if not is_gcs(path):
+        return disk.read_bytes(path, max_bytes, generation)
+    return download.read_bytes(
+        path, generation=generation, max_bytes=max_bytes, deadline_s=deadline_s, cancelled=cancelled
+    )
+
+
+def may_pass(error: OSError) -> bool:
+    """True if a later read might succeed: False only for what is no regular file, a link to itself or a bad name."""
+    return error.errno not in (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
+
+
+def is_gone(path: str) -> bool:
+    """True if a file that was not found is certainly deleted.
+
+    It is if its folder contains other files, or its bucket responds. A missing or empty folder may be an unmounted
+    disk.
+    """
+    return gcs.is_gone(path) if is_gcs(path) else disk.is_gone(path)
+
+
+def open_binary(path: str) -> IO[bytes]:
+    """Opens a file to read it from its start; an object is first downloaded whole."""
+    if is_gcs(path):
+        file = tempfile.TemporaryFile(prefix="beam_tfr-")  # noqa: SIM115 - the caller closes it
+        download.fetch(path, file)
+        return file
+    return os.fdopen(disk.open_descriptor(path), "rb", buffering=1 << 18)
+
+
+def read_part(path: str, begin: int, num_bytes: int) -> bytes:
+    """Reads bytes from the middle of a file, on gs:// with one request; fewer at its end.
+
+    Raises:
+        OSError: it does not exist or cannot be read.
+    """
+    if is_gcs(path):
+        return gcs.read_part(path, begin, num_bytes)
+    with os.fdopen(disk.open_descriptor(path), "rb", buffering=0) as file:
+        return os.pread(file.fileno(), num_bytes, begin)
+
+
+def open_seekable(path: str) -> IO[bytes]:
+    """Opens a file to read parts of it; of an object only those are downloaded.
+
+    Raises:
+        OSError: it does not exist or cannot be read; later reads raise it too.
+    """
+    return gcs.open_seekable(path) if is_gcs(path) else os.fdopen(disk.open_descriptor(path), "rb")
+
+
+def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
+    """Opens a file that appears at `path` on `commit()`, never before.
+
+    Args:
+        path: local or gs://.
+        scratch: local folder on the same disk for the unfinished file; ignored for gs://.
+        replace: whether to replace a file that exists now. An object that another writer has created is never
+            replaced.
+    """
+    return gcs.GcsPendingFile(path, replace) if is_gcs(path) else disk.DiskPendingFile(path, scratch, replace)
+
+
+def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -> None:
+    """Writes a small file, whole or not at all; the arguments are those of `create`.
+
+    Raises:
+        AlreadyExistsError: not `replace`, and the file exists with other bytes (equal bytes are success).
+    """
+    with create(path, scratch=scratch, replace=replace) as file:
+        file.write(data)
+        file.commit()
+
+
+def touch(path: str, *, deadline_s: float = DEADLINE_S) -> None:
+    """Sets the modification time of a file to now: one request on gs://, which makes no other version of the object.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        OSError: it cannot be changed.
+    """
+    if is_gcs(path):
+        gcs.touch(path, deadline_s)
+    else:
+        os.utime(path)
+
+
+def modified(path: str) -> float:
+    """When a file was written or touched, in seconds since 1970.
+
+    Raises:
+        OSError: it does not exist, or may not be read.
+    """
+    return gcs.modified(path) if is_gcs(path) else os.stat(path).st_mtime
+
+
+def move(source: str, target: str, *, generation: int = 0) -> None:
+    """Renames a file on the same disk or in the same bucket, replacing any file at the target.
+
+    It has both names at no time, and no byte is copied.
+
+    Args:
+        source, target: paths, both local or both gs://.
+        generation: required generation of the source; 0 for any.
+
+    Raises:
+        FileNotFoundError: the source does not exist.
+        ChangedError: it has another generation.
+        OSError: it cannot be moved.
+    """
+    (gcs if is_gcs(source) else disk).move(source, target, generation)
+
+
+def delete(path: str, *, generation: int = 0) -> None:
+    """Removes a file, if it exists and has this generation; 0 for any."""
+    (gcs if is_gcs(path) else disk).delete(path, generation)
+
+
+def delete_all(entries: Iterable[Entry]) -> None:
+    """Removes listed files, unless they were replaced since."""
+    for_each(lambda entry: delete(entry.path, generation=entry.generation), entries)
+
+
+def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
+    """Calls a function that changes a file with each of some entries, on gs:// `REQUESTS` at a time.
+
+    After an error, those that are not begun are left out.
+    """
+    remote = list[Entry]()
+    for entry in entries:
+        if is_gcs(entry.path):
+            remote.append(entry)
+        else:
+            call(entry)
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        futures = [pool.submit(call, entry) for entry in remote]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def delete_folder(folder: str) -> None:
+    """Removes a folder with everything in it, if it exists."""
+    if is_gcs(folder):
+        delete_all(walk(folder, lambda _: True))
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+
+def subfolders(folder: str) -> set[str]:
+    """Names of the folders in a local folder; none on gs://, where a folder may have the name of an object."""
+    return set() if is_gcs(folder) else disk.subfolders(folder)
+
+
+def sync_folder(folder: str) -> None:
+    """Makes renamed and removed names in a folder survive a power cut; gs:// does so by itself."""
+    if not is_gcs(folder):
+        disk.sync_folder(folder)
+
+
+def free_bytes(folder: str) -> int | None:
+    """The room left on the disk of a folder, which may not exist yet; None on gs://."""
+    return None if is_gcs(folder) else shutil.disk_usage(nearest(folder)).free
+
+
+def nearest(folder: str) -> str:
+    """A local folder, or the nearest above it that exists."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return folder
