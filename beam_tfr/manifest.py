@@ -20,7 +20,7 @@ import fastjsonschema
 
 from beam_tfr import __version__, storage
 from beam_tfr.naming import NAME, parse_file_name
-from beam_tfr.options import ImageOptions
+from beam_tfr.options.image import StoredOptions
 from beam_tfr.schema import (
     FORMAT_VERSION,
     MANIFEST_FILE,
@@ -111,7 +111,7 @@ class Manifest(Attributes):
     folder: str
     name: str
     options: Mapping[str, Any]
-    image_options: ImageOptions
+    image_options: StoredOptions
     class_names: tuple[str, ...]
     features: Mapping[str, Mapping[str, Any]]
     counts: Mapping[str, Any]
@@ -317,7 +317,7 @@ def _from_fields(fields: dict[str, Any], stamp: Stamp, folder: str) -> Manifest:
             raise ValueError(f"a class name is {reprlib.repr(label)}")
     manifest = Manifest(
         folder=folder,
-        image_options=ImageOptions(**{name: options[name] for name in _READ if name in options}),
+        image_options=StoredOptions(**{name: options[name] for name in _READ if name in options}),
         class_names=tuple(labels),
         splits=splits,
         stamp=stamp,

@@ -115,7 +115,7 @@ class Convert(beam.PTransform):
         items = work | self.read  # ReadImages: Item(bytes)
         for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
-        level = shards.gzip_level(options.compression, options.gzip_level, options.encoding)
+        level = shards.gzip_level(**options.stored_compression, encoding=options.encoding)
         return items | WriteShards(
             options.output,
             name=options.name,
@@ -171,7 +171,7 @@ class Convert(beam.PTransform):
 
     def _target(self) -> Target:
         of = self.options
-        return Target(of.output, self.run_id, of.overwrite, of.accept_unreadable, of.check_finished)
+        return Target(of.output, self.run_id, of.overwrite, of.accept_unreadable)
 
 
 class Repair(Convert):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import UsageError, whole_number
 
 MAX_SKIPPED = 100
 
@@ -19,12 +18,9 @@ def integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
         UsageError: it is not a whole number from `at_least` to 2^bits - 1.
     """
     try:
-        number = operator.index(value)  # NumPy's integers too
-    except TypeError:
-        number = -1
-    if isinstance(value, bool) or not at_least <= number < 1 << bits:
-        raise UsageError(f"must be a whole number from {at_least} to {(1 << bits) - 1}", option=name, value=repr(value))
-    return number
+        return whole_number(value, at_least, (1 << bits) - 1)
+    except ValueError as error:
+        raise UsageError(str(error), option=name, value=repr(value)) from None
 
 
 def boolean(name: str, value: Any, hint: str = "") -> bool:

@@ -21,13 +21,13 @@ COMPRESSED_ENCODINGS = ("jpeg", "png", "webp", "keep")
 DEFAULT_GZIP_LEVEL = 3  # raw photos: 0.67 of their size at 56 MB/s; level 6 gets the same at 42 MB/s
 
 
-def gzip_level(compression: str, level: int | str, encoding: str) -> int | None:
+def gzip_level(compression: str, gzip_level: int | str, encoding: str) -> int | None:
     """The gzip level to write with; None for no gzip."""
     if compression == "none":
         return None
-    if level == "auto":
+    if gzip_level == "auto":
         return 0 if encoding in COMPRESSED_ENCODINGS else DEFAULT_GZIP_LEVEL
-    return int(level)
+    return int(gzip_level)
 
 
 class ShardFile:

@@ -141,7 +141,6 @@ def read_finished(
     refs: Sequence[bytes] = (),
     *,
     accept_unreadable: bool = False,
-    check_finished: bool = False,
 ) -> ShardInfo | None:
     """The `ShardInfo` of a shard that an earlier run finished with the same references and recipe, or None.
 
@@ -155,7 +154,6 @@ def read_finished(
         shard: its place in the plan.
         refs: the encoded references of the shard, in order.
         accept_unreadable: whether to keep a shard in which an earlier run accepted unreadable files.
-        check_finished: whether to read every file completely.
     """
     sidecar = read(output, shard.name)
     if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (shard.name, shard.recipe):
@@ -170,7 +168,7 @@ def read_finished(
         if not info.file:
             return info
         with contextlib.suppress(OSError):
-            if generation := _unchanged(file_path(output, info), info, whole=check_finished):
+            if generation := _unchanged(file_path(output, info), info):
                 return dataclasses.replace(info, generation=generation)
     if info.built:  # it needs room, and will not be used
         with contextlib.suppress(OSError):
@@ -183,12 +181,12 @@ def file_path(output: str, info: ShardInfo) -> str:
     return work_path(output, info.built) if info.built else storage.join(output, info.file)
 
 
-def _unchanged(path: str, info: ShardInfo, *, whole: bool) -> int:
+def _unchanged(path: str, info: ShardInfo) -> int:
     """The generation of a file if it still has the bytes of a shard, else 0."""
     there = storage.find(path)
     if there is None or there.size_bytes != info.num_bytes:
         return 0
-    if there.generation == info.generation and not whole:
+    if there.generation == info.generation:
         return there.generation
     digest = hashlib.sha256()
     with storage.open_binary(path) as file:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.options import ConvertOptions, parsers
+from beam_tfr.options import ConvertOptions
 from beam_tfr.options.table import GROUPS, Option
 from beam_tfr.schema import RunError, UsageError
 
@@ -19,26 +19,6 @@ ABOUT = (
     "file becomes a record or is listed in rejects.jsonl with a reason; manifest.json, written last, describes the "
     "dataset."
 )
-KINDS = {  # options whose values are places on Cloud Storage
-    "input": "GCS_READ_FILE",
-    "input_list": "GCS_READ_FILE",
-    "table": "GCS_READ_FILE",
-    "classes": "GCS_READ_FILE",
-    "plan": "GCS_READ_FILE",
-    "save_plan": "GCS_WRITE_FILE",
-    "output": "GCS_WRITE_FOLDER",
-}
-# What each parser accepts, so that a form shows at once what is wrong.
-PATTERNS: dict[Callable[[str], Any], str] = {
-    parsers.integer: r"[+-]?[0-9]{1,20}",
-    parsers.number: r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}",
-    parsers.image_size: r"[0-9]{1,9}([xX][0-9]{1,9})?",
-    parsers.color: r"#[0-9a-fA-F]{6}|(?i:white|black|gray)",
-    parsers.number_of_bytes: r"[0-9]{1,20} ?([kKmMgG][iI]?[bB]?)?",
-    parsers.share_or_number: r"[0-9]{1,20}|[0-9]{0,20}\.[0-9]{0,20}",
-    parsers.num_shards: r"[0-9]{1,20}|[A-Za-z0-9_]+ *= *[0-9]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9]{1,20})*",
-    parsers.shares: r"[A-Za-z0-9_]+ *= *[0-9.]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9.]{1,20})*",
-}
 _IMAGE = re.compile(r"[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?")
 
 
@@ -59,26 +39,18 @@ def _parameter(field: dataclasses.Field[Any]) -> dict[str, Any]:
     parameter: dict[str, Any] = {
         "name": field.name,
         "label": field.name.replace("_", " ").capitalize(),
-        "helpText": about.help + (". Separate several with commas" if about.many else ""),
+        "helpText": about.help + (". Separate several with commas" if about.kind.many else ""),
         "isOptional": not required,
         "groupName": about.group.capitalize(),
     }
     if about.choices:
         parameter |= {"paramType": "ENUM", "enumOptions": [{"value": value, "label": value} for value in about.choices]}
-    elif about.parse is parsers.boolean:
-        parameter["paramType"] = "BOOLEAN"
-    elif about.parse in (parsers.integer, parsers.number):
-        parameter["paramType"] = "NUMBER"
     else:
-        parameter["paramType"] = KINDS.get(field.name, "TEXT")
+        parameter["paramType"] = about.kind.form
     if not required and field.default not in (None, "", ()):
-        default = str(field.default)
-        parameter["defaultValue"] = about.show or (default.lower() if about.parse is parsers.boolean else default)
-    pattern = PATTERNS.get(about.parse)
-    if field.name in KINDS:
-        pattern = "gs://.+"
-    if pattern and parameter["paramType"] != "ENUM":
-        parameter["regexes"] = [f"^({pattern})$" if required else f"^({pattern})?$"]
+        parameter["defaultValue"] = about.show or json.dumps(field.default).strip('"')
+    if about.kind.pattern and not about.choices:
+        parameter["regexes"] = [f"^({about.kind.pattern})$" if required else f"^({about.kind.pattern})?$"]
     return parameter
 
 
@@ -127,7 +99,7 @@ def write_spec(image: str, output: str | None) -> str:
 
 def launcher_arguments(arguments: Sequence[str]) -> list[str]:
     """The launcher's flags as arguments of `beam-tfr convert`; lists are split."""
-    many = {field.name for field in template_fields() if field.metadata["option"].many}
+    many = {field.name for field in template_fields() if field.metadata["option"].kind.many}
     found: list[str] = []
     for argument in arguments:
         name, _, value = argument.removeprefix("--").partition("=")

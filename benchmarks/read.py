@@ -26,7 +26,7 @@ EPOCHS = 3  # for memory
 VARIANTS = {
     "97 shards": ["--num_shards", "97"],
     "1 shard": ["--num_shards", "1"],
-    "zlib 6": ["--num_shards", "97", "--gzip_level", "6"],
+    "zlib 6": ["--num_shards", "97", "--compression", "gzip:6"],
     "none": ["--num_shards", "97", "--compression", "none"],
 }
 COLUMNS = {

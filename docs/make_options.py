@@ -1,16 +1,19 @@
-"""Writes docs/options.md from the option table of `beam_tfr.options`: `python docs/make_options.py`."""
+"""Writes docs/options.md and templates/metadata.json from `beam_tfr.options`: `python docs/make_options.py`."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
+from beam_tfr import template
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.parsers import boolean
+from beam_tfr.options.kinds import BOOLEAN
 from beam_tfr.options.table import GROUPS, Option, shown_default
 
 PAGE = Path(__file__).parent / "options.md"
+METADATA = PAGE.parents[1] / "templates" / "metadata.json"
 HEAD = """# Options of convert
 
 Every option of `beam-tfr convert`. In Python, pass the same names to `beam_tfr.convert`. All but
@@ -36,10 +39,10 @@ def page() -> str:
 
 def _row(field: dataclasses.Field[object]) -> str:
     option: Option = field.metadata["option"]
-    value = "\\|".join(option.choices) or option.metavar
-    if option.many:
+    value = (option.placeholder or "|".join(option.choices)).replace("|", "\\|")
+    if option.kind.many:
         value += "…"
-    usage = f"--{field.name}" if option.parse is boolean else f"--{field.name} {value}"
+    usage = f"--{field.name}" if option.kind is BOOLEAN else f"--{field.name} {value}"
     meaning, default = option.help, ""
     if found := re.fullmatch(r"(.*) \(default: (.*)\)", option.help):
         meaning, default = found.groups()
@@ -61,3 +64,4 @@ def _markdown(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    METADATA.write_text(json.dumps(template.metadata(), indent=2) + "\n", encoding="utf-8")

@@ -16,7 +16,7 @@ from pathlib import Path
 from PIL import Image as PillowImage
 from PIL import ImageDraw
 
-from beam_tfr.images import convert_image, formats
+from beam_tfr.images import convert_image, formats, limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
 from faults.outcome import Outcome
@@ -26,7 +26,8 @@ VARIANTS = 500  # a trial
 FILLINGS = ("85", "170")  # of memory, by glibc
 FAXES = ("group4", "group3", "tiff_ccitt")
 LARGEST = 100_000  # bytes of a file
-OPTIONS = ImageOptions(resize="none", encoding="png", color="keep", max_pixels=1_000_000, max_scan_pixels=20_000_000)
+OPTIONS = ImageOptions(resize="none", encoding="png", color="keep", max_pixels=1_000_000)
+limits.MAX_SCAN_PIXELS = 20_000_000
 
 
 def sound() -> dict[str, list[bytes]]:

@@ -167,5 +167,4 @@ CONVERSIONS = (
     "--encoding keep --resize none --strip_metadata --ignore_orientation",
     "--encoding keep --color gray --resize fit",
     "--encoding keep --color keep --resize crop --image_size 48x64",
-    "--encoding keep --resize none --keep_all",
 )

@@ -76,9 +76,7 @@ ACTS: dict[str, tuple[bytes, dict[str, Any], dict[str, Any]]] = {
     "encoding": (PHOTO, {}, {"encoding": "webp"}),
     "quality": (PHOTO, {}, {"quality": 89}),
     "damaged": (PHOTO[:-2], {"damaged": "keep"}, {"damaged": "reject"}),
-    "damaged_share": (PHOTO[:-30], {"damaged": "keep", "damaged_share": 0.1}, {"damaged_share": 1}),
     "chroma": (PHOTO, {}, {"chroma": "444"}),
-    "keep_all": (turned(), {"encoding": "keep", "resize": "none"}, {"keep_all": True}),
     "strip_metadata": (
         PHOTO[:2] + b"\xff\xfe\0\x06note" + PHOTO[2:],
         {"encoding": "keep", "resize": "none"},
@@ -87,7 +85,6 @@ ACTS: dict[str, tuple[bytes, dict[str, Any], dict[str, Any]]] = {
     "max_file_bytes": (PHOTO, {}, {"max_file_bytes": len(PHOTO) - 1}),
     "max_pixels": (PHOTO, {}, {"max_pixels": 1000}),
     "max_decode_bytes": (PHOTO, {}, {"max_decode_bytes": 1000}),
-    "max_scan_pixels": (save(smooth(), "JPEG", progressive=True), {}, {"max_scan_pixels": 5000}),
     "min_pixels": (PHOTO, {}, {"min_pixels": 10_000_000}),
     "max_aspect": (save(smooth(20, 60), "PNG"), {}, {"max_aspect": 2.9}),
     "max_decode_s": (save(smooth().resize((4000, 3000)), "JPEG"), {}, {"max_decode_s": 0.001}),  # takes 50 ms

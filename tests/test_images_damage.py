@@ -17,9 +17,10 @@ from PIL import ImageDraw
 from beam_tfr import manifest
 from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
+from beam_tfr.images.formats import jpeg
 from beam_tfr.options import ImageOptions
 from beam_tfr.records import read_records
-from beam_tfr.schema import Image, RejectError, UsageError
+from beam_tfr.schema import Image, RejectError
 from tests.conftest import Run
 from tests.fixtures import hostile, noise, psnr, save, smooth
 from tests.fixtures.exif import app1, exif
@@ -27,7 +28,13 @@ from tests.fixtures.jpeg import ARITHMETIC, BASELINE, FILES, PROGRESSIVE, RESTAR
 from tests.fixtures.jpeg_writer import behind_soi, icc, lossless, segment
 
 PHOTO = noise(96, 8)
-KEEP = ImageOptions(damaged="keep", damaged_share=0.75, resize="none", encoding="png")
+KEEP = ImageOptions(damaged="keep", resize="none", encoding="png")
+
+
+@pytest.fixture(autouse=True)
+def share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer rows of a damaged image need be there than usual."""
+    monkeypatch.setattr(jpeg, "DAMAGED_SHARE", 0.75)
 
 
 def outcome(data: bytes, options: ImageOptions = KEEP) -> Image | str:
@@ -74,9 +81,9 @@ def test_a_jpeg_cut_at_any_byte_is_kept_if_so_many_of_its_rows_are_there(form: d
     ],
     ids=["baseline", "progressive", "gray", "CMYK", "EXIF", "arithmetic", "lossless", "odd sampling"],
 )
-def test_a_jpeg_cut_at_any_byte_is_an_image_or_a_reject(data: bytes) -> None:
-    options = dataclasses.replace(KEEP, damaged_share=0.5)
-    outcomes = [outcome(data[:size], options) for size in range(4, len(data) + 1)]
+def test_a_jpeg_cut_at_any_byte_is_an_image_or_a_reject(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jpeg, "DAMAGED_SHARE", 0.5)
+    outcomes = [outcome(data[:size]) for size in range(4, len(data) + 1)]
     assert {text.partition(":")[0] for text in outcomes if isinstance(text, str)} <= {"damaged-image"}
     found = [isinstance(one, Image) for one in outcomes]
     assert found == sorted(found)  # more bytes never make it worse
@@ -84,7 +91,7 @@ def test_a_jpeg_cut_at_any_byte_is_an_image_or_a_reject(data: bytes) -> None:
     assert not any(found[: len(found) // 3])
 
 
-def test_what_is_kept_says_so_and_is_upright_and_in_color() -> None:
+def test_what_is_kept_says_so_and_is_upright_and_in_color(monkeypatch: pytest.MonkeyPatch) -> None:
     data = behind_soi(save(smooth(), "JPEG", exif=PillowImage.Exif(), icc_profile=SRGB), segment(0xFE, b"note"))
     sound, cut = convert_image(data, KEEP), convert_image(data[:-2], KEEP)
     assert (sound.damaged, sound.adjusted, cut.damaged, cut.adjusted) == (False, (), True, ("damage-kept",))
@@ -93,17 +100,16 @@ def test_what_is_kept_says_so_and_is_upright_and_in_color() -> None:
     assert (again.format, again.adjusted) == ("jpeg", ("damage-kept", "re-encoded"))
     assert again.encoded.endswith(b"\xff\xd9")
     assert convert_image(data).damaged is None
-    zeros = convert_image(data[:-20] + bytes(5000), dataclasses.replace(KEEP, damaged_share=0.5))  # as downloads leave
-    assert np.array_equal(
-        pixels_of(zeros), pixels_of(outcome(data[:-20], dataclasses.replace(KEEP, damaged_share=0.5)))
-    )
+    monkeypatch.setattr(jpeg, "DAMAGED_SHARE", 0.5)
+    zeros = convert_image(data[:-20] + bytes(5000), KEEP)  # as downloads leave
+    assert np.array_equal(pixels_of(zeros), pixels_of(outcome(data[:-20])))
 
 
 @pytest.mark.parametrize("stray", [b"x" * 100, b"Exif\0\0" + bytes(range(200)) * 9], ids=["text", "the rest of EXIF"])
 def test_stray_bytes_between_segments_are_left_out(stray: bytes) -> None:
     """As in a file whose EXIF is longer than its segment says."""
     data = behind_soi(BASELINE, segment(0xE1, b"Exif\0\0MM\0*") + stray, *icc(SRGB, 3))
-    assert outcome(data, dataclasses.replace(KEEP, damaged="reject", damaged_share=0.95)) == (
+    assert outcome(data, dataclasses.replace(KEEP, damaged="reject")) == (
         f"damaged-image: JPEG: {len(stray)} stray bytes in its header"
     )
     found = outcome(data)
@@ -121,19 +127,12 @@ def test_stray_bytes_between_segments_are_left_out(stray: bytes) -> None:
         and not name.startswith(("without its end", "cut in", "CMYK cut", "odd sampling, cut"))
     ],
 )
-def test_other_damage_stays_a_reject(name: str) -> None:
+def test_other_damage_stays_a_reject(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is behind a wrong code nobody knows what it was."""
+    monkeypatch.setattr(jpeg, "DAMAGED_SHARE", 0.01)
     with pytest.raises(RejectError) as error:
-        convert_image(FILES[name].data, damaged="keep", damaged_share=0.01)
+        convert_image(FILES[name].data, damaged="keep")
     assert error.value.reason == "damaged-image"
-
-
-def test_the_share_needs_damaged_keep() -> None:
-    with pytest.raises(UsageError, match="`damaged_share=` has no effect with `damaged=reject`: use `damaged=keep`"):
-        ImageOptions(damaged_share=0.5)
-    for share in (0, 1.01, "0.5", float("nan")):
-        with pytest.raises(UsageError, match="must be a number above 0 and at most 1"):
-            ImageOptions(damaged="keep", damaged_share=share)  # type: ignore[arg-type]
 
 
 def test_a_dataset_tells_which_of_its_images_are_damaged(beam_tfr: Callable[..., Run], tmp_path: Path) -> None:

@@ -30,7 +30,17 @@ ROOT = Path(__file__).parents[1]
 PHOTO = save(smooth(300, 400), "JPEG", quality=90)
 SLOW = many_scans(880, 8000)  # takes about 20 seconds
 SLOWISH = many_scans(880, 1000)  # an eighth of that
-ENDLESS = ImageOptions(max_scan_pixels=1 << 50, max_decode_s=600)
+ENDLESS = ImageOptions(max_decode_s=600)
+NO_LIMIT = "from beam_tfr.images import limits; limits.MAX_SCAN_PIXELS = 1 << 50"
+
+
+@pytest.fixture
+def any_scans(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """JPEGs may have any number of scans."""
+    monkeypatch.setattr(limits, "MAX_SCAN_PIXELS", 1 << 50)
+    starting_with(NO_LIMIT, monkeypatch)
+    yield
+    vars(guard._own).clear()
 
 
 def children() -> dict[int, str]:
@@ -114,6 +124,7 @@ def test_one_process_serves_all_images_of_a_thread() -> None:
     assert own_process()._process.pid == first
 
 
+@pytest.mark.usefixtures("any_scans")
 def test_a_slow_image_is_ended_and_the_next_one_works() -> None:
     convert_image(PHOTO, max_decode_s=60)
     hung = own_process()._process.pid
@@ -154,6 +165,7 @@ def killing(times: int, number: signal.Signals) -> Iterator[None]:
     thread.join()
 
 
+@pytest.mark.usefixtures("any_scans")
 @pytest.mark.parametrize(("number", "seconds"), [(signal.SIGKILL, 600), (signal.SIGSEGV, None)])
 def test_an_image_that_crashes_twice_is_a_reject_and_the_next_one_works(
     number: signal.Signals, seconds: float | None
@@ -166,6 +178,7 @@ def test_an_image_that_crashes_twice_is_a_reject_and_the_next_one_works(
     assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
 
 
+@pytest.mark.usefixtures("any_scans")
 def test_an_image_whose_process_was_killed_once_is_no_reject() -> None:
     """As when memory ran out for a moment."""
     with killing(1, signal.SIGKILL):
@@ -232,6 +245,7 @@ def test_waiting_for_the_budget_does_not_count() -> None:
     assert not limits.BUDGET._asked
 
 
+@pytest.mark.usefixtures("any_scans")
 def test_a_timeout_gives_the_budget_back() -> None:
     with pytest.raises(RejectError, match="decode-timeout"):
         convert_image(SLOW, ENDLESS, max_decode_s=0.3)
@@ -246,6 +260,7 @@ from beam_tfr.images import convert_image, guard
 from beam_tfr.options import ImageOptions
 from tests import test_images_guard as test
 
+guard._CHILD = guard._CHILD.replace("guard.serve", f"{test.NO_LIMIT}; guard.serve")
 convert_image(test.PHOTO, max_decode_s=60)
 print(guard._own.process._process.pid, flush=True)
 if sys.argv[1] == "busy":
@@ -304,6 +319,7 @@ def test_ctrl_c_reaches_the_parent_alone() -> None:
         wait_until(lambda: not is_alive(child), 60)
 
 
+@pytest.mark.usefixtures("any_scans")
 @pytest.mark.slow
 def test_ctrl_c_in_a_notebook_ends_the_process_and_the_next_image_gets_its_own_answer() -> None:
     convert_image(PHOTO, max_decode_s=60)
@@ -417,9 +433,9 @@ def test_a_library_that_aborts_without_memory_is_found_out(monkeypatch: pytest.M
 
 
 def test_what_takes_too_long_on_a_processor_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    starting_with("from beam_tfr.images import hard_limits; hard_limits.MOST_CPU_S = 1", monkeypatch)
+    starting_with("from beam_tfr.images import hard_limits; hard_limits.MOST_CPU_S = 1; " + NO_LIMIT, monkeypatch)
     slow = hostile.tiff_of_scans(4500, 99)
-    assert outcome(slow, ImageOptions(max_scan_pixels=1 << 50), "")[0] == "decode-timeout"
+    assert outcome(slow, ImageOptions(), "")[0] == "decode-timeout"
     assert convert_image(save(smooth(), "AVIF"))
 
 

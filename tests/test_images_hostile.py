@@ -18,7 +18,7 @@ import pytest
 from PIL import Image as PillowImage
 
 from beam_tfr import cli
-from beam_tfr.images import convert_image, guard
+from beam_tfr.images import convert_image, guard, limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, Image, RejectError
 from tests.fixtures import Fixture, all_fixtures, hostile
@@ -161,13 +161,13 @@ def variant(data: bytes, dice: random.Random) -> bytes:
 
 def some_options(dice: random.Random) -> ImageOptions:
     """The defaults, or others; never so many pixels that one variant takes long."""
-    limits = {"max_pixels": 1_000_000, "max_scan_pixels": 20_000_000}
+    max_pixels = 1_000_000
     if dice.random() < 0.4:
-        return ImageOptions(**limits)
+        return ImageOptions(max_pixels=max_pixels)
     encoding = dice.choice(("jpeg", "png", "webp", "raw", "keep"))
     resize = dice.choice(("stretch", "fit", "crop", "pad", "shortest", "none"))
     return ImageOptions(
-        **limits,
+        max_pixels=max_pixels,
         image_size=dice.choice(((32, 32), (224, 224))),
         resize=resize,
         upscale=resize in ("fit", "pad") and dice.random() < 0.5,
@@ -176,13 +176,13 @@ def some_options(dice: random.Random) -> ImageOptions:
         frames=dice.choice(("first", "reject")),
         ignore_orientation=dice.random() < 0.3,
         encoding=encoding,
-        keep_all=(encoding, resize) == ("keep", "none") and dice.random() < 0.5,
         strip_metadata=encoding == "keep" and dice.random() < 0.5,
     )
 
 
 def fuzz(seed: int, variants: int) -> None:
     """Prints each variant before it is converted."""
+    limits.MAX_SCAN_PIXELS = 20_000_000
     found = sorted(all_fixtures().items())
     files = {name: fixture.data for name, fixture in found if 0 < len(fixture.data) <= LARGEST}
     for number in range(variants):

@@ -54,12 +54,6 @@ EXACT = {
         {"max_pixels": 99_999_999},
         ("too-many-pixels", "10000 x 10000 pixels, more than --max_pixels 99999999"),
     ),
-    "max_scan_pixels": (
-        source(100, 50, scans=20),
-        {"max_scan_pixels": 100_000},
-        {"max_scan_pixels": 99_999},
-        ("too-many-scans", "20 scans of 100 x 50 pixels, more than --max_scan_pixels 99999"),
-    ),
     "min_pixels": (
         source(5, 7),
         {"min_pixels": 35},
@@ -107,10 +101,18 @@ def test_what_is_ordinary_passes_every_default() -> None:
         limits.check(about, ImageOptions())
 
 
-def test_scans_do_not_count_where_there_is_one() -> None:
-    limits.check(source(9_000, 9_000), ImageOptions(max_scan_pixels=1))
+def test_the_limit_of_scans_is_exact() -> None:
+    limits.check(source(100, 50, scans=200_000), ImageOptions())
+    said = "too-many-scans: 200001 scans of 100 x 50 pixels, more than 1000000000 in total"
+    with pytest.raises(RejectError, match=said):
+        limits.check(source(100, 50, scans=200_001), ImageOptions())
+
+
+def test_scans_do_not_count_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_SCAN_PIXELS", 1)
+    limits.check(source(9_000, 9_000), ImageOptions())
     with pytest.raises(RejectError, match="too-many-scans"):
-        limits.check(source(9_000, 9_000, scans=2), ImageOptions(max_scan_pixels=1))
+        limits.check(source(9_000, 9_000, scans=2), ImageOptions())
 
 
 @given(
@@ -239,10 +241,11 @@ def test_limits_hold_before_anything_is_decoded() -> None:
             convert_image(broken, **changes)
 
 
-def test_scans_are_counted() -> None:
+def test_scans_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     data = scans(64, 48, 30)
-    with pytest.raises(RejectError, match="too-many-scans: 30 scans of 64 x 48 pixels, more than --max_scan_pixels"):
-        convert_image(data, max_scan_pixels=30 * 64 * 48 - 1)
+    monkeypatch.setattr(limits, "MAX_SCAN_PIXELS", 30 * 64 * 48 - 1)
+    with pytest.raises(RejectError, match="too-many-scans: 30 scans of 64 x 48 pixels, more than 92159 in total"):
+        convert_image(data)
 
 
 # The budget

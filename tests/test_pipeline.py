@@ -111,7 +111,7 @@ def digest_of(folder: Path) -> str:
 
 def test_compression_and_name_do_not_change_the_dataset_digest(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     stored, plain, packed = converted_photos(), converted_photos("--compression none"), tmp_path / "packed"
-    assert beam_tfr(*arguments(photos, packed, "--gzip_level", "6", "--name", "other")).code == 0
+    assert beam_tfr(*arguments(photos, packed, "--compression", "gzip:6", "--name", "other")).code == 0
     assert digest_of(stored) == digest_of(plain) == digest_of(packed)
     sizes = [sum(path.stat().st_size for path in folder.glob("*.tfrecord*")) for folder in (stored, plain, packed)]
     assert 0 < sizes[0] - sizes[1] < 1000

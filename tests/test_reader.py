@@ -120,7 +120,7 @@ def test_pixels_of_every_encoding_are_those_of_other_decoders(flags: str) -> Non
         kept = record["image/format"] if dataset.options["encoding"] == "keep" else None
         image = decode(record.get("image/encoded") or record["image/raw"], kept, (0, 0))
         assert image.shape == (record["image/height"], record["image/width"], channels)
-        if record["image/channels"] != 4:  # CMYK, which --keep_all keeps: trainers show it in colors of their own
+        if record["image/channels"] != 4:  # CMYK, which trainers show in colors of their own
             np.testing.assert_array_equal(image, pixels_of(record, channels), err_msg=name)
 
 

@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from beam_tfr import template
-from beam_tfr.options import ConvertOptions, parsers, table
+from beam_tfr.options import ConvertOptions, kinds, table
 from tests.conftest import Run
 from tests.worker_env import make_worker_env
 
@@ -115,18 +115,27 @@ SAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("parse", template.PATTERNS, ids=lambda parse: parse.__name__)
-def test_forms_accept_what_the_parser_accepts(parse: Callable[[str, str], object]) -> None:
+WITH_PATTERN = {
+    name: about
+    for name, about in table.options_of(ConvertOptions).items()
+    if about.kind.pattern not in ("", kinds.ON_GCS)
+}
+
+
+@pytest.mark.parametrize("name", WITH_PATTERN)
+def test_forms_accept_what_is_allowed(name: str) -> None:
+    about = WITH_PATTERN[name]
+    any_range = {} if about.low is None else {"low": -1 << 99, "high": 1 << 99}
     for text in SAMPLES:
-        shown = re.fullmatch(template.PATTERNS[parse], text) is not None
+        shown = re.fullmatch(about.kind.pattern, text) is not None
         try:
-            parse(text)
+            about.kind.read(text, **any_range)
         except ValueError:
             taken = False
         else:
             taken = True
         assert shown or not taken or text[:1] in "+-", f"{text!r} is allowed, but the form refuses it"
-        if parse is not parsers.shares:
+        if about.kind not in (kinds.SHARES, kinds.SHARE_OR_COUNT):  # whose ranges no form tells
             assert taken or not shown, f"{text!r} is not allowed, but the form takes it"
 
 

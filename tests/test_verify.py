@@ -24,7 +24,7 @@ from beam_tfr import manifest as manifests
 from beam_tfr import publish, sidecars
 from beam_tfr.claim import Claimed
 from beam_tfr.examples import build_example, example_class, parse_example
-from beam_tfr.options import ImageOptions
+from beam_tfr.options.image import StoredOptions
 from beam_tfr.records import masked_crc
 from beam_tfr.schema import (
     NO_SPLIT,
@@ -601,7 +601,7 @@ def problems_of(image: Image, **options: object) -> list[str]:
     """What is told of one record, by its options and its content."""
     example = parse_example(build_example(ImageRef("a", 1, 0, "train"), image))
     record = {name: values[0] for name, values in example.items()}
-    checked = ImageOptions(**{"image_size": (HEIGHT, WIDTH), **options})  # type: ignore[arg-type]
+    checked = StoredOptions(**{"image_size": (HEIGHT, WIDTH), **options})  # type: ignore[arg-type]
     return [*option_problems(record, checked), *image_problems(record, checked, max_pixels=MAX_PIXELS)]
 
 
@@ -784,7 +784,7 @@ def test_what_is_stored_must_fit_its_options(image: Image, options: dict[str, ob
     ],
 )
 def test_wrong_sizes(size: tuple[int, int], options: dict[str, object], expected: str) -> None:
-    checked = ImageOptions(**{"image_size": (HEIGHT, WIDTH), **options})  # type: ignore[arg-type]
+    checked = StoredOptions(**{"image_size": (HEIGHT, WIDTH), **options})  # type: ignore[arg-type]
     found = f"the image is {size[0]}x{size[1]} by its record, expected {expected}"
     assert list(size_problems(size, (40, 30), b"jpeg", checked)) == [found]
 

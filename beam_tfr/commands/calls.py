@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import gc
 import itertools
-import json
 import os
 import re
 import shlex
@@ -15,9 +14,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NoReturn
 
 from beam_tfr import storage
-from beam_tfr.options import DESTRUCTIVE, ConvertOptions, add_arguments, from_arguments, meant
+from beam_tfr.options import ConvertOptions, add_arguments, from_arguments, meant
 from beam_tfr.options.table import options_of
-from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError
+from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError, whole_number
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,16 +25,16 @@ else:
 
 OPTIONS = options_of(ConvertOptions)
 _NAMED = re.compile(r"(?:argument )?(?:`|--)([\w-]+)")  # the option or flag that an error begins with
-_BARE = re.compile(r"true|false|0|[1-9][0-9]*|[0-9]+\.[0-9]+")  # TOML values that are written without quotes
 
 
 def at_least(least: int) -> Callable[[str], int]:
     """The type of an argument that is a whole number."""
 
     def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text}: must be a whole number, {least} or more")
-        return int(text)
+        try:
+            return whole_number(int(text) if text.isdecimal() else None, least)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text}: {error}") from None
 
     return parse
 
@@ -160,7 +159,7 @@ def _take_config(parsed: argparse.Namespace) -> tuple[Collection[str], list[str]
                 raise UsageError(f"`{name}=` can only be given on the command line", option="config", value=path)
             flags += [f"--{name}" if value is True else f"--{name}={one}" for one in several if value is not False]
         elif getattr(parsed, name) is None:
-            setattr(parsed, name, several if OPTIONS[name].many else ",".join(several))
+            setattr(parsed, name, several if OPTIONS[name].kind.many else ",".join(several))
     return values, flags
 
 
@@ -169,32 +168,3 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ",".join(f"{name}={one}" for name, one in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def save_call(path: str, parsed: argparse.Namespace, flags: Sequence[str]) -> None:
-    """Writes options and Beam's flags to a file for --config, without `overwrite`, which is for one call.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
-    kept = [name for name in OPTIONS if name not in DESTRUCTIVE and getattr(parsed, name) is not None]
-    given: dict[str, Any] = {name: getattr(parsed, name) for name in kept}
-    tokens = [*flags]
-    while tokens:
-        name, _, value = tokens.pop(0).lstrip("-").partition("=")
-        if not value:
-            value = tokens.pop(0) if tokens and not tokens[0].startswith("-") else "true"
-        before = given.get(name)
-        given[name] = value if before is None else [*([before] if isinstance(before, str) else before), value]
-    text = "".join(f"{name} = {_toml(value)}\n" for name, value in given.items())
-    path = storage.check_path(path, option="save_config")
-    try:
-        storage.write_bytes(path, text.encode(), scratch=path.rpartition("/")[0])
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror or error}", option="save_config", value=path) from error
-
-
-def _toml(value: str | list[str]) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    return value if _BARE.fullmatch(value) else json.dumps(value, ensure_ascii=False)

@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.calls import add_options, check_flags, read_call, save_call
+from beam_tfr.commands.calls import add_options, check_flags, read_call
 from beam_tfr.display import on_stderr
 from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
@@ -37,8 +37,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "is listed in rejects.jsonl with a reason.",
         epilog=EXAMPLES,
     )
-    about = "save the options of this call, but not --overwrite, to a file for --config"
-    parser.add_argument("--save_config", metavar="FILE", help=about)
     add_options(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)
 
@@ -52,8 +50,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         from beam_tfr import launch
         from beam_tfr.summary import Follow, print_job, print_saved, print_summary, summary
 
-        if parsed.save_config:
-            save_call(parsed.save_config, parsed, flags)
         done = launch.start(options, flags, progress=Follow(shown), say=lambda text: shown.say(as_flags(text)))
         if not isinstance(done, launch.Job):
             done = dataclasses.replace(done, seconds=shown.seconds)

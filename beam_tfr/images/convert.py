@@ -80,7 +80,7 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     except RejectError as error:
         if options.damaged == "reject" or (error.reason, name_of_format) != ("damaged-image", "jpeg"):
             raise
-    return _convert(data, name, formats.jpeg.open_jpeg(data, damaged_share=options.damaged_share), options)
+    return _convert(data, name, formats.jpeg.open_jpeg(data, damaged=True), options)
 
 
 def _open_limited(data: bytes, name: str, options: ImageOptions) -> Source:
@@ -153,7 +153,7 @@ def _rendered(
         kept = keep.keep(data, source, decoded, options) if stored == untouched else None
     if kept:
         encoded, (height, width, channels), encoding = kept.encoded, kept.shape, source.format
-        notes = set() if kept.plain else {"kept-unusual"}
+        notes = set()
     else:
         (height, width, channels), encoding = pixels.shape, options.encoding
         if encoding == "keep":

@@ -37,12 +37,10 @@ class Kept(NamedTuple):
     Attributes:
         encoded: its bytes, without metadata if the options say so.
         shape: height, width and channels when decoded, not turned.
-        plain: every trainer decodes it to the right picture.
     """
 
     encoded: bytes
     shape: tuple[int, int, int]
-    plain: bool
 
 
 def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -> Kept | None:
@@ -51,13 +49,11 @@ def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -
     Raises:
         RejectError: `damaged-image`: --strip_metadata cannot remove its metadata.
     """
-    plain = is_plain(source, decoded, options) and is_readable(data, source)
-    if not plain and not (options.keep_all and source.format == "jpeg"):
+    if not (is_plain(source, decoded, options) and is_readable(data, source)):
         return None
     if options.strip_metadata:
-        orientation = 1 if options.ignore_orientation else source.orientation
-        data = strip_metadata(data, source.format, orientation=orientation, profile=decoded.profile)
-    return Kept(data, (*decoded.pixels.shape[:2], _channels(source, decoded)), plain)
+        data = strip_metadata(data, source.format, profile=decoded.profile)
+    return Kept(data, (*decoded.pixels.shape[:2], _channels(source, decoded)))
 
 
 def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:

@@ -11,6 +11,7 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images.source import Source
 from beam_tfr.options import ImageOptions
+from beam_tfr.options.image import MAX_SCAN_PIXELS
 from beam_tfr.schema import RejectError
 
 _KEPT_BY_MALLOC = 32 << 20  # bytes, at most: DEFAULT_MMAP_THRESHOLD_MAX of glibc (mallopt(3))
@@ -25,10 +26,8 @@ def check(source: Source, options: ImageOptions) -> None:
     pixels, sides = source.height * source.width, f"{source.width} x {source.height} pixels"
     if pixels > options.max_pixels:
         raise RejectError("too-many-pixels", f"{sides}, more than --max_pixels {options.max_pixels}")
-    if source.scans > 1 and source.scans * pixels > options.max_scan_pixels:
-        raise RejectError(
-            "too-many-scans", f"{source.scans} scans of {sides}, more than --max_scan_pixels {options.max_scan_pixels}"
-        )
+    if source.scans > 1 and source.scans * pixels > MAX_SCAN_PIXELS:
+        raise RejectError("too-many-scans", f"{source.scans} scans of {sides}, more than {MAX_SCAN_PIXELS} in total")
     if pixels < options.min_pixels:
         raise RejectError("too-few-pixels", f"{sides}, fewer than --min_pixels {options.min_pixels}")
     longer, shorter = max(source.height, source.width), min(source.height, source.width)

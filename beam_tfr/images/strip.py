@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 
-from beam_tfr.images import orientation as orientations
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.containers import bmp, chunks, gif, jpeg
 from beam_tfr.schema import RejectError
@@ -17,13 +16,12 @@ _WEBP_ICC, _WEBP_EXIF, _WEBP_XMP = 0x20, 0x08, 0x04  # flags of VP8X
 _GIF_KEPT = (gif.HEADER, gif.CONTROL, gif.IMAGE)
 
 
-def strip_metadata(data: bytes, image_format: str, *, orientation: int = 1, profile: bytes = b"") -> bytes:
+def strip_metadata(data: bytes, image_format: str, *, profile: bytes = b"") -> bytes:
     """Copies a picture without EXIF, XMP, comments, thumbnails, unknown parts, and anything after the picture.
 
     Args:
         data: a sound file: a JPEG, or one that `keep.is_readable` accepts.
         image_format: "jpeg", "png", "webp", "bmp" or "gif".
-        orientation: EXIF orientation that a JPEG keeps, in an EXIF block with nothing else.
         profile: the ICC profile of a JPEG or WebP; it stays in the file if it changes colors.
 
     Raises:
@@ -31,13 +29,13 @@ def strip_metadata(data: bytes, image_format: str, *, orientation: int = 1, prof
     """
     with_profile = not is_srgb(profile)
     if image_format == "jpeg":
-        return _strip_jpeg(data, orientation, with_profile)
+        return _strip_jpeg(data, with_profile)
     if image_format == "webp":
         return _strip_webp(data, with_profile)
     return {"png": _strip_png, "bmp": _strip_bmp, "gif": _strip_gif}[image_format](data)
 
 
-def _strip_jpeg(data: bytes, orientation: int, with_profile: bool) -> bytes:
+def _strip_jpeg(data: bytes, with_profile: bool) -> bytes:
     head, rest = b"\xff\xd8", []
     segments = list(jpeg.segments(data))
     ends = [segment.begin for segment in segments[1:]] + [len(data)]
@@ -53,18 +51,11 @@ def _strip_jpeg(data: bytes, orientation: int, with_profile: bool) -> bytes:
             segment.marker == jpeg.APP2 and content.startswith(b"ICC_PROFILE\0") and with_profile
         ):
             rest.append(_jpeg_segment(segment.marker, content))
-    if orientation != 1:
-        head += _jpeg_segment(jpeg.APP1, b"Exif\0\0" + _exif(orientation))
     return b"".join((head, *rest, b"\xff\xd9"))
 
 
 def _jpeg_segment(marker: int, content: bytes) -> bytes:
     return struct.pack(">BBH", 0xFF, marker, 2 + len(content)) + content
-
-
-def _exif(orientation: int) -> bytes:
-    """A TIFF header and one entry: a SHORT (TIFF 6.0, section 2)."""
-    return b"MM\0*" + struct.pack(">IHHHIHHI", 8, 1, orientations.TAG, 3, 1, orientation, 0, 0)
 
 
 def _strip_png(data: bytes) -> bytes:

@@ -110,6 +110,8 @@ def repair(
 def _restored(dataset: Manifest, given: Mapping[str, Any]) -> Iterator[ConvertOptions]:
     """The options of the dataset, combined with those given."""
     values = {name: dataset.options[name] for name in options_of(ConvertOptions).keys() & dataset.options.keys()}
+    if (level := dataset.options.get("gzip_level", "auto")) != "auto":
+        values["compression"] = f"gzip:{level}"
     present = {name: value for name, value in given.items() if value}
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as place:
         if classes := values.pop("classes", None):

@@ -174,8 +174,6 @@ def hints(counts: Mapping[str, Any]) -> list[str]:
         )
     if (n := adjusted.get("cropped", 0)) > MUCH * written:
         found.append(f"{n / written:.0%} of the images lost more than half of their area; `resize=pad` keeps all of it")
-    if n := adjusted.get("kept-unusual", 0):
-        found.append(f"{n:,} JPEGs were kept that training code would show rotated or in wrong colors (`keep_all=`)")
     return found
 
 

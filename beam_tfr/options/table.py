@@ -1,20 +1,22 @@
-"""Defines options, adds their flags, and parses their values from text or Python."""
+"""Defines and checks options, adds their flags, and parses their values from text or Python."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import numbers
+import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
+from beam_tfr import storage
+from beam_tfr.options import kinds
 from beam_tfr.options.hints import meant, nearest
-from beam_tfr.options.parsers import boolean
+from beam_tfr.options.kinds import Kind
 from beam_tfr.schema import UsageError
+from beam_tfr.schema.features import OTHER_ENCODINGS
 
-MIB = 1 << 20
 NO_DRY_RUN = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
 GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
     "input and output",
@@ -28,15 +30,19 @@ GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """The command-line and template side of one field of an options object.
+    """All about one option, beside its field of an options object.
 
     Attributes:
         help: help text, for --help and the template.
-        metavar: placeholder for the value in --help.
-        parse: text -> value; raises ValueError.
+        kind: kind of its values.
+        metavar: placeholder for the value in --help; by default that of its kind.
+        low, high: range of a number, including both.
         choices: the allowed values; empty for any.
+        number_hint: what to say to a number instead of a choice.
+        only_with: other option -> its values beside which this one has an effect; no values stand for any but none.
+        excludes: other option -> why both cannot be given.
+        images_only: has no effect on other files than images.
         group: heading in --help, one of `GROUPS`.
-        many: takes several values.
         changes_data: can change a record, a shard or a reject, and is therefore part of the options digest.
         implied: `options` of plans and manifests leave it out while it has its default, which can never change then.
             So must every option that is added after 0.1, or else all older datasets and plans would differ from it.
@@ -46,68 +52,50 @@ class Option:
     """
 
     help: str
+    kind: Kind
     metavar: str = ""
-    parse: Callable[[str], Any] = str
+    low: float | None = None
+    high: float = math.inf
     choices: tuple[str, ...] = ()
+    number_hint: str = ""
+    only_with: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    excludes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    images_only: bool = False
     group: str
-    many: bool = False
     changes_data: bool = True
     implied: bool = False
     show: str = ""
     template: bool = True
     example: str = ""
 
+    @property
+    def placeholder(self) -> str:
+        """What stands for the value in --help."""
+        return self.metavar or self.kind.metavar
 
-def option(default: Any = dataclasses.MISSING, **about: Any) -> Any:
-    """Returns a dataclass field with its `Option`; one that is False by default is boolean."""
-    if default is False:
-        about["parse"] = boolean
-    return dataclasses.field(default=default, metadata={"option": Option(**about)})
+    def read(self, value: Any) -> Any:
+        """A value, as text or in Python, normalized.
 
-
-class Checked:
-    """Base of the option classes; `check_texts` and `check_kinds` raise a UsageError for a wrong value."""
-
-    def refuse(self, name: str, why: str) -> NoReturn:
-        """Raises the UsageError for an option of this value."""
-        raise UsageError(why, option=name, value=getattr(self, name))
-
-    def normalize(self, name: str, value: object) -> None:
-        """Sets an option."""
-        object.__setattr__(self, name, value)
-
-    def check_kinds(self) -> None:
-        """Checks the options that have a closed set of values and those that are booleans."""
-        for name, about in options_of(type(self)).items():
-            value = getattr(self, name)
-            if about.choices and value not in about.choices:
-                near = nearest(str(value), about.choices)
+        Raises:
+            ValueError: it is not allowed.
+        """
+        if self.choices:
+            if value not in self.choices:
+                near = nearest(str(value), self.choices)
                 hint = near and f". Did you mean {near}?"
-                if name == "resize" and re.match("[0-9(]", str(value)):
-                    hint = "; a size is given by `image_size=`"
-                self.refuse(name, f"must be one of: {', '.join(about.choices)}{hint}")
-            if about.parse is boolean and not isinstance(value, bool):
-                self.refuse(name, "must be true or false")
+                if re.match("[0-9(]", str(value)):
+                    hint = self.number_hint
+                raise ValueError(f"must be one of: {', '.join(self.choices)}{hint}")
+            return value
+        return self.kind.read(value) if self.low is None else self.kind.read(value, self.low, self.high)
 
-    def check_texts(self) -> None:
-        """Converts paths to text and several values to a tuple, and checks options that are text."""
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            name, about, given = field.name, field.metadata["option"], getattr(self, field.name)
-            value: Any
-            if about.many:
-                value = tuple(map(_as_text, given)) if isinstance(given, (tuple, list)) else (None,)
-                if None in value:
-                    paths = "paths or patterns, such as ('photos/**/*.jpg',)"
-                    what = "names, such as ('test',)" if about.metavar == "NAME" else paths
-                    self.refuse(name, f"must be a tuple of {what}")
-            elif about.parse is str and not about.choices and given != field.default:
-                value = _as_text(given)
-                if value is None:
-                    what = {"FILE": "the path of a file", "DIR": "the path of a folder"}.get(about.metavar, "text")
-                    self.refuse(name, f"must be {what}")
-            else:
-                continue
-            self.normalize(name, value)
+
+def option(default: Any = dataclasses.MISSING, kind: Kind | None = None, **about: Any) -> Any:
+    """Returns a dataclass field with its `Option`, whose kind is by default that of its default."""
+    if kind is None:
+        of_types = {bool: kinds.BOOLEAN, int: kinds.INTEGER, float: kinds.NUMBER}
+        kind = of_types.get(type(default), kinds.TEXT)
+    return dataclasses.field(default=default, metadata={"option": Option(kind=kind, **about)})
 
 
 def options_of(of: type) -> dict[str, Option]:
@@ -115,31 +103,73 @@ def options_of(of: type) -> dict[str, Option]:
     return {field.name: field.metadata["option"] for field in dataclasses.fields(of)}
 
 
-def _as_text(value: object) -> str | None:
-    """Text, or the text of a path; None for anything else."""
-    text = os.fspath(value) if isinstance(value, os.PathLike) else value
-    return text if isinstance(text, str) else None
+class Checked:
+    """Base of the option classes, whose objects are valid: making one raises a UsageError for a wrong value."""
 
+    encoding: str  # of classes with options for images only
 
-def check_range(option: str, value: object, low: int, high: int, of: str = "", other: str = "") -> None:
-    """Checks that a value is a whole number in a range.
+    def __post_init__(self) -> None:
+        for name, about in options_of(type(self)).items():
+            if self.is_given(name):
+                self._check_value(name, about)
+        self.complete()
+        for name, about in options_of(type(self)).items():
+            if self.is_given(name):
+                self._check_beside_others(name, about)
+        self.check()
 
-    Raises:
-        UsageError: it is not.
-    """
-    if not is_int(value) or not low <= value <= high:  # type: ignore[operator]
-        allowed = f"the value{of} must be a whole number from {low} to {high}{other}"
-        raise UsageError(allowed, option=option, value=value)
+    def complete(self) -> None:
+        """Sets the options that follow from others."""
 
+    def check(self) -> None:
+        """Checks what the table of options cannot say.
 
-def is_int(value: object) -> bool:
-    """True if a value is an int, and not a bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
+        Raises:
+            UsageError: something is not allowed.
+        """
 
+    def is_given(self, name: str) -> bool:
+        """True if an option has another value than its default."""
+        value, default = getattr(self, name), type(self).__dataclass_fields__[name].default  # type: ignore[attr-defined]
+        return type(value) is not type(default) or value != default
 
-def is_number(value: object) -> bool:
-    """True if a value is an int or a float, and not a bool."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    def refuse(self, name: str, why: str, value: Any = None) -> NoReturn:
+        """Raises the UsageError for an option of this value, or as it is shown."""
+        raise UsageError(why, option=name, value=getattr(self, name) if value is None else value)
+
+    def refuse_beside(self, name: str, other: str, why: str) -> NoReturn:
+        """Raises the UsageError for an option without effect beside the value of another one."""
+        raise UsageError(f"`{name}=` has no effect with `{other}={getattr(self, other)}`: {why}")
+
+    def normalize(self, name: str, value: object) -> None:
+        """Sets an option."""
+        object.__setattr__(self, name, value)
+
+    def _check_value(self, name: str, about: Option) -> None:
+        try:
+            value = about.read(getattr(self, name))
+        except UsageError:
+            raise
+        except ValueError as error:
+            self.refuse(name, *error.args)
+        if about.kind.place:
+            paths = tuple(storage.check_path(path, option=name) for path in (value if about.kind.many else (value,)))
+            value = paths if about.kind.many else paths[0]
+        self.normalize(name, value)
+
+    def _check_beside_others(self, name: str, about: Option) -> None:
+        if about.images_only and self.encoding in OTHER_ENCODINGS:
+            self.refuse_beside(name, "encoding", "it applies to images only")
+        for other, values in about.only_with.items():
+            if not values and not self.is_given(other):
+                raise UsageError(f"`{name}=` has no effect without `{other}=`")
+            if values and getattr(self, other) not in values:
+                *most, last = values
+                applies = f"it applies to {', '.join(most)} and {last}" if most else f"use `{other}={last}`"
+                self.refuse_beside(name, other, applies)
+        for other, why in about.excludes.items():
+            if self.is_given(other):
+                raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {why}")
 
 
 _Options = TypeVar("_Options")
@@ -178,10 +208,11 @@ def add_arguments(
             about += " (required)"
         elif default := shown_default(field):
             about += f" (default: {default})"
-        extra: dict[str, Any] = {"metavar": "{" + ",".join(option.choices) + "}" if option.choices else option.metavar}
-        if option.many:
+        choices = "{" + ",".join(option.choices) + "}" if option.choices else ""
+        extra: dict[str, Any] = {"metavar": option.placeholder or choices}
+        if option.kind.many:
             extra |= {"nargs": "+", "action": "extend"}
-        elif option.parse is boolean:
+        elif option.kind is kinds.BOOLEAN:
             extra |= {"nargs": "?", "const": "true", "metavar": "true|false"}
         added = groups[option.group].add_argument(
             f"--{field.name}", default=None, help=about.replace("%", "%%"), **extra
@@ -197,53 +228,40 @@ def from_arguments(arguments: argparse.Namespace, of: type[_Options]) -> _Option
     Raises:
         UsageError: a required flag is missing, or a value is not allowed.
     """
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(of):  # type: ignore[arg-type]
-        option: Option = field.metadata["option"]
-        given = getattr(arguments, field.name)
-        if option.many:
-            given = tuple(value for value in given or () if value)
-        if given:
-            values[field.name] = given if option.many else _parsed(field.name, given, option)
-        elif field.default is dataclasses.MISSING:
-            raise UsageError(f"`{field.name}=` is required: {option.help}")
-    return of(**values)
+    given = {}
+    for name, about in options_of(of).items():
+        value = getattr(arguments, name)
+        if about.kind.many:
+            value = tuple(filter(None, value or ()))
+        if value:
+            given[name] = value
+    return from_values(given, of)
 
 
 def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
     """Makes an options object from Python values; text is parsed as on the command line, None counts as not given.
 
     Raises:
-        UsageError: there is no such option, or a value is not allowed.
+        UsageError: there is no such option, a required one is missing, or a value is not allowed.
     """
     known = options_of(of)
-    given = {name: _plain(value) for name, value in values.items() if value is not None}
+    given = {name: value for name, value in values.items() if value is not None}
     for name, value in given.items():
         if name not in known:
-            told = meant(name, [f"--{one}" for one in known]).replace("--", "")
-            hint = f". {told[:1].upper()}{told[1:]}" if told.endswith("?") else ". docs/options.md lists all."
-            if name == "dry_run":
-                hint = f": {NO_DRY_RUN}."
-            raise UsageError(f"unknown option{hint} Beam's own go into `beam_flags=`", option=name, value="")
-        if known[name].many and isinstance(value, (str, os.PathLike)):
+            _refuse_unknown(name, known)
+        if known[name].kind.many and isinstance(value, (str, os.PathLike)):
             given[name] = (value,)
-        elif known[name].many and isinstance(value, Iterable):
+        elif known[name].kind.many and isinstance(value, Iterable):
             given[name] = tuple(value)
-        elif isinstance(value, str):
-            given[name] = _parsed(name, value, known[name])
     for field in dataclasses.fields(of):  # type: ignore[arg-type]
         if field.default is dataclasses.MISSING and field.name not in given:
             raise UsageError(f"`{field.name}=` is required: {known[field.name].help}")
     return of(**given)
 
 
-def _plain(value: Any) -> Any:
-    """A number of NumPy as one of Python."""
-    return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
-
-
-def _parsed(name: str, text: str, option: Option) -> Any:
-    try:
-        return option.parse(text)
-    except ValueError as error:
-        raise UsageError(str(error), option=name, value=text) from None
+def _refuse_unknown(name: str, known: Iterable[str]) -> NoReturn:
+    told = meant(name, [f"--{one}" for one in known]).replace("--", "")
+    hint = f". {told[:1].upper()}{told[1:]}" if told.endswith("?") else ". docs/options.md lists all."
+    if name == "dry_run":
+        hint = f": {NO_DRY_RUN}."
+    raise UsageError(f"unknown option{hint} Beam's own go into `beam_flags=`", option=name, value="")

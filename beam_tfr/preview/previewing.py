@@ -24,7 +24,7 @@ from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflo
 from beam_tfr.preview.listed import list_references, survey_listing
 from beam_tfr.preview.result import WRITES, Preview
 from beam_tfr.preview.sampling import convert_sample
-from beam_tfr.schema import BeamTfrError, DataError, Plan, UsageError
+from beam_tfr.schema import BeamTfrError, DataError, Plan, UsageError, whole_number
 from beam_tfr.schema.features import things
 from beam_tfr.tables.rows import Tables
 from beam_tfr.terminal import counted
@@ -57,8 +57,10 @@ def preview(
         RunError: no file of the sample can be read now.
     """
     for name, value in {"sample_size": sample_size, "workers": workers}.items():
-        if not isinstance(value, int) or value < 1:
-            raise UsageError("must be a whole number, 1 or more", option=name, value=value)
+        try:
+            whole_number(value, 1)
+        except ValueError as error:
+            raise UsageError(str(error), option=name, value=value) from None
     progress(State("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
     for pattern in source.input:

@@ -62,7 +62,7 @@ def convert_sample(
     steps = [part.fn for part in step.make]
     files: list[tuple[str, bytes]] = []
     seen: dict[str, str] = {}
-    shard = zlib.compressobj(shards.gzip_level(options.compression, options.gzip_level, options.encoding) or 0)
+    shard = zlib.compressobj(shards.gzip_level(**options.stored_compression, encoding=options.encoding) or 0)
     packed = 0
     sizes = itertools.accumulate(ref.size_bytes for ref in refs)
     refs = [ref for ref, size in zip(refs, sizes, strict=True) if size <= MAX_SAMPLE_BYTES] or refs[:1]

@@ -39,6 +39,7 @@ from beam_tfr.schema.errors import RejectError as RejectError
 from beam_tfr.schema.errors import RunError as RunError
 from beam_tfr.schema.errors import UsageError as UsageError
 from beam_tfr.schema.errors import as_flags as as_flags
+from beam_tfr.schema.errors import whole_number as whole_number
 from beam_tfr.schema.errors import without_traceback as without_traceback
 from beam_tfr.schema.items import Array as Array
 from beam_tfr.schema.items import Image as Image

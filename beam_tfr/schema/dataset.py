@@ -62,7 +62,7 @@ ADJUSTMENTS: dict[str, str] = {
     "cropped": "lost more than half of their area",
     "enlarged": "have more rows or columns than the source",
     "re-encoded": "with --encoding keep: the original bytes could not be kept",
-    "kept-unusual": "with --keep_all: kept although training code would show it rotated or in wrong colors",
+    "kept-unusual": "by beam_tfr 0.1: kept although training code would show it rotated or in wrong colors",
     "damage-kept": "a damaged JPEG, with --damaged keep",
     "padding-ignored": "a JPEG with a few stray bytes in its header or before its end, otherwise sound",
 }

@@ -10,10 +10,11 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import operator
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from beam_tfr.schema.dataset import REJECT_REASONS
 from beam_tfr.terminal import printable, without_secrets
@@ -80,6 +81,22 @@ def as_flags(message: str) -> str:
     """Spells the options in an error message as command-line flags, and a path, which has no flag, as it is."""
     message = re.sub(r"^`path=([^`]*)`", r"\1", message)
     return re.sub(r"`([a-z][a-z0-9_]*)=([^`]*)`", lambda found: f"--{found[1]} {found[2]}".rstrip(), message)
+
+
+def whole_number(value: Any, low: float, high: float | None = None) -> int:
+    """Checks and returns a whole number, also one of NumPy.
+
+    Raises:
+        ValueError: it is none, or out of the range, which includes both ends; the message says what is allowed.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < low or (high is not None and number > high):
+        allowed = f", {low} or more" if high is None else f" from {low} to {high}"
+        raise ValueError(f"must be a whole number{allowed}")
+    return number
 
 
 def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -32,14 +32,12 @@ class Target(NamedTuple):
         run_id: id of the run that holds the folder's lock.
         overwrite: whether to replace another dataset in the folder.
         accept_unreadable: whether to keep shards in which an earlier run accepted unreadable files.
-        check_finished: whether to read finished shards completely.
     """
 
     output: str
     run_id: str
     overwrite: bool = False
     accept_unreadable: bool = False
-    check_finished: bool = False
 
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder."""
@@ -53,8 +51,7 @@ class Target(NamedTuple):
 
     def finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
         """The shard, if an earlier run finished it."""
-        accept, check = self.accept_unreadable, self.check_finished
-        return sidecars.read_finished(self.output, shard, refs, accept_unreadable=accept, check_finished=check)
+        return sidecars.read_finished(self.output, shard, refs, accept_unreadable=self.accept_unreadable)
 
 
 @with_input_types(bytes)

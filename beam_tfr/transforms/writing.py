@@ -137,7 +137,7 @@ class _Write(Shown):
             told = printable(f"{reject.key} was rejected ({reject.reason}: {reject.detail})")
             raise DataError(
                 f"{told}, and the run stops early when a worker has more than {self._most_rejects} rejects: nothing is "
-                "published. Fix them, or raise `max_rejects=`, without `fail_fast=`, and run the same command again: "
+                "published. Fix them, or raise `max_rejects=`, and run the same command again: "
                 "finished shards are kept"
             )
 

@@ -10,7 +10,7 @@ from typing import Any
 from beam_tfr.images import formats, keep
 from beam_tfr.images.source import Source
 from beam_tfr.manifest import KEPT_FORMATS
-from beam_tfr.options import ImageOptions
+from beam_tfr.options.image import StoredOptions
 from beam_tfr.schema import RejectError, sha256_hex
 from beam_tfr.schema import features as names
 from beam_tfr.tensors import DTYPES, MAX_RANK, parse_tensor, serialize_tensor
@@ -21,7 +21,7 @@ _one_large_image = threading.Lock()  # so that large images in several threads t
 _SMALLEST = (1, 1)  # decodes JPEG to an eighth of its size: all bytes are read, in less time and memory
 
 
-def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixels: int) -> Iterator[str]:
+def image_problems(record: Mapping[str, Any], options: StoredOptions, *, max_pixels: int) -> Iterator[str]:
     """Yields what is wrong with the encoded image of a record.
 
     Args:
@@ -68,7 +68,7 @@ def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixe
         yield f"the image does not decode to the end: {shown(error.detail)}"
 
 
-def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOptions) -> Iterator[str]:
+def _pixel_problems(record: Mapping[str, Any], source: Source, options: StoredOptions) -> Iterator[str]:
     decoded = source.decode(_SMALLEST)
     found = (
         3 if source.format == "gif" else decoded.pixels.shape[2]

@@ -15,7 +15,7 @@ from beam_tfr import manifest as manifests
 from beam_tfr import storage
 from beam_tfr.manifest import Manifest
 from beam_tfr.options import default_threads
-from beam_tfr.options.table import check_range, is_number
+from beam_tfr.options.kinds import INTEGER, is_number
 from beam_tfr.repeats import find_repeats, rows_of
 from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
 from beam_tfr.verification.manifest_check import check_files, harmless_strangers
@@ -64,7 +64,10 @@ def verify(
     """
     for name, value in {"threads": threads, "max_record_bytes": max_record_bytes, "max_pixels": max_pixels}.items():
         if value is not None:
-            check_range(name, value, 1, (1 << 63) - 1)
+            try:
+                INTEGER.read(value, 1, (1 << 63) - 1)
+            except ValueError as error:
+                raise UsageError(error.args[0], option=name, value=value) from None
     if exclude and not sources:
         raise UsageError("`exclude=` has no effect without `sources=`")
     manifest = manifests.read(storage.check_path(folder))

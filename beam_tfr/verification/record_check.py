@@ -11,7 +11,7 @@ from beam_tfr.examples import parse_example
 from beam_tfr.images import formats
 from beam_tfr.images.geometry import place
 from beam_tfr.manifest import KEPT_FORMATS, Manifest
-from beam_tfr.options import ImageOptions
+from beam_tfr.options.image import StoredOptions
 from beam_tfr.schema import features as names
 from beam_tfr.schema import size_bucket
 from beam_tfr.verification.content_check import array_problems, file_problems, image_problems
@@ -120,7 +120,7 @@ class RecordCheck:
                 yield f"feature {shown(name)} is {found}, expected {number} of {kind.__name__}"
 
 
-def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
+def option_problems(record: Mapping[str, Any], options: StoredOptions) -> Iterator[str]:
     """Yields statements of a record about its image and source that contradict the options."""
     channels, form, source_format = record[names.CHANNELS], record[names.FORMAT], record[names.SOURCE_FORMAT]
     allowed = _channels(form, options)
@@ -144,7 +144,7 @@ def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterato
         yield from size_problems((record[names.HEIGHT], record[names.WIDTH]), source, form, options)
 
 
-def _channels(form: bytes, options: ImageOptions) -> tuple[int, ...]:
+def _channels(form: bytes, options: StoredOptions) -> tuple[int, ...]:
     if options.keep_all and form == b"jpeg":
         return (1, 3, 4)
     if options.color == "gray":
@@ -152,7 +152,7 @@ def _channels(form: bytes, options: ImageOptions) -> tuple[int, ...]:
     return (1, 3) if options.color == "keep" or options.encoding == "keep" else (3,)
 
 
-def size_problems(size: tuple[int, int], source: tuple[int, int], form: bytes, options: ImageOptions) -> Iterator[str]:
+def size_problems(size: tuple[int, int], source: tuple[int, int], form: bytes, options: StoredOptions) -> Iterator[str]:
     """Yields a problem unless an image has the size that the options give it.
 
     Args:

@@ -25,6 +25,7 @@ from beam_tfr.schema import RejectError
 COARSE = 1.5
 # Bytes: fewer than any segment whose loss could go unnoticed (an Adobe marker has 16), more than cameras pad with.
 MAX_STRAY = 15
+DAMAGED_SHARE = 0.95  # of the rows of a JPEG that ends early, which must be there to keep it
 KEPT_DAMAGED = "damage-kept"  # in `Decoded.adjusted`
 _COEFFICIENT_BYTES = 2  # of each sample of a progressive JPEG, all of which are kept until the last scan
 _COLORSPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
@@ -37,27 +38,27 @@ _UNSUPPORTED = "Unsupported color conversion"  # lossless YCbCr
 _UNKNOWN_SAMPLING = "Could not determine subsampling level"
 
 
-def open_jpeg(data: bytes, *, damaged_share: float | None = None) -> Source:
+def open_jpeg(data: bytes, *, damaged: bool = False) -> Source:
     """Opens a JPEG; pictures after the first, as in an MPO, are ignored.
 
     Args:
         data: the file.
-        damaged_share: of its rows that must be there, for one that is damaged: it may end early, or have any number of
-            stray bytes in its header.
+        damaged: whether it may end early, if `DAMAGED_SHARE` of its rows are there, and have any number of stray bytes
+            in its header.
 
     Raises:
         RejectError: `damaged-image`, `unsupported-image` or `too-many-scans`.
     """
-    cut = None
-    if damaged_share is not None:
+    cut = False
+    if damaged:
         whole = jpeg_damage.complete(data)
-        cut, data = (None if whole is data else damaged_share), whole
+        cut, data = whole is not data, whole
     header = jpeg_header.read_header(data)
     if header.precision != 8:
         raise RejectError("unsupported-image", f"JPEG of {header.precision} bits a sample")
     if len(header.components) not in _COLORSPACES:
         raise RejectError("unsupported-image", f"JPEG of {len(header.components)} components")
-    if header.stray > MAX_STRAY and damaged_share is None:
+    if header.stray > MAX_STRAY and not damaged:
         raise RejectError("damaged-image", f"JPEG: {header.stray} stray bytes in its header")
 
     def decode(least: tuple[int, int] | None) -> Decoded:
@@ -65,14 +66,14 @@ def open_jpeg(data: bytes, *, damaged_share: float | None = None) -> Source:
         # are eighths; a half and more is slower than no scaling. Below 8 pixels several give the same size.
         if header.lossless or max(header.height, header.width) < 8:
             least = None
-        pixels, padded = _decode(data, header, least) if cut is None else (_decode_cut(data, header, least, cut), False)
+        pixels, padded = (_decode_cut(data, header, least), False) if cut else _decode(data, header, least)
         if header.adobe >= 0 and len(header.components) == 4:
             np.subtract(255, pixels, out=pixels)
         eighths, shape = 8, pixels.shape[:2]
         if shape != (header.height, header.width):
             eighths = next(n for n in range(1, 8) if (-(-header.height * n // 8), -(-header.width * n // 8)) == shape)
         profile = jpeg_header.join_profile(header.profile_parts)
-        made = ("padding-ignored",) * padded if damaged_share is None else (KEPT_DAMAGED,)
+        made = (KEPT_DAMAGED,) if damaged else ("padding-ignored",) * padded
         adjusted = made + ("profile-ignored",) * (profile is None)
         return Decoded(pixels=pixels, eighths=eighths, profile=profile or b"", adjusted=adjusted)
 
@@ -116,16 +117,16 @@ def _decode(data: bytes, header: Header, least: tuple[int, int] | None) -> tuple
     raise RejectError("unsupported-image" if _UNSUPPORTED in found else "damaged-image", f"JPEG: {found}")
 
 
-def _decode_cut(data: bytes, header: Header, least: tuple[int, int] | None, share: float) -> Pixels:
+def _decode_cut(data: bytes, header: Header, least: tuple[int, int] | None) -> Pixels:
     """Decodes a JPEG that ends early; libjpeg fills the rest.
 
     Raises:
-        RejectError: `damaged-image`: fewer than a share of its rows are there.
+        RejectError: `damaged-image`: fewer than `DAMAGED_SHARE` of its rows are there.
     """
     plain = jpeg_header.without_oddities(data, header)
     rows = jpeg_damage.count_rows(plain, jpeg_header.read_header(plain), _COLORSPACES[len(header.components)])
-    if rows < share * header.height:
-        most = f"{rows} of {header.height} rows are there, fewer than --damaged_share {share:g}"
+    if rows < DAMAGED_SHARE * header.height:
+        most = f"{rows} of {header.height} rows are there, fewer than {DAMAGED_SHARE:.0%}"
         raise RejectError("damaged-image", f"JPEG: {most}")
     found = _decode_strictly(plain, header, least, strict=False)
     if isinstance(found, str):
