@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import json
@@ -198,14 +197,6 @@ def on_stderr(command: str, **how: Any) -> Iterator[Display]:
     """A `Display` on standard error, in a notebook in the cell; `how` are its options."""
     with own_stderr() as stream, Display(stream, command, **how) as shown:
         yield shown
-
-
-def add_display(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of a display to a command."""
-    parser.add_argument(
-        "--log_format", choices=FORMATS, default="auto", help="how progress is shown on stderr (default: %(default)s)"
-    )
-    parser.add_argument("--quiet", action="store_true", help="hide progress")
 
 
 def describe(state: State, what: str, rate: float, bytes_rate: float, left: float) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
+from beam_tfr.options import DisplayOptions, add_arguments
 
 EXAMPLES = """examples:
   beam-tfr bench /data/photos
@@ -30,7 +31,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "--input", metavar="GLOB", nargs="+", default=[], help="files to read one by one, for comparison"
     )
     parser.add_argument("--tensorboard", metavar="LOGDIR", default="", help="write a trace for TensorBoard's profiler")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    add_arguments(parser, DisplayOptions, ("json",), switches=True)
     parser.set_defaults(run=run)
 
 

@@ -11,10 +11,11 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from beam_tfr import storage
-from beam_tfr.options import ConvertOptions, add_arguments, from_arguments, meant
+from beam_tfr.display import Display, on_stderr
+from beam_tfr.options import ConvertOptions, DisplayOptions, add_arguments, from_arguments, meant
 from beam_tfr.options.table import options_of
 from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError, whole_number
 
@@ -37,6 +38,12 @@ def at_least(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"{text}: {error}") from None
 
     return parse
+
+
+def display(parsed: argparse.Namespace, what: str = "images") -> contextlib.AbstractContextManager[Display]:
+    """The display of a command on standard error; `what` is what it counts."""
+    how = from_arguments(parsed, DisplayOptions)
+    return on_stderr(parsed.command, what=what, log_format=how.log_format, quiet=how.quiet)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -153,18 +160,11 @@ def _take_config(parsed: argparse.Namespace) -> tuple[Collection[str], list[str]
         raise UsageError(f"is not TOML: {error}", option="config", value=path) from error
     flags = []
     for name, value in values.items():
-        several = [*map(_text, value)] if isinstance(value, list) else [_text(value)]
+        several = value if isinstance(value, list) else [value]
         if name not in OPTIONS:
             if f"--{name}" in parsed.known:
                 raise UsageError(f"`{name}=` can only be given on the command line", option="config", value=path)
-            flags += [f"--{name}" if value is True else f"--{name}={one}" for one in several if value is not False]
+            flags += [f"--{name}" if one is True else f"--{name}={one}" for one in several if one is not False]
         elif getattr(parsed, name) is None:
-            setattr(parsed, name, several if OPTIONS[name].kind.many else ",".join(several))
+            setattr(parsed, name, several if OPTIONS[name].kind.many else value)
     return values, flags
-
-
-def _text(value: Any) -> str:
-    """A value as it is on the command line."""
-    if isinstance(value, dict):
-        return ",".join(f"{name}={one}" for name, one in value.items())
-    return str(value).lower() if isinstance(value, bool) else str(value)

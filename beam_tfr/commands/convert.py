@@ -9,8 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.calls import add_options, check_flags, read_call
-from beam_tfr.display import on_stderr
+from beam_tfr.commands.calls import add_options, check_flags, display, read_call
 from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
 
@@ -44,8 +43,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Converts; `others` are Beam's flags."""
     options, flags = read_call(parsed, others)
-    what = things(options.encoding)
-    with on_stderr("convert", what=what, log_format=options.log_format, quiet=options.quiet) as shown:
+    with display(parsed, things(options.encoding)) as shown:
         check_flags(parsed, flags)
         from beam_tfr import launch
         from beam_tfr.summary import Follow, print_job, print_saved, print_summary, summary

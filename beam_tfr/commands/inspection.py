@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import at_least
-from beam_tfr.display import add_display, on_stderr
+from beam_tfr.commands.calls import at_least, display
+from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema import UsageError
 from beam_tfr.terminal import printable
 
@@ -43,7 +43,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 (or --records) records"
     )
-    add_display(parser)
+    add_arguments(parser, DisplayOptions, ("log_format", "quiet"), switches=True)
     parser.set_defaults(run=run)
 
 
@@ -52,7 +52,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     from beam_tfr.inspection import inspect, pictures
     from beam_tfr.inspection.inspecting import RECORDS, SHEET
 
-    shown = parsed.records or RECORDS
+    number = parsed.records or RECORDS
     most = parsed.records or (SHEET if parsed.contact_sheet else RECORDS)
     exported = 0
     if parsed.export:
@@ -61,8 +61,8 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
         except argparse.ArgumentTypeError as error:
             raise UsageError(str(error), option="export", value=" ".join(parsed.export)) from None
     asked = {"split": parsed.split, "record": parsed.record, "where": parsed.where, "records": max(most, exported)}
-    with on_stderr("inspect", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as display:
-        found = inspect(parsed.path, **asked, progress=display)
+    with display(parsed, "records") as shown:
+        found = inspect(parsed.path, **asked, progress=shown)
     if parsed.where and not found.records and not found.problem:
         raise UsageError("matches no record", option="where", value=parsed.where)
     wrote = []
@@ -80,6 +80,6 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
             raise UsageError(message, option="contact_sheet", value=parsed.contact_sheet) from None
     for name, kept in wrote:
         print(printable(f"wrote {name}: {found.count_of(kept)}"))
-    for line in found.lines(shown) if not wrote else found.problem_lines():
+    for line in found.lines(number) if not wrote else found.problem_lines():
         print(line)
     return 1 if found.problem else 0

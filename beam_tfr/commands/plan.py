@@ -6,8 +6,7 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.calls import add_options, at_least, check_flags, read_call
-from beam_tfr.display import on_stderr
+from beam_tfr.commands.calls import add_options, at_least, check_flags, display, read_call
 from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
 from beam_tfr.terminal import folded
@@ -52,8 +51,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Lists, samples and estimates; `others` are Beam's flags, which are only checked."""
     options, flags = read_call(parsed, others, output="dataset")
-    what = things(options.encoding)
-    with on_stderr("plan", what=what, log_format=options.log_format, quiet=options.quiet) as shown:
+    with display(parsed, things(options.encoding)) as shown:
         check_flags(parsed, flags)
         from beam_tfr.preview import Prices, preview
 

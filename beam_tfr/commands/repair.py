@@ -6,8 +6,8 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 
+from beam_tfr.commands.calls import display
 from beam_tfr.commands.verify import describe, say_problems
-from beam_tfr.display import add_display, on_stderr
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.terminal import counted, some
 
@@ -39,16 +39,14 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
-    add_display(parser)
-    add_arguments(parser, ConvertOptions, GIVEN)
+    add_arguments(parser, ConvertOptions, (*GIVEN, "log_format", "quiet", "json"), switches=True)
     parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Repairs a dataset; returns 1 if it still has problems. `others` are Beam's flags."""
     given = {name: getattr(parsed, name) for name in GIVEN}
-    with on_stderr("repair", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown:
+    with display(parsed, "records") as shown:
         from beam_tfr import launch
 
         launch.parse_beam_flags(others, parsed.known)

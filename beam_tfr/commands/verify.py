@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from beam_tfr.commands.calls import refuse
-from beam_tfr.display import add_display, on_stderr
+from beam_tfr.commands.calls import display, refuse
+from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import UsageError
 from beam_tfr.terminal import counted, folded, say
 
@@ -51,11 +51,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         nargs="+",
         help="the --input that the dataset was made from, a folder too: also reports changed, missing and new files",
     )
-    parser.add_argument(
-        "--exclude", metavar="GLOB", nargs="+", help="with --sources: patterns of files to skip, as for convert"
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object on stdout")
-    add_display(parser)
+    add_arguments(parser, ConvertOptions, ("exclude", "log_format", "quiet", "json"), switches=True)
     parser.set_defaults(run=run, takes_beam_flags=True)
 
 
@@ -64,7 +60,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     on_runner = any(flag.partition("=")[0] == "--runner" for flag in others)
     if others and not on_runner:
         refuse(parsed, others, "beam-tfr verify")
-    with on_stderr("verify", what="records", log_format=parsed.log_format, quiet=parsed.quiet) as shown:
+    with display(parsed, "records") as shown:
         how: dict[str, Any] = {"sample": parsed.sample, "seed": parsed.seed}
         how["progress"] = lambda progress: shown(progress.state())
         if on_runner:

@@ -16,7 +16,22 @@ _run = functools.partial(option, group=RUN, changes_data=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunOptions(Checked):
+class DisplayOptions(Checked):
+    """How a command shows its progress and result."""
+
+    log_format: str = _run(
+        "auto",
+        help="how to show progress on stderr: live on a terminal, else a line every 10 s (auto); always lines (plain); "
+        "or one JSON object per line (json); warnings, errors and the summary stay text, see --json",
+        choices=FORMATS,
+        template=False,
+    )
+    quiet: bool = _run(False, help="hide progress; still print warnings, errors and the summary", template=False)
+    json: bool = _run(False, help="print the summary as one JSON object on stdout, and nothing else", template=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions(DisplayOptions):
     """The options of `ConvertOptions` for the run."""
 
     read_ahead: int = _run(
@@ -64,15 +79,6 @@ class RunOptions(Checked):
         "any engine",
         kind=kinds.FILE,
     )
-    log_format: str = _run(
-        "auto",
-        help="how to show progress on stderr: live on a terminal, else a line every 10 s (auto); always lines (plain); "
-        "or one JSON object per line (json); warnings, errors and the summary stay text, see --json",
-        choices=FORMATS,
-        template=False,
-    )
-    quiet: bool = _run(False, help="hide progress; still print warnings, errors and the summary", template=False)
-    json: bool = _run(False, help="print the summary as one JSON object on stdout, and nothing else", template=False)
     no_wait: bool = _run(False, help="on Dataflow: return as soon as the job is created", template=False)
     on_interrupt: str = _run(
         "ask", help="on Dataflow: what Ctrl-C does with the job", choices=("ask", "cancel", "leave"), template=False

@@ -191,11 +191,17 @@ class _HelpAll(argparse.Action):
 
 
 def add_arguments(
-    parser: argparse.ArgumentParser, of: type, names: Collection[str] | None = None, *, brief: bool = False
+    parser: argparse.ArgumentParser,
+    of: type,
+    names: Collection[str] | None = None,
+    *,
+    brief: bool = False,
+    switches: bool = False,
 ) -> None:
     """Adds a flag for each option, or for some; values stay text until `from_arguments` parses them.
 
-    With `brief`, --help has the options that have an example, and --help_all has all.
+    With `brief`, --help has the options that have an example, and --help_all has all. With `switches`, flags of
+    booleans take no value, which could be an argument that follows.
     """
     if brief:
         parser.add_argument("--help_all", action=_HelpAll, nargs=0, help="show all options")
@@ -212,11 +218,11 @@ def add_arguments(
         extra: dict[str, Any] = {"metavar": option.placeholder or choices}
         if option.kind.many:
             extra |= {"nargs": "+", "action": "extend"}
+        elif option.kind is kinds.BOOLEAN and switches:
+            extra = {"action": "store_true"}
         elif option.kind is kinds.BOOLEAN:
             extra |= {"nargs": "?", "const": "true", "metavar": "true|false"}
-        added = groups[option.group].add_argument(
-            f"--{field.name}", default=None, help=about.replace("%", "%%"), **extra
-        )
+        added = groups[option.group].add_argument(f"--{field.name}", help=about.replace("%", "%%"), **extra)
         if brief:
             added.full_help = added.help  # type: ignore[attr-defined]
             added.help = f"{added.help}; e.g. --{field.name} {option.example}" if option.example else argparse.SUPPRESS
@@ -228,14 +234,11 @@ def from_arguments(arguments: argparse.Namespace, of: type[_Options]) -> _Option
     Raises:
         UsageError: a required flag is missing, or a value is not allowed.
     """
-    given = {}
-    for name, about in options_of(of).items():
-        value = getattr(arguments, name)
-        if about.kind.many:
-            value = tuple(filter(None, value or ()))
-        if value:
-            given[name] = value
-    return from_values(given, of)
+    given = {name: getattr(arguments, name, None) for name in options_of(of)}
+    for name, value in given.items():
+        if isinstance(value, list):
+            given[name] = [*filter(None, value)]
+    return from_values({name: value for name, value in given.items() if value not in ("", [])}, of)
 
 
 def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:

@@ -34,8 +34,8 @@ def _parse_columns(text: str) -> dict[str, str]:
 
 
 def _read_columns(value: Any) -> dict[str, str]:
-    if isinstance(value, str):
-        value = _parse_columns(value)
+    if isinstance(value, (str, list)):
+        value = _parse_columns(value if isinstance(value, str) else ",".join(map(str, value)))
     if not isinstance(value, Mapping):
         raise ValueError('must map names of columns to types, such as {"age": "int64"}')
     for name, kind in value.items():

@@ -96,7 +96,6 @@ def _convert(
         output=f"{folder}/out-{count}",
         layout="*",
         compression=options.compression,
-        gzip_level=options.gzip_level,
         **vars(options.image_options()),
     )
     started = time.process_time()
