@@ -110,12 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"{program}: interrupted: run the same command again")
         return 130
-    except BrokenPipeError:  # the reader of standard output has seen enough
+    except OSError as error:  # standard output takes no more
         discard_stdout()
-        return 1
-    except OSError as error:  # standard output takes no more: the disk is full
-        if os.environ.get(TRACEBACK_VARIABLE):
-            traceback.print_exception(error)
-        discard_stdout()
-        say(f"{program}: {error}")
+        if not isinstance(error, BrokenPipeError):  # whose reader has seen enough; else the disk is full
+            say(f"{program}: {error}")
         return 1

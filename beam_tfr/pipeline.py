@@ -123,7 +123,7 @@ class Convert(beam.PTransform):
             level=level,
             run_id=self.run_id,
             expected=expected,
-            most_rejects=options.most_rejects,
+            most_rejects=None if options.max_rejects else 0,
         )
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:

@@ -83,8 +83,3 @@ class RunOptions(DisplayOptions):
     on_interrupt: str = _run(
         "ask", help="on Dataflow: what Ctrl-C does with the job", choices=("ask", "cancel", "leave"), template=False
     )
-
-    @property
-    def most_rejects(self) -> int | None:
-        """The number of rejects of a worker above which the run stops early; None if it does not."""
-        return 0 if self.max_rejects == 0 else None
