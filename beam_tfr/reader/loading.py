@@ -14,7 +14,7 @@ from beam_tfr import manifest, reader_arguments
 from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
 from beam_tfr.reader import caching
-from beam_tfr.reader.assembly import assemble, check_service, serve
+from beam_tfr.reader.assembly import assemble
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Streams
@@ -54,7 +54,6 @@ def load(
     deterministic: bool = True,
     on_error: str = "raise",
     max_skipped: int | None = None,
-    service: str | None = None,
 ) -> tf.data.Dataset:
     """Reads a split of a dataset, every example exactly once per epoch, in the order of `beam_tfr.order`.
 
@@ -103,9 +102,6 @@ def load(
         on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of weight 0
             and label 0 in its place, reports it on standard error, and raises after `max_skipped` of them.
         max_skipped: with on_error="skip", 100 if None; a damaged shard counts as many as it has records left.
-        service: address of a tf.data service, such as "grpc://localhost:5000", whose workers read and decode, in no
-            particular order. Every example comes at most once in an epoch, and if no worker fails, only the remainder
-            is missing. Options that need an order, or a count over all workers, are refused.
 
     Returns:
         For "pair": images [batch, height, width, channels] of `dtype`, labels int64 [batch], and with "pad" or "skip"
@@ -135,18 +131,6 @@ def load(
     max_skipped = skippable(on_error, max_skipped)
     dtype = tf.as_dtype(choice("dtype", getattr(dtype, "name", dtype), DTYPES))
     image_size = _image_size(image_size, crop)
-    if service is not None:
-        check_service(
-            service,
-            deterministic=deterministic,
-            repeat=epochs is None,
-            remainder=remainder,
-            sizes=sizes,
-            on_error=on_error,
-            start_step=start_step,
-            num_hosts=num_hosts,
-            cache=cache,
-        )
     weighted = remainder == "pad" or on_error == "skip"
 
     dataset = manifest.read(folder)
@@ -182,7 +166,7 @@ def load(
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot reach them.
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
-    build, through_service = map(tf.autograph.experimental.do_not_convert, (assemble, serve))
+    build = tf.autograph.experimental.do_not_convert(assemble)
     with tf.device("CPU"):
         records = Streams(
             dataset=dataset,
@@ -193,26 +177,16 @@ def load(
             strict=on_error == "raise",
             remember=remember,
         )
-        if service is not None:
-            loaded = through_service(
-                records,
-                decoder,
-                address=service,
-                epoch=epoch,
-                epochs=epochs or 1,
-                drop_remainder=order.remainder == "drop",
-            )
-        else:
-            loaded = build(
-                records,
-                decoder,
-                decoded=cache_decoded,
-                epoch=epoch,
-                epochs=epochs,
-                start_step=start_step,
-                moving=shuffle and repeat is False and not start_step,
-                deterministic=deterministic,
-            )
+        loaded = build(
+            records,
+            decoder,
+            decoded=cache_decoded,
+            epoch=epoch,
+            epochs=epochs,
+            start_step=start_step,
+            moving=shuffle and repeat is False and not start_step,
+            deterministic=deterministic,
+        )
     if decoder.variable and not batch_size:
 
         def batch(size: Any, *args: Any, **named: Any) -> Any:

@@ -71,15 +71,6 @@ class Streams:
 
         return chunks
 
-    def side_by_side(self, epoch: Any, size: int) -> Any:
-        """The chunks of all streams as they come, `size` records of one stream each: (records, places)."""
-        records = self._records(epoch)
-        return tf.data.Dataset.range(self.order.streams).interleave(
-            lambda v: self._dealt(self._blocks(v[None], 0, records), v[None], epoch, tf.constant(0, tf.int64), size),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=False,
-        )
-
     @functools.cached_property
     def _parts(self) -> tuple[Any, ...]:
         """The files of the selection, their first records there, numbers of records, and numbers of the first."""
