@@ -43,7 +43,7 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) ->
         # tf.data takes any file of that name for its own: another dataset, split or host has other names.
         digest = sha256_hex(
             canonical_json(
-                [decoder.dataset.dataset_digest, decoder.selection.text, order.streams, WINDOW, decoder.max_skipped]
+                [decoder.dataset.dataset_digest, decoder.parts.text, order.streams, WINDOW, decoder.max_skipped]
                 + [order.num_hosts, order.host_index]
                 + ([decoder.output, decoder.image.image_size, decoder.image.crop] if cache_decoded else [])
             )

@@ -17,7 +17,7 @@ from beam_tfr.reader import caching
 from beam_tfr.reader.assembly import assemble
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.reader.streams import Streams
+from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.reader_arguments import boolean, check_labels, choice, integer, num_epochs, shuffle_seed, skippable
 from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.splits import select
@@ -148,9 +148,11 @@ def load(
             f"is beyond the {epochs * order.steps} steps of {epochs} epochs", option="start_step", value=start_step
         )
     image = ImageDecoder(options=dataset.image_options, image_size=image_size, crop=crop, seed=seed)
+    with tf.device("CPU"):
+        parts = Parts(selection)
     decoder = Decoder(
         dataset=dataset,
-        selection=selection,
+        parts=parts,
         image=image,
         output=output,
         dtype=dtype,
@@ -170,7 +172,7 @@ def load(
     with tf.device("CPU"):
         records = Streams(
             dataset=dataset,
-            selection=selection,
+            parts=parts,
             order=order,
             seed=shuffled,
             padding=decoder.padding,
