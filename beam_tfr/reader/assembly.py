@@ -23,7 +23,7 @@ def assemble(
     epoch: int,
     epochs: int | None,
     start_step: int,
-    moving: bool,
+    advancing: bool,
     deterministic: bool,
 ) -> tf.data.Dataset:
     """The dataset that `load` returns.
@@ -35,7 +35,7 @@ def assemble(
         epoch: the first.
         epochs: how many; None means forever.
         start_step: elements to leave out. If it exceeds a single epoch, a later epoch follows.
-        moving: whether each iteration takes the epoch after the last one's.
+        advancing: whether each iteration takes the epoch after the last one's.
         deterministic: whether batches keep their order.
     """
     order = streams.order
@@ -53,11 +53,11 @@ def assemble(
         first = tf.where(tf.equal(number, first_epoch), tf.constant(step * order.step_size, tf.int64), 0)
         return chunks(number, first).rebatch(chunk, drop_remainder=chunk == size and not short)
 
-    records = _epochs(first_epoch, left, moving=moving).flat_map(one_epoch)
+    records = _epochs(first_epoch, left, advancing=advancing).flat_map(one_epoch)
     single = size is None and (decoder.variable or decoder.ragged)
     if single:
         records = records.unbatch()
-    elements = elements_of(records, decoder, decoded=decoded, deterministic=deterministic)
+    elements = _elements(records, decoder, decoded=decoded, deterministic=deterministic)
     if size is None:
         elements = elements if single else elements.unbatch()
     elif chunk != size:
@@ -66,7 +66,7 @@ def assemble(
     return elements.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(tf.data.AUTOTUNE)
 
 
-def elements_of(records: Any, decoder: Decoder, *, decoded: bool = False, deterministic: bool) -> Any:
+def _elements(records: Any, decoder: Decoder, *, decoded: bool, deterministic: bool) -> Any:
     """Turns records with their places, in chunks or single, into elements of `load`."""
 
     def element(*parts: Any) -> Any:
@@ -79,11 +79,11 @@ def elements_of(records: Any, decoder: Decoder, *, decoded: bool = False, determ
     return records.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=deterministic)
 
 
-def _epochs(first: int, number: int | None, *, moving: bool) -> Any:
+def _epochs(first: int, number: int | None, *, advancing: bool) -> Any:
     """The epoch numbers of one iteration: scalar int64."""
     if number is None:
         return tf.data.Dataset.counter(first)
-    if not moving:
+    if not advancing:
         return tf.data.Dataset.range(first, first + number)
     # The only state that outlives an iteration. Dataset.random has such a state too, but follows tf.random.set_seed.
     following = tf.Variable(first, dtype=tf.int64, trainable=False)

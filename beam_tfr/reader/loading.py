@@ -164,7 +164,7 @@ def load(
     )
     _check_output(decoder, batch_size)
     manifest.check_shards(dataset, selection.splits)
-    remember = caching.memory_of(cache, cache_decoded, decoder, order)
+    cache_blocks = caching.cache_of(cache, cache_decoded, decoder, order)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot reach them.
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
@@ -177,7 +177,7 @@ def load(
             seed=shuffled,
             padding=decoder.padding,
             strict=on_error == "raise",
-            remember=remember,
+            cache=cache_blocks,
         )
         loaded = build(
             records,
@@ -186,7 +186,7 @@ def load(
             epoch=epoch,
             epochs=epochs,
             start_step=start_step,
-            moving=shuffle and repeat is False and not start_step,
+            advancing=shuffle and repeat is False and not start_step,
             deterministic=deterministic,
         )
     if decoder.variable and not batch_size:

@@ -68,7 +68,7 @@ class Streams:
         seed: seed for the shuffle; None keeps the order on disk.
         padding: a serialized filler.
         strict: whether a record that cannot be read raises an error; else it is an empty string.
-        remember: of blocks, makes blocks that are cached between epochs, and may be decoded; None caches none. Every
+        cache: of blocks, makes blocks that are cached between epochs, and may be decoded; None caches none. Every
             epoch then cuts the streams alike, and only their windows are shuffled.
     """
 
@@ -78,7 +78,7 @@ class Streams:
     seed: int | None
     padding: bytes
     strict: bool
-    remember: Callable[[Any], Any] | None = None
+    cache: Callable[[Any], Any] | None = None
 
     def chunks(self, size: int) -> Callable[[Any, Any], Any]:
         """A function of (epoch, first position), both scalar int64, to this host's records from there to the end.
@@ -86,15 +86,15 @@ class Streams:
         Its elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A place is (epoch,
         number of the example in the selection, or `FILLER`).
         """
-        remembered = self.remember(self._blocks(0, self._runs(None))) if self.remember else None
+        cached = self.cache(self._blocks(0, self._runs(None))) if self.cache else None
 
         def chunks(epoch: Any, first: Any) -> Any:
             window = first // self.order.streams // WINDOW
-            if remembered is None:
+            if cached is None:
                 blocks = self._blocks(window, self._runs(epoch))
             else:
-                blocks = remembered.skip(window * (WINDOW // self._block))
-            return self._dealt(blocks, epoch, first, size)
+                blocks = cached.skip(window * (WINDOW // self._block))
+            return self._shuffled(blocks, epoch, first, size)
 
         return chunks
 
@@ -198,40 +198,40 @@ class Streams:
         )
         tf.raw_ops.Assert(condition=stands, data=[replaced(self.dataset.folder)])
 
-    def _dealt(self, blocks: Any, epoch: Any, first: Any, size: int) -> Any:
+    def _shuffled(self, blocks: Any, epoch: Any, first: Any, size: int) -> Any:
         """This host's part of blocks that begin with the window of position `first`, by position."""
         streams, block = self._streams, self._block
         count = len(streams)
 
-        def deal(window: Any, group: Any) -> Any:
+        def shuffle_window(window: Any, group: Any) -> Any:
             *contents, numbers = tf.nest.map_structure(
                 lambda column: tf.reshape(column, tf.concat([[-1], tf.shape(column)[2:]], 0)), group
             )
             window += first // self.order.streams // WINDOW
             rounds = tf.range(tf.size(numbers) // count)
-            lies = (rounds // block * count + np.arange(count)[:, None]) * block + rounds % block  # [streams, rounds]
+            slots = (rounds // block * count + np.arange(count)[:, None]) * block + rounds % block  # [streams, rounds]
             if self.seed is not None:
                 hashes = draw(self.seed, epoch, RECORDS, streams[:, None], window, rounds)
-                hashes = tf.where(tf.gather(numbers, lies) == FILLER, tf.uint64.max, hashes)
-                lies = tf.gather(lies, tf.argsort(hashes, stable=True), batch_dims=1)
+                hashes = tf.where(tf.gather(numbers, slots) == FILLER, tf.uint64.max, hashes)
+                slots = tf.gather(slots, tf.argsort(hashes, stable=True), batch_dims=1)
             positions = (window * WINDOW + tf.cast(rounds, tf.int64))[:, None] * self.order.streams + streams
             wanted = (positions >= first) & (positions < self.order.end)
             wanted &= positions % self.order.num_hosts == self.order.host_index
             # Not tf.transpose: oneDNN complains of int64 on standard error, once, where the processor lacks AVX-512.
-            lies = tf.gather_nd(lies, tf.where(wanted)[:, ::-1])
-            numbers = tf.gather(numbers, lies)
+            slots = tf.gather_nd(slots, tf.where(wanted)[:, ::-1])
+            numbers = tf.gather(numbers, slots)
             places = tf.stack([tf.fill(tf.shape(numbers), epoch), numbers], axis=1)
 
             def chunk(at: Any) -> Any:
-                records = tf.nest.map_structure(lambda column: tf.gather(column, lies[at : at + size]), contents)
+                records = tf.nest.map_structure(lambda column: tf.gather(column, slots[at : at + size]), contents)
                 return (*records, places[at : at + size])
 
-            return tf.data.Dataset.range(0, tf.size(lies, tf.int64), size).map(chunk)
+            return tf.data.Dataset.range(0, tf.size(slots, tf.int64), size).map(chunk)
 
         windows = blocks.batch(WINDOW // block)
-        if not self.remember:
+        if not self.cache:
             windows = windows.prefetch(1)  # the next one is read while this one is decoded
-        return windows.enumerate().flat_map(deal)
+        return windows.enumerate().flat_map(shuffle_window)
 
 
 def read_part(file: Any, skip: Any, take: Any, compression: str) -> Any:
