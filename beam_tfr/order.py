@@ -13,14 +13,15 @@ Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow this law:
 So the order depends only on the dataset, the split, `seed`, the epoch and the number of streams V. Batch size and hosts
 merely cut it.
 
-Permutations sort 64-bit hashes (`draw`), which NumPy and TensorFlow compute alike.
+Permutations sort 64-bit hashes (`hash_word`). `reader.streams` computes the same with operations of TensorFlow, because
+a pipeline that calls Python is slower, and can hang when the process ends.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -44,14 +45,19 @@ LAST_SHIFT = 31
 Int64 = NDArray[np.int64]
 
 
+def hash_word(state: Any, word: Any, shift_right: Callable[[Any, int], Any] = np.right_shift) -> Any:
+    """The hashes `state` continued by one more word: uint64, arrays of NumPy or tensors with their `shift_right`."""
+    state = (state ^ word) + GAMMA
+    for bits, multiplier in MULTIPLIERS:
+        state = (state ^ shift_right(state, bits)) * multiplier
+    return state ^ shift_right(state, LAST_SHIFT)
+
+
 def draw(*key: Any) -> NDArray[np.uint64]:
     """A 64-bit hash of whole numbers from 0; of arrays, one hash for each element: uint64 [n], or [1] of numbers."""
-    state = np.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
+    state: NDArray[np.uint64] = np.zeros(1, np.uint64)  # an array: NumPy warns when a scalar overflows
     for word in key:
-        state = (state ^ np.asarray(word).astype(np.uint64)) + np.uint64(GAMMA)
-        for shift, multiplier in MULTIPLIERS:
-            state = (state ^ (state >> np.uint64(shift))) * np.uint64(multiplier)
-        state = state ^ (state >> np.uint64(LAST_SHIFT))
+        state = hash_word(state, np.asarray(word).astype(np.uint64))
     return state
 
 

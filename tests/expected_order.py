@@ -1,4 +1,4 @@
-"""What `beam_tfr.order` promises of a dataset on disk, for tests that compare a reader with it."""
+"""The examples of each step by `beam_tfr.order`, computed one by one, for tests that compare a reader with them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def examples(order: Order, epoch: Epoch, step: int) -> list[int]:
     return found
 
 
-def promised(
+def expected_steps(
     folder: Path,
     *,
     split: str = "train",

@@ -16,7 +16,7 @@ from beam_tfr.reader import load
 from beam_tfr.reader.images import DECODERS, ImageDecoder
 from beam_tfr.schema import MANIFEST_FILE, UsageError
 from tests.converted import CONVERSIONS, SOURCES, converted
-from tests.expected_order import promised
+from tests.expected_order import expected_steps
 from tests.reader_fixtures import encode, photo, pixels_of, records_of, write_dataset
 
 
@@ -85,11 +85,11 @@ def test_each_iteration_takes_the_next_epoch_whatever_the_global_seed(dataset: P
     elements = load(dataset, split="train", shuffle=True, seed=1, epoch=4, output="encoded")
     for epoch in (4, 5):
         tf.random.set_seed(epoch)
-        assert labels(elements) == list(itertools.chain(*promised(dataset, shuffle=True, seed=1, epoch=epoch)))
+        assert labels(elements) == list(itertools.chain(*expected_steps(dataset, shuffle=True, seed=1, epoch=epoch)))
 
 
 def test_each_iteration_of_repeated_epochs_is_the_same(dataset: Path) -> None:
-    expected = promised(dataset, batch_size=16, shuffle=True, seed=1, epoch=2, epochs=3)
+    expected = expected_steps(dataset, batch_size=16, shuffle=True, seed=1, epoch=2, epochs=3)
     elements = load(dataset, split="train", batch_size=16, shuffle=True, seed=1, epoch=2, repeat=True, output="encoded")
     assert elements.cardinality() == tf.data.INFINITE_CARDINALITY
     for _ in range(2):

@@ -14,7 +14,7 @@ from beam_tfr.reader.streams import COMPRESSIONS, read_part
 from beam_tfr.records import RecordFile
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import ENCODED, LABEL
-from tests.expected_order import promised
+from tests.expected_order import expected_steps
 from tests.reader_fixtures import edit_records, write_dataset
 
 COUNT = 5
@@ -103,7 +103,7 @@ def test_skip_keeps_places_and_lengths(damaged: Path, capfd: pytest.CaptureFixtu
     elements = load(damaged, on_error="skip", max_skipped=3, **options)
     assert [(labels.numpy().tolist(), weights.numpy().tolist()) for _, labels, weights in elements] == [
         ([0 if label in (24, 31) else label for label in labels], [float(label not in (24, 31)) for label in labels])
-        for labels in promised(damaged, shuffle=True, batch_size=8)
+        for labels in expected_steps(damaged, shuffle=True, batch_size=8)
     ]
     said = capfd.readouterr().err
     shard = damaged / "d-train-00001-of-00002.tfrecord.gz"

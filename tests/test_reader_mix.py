@@ -15,7 +15,7 @@ from beam_tfr.reader import mix
 from beam_tfr.reader.mixing import PERIOD, _Turns
 from beam_tfr.schema import UsageError
 from tests.converted import converted
-from tests.expected_order import promised
+from tests.expected_order import expected_steps
 from tests.reader_fixtures import write_dataset
 
 SEED = 7
@@ -52,7 +52,7 @@ def test_every_dataset_comes_in_its_own_order(folders: list[Path], whole: list[A
     found = list(itertools.chain(*whole))
     for index, folder in enumerate(folders):
         mine = [number for dataset, number in found if dataset == index]
-        alone = promised(folder, batch_size=8, remainder="drop", shuffle=True, seed=SEED, epochs=4)
+        alone = expected_steps(folder, batch_size=8, remainder="drop", shuffle=True, seed=SEED, epochs=4)
         assert mine == list(itertools.chain(*alone))[: len(mine)]
 
 

@@ -17,7 +17,7 @@ from beam_tfr.order import FILLER, Epoch
 from beam_tfr.reader import load, streams
 from beam_tfr.schema import UsageError
 from beam_tfr.torch import ImageDataset
-from tests.expected_order import promised
+from tests.expected_order import expected_steps
 from tests.reader_fixtures import write_dataset
 
 COUNTS = [400, 1, 0, 299, 300]
@@ -71,7 +71,7 @@ CASES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", CASES, ids=str)
 def test_equal_arguments_give_equal_examples(folder: Path, options: dict[str, Any]) -> None:
     arguments = {"split": "train", **options}
-    expected = promised(folder, **arguments)
+    expected = expected_steps(folder, **arguments)
     # Labels are numbered over all splits, and the slice of the last shards begins at 950.
     if options.get("split") == "train[95%:]+test":
         expected = [[950 + number if number >= 0 else number for number in step] for step in expected]
@@ -95,7 +95,7 @@ def test_torch_follows_the_law(folder: Path, batch_size: int, remainder: str) ->
             with pytest.raises(UsageError, match="`remainder=keep`: 1000 examples would give some of the"):
                 by_torch(folder, **options)
         else:
-            assert by_torch(folder, **options) == promised(folder, **options)
+            assert by_torch(folder, **options) == expected_steps(folder, **options)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_torch_follows_the_law(folder: Path, batch_size: int, remainder: str) ->
 )
 def test_epochs_in_a_row(folder: Path, options: dict[str, Any], start: int) -> None:
     options = {"shuffle": True, "seed": 5, "epoch": 1, **options}
-    expected = promised(folder, epochs=2, start_step=start, **options)
+    expected = expected_steps(folder, epochs=2, start_step=start, **options)
     assert by_tensorflow(folder, repeat=2, start_step=start, **options) == expected
 
 
 def test_fewer_examples_than_streams(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [1, 2]}, image_size=(2, 2))
-    expected = promised(folder, batch_size=2, remainder="pad", shuffle=True)
+    expected = expected_steps(folder, batch_size=2, remainder="pad", shuffle=True)
     assert sorted(flat(expected)) == [FILLER, 0, 1, 2]
     assert by_tensorflow(folder, batch_size=2, remainder="pad", shuffle=True) == expected
     assert by_torch(folder, batch_size=2, remainder="pad", shuffle=True) == expected
@@ -123,7 +123,7 @@ def test_fewer_examples_than_streams(tmp_path: Path) -> None:
 def test_start_step_in_a_later_epoch_of_the_host_of_an_input_context(folder: Path) -> None:
     options: dict[str, Any] = {"batch_size": 64, "shuffle": True, "remainder": "pad"}
     context = tf.distribute.InputContext(num_input_pipelines=2, input_pipeline_id=1)
-    expected = promised(folder, epoch=2, start_step=10, num_hosts=2, host_index=1, **options)  # of 16 steps
+    expected = expected_steps(folder, epoch=2, start_step=10, num_hosts=2, host_index=1, **options)  # of 16 steps
     assert by_tensorflow(folder, start_step=42, input_context=context, **options) == expected
     assert by_torch(folder, start_step=42, num_hosts=2, host_index=1, **options) == expected
     with pytest.raises(UsageError, match="leave `host_index=` and `num_hosts=` out"):
@@ -140,7 +140,7 @@ def test_what_is_skipped_is_not_opened(tmp_path: Path) -> None:
     counts = [order.WINDOW] * 8
     folder = write_dataset(tmp_path / "d", {"train": counts}, photos=[b"any"] * sum(counts))
     options: dict[str, Any] = {"streams": 1, "batch_size": 64, "shuffle": True, "seed": 2, "start_step": 26}
-    expected = promised(folder, **options)
+    expected = expected_steps(folder, **options)
     elements = load(folder, split="train", output="encoded", **options)
     dataset = ImageDataset(folder, split="train", output="encoded", **options)
     needed = {run.part for run in Epoch(counts, seed=2, number=0).runs(6 * order.WINDOW, 8 * order.WINDOW)}

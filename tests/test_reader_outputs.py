@@ -17,7 +17,7 @@ from beam_tfr.records import read_records
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from tests.converted import converted
-from tests.expected_order import promised
+from tests.expected_order import expected_steps
 from tests.reader_fixtures import add_lists, encode, photo, pixels_of, records_of, write_dataset
 
 
@@ -44,7 +44,7 @@ def test_outputs(dataset: Path) -> None:
     }
     names = {"image", "image/format", "image/height", "image/width", "image/channels", "image/colorspace"}
     names |= {"image/filename", "image/key/sha256", "image/source/height", "image/source/width", "image/source/format"}
-    numbers = promised(dataset, batch_size=16)
+    numbers = expected_steps(dataset, batch_size=16)
     images_alone = load(dataset, split="train", batch_size=16, output="image")
     assert images_alone.element_spec == tf.TensorSpec([16, 30, 40, 3], tf.uint8)
     for number, (data, labels), features in zip(
@@ -64,7 +64,7 @@ def test_outputs(dataset: Path) -> None:
 def test_size_dtype_and_one_hot_of_a_batch(dataset: Path) -> None:
     decode = decoder_of(dataset, image_size=(15, 15), crop="center")
     elements = elements_of(dataset, dtype="bfloat16", image_size=(15, 15), crop="center", one_hot=True)
-    for number, (images, hot) in zip(promised(dataset, batch_size=16), elements, strict=True):
+    for number, (images, hot) in zip(expected_steps(dataset, batch_size=16), elements, strict=True):
         pixels = np.stack([decode(encode(photo(one, 30, 40), "png"), None, (0, one)) for one in number])
         assert images.dtype == tf.bfloat16.as_numpy_dtype
         np.testing.assert_array_equal(images, (pixels.astype(np.float32) / np.float32(255)).astype(images.dtype))
@@ -114,7 +114,7 @@ def test_lists_are_ragged(listed: Path, options: dict[str, Any]) -> None:
 def test_several_labels(listed: Path) -> None:
     pairs = load(listed, split="train", batch_size=8)
     assert pairs.element_spec[1] == tf.RaggedTensorSpec([None, None], tf.int64, row_splits_dtype=tf.int64)
-    numbers = [number for (number,) in promised(listed, batch_size=1)]
+    numbers = [number for (number,) in expected_steps(listed, batch_size=1)]
     hot = load(listed, split="train", batch_size=10, multi_hot=True)
     assert hot.element_spec[1] == tf.TensorSpec([10, 20], tf.float32)
     expected = np.zeros((20, 20), np.float32)

@@ -17,8 +17,8 @@ from beam_tfr.reader_arguments import boolean
 from beam_tfr.schema import UsageError, canonical_json, sha256_hex
 
 
-def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) -> Callable[[Any], Any] | None:
-    """The function `Streams.remember` for these arguments of `load`.
+def cache_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) -> Callable[[Any], Any] | None:
+    """The function `Streams.cache` for these arguments of `load`.
 
     Raises:
         UsageError: they are wrong, or do not fit the others.
@@ -43,7 +43,7 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) ->
         # tf.data takes any file of that name for its own: another dataset, split or host has other names.
         digest = sha256_hex(
             canonical_json(
-                [decoder.dataset.dataset_digest, decoder.selection.text, order.streams, WINDOW, decoder.max_skipped]
+                [decoder.dataset.dataset_digest, decoder.parts.text, order.streams, WINDOW, decoder.max_skipped]
                 + [order.num_hosts, order.host_index]
                 + ([decoder.output, decoder.image.image_size, decoder.image.crop] if cache_decoded else [])
             )
@@ -51,7 +51,7 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) ->
         path = os.path.join(folder, f"beam_tfr-{digest[:16]}")
         _clear_unfinished(path)
 
-    def remember(blocks: Any) -> Any:
+    def cached_blocks(blocks: Any) -> Any:
         if cache_decoded:
             blocks = blocks.map(
                 lambda records, numbers: (
@@ -62,7 +62,7 @@ def memory_of(cache: Any, cache_decoded: Any, decoder: Decoder, order: Order) ->
             )
         return _in_files(blocks, path) if path else blocks.cache()
 
-    return remember
+    return cached_blocks
 
 
 def _check_decoded(decoder: Decoder) -> None:
@@ -80,29 +80,29 @@ def _in_files(blocks: Any, path: str) -> Any:
     """The blocks, cached in files of that prefix; read from the shards while another iterator fills the files, since
     tf.data allows only one.
     """
-    remembered = blocks.cache(path)
+    cached = blocks.cache(path)
 
     def filled_by_another() -> bool:
         return os.path.exists(f"{path}_0.lockfile") and not os.path.exists(f"{path}.index")
 
-    def one_of_them(_: Any) -> Any:
+    def cached_or_read(_: Any) -> Any:
         variant = tf.cond(  # only of the one that is taken there will be an iterator: the other would remove the files
             tf.numpy_function(filled_by_another, [], tf.bool),
             lambda: tf.data.experimental.to_variant(blocks),
-            lambda: tf.data.experimental.to_variant(remembered),
+            lambda: tf.data.experimental.to_variant(cached),
         )
         return tf.data.experimental.from_variant(variant, blocks.element_spec)
 
-    return tf.data.Dataset.from_tensors(0).flat_map(one_of_them)
+    return tf.data.Dataset.from_tensors(0).flat_map(cached_or_read)
 
 
-_held: dict[str, Any] = {}  # the locks of this process, open as long as it lives
+_open_locks: dict[str, Any] = {}  # the locks of this process, open as long as it lives
 
 
 def _clear_unfinished(path: str) -> None:
     """Removes files of a process that died while filling the cache, for which tf.data would wait forever."""
     lock = f"{path}.lock"
-    if lock in _held:
+    if lock in _open_locks:
         return
     file = open(lock, "w")  # noqa: SIM115 - held until the process ends
     try:
@@ -110,7 +110,7 @@ def _clear_unfinished(path: str) -> None:
     except OSError:  # another process is filling it
         file.close()
         return
-    _held[lock] = file
+    _open_locks[lock] = file
     if not os.path.exists(f"{path}.index"):
         for left in glob.glob(f"{glob.escape(path)}[_.]*"):
             if left != lock:

@@ -16,9 +16,8 @@ import tensorflow as tf
 from beam_tfr.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.reader.streams import first_that_works
+from beam_tfr.reader.streams import Parts, first_that_works
 from beam_tfr.schema.features import ENCODED, FORMAT, IMAGE_ENCODINGS, RAW
-from beam_tfr.splits import Selection
 
 IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
@@ -39,7 +38,8 @@ class Decoder:
     """Turns records, string [n] or scalar, with their places, int64 [n, 2] or [2], into elements.
 
     Attributes:
-        dataset, selection: where the records come from.
+        dataset: the dataset.
+        parts: where its records lie.
         image: decodes one image.
         output: "pair", "dict", "image", "encoded"; "raw_record" decodes nothing.
         dtype: dtype of the images.
@@ -50,7 +50,7 @@ class Decoder:
     """
 
     dataset: Manifest
-    selection: Selection
+    parts: Parts
     image: ImageDecoder
     output: str
     dtype: Any
@@ -122,18 +122,10 @@ class Decoder:
 
     def decode(self, records: Any, places: Any) -> Any:
         """Features by name, with the pixels as `image`; and which were not replaced, bool [n] or scalar."""
-
-        def features(records: Any) -> tuple[dict[str, Any], Any]:
-            return self._decoded(records, places), tf.ones(tf.shape(records), tf.bool)
-
-        def refuse() -> tuple[dict[str, Any], Any]:
-            singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
-            message = singles.map(self._message).filter(lambda text: text != "").take(1).get_single_element()
-            with tf.control_dependencies([tf.raw_ops.Assert(condition=False, data=[message])]):
-                return features(tf.identity(records))
-
-        other = refuse if self.max_skipped is None else lambda: self._replace(records, places)
-        return first_that_works(lambda: features(records), other)
+        return first_that_works(
+            lambda: (self._decoded(records, places), tf.ones(tf.shape(records), tf.bool)),
+            lambda: self._one_by_one(records, places),
+        )
 
     @functools.cached_property
     def _decoded(self) -> Any:
@@ -177,14 +169,11 @@ class Decoder:
         lowest = -1 if self.dataset.options.get("label_column") else 0
         return (labels < lowest) | (labels >= len(self.dataset.class_names))
 
-    def _replace(self, records: Any, places: Any) -> Any:
+    def _one_by_one(self, records: Any, places: Any) -> Any:
         """The features of all records, with `padding` for what does not decode; and which did decode."""
 
         def one(record: Any, place: Any) -> Any:
-            return first_that_works(
-                lambda: (self._features(record, place), True),
-                lambda: self._skip(record, place),
-            )
+            return first_that_works(lambda: (self._decoded(record, place), True), lambda: self._skip(record, place))
 
         if records.shape.rank == 0:
             return one(records, places)
@@ -199,27 +188,26 @@ class Decoder:
         return features, sound
 
     def _skip(self, record: Any, place: Any) -> tuple[dict[str, Any], Any]:
-        count = self._skipped.assign_add(1)
+        """The features of `padding`, unless no more records may be skipped."""
         message = self._message(record, place)
-        allowed = tf.raw_ops.Assert(
-            condition=count <= self.max_skipped,
-            data=[tf.strings.join([message, f"; `max_skipped={self.max_skipped}` allows no more"])],
-        )
-        number = tf.strings.as_string(count)
-        said = ["beam_tfr: ", message, " - skipped, ", number, f" of at most {self.max_skipped}"]
-        say = tf.print(tf.strings.join(said))  # one string: of several, each is quoted and escaped
-        with tf.control_dependencies([allowed, say]):
-            return self._features(tf.constant(self.padding), place), False
+        if self.max_skipped is None:
+            checked = [tf.raw_ops.Assert(condition=False, data=[message])]
+        else:
+            count = self._skipped.assign_add(1)
+            no_more = tf.strings.join([message, f"; `max_skipped={self.max_skipped}` allows no more"])
+            number = tf.strings.as_string(count)
+            report = ["beam_tfr: ", message, " - skipped, ", number, f" of at most {self.max_skipped}"]
+            checked = [
+                tf.raw_ops.Assert(condition=count <= self.max_skipped, data=[no_more]),
+                tf.print(tf.strings.join(report)),  # one string: of several, each is quoted and escaped
+            ]
+        with tf.control_dependencies(checked):
+            return self._decoded(tf.constant(self.padding), place), False
 
     def _message(self, record: Any, place: Any) -> Any:
-        """The problem with a record, with its file and number; empty if it is valid."""
-        parts = self.selection.parts
-        ends = np.cumsum([part.take for part in parts])
-        part = tf.searchsorted(tf.constant(ends), place[1:], side="right")[0]
-        file = tf.gather([part.file for part in parts], part)
-        first = [part.begin + part.take - end for part, end in zip(parts, ends, strict=True)]
-        number = tf.gather(tf.constant(first, tf.int64), part) + place[1]
-        where = tf.strings.join([file, ": record ", tf.strings.as_string(number), " (counted from 0) "])
+        """The problem with a record that does not decode, with its file and number."""
+        file, number = self.parts.locate(place[1])
+        where = tf.strings.join([file, ": record ", number, " (counted from 0) "])
 
         def label_or_image(features: dict[str, Any]) -> Any:
             undecoded = tf.strings.join([where, "holds an image that does not decode"])
@@ -230,13 +218,10 @@ class Decoder:
             known = f", outside the class list (0 to {len(self.dataset.class_names) - 1})"
             return tf.concat([tf.strings.join([where, "has label ", wrong, known]), [undecoded]], 0)[0]
 
-        # Each stage is a separate dataset: within one function, TensorFlow would prune results that nothing uses.
         one = tf.data.Dataset.from_tensors(record)
-        sound = one.map(lambda record: self._decoded(record, place)).map(lambda _: "")
         parsed = one.map(lambda record: tf.io.parse_example(record, self._spec)).map(label_or_image)
         unread = tf.strings.join([where, "cannot be read, or is no tf.train.Example with the manifest's features"])
-        found = sound.ignore_errors().concatenate(parsed.ignore_errors()).concatenate(one.map(lambda _: unread))
-        return found.take(1).get_single_element()
+        return parsed.ignore_errors().concatenate(one.map(lambda _: unread)).take(1).get_single_element()
 
     def element(self, features: dict[str, Any], real: Any) -> Any:
         """An element of `load`, from decoded features and which of them are examples, bool [n] or scalar."""

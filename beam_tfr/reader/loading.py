@@ -14,10 +14,10 @@ from beam_tfr import manifest, reader_arguments
 from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
 from beam_tfr.reader import caching
-from beam_tfr.reader.assembly import assemble, check_service, serve
+from beam_tfr.reader.assembly import assemble
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.reader.streams import Streams
+from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.reader_arguments import boolean, check_labels, choice, integer, num_epochs, shuffle_seed, skippable
 from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.splits import select
@@ -54,7 +54,6 @@ def load(
     deterministic: bool = True,
     on_error: str = "raise",
     max_skipped: int | None = None,
-    service: str | None = None,
 ) -> tf.data.Dataset:
     """Reads a split of a dataset, every example exactly once per epoch, in the order of `beam_tfr.order`.
 
@@ -103,9 +102,6 @@ def load(
         on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of weight 0
             and label 0 in its place, reports it on standard error, and raises after `max_skipped` of them.
         max_skipped: with on_error="skip", 100 if None; a damaged shard counts as many as it has records left.
-        service: address of a tf.data service, such as "grpc://localhost:5000", whose workers read and decode, in no
-            particular order. Every example comes at most once in an epoch, and if no worker fails, only the remainder
-            is missing. Options that need an order, or a count over all workers, are refused.
 
     Returns:
         For "pair": images [batch, height, width, channels] of `dtype`, labels int64 [batch], and with "pad" or "skip"
@@ -135,18 +131,6 @@ def load(
     max_skipped = skippable(on_error, max_skipped)
     dtype = tf.as_dtype(choice("dtype", getattr(dtype, "name", dtype), DTYPES))
     image_size = _image_size(image_size, crop)
-    if service is not None:
-        check_service(
-            service,
-            deterministic=deterministic,
-            repeat=epochs is None,
-            remainder=remainder,
-            sizes=sizes,
-            on_error=on_error,
-            start_step=start_step,
-            num_hosts=num_hosts,
-            cache=cache,
-        )
     weighted = remainder == "pad" or on_error == "skip"
 
     dataset = manifest.read(folder)
@@ -164,9 +148,11 @@ def load(
             f"is beyond the {epochs * order.steps} steps of {epochs} epochs", option="start_step", value=start_step
         )
     image = ImageDecoder(options=dataset.image_options, image_size=image_size, crop=crop, seed=seed)
+    with tf.device("CPU"):
+        parts = Parts(selection)
     decoder = Decoder(
         dataset=dataset,
-        selection=selection,
+        parts=parts,
         image=image,
         output=output,
         dtype=dtype,
@@ -178,41 +164,31 @@ def load(
     )
     _check_output(decoder, batch_size)
     manifest.check_shards(dataset, selection.splits)
-    remember = caching.memory_of(cache, cache_decoded, decoder, order)
+    cache_blocks = caching.cache_of(cache, cache_decoded, decoder, order)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot reach them.
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
-    build, through_service = map(tf.autograph.experimental.do_not_convert, (assemble, serve))
+    build = tf.autograph.experimental.do_not_convert(assemble)
     with tf.device("CPU"):
         records = Streams(
             dataset=dataset,
-            selection=selection,
+            parts=parts,
             order=order,
             seed=shuffled,
             padding=decoder.padding,
             strict=on_error == "raise",
-            remember=remember,
+            cache=cache_blocks,
         )
-        if service is not None:
-            loaded = through_service(
-                records,
-                decoder,
-                address=service,
-                epoch=epoch,
-                epochs=epochs or 1,
-                drop_remainder=order.remainder == "drop",
-            )
-        else:
-            loaded = build(
-                records,
-                decoder,
-                decoded=cache_decoded,
-                epoch=epoch,
-                epochs=epochs,
-                start_step=start_step,
-                moving=shuffle and repeat is False and not start_step,
-                deterministic=deterministic,
-            )
+        loaded = build(
+            records,
+            decoder,
+            decoded=cache_decoded,
+            epoch=epoch,
+            epochs=epochs,
+            start_step=start_step,
+            advancing=shuffle and repeat is False and not start_step,
+            deterministic=deterministic,
+        )
     if decoder.variable and not batch_size:
 
         def batch(size: Any, *args: Any, **named: Any) -> Any:

@@ -207,27 +207,25 @@ def _shares(folders: Mapping[str, float]) -> list[int]:
         UsageError: a dataset would have none.
     """
     total = sum(folders.values())
-    exact = [weight / total * PERIOD for weight in folders.values()]
-    shares = [int(share) for share in exact]
-    by_remainder = sorted(range(len(exact)), key=lambda i: shares[i] - exact[i])
-    for i in by_remainder[: PERIOD - sum(shares)]:
-        shares[i] += 1
+    exact = np.array([weight / total * PERIOD for weight in folders.values()])
+    shares = exact.astype(np.int64)
+    shares[np.argsort(shares - exact, kind="stable")[: PERIOD - shares.sum()]] += 1
     for folder, share in zip(folders, shares, strict=True):
         if not share:
             raise UsageError(
                 f"mix: the weight of {folder} is {folders[folder]} of {total}, less than one in {PERIOD}; "
                 "increase it, or leave the dataset out"
             )
-    return shares
+    return shares.tolist()  # type: ignore[no-any-return]
 
 
 def _check_classes(datasets: Sequence[Manifest]) -> None:
     first = datasets[0]
     for other in datasets[1:]:
-        labelled, bare = (first, other) if first.names.label in first.features else (other, first)
-        if labelled.names.label in labelled.features and bare.names.label not in bare.features:
+        labels = {dataset.names.label in dataset.features: dataset.folder for dataset in (first, other)}
+        if len(labels) == 2:
             raise UsageError(
-                f'mix: {labelled.folder} has labels, {bare.folder} has none; give `output="image"`, or leave one out'
+                f'mix: {labels[True]} has labels, {labels[False]} has none; give `output="image"`, or leave one out'
             )
         pairs = itertools.zip_longest(first.class_names, other.class_names)
         for label, (name, its) in enumerate(pairs):

@@ -31,15 +31,15 @@ class Column(NamedTuple):
     dtype: Any
     shape: Sequence[int]
 
-    def of(self, values: Sequence[Any]) -> Any:
+    def value(self, values: Sequence[Any]) -> Any:
         """The value of one example: a scalar as int, float or bytes, numbers as an array, several bytes as a list."""
         if not self.shape:
             return values[0]
         array = np.array(values, self.dtype).reshape(self.shape)
         return array.tolist() if self.dtype is object else array
 
-    def empty(self) -> Any:
-        return self.of([b"" if self.dtype is object else self.dtype(0).item()] * max(0, math.prod(self.shape)))
+    def filler(self) -> Any:
+        return self.value([b"" if self.dtype is object else self.dtype(0).item()] * max(0, math.prod(self.shape)))
 
     def stack(self, values: list[Any]) -> Any:
         """The value of a batch: an array, or a list if it holds bytes or lists of any length."""
@@ -89,7 +89,7 @@ class ExampleDecoder:
             values = _values(found, name, f"{about['dtype']}_list", math.prod(about["shape"]))
             if name == LABEL:
                 values = self._labels(values)
-            features[name] = self.columns[name].of(values)
+            features[name] = self.columns[name].value(values)
         return self._image(found), features
 
     def _labels(self, labels: Sequence[int]) -> Any:
@@ -122,7 +122,7 @@ class ExampleDecoder:
     def filler(self) -> tuple[Any, dict[str, Any]]:
         """The replacement of a missing example: a black image (1x1 if sizes differ), 0, empty bytes and lists."""
         image = np.zeros((*(self.image_size or (1, 1)), self.channels), np.uint8) if self._decode else b""
-        return image, {name: column.empty() for name, column in self.columns.items()}
+        return image, {name: column.filler() for name, column in self.columns.items()}
 
 
 def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
@@ -177,8 +177,8 @@ def decode_image(data: bytes, form: str, channels: int) -> Pixels:
             if simplejpeg.decode_jpeg_header(data, strict=False)[2] not in ("CMYK", "YCCK"):
                 return cast(Pixels, simplejpeg.decode_jpeg(data, "GRAY" if channels == 1 else "RGB", strict=False))
     elif form in ("png", "webp"):  # twice as fast as Pillow
-        kind = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), kind | cv2.IMREAD_IGNORE_ORIENTATION)
+        color = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), color | cv2.IMREAD_IGNORE_ORIENTATION)
         if pixels is None:
             raise ValueError(f"the image is not a {form} that decodes")
         return cast(Pixels, pixels[:, :, None] if channels == 1 else cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
