@@ -4,7 +4,7 @@ Formats whose headers do not bound what their decoders take are always decoded h
 Each thread has its own process, started with its first image and ended with the thread. They exchange:
 
     guard ◀── None ── serve                                    once, when it is ready
-    guard ── (options, name, bytes) ──▶ serve                  for each image, which is in a file in memory
+    guard ── (options, name, statistics, bytes) ──▶ serve      for each image, which is in a file in memory
     guard ◀── bytes ── serve, guard ── None ──▶ serve          to decode one that needs more than `_share`
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
 """
@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import IO, Any
 
@@ -44,7 +44,7 @@ _MOST_KEPT = 8 << 20  # bytes of the file in memory, for the next image
 _own = threading.local()
 
 
-def convert_guarded(data: bytes, options: ImageOptions, *, name: str) -> Image:
+def convert_guarded(data: bytes, options: ImageOptions, *, name: str, statistics: bool = True) -> Image:
     """Converts an image in a guarded process, in at most `options.max_decode_s` seconds; None for no limit.
 
     The start of the process does not count, nor does waiting until other images are decoded. If it dies, a second one
@@ -55,11 +55,11 @@ def convert_guarded(data: bytes, options: ImageOptions, *, name: str) -> Image:
         RunError: the process does not start, or `convert_image` raises another error.
     """
     try:
-        return _own_process().convert(data, options, name)
+        return _own_process().convert(data, options, name, statistics)
     except _EndedError as error:
         if error.reason == "decode-timeout":
             raise
-    return _own_process().convert(data, options, name)
+    return _own_process().convert(data, options, name, statistics)
 
 
 class _EndedError(RejectError):
@@ -117,10 +117,10 @@ class _Process:
         """True if it is alive and belongs to this process, not to one that this was forked from."""
         return self._end.alive and self._owner == os.getpid() and self._process.poll() is None
 
-    def convert(self, data: bytes, options: ImageOptions, name: str) -> Image:
+    def convert(self, data: bytes, options: ImageOptions, name: str, statistics: bool) -> Image:
         """See `convert_guarded`. After a timeout or a crash the process is gone."""
         try:
-            answer = self._exchange(data, options, name)
+            answer = self._exchange(data, options, name, statistics)
         except BaseException as error:  # Ctrl-C included: its answer would be taken for that of the next image
             message = self._stop()
             if isinstance(error, TimeoutError) and options.max_decode_s is not None:
@@ -134,7 +134,7 @@ class _Process:
             raise RunError(f"in the guarded process: {answer}")
         raise RejectError(*answer[:2], may_pass=answer[2])
 
-    def _exchange(self, data: bytes, options: ImageOptions, name: str) -> Any:
+    def _exchange(self, data: bytes, options: ImageOptions, name: str, statistics: bool) -> Any:
         """The answer for one image.
 
         Raises:
@@ -147,7 +147,7 @@ class _Process:
             deadline = time.monotonic() + (math.inf if options.max_decode_s is None else options.max_decode_s)
             self._file.seek(0)
             self._file.write(data)
-            self._connection.send((self._sent[1], name, len(data)))
+            self._connection.send((self._sent[1], name, statistics, len(data)))
             answer = self._receive(deadline)
         if isinstance(answer, int):  # bytes needed
             asked = time.monotonic()
@@ -203,17 +203,23 @@ def serve(descriptor: int, file: int, messages: int, target: int, *, convert: Ca
     """Answers requests, in the guarded process, until the other end closes."""
     parent = Connection(descriptor)
     threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
-    limits.BUDGET = _ParentsBudget(parent)
+
+    def reserve(needed: int, limit: int) -> None:
+        if needed > _share(limit):
+            parent.send(needed)
+            parent.recv()
+
+    limits.BUDGET.delegate(reserve)
     hard_limits.prepare(messages, target)
     parent.send(None)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            options, name, size = parent.recv()
+            options, name, statistics, size = parent.recv()
             data = os.pread(file, size, 0)
             if size > _MOST_KEPT:
                 os.ftruncate(file, 0)
             try:
-                answer: Any = convert(data, options, name=name)
+                answer: Any = convert(data, options, name=name, statistics=statistics)
             except RejectError as error:
                 answer = (error.reason, error.detail, error.may_pass)
             except BaseException:
@@ -228,18 +234,3 @@ def _end_with(descriptor: int) -> None:
     poll.register(descriptor, 0)  # nothing but a hang-up
     poll.poll()
     os._exit(0)
-
-
-class _ParentsBudget(limits.MemoryBudget):
-    """The budget of the parent, which all its guarded processes share."""
-
-    def __init__(self, parent: Connection) -> None:
-        super().__init__()
-        self._parent = parent
-
-    @contextlib.contextmanager
-    def hold(self, needed: int, limit: int) -> Iterator[None]:
-        if needed > _share(limit):
-            self._parent.send(needed)
-            self._parent.recv()
-        yield
