@@ -380,7 +380,7 @@ def test_a_format_names_itself_as_in_the_table() -> None:
     missing = formats.FORMATS.keys() - seen.keys() - {"heic", "jxl"}  # of which there are files in test_images_formats
     assert not missing, (
         f"there is no file of {missing}: add one to SOUND in tests/fixtures/formats.py, as "
-        "Sound(save(noise(), 'QOI'), 'qoi', NOISE) with the pixels that it decodes to, or to LOSSY if they are not exact"
+        "Sound(save(noise(), 'QOI'), 'qoi', NOISE) with its pixels, or to LOSSY if they are not exact"
     )
 
 

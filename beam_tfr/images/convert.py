@@ -75,7 +75,7 @@ def convert_image(
     name_of_format = formats.identify(data)
     form = formats.FORMATS[name_of_format]
     limited = form.needs_guard(data)
-    if limited and not hard_limits.are_here():
+    if limited and not hard_limits.hold_here():
         return guard.convert_guarded(data, options, name=name, statistics=statistics)
     try:
         source = _open_limited(data, name_of_format, options) if limited else form.open(data)

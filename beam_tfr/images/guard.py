@@ -4,7 +4,7 @@ Formats whose headers do not bound what their decoders take are always decoded h
 Each thread has its own process, started with its first image and ended with the thread. They exchange:
 
     guard ◀── None ── serve                                    once, when it is ready
-    guard ── (options, name, statistics, bytes) ──▶ serve      for each image, which is in a file in memory
+    guard ── (options, name, statistics, bytes) ──▶ serve      for each image
     guard ◀── bytes ── serve, guard ── None ──▶ serve          to decode one that needs more than `_share`
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
 """
@@ -20,7 +20,6 @@ import select
 import signal
 import subprocess  # nosec B404  # starts this Python alone
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -35,12 +34,11 @@ from beam_tfr.schema import Image, RejectError, RunError
 
 START_S = 300.0  # for the start of a process, on a busy machine with its packages on a network
 _CHILD = (
-    "import sys; sys.path[:] = sys.argv[5:]; from beam_tfr.images import convert, guard; "
-    "guard.serve(*map(int, sys.argv[1:5]), convert=convert.convert_image)"
+    "import sys; sys.path[:] = sys.argv[4:]; from beam_tfr.images import convert, guard; "
+    "guard.serve(*map(int, sys.argv[1:4]), convert=convert.convert_image)"
 )
 # So that glibc does not give the memory of each image back to the system, which takes a fifth of the time.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": f"{32 << 20}", "MALLOC_MMAP_THRESHOLD_": f"{4 << 20}"}
-_MOST_KEPT = 8 << 20  # bytes of the file in memory, for the next image
 _own = threading.local()
 
 
@@ -89,10 +87,10 @@ class _Process:
     def __init__(self) -> None:
         self._connection, theirs = multiprocessing.Pipe()
         messages, target = os.pipe()
-        self._messages, self._file = open(messages, "rb"), _memory_file()  # noqa: SIM115 - closed by _end
+        self._messages = open(messages, "rb")  # noqa: SIM115 - closed by _end
         with theirs, open(target, "wb"):
             # In its own session, so that Ctrl-C does not reach it. It prints errors only until it is ready.
-            descriptors = (theirs.fileno(), self._file.fileno(), messages, target)
+            descriptors = (theirs.fileno(), messages, target)
             self._process = subprocess.Popen(  # noqa: S603  # nosec B603  # no word of it is an input
                 [sys.executable, "-c", _CHILD, *map(str, descriptors), *sys.path],
                 stdin=subprocess.DEVNULL,
@@ -103,9 +101,7 @@ class _Process:
             )
         self._sent: tuple[ImageOptions, ImageOptions] | None = None  # the last options, and without a limit of time
         self._owner = os.getpid()
-        self._end = weakref.finalize(
-            self, _end, self._process, self._owner, self._connection, self._messages, self._file
-        )
+        self._end = weakref.finalize(self, _end, self._process, self._owner, self._connection, self._messages)
         try:
             self._receive(time.monotonic() + START_S)
         except (TimeoutError, EOFError, OSError) as error:
@@ -145,9 +141,8 @@ class _Process:
             self._sent = options, dataclasses.replace(options.image_options(), max_decode_s=None)
         with limits.BUDGET.hold(_share(options.max_decode_bytes), options.max_decode_bytes):
             deadline = time.monotonic() + (math.inf if options.max_decode_s is None else options.max_decode_s)
-            self._file.seek(0)
-            self._file.write(data)
-            self._connection.send((self._sent[1], name, statistics, len(data)))
+            self._connection.send((self._sent[1], name, statistics))
+            self._connection.send_bytes(data)
             answer = self._receive(deadline)
         if isinstance(answer, int):  # bytes needed
             asked = time.monotonic()
@@ -167,7 +162,7 @@ class _Process:
         self._process.kill()
         self._process.wait()
         try:
-            return hard_limits.said(self._messages.fileno())
+            return hard_limits.first_error(self._messages.fileno())
         finally:
             self._end()
 
@@ -185,12 +180,6 @@ class _Process:
         return f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
-def _memory_file() -> IO[bytes]:
-    if hasattr(os, "memfd_create"):
-        return open(os.memfd_create("image"), "wb", buffering=0)
-    return tempfile.TemporaryFile(buffering=0)
-
-
 def _end(process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[bytes]) -> None:
     for one in opened:
         one.close()
@@ -199,7 +188,7 @@ def _end(process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[
         process.wait()
 
 
-def serve(descriptor: int, file: int, messages: int, target: int, *, convert: Callable[..., Image]) -> None:
+def serve(descriptor: int, messages: int, target: int, *, convert: Callable[..., Image]) -> None:
     """Answers requests, in the guarded process, until the other end closes."""
     parent = Connection(descriptor)
     threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
@@ -214,10 +203,8 @@ def serve(descriptor: int, file: int, messages: int, target: int, *, convert: Ca
     parent.send(None)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            options, name, statistics, size = parent.recv()
-            data = os.pread(file, size, 0)
-            if size > _MOST_KEPT:
-                os.ftruncate(file, 0)
+            options, name, statistics = parent.recv()
+            data = parent.recv_bytes()
             try:
                 answer: Any = convert(data, options, name=name, statistics=statistics)
             except RejectError as error:

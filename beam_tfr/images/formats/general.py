@@ -14,7 +14,7 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images.containers import avif, chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import CLEAR, blocks, decoded_parts, opaque_is_none, packed, to_8_bit
+from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts, opaque_is_none, packed, to_8_bit
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
 from beam_tfr.schema import RejectError
@@ -139,7 +139,7 @@ def open_webp(data: bytes) -> Source:
 
     pixel_bytes = _WEBP_ANIMATION if frames else 7 if lossless else 3
     if flags & _WEBP_ALPHA:
-        pixel_bytes += 6 + CLEAR  # a plane and its decoder, as of lossless pixels
+        pixel_bytes += 6 + ALPHA_BYTES  # a plane and its decoder, as of lossless pixels
     return Source(
         format="webp",
         height=height,
@@ -222,7 +222,7 @@ def load(image: ImageFile.ImageFile, bits: int, profile: bytes = b"") -> Decoded
 def loading_bytes(image: ImageFile.ImageFile) -> int:
     """The memory of a Pillow image and its `Decoded`, without that of the decoder."""
     pixel_bytes = {1: 1, 3: 4, 4: 4}[_IN_PLACE[image.mode]] if image.mode in _IN_PLACE else 8
-    return image.height * image.width * (pixel_bytes + CLEAR * image.has_transparency_data)
+    return image.height * image.width * (pixel_bytes + ALPHA_BYTES * image.has_transparency_data)
 
 
 def split(image: PillowImage.Image, bits: int = 8, profile: bytes = b"") -> Decoded:
