@@ -9,6 +9,7 @@ import os
 import random
 import struct
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from beam_tfr.images.strip import strip_metadata
 from beam_tfr.manifest import KEPT_FORMATS
 from beam_tfr.records import read_records
 from beam_tfr.schema import Image, RejectError
-from tests.converted import converted_sample
+from beam_tfr.transforms import values
+from tests.converted import SAMPLE, convert
 from tests.fixtures import HEIGHT, WIDTH, all_fixtures, noise, save, smooth
 from tests.fixtures import keep as fixtures
 from tests.fixtures.icc import PROFILES, SRGB_PROFILES
@@ -452,13 +454,18 @@ def test_without_statistics_the_image_is_the_same(options: dict[str, Any]) -> No
         assert dataclasses.replace(fast, **sums) == whole, name
 
 
-def test_statistics_are_of_evenly_spaced_images_of_a_shard() -> None:
-    folder = converted_sample("--layout {split}/{label}/* --encoding keep --resize none --num_shards train=1,test=1")
+@pytest.mark.parametrize("split_sample", [64, 2048])
+def test_statistics_are_of_evenly_spaced_images_of_a_shard(
+    split_sample: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values, "SPLIT_SAMPLE", split_sample)
+    folder = tmp_path / "d"
+    convert(f"{SAMPLE}/*/*/*.jpg", folder, "--layout {split}/{label}/* --encoding keep --resize none")
     dataset = manifest.read(str(folder))
     pixels, sums, squares = 0, np.zeros(3, int), np.zeros(3, int)
     for split in dataset.splits.values():
         for shard in split.shards:
-            for record in [*read_records(str(folder / shard.file))][:: 1 + (split.num_examples > 64)]:
+            for record in [*read_records(str(folder / shard.file))][:: 1 + (split.num_examples > split_sample)]:
                 image = convert_image(parse_example(record)["image/encoded"][0], resize="none")
                 pixels += image.height * image.width
                 sums, squares = sums + image.channel_sums, squares + image.channel_squares

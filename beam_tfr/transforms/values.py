@@ -15,7 +15,7 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo, batches
 from beam_tfr.transforms.counting import ShownFunction, timed
 
-SAMPLE_IMAGES = 64
+SPLIT_SAMPLE, SHARD_SAMPLE = 2048, 64  # images for statistics: of a split, and at least of each of its shards
 _Function = Callable[[Any, ImageRef], Any]
 
 
@@ -67,8 +67,8 @@ class MapImages(beam.PTransform):
 class ResizeImages(MapImages):
     """Turns bytes into an `Image`: decodes, rotates, resizes, encodes.
 
-    With `encoding=keep`, statistics come from at most `SAMPLE_IMAGES` of each shard, since sums of pixels take longer
-    than all else. These are evenly spaced in the order of the shard, which depends on hashes of the keys alone.
+    With `encoding=keep`, statistics come from a sample of each shard, since sums of pixels take longer than all else.
+    Its images are evenly spaced in the order of the shard, which depends on hashes of the keys alone.
 
     Args:
         options: how to convert images.
@@ -81,7 +81,8 @@ class ResizeImages(MapImages):
         self._measuring = _converters(options, statistics=True)
 
     def _function_for(self, item: Item) -> _Function:
-        if self._all or item.position % -(-item.shard.total // SAMPLE_IMAGES):
+        sample = max(SHARD_SAMPLE, SPLIT_SAMPLE // item.shard.num_shards)
+        if self._all or item.position % -(-item.shard.total // sample):
             return super()._function_for(item)
         return self._measuring[item.guarded]
 
