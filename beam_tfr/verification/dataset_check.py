@@ -239,7 +239,7 @@ def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator
         ("statistics.source_sizes", found_sizes, manifest.statistics["source_sizes"]),
         ("dataset_digest", manifests.dataset_digest(manifest.fields, records), manifest.dataset_digest),
     ]
-    pixels, measured = sum(one.pixels for one in found), manifest.statistics["pixels"]
+    pixels, measured = sum(shard.pixels for shard in found), manifest.statistics["pixels"]
     if manifest.image_options.encoding != "keep" or measured > pixels:  # statistics of kept files are of a sample
         pairs.append(("statistics.pixels", pixels, measured))
     for what, there, expected in pairs:
