@@ -36,7 +36,7 @@ from beam_tfr.schema import (
 )
 from beam_tfr.schema.features import Names, features_of, names_of
 
-KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of images stored with --encoding keep
+KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of --encoding keep; BMP and GIF by earlier releases
 # Enough for 100,000 shards. Parsing takes up to 7 times the bytes; each object takes 250 bytes, each other value 60.
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB
 _MAX_CONTAINERS, _MAX_VALUES = 250_000, 2_000_000

@@ -104,7 +104,7 @@ class ShardCounter:
         if image := record.image:
             for kind in image.adjusted:
                 _count(info.adjusted, kind)
-            info.pixels += image.height * image.width
+            info.pixels += image.height * image.width if image.channel_sums else 0
             info.channel_sums = add_each(info.channel_sums, image.channel_sums)
             info.channel_squares = add_each(info.channel_squares, image.channel_squares)
             info.cut_ppm += image.cut_ppm

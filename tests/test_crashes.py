@@ -232,4 +232,4 @@ def test_guarded_items_are_decoded_in_a_guarded_process(monkeypatch: pytest.Monk
     step._apply(item)
     assert not called
     step._apply(item._replace(guarded=True))
-    assert called == [((data, options), {"name": "1.jpg"})]
+    assert called == [((data, options), {"name": "1.jpg", "statistics": True})]

@@ -21,8 +21,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
 from beam_tfr import reader
+from beam_tfr.images.formats import FORMATS
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS
+from beam_tfr.schema.extensions import EXTENSIONS
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, RAW, SOURCE_DAMAGED
 from tests.conftest import Run
 
@@ -72,6 +74,16 @@ def test_the_page_of_options_is_that_of_the_table() -> None:
 def test_every_reason_and_adjustment_is_explained() -> None:
     listed = first_cells(DOCS / "rejects.md")
     assert sorted(listed) == sorted(["key", "stage", "reason", "detail", *REJECT_REASONS, *ADJUSTMENTS])
+
+
+def test_every_format_is_in_the_table_of_images() -> None:
+    """To fix it: add a row to the table in docs/images.md, and the name of the format to README's `formats` row."""
+    assert EXTENSIONS.keys() == FORMATS.keys()
+    text = (DOCS / "images.md").read_text()
+    rows = re.findall(r"^\| ([\w ]+) \| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE)
+    assert {tuple(re.findall(r"\w+", extensions)) for _, extensions in rows} == {*EXTENSIONS.values()}
+    (readme,) = re.findall(r"^\| `formats` .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert [name for name, _ in rows if not re.search(rf"\b{name}\b", readme)] == []
 
 
 def test_every_feature_and_field_of_a_dataset_is_explained() -> None:

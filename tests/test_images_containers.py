@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.images import formats
-from beam_tfr.images.containers import bmp, chunks, gif, jpeg, tiff
+from beam_tfr.images.containers import chunks, gif, jpeg, tiff
 from beam_tfr.schema import RejectError
 from tests.cpu_limit import bounded_cpu
 from tests.fixtures import all_fixtures, chunk
@@ -30,11 +30,6 @@ def entries(data: bytes) -> Spans:
                 yield one.place, one.place + one.size
 
 
-def headers(data: bytes) -> Spans:
-    bitmap = bmp.read(data)
-    yield 0, len(bitmap.head)
-
-
 def whole(parts: Iterator[Any], begin: int) -> Spans:
     for part in parts:
         yield begin, begin + len(part.whole)
@@ -49,7 +44,6 @@ WALKERS: dict[str, tuple[Callable[[bytes], Spans], bytes, int]] = {
     "jpeg": (lambda data: ((one.begin, one.end) for one in jpeg.segments(data)), b"\xff\xd8\xff", jpeg.MAX_SEGMENTS),
     "heic": (lambda data: whole(chunks.boxes(data), 0), b"\0\0\0\x10ftyp", chunks.MAX_CHUNKS),
     "tiff": (entries, b"II*\0\x08\0\0\0", tiff.MAX_DIRECTORIES * tiff.MAX_ENTRIES),
-    "bmp": (headers, b"BM", 1),
 }
 
 

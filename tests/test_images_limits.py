@@ -21,7 +21,7 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images import convert_image, geometry, limits
 from beam_tfr.images.encode import MAX_SIDES
-from beam_tfr.images.formats.depth import CLEAR
+from beam_tfr.images.formats.depth import ALPHA_BYTES
 from beam_tfr.images.formats.png import open_png
 from beam_tfr.images.limits import MemoryBudget
 from beam_tfr.images.source import Decoded, Source
@@ -148,7 +148,7 @@ def test_what_takes_more_memory_than_allowed_is_rejected() -> None:
         (save(smooth(), "JPEG", progressive=True), 4 + 2 * 1.5),  # and all coefficients, of half the colors
         (save(smooth(), "PNG"), 3),
         (flat_png(64, 48, bits=16), 6),
-        (save(smooth().convert("RGBA"), "PNG"), 4 + CLEAR),
+        (save(smooth().convert("RGBA"), "PNG"), 4 + ALPHA_BYTES),
         (save(smooth().convert("LA"), "PNG"), 4 + 2),
         (save(smooth(), "WEBP"), 3),
         (save(smooth(), "WEBP", lossless=True), 7),

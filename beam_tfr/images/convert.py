@@ -24,7 +24,7 @@ import numpy as np
 from beam_tfr.images import color, encode, formats, geometry, guard, hard_limits, keep, limits, resample
 from beam_tfr.images import orientation as orientations
 from beam_tfr.images.formats.depth import blocks
-from beam_tfr.images.source import Decoded, Pixels, Source
+from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image, RejectError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
@@ -42,13 +42,16 @@ def codec_versions() -> dict[str, str]:
     return versions | formats.extras.versions()
 
 
-def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str = "", **changes: Any) -> Image:
+def convert_image(
+    data: bytes, options: ImageOptions | None = None, *, name: str = "", statistics: bool = True, **changes: Any
+) -> Image:
     """Converts one image: decodes, rotates, resizes, converts colors, encodes.
 
     Args:
         data: the content of a file of any format in `formats.FORMATS`.
         options: options; None for the defaults.
         name: name of the file; an extension of another format is noted in the result.
+        statistics: False leaves out the sums of pixels. A JPEG that is kept is then only checked, in half the time.
         **changes: fields of `ImageOptions` that override `options`, such as `image_size=(224, 224)`.
 
     Returns:
@@ -68,19 +71,20 @@ def convert_image(data: bytes, options: ImageOptions | None = None, *, name: str
     if len(data) > options.max_file_bytes:
         raise RejectError("file-too-large", f"{len(data)} bytes, more than --max_file_bytes {options.max_file_bytes}")
     if options.max_decode_s is not None:
-        return guard.convert_guarded(data, options, name=name)
+        return guard.convert_guarded(data, options, name=name, statistics=statistics)
     name_of_format = formats.identify(data)
     form = formats.FORMATS[name_of_format]
     limited = form.needs_guard(data)
-    if limited and not hard_limits.are_here():
-        return guard.convert_guarded(data, options, name=name)
+    if limited and not hard_limits.hold_here():
+        return guard.convert_guarded(data, options, name=name, statistics=statistics)
     try:
         source = _open_limited(data, name_of_format, options) if limited else form.open(data)
-        return _convert(data, name, source, options)
+        return _convert(data, name, source, options, statistics=statistics)
     except RejectError as error:
         if options.damaged == "reject" or (error.reason, name_of_format) != ("damaged-image", "jpeg"):
             raise
-    return _convert(data, name, formats.jpeg.open_jpeg(data, damaged=True), options)
+    source = formats.jpeg.open_jpeg(data, damaged=True)
+    return _convert(data, name, source, options, statistics=statistics, may_keep=False)
 
 
 def _open_limited(data: bytes, name: str, options: ImageOptions) -> Source:
@@ -99,18 +103,30 @@ def _open_limited(data: bytes, name: str, options: ImageOptions) -> Source:
     return source
 
 
-def _convert(data: bytes, name: str, source: Source, options: ImageOptions) -> Image:
+def _convert(
+    data: bytes, name: str, source: Source, options: ImageOptions, *, statistics: bool, may_keep: bool = True
+) -> Image:
     limits.check(source, options)
-    turned = source.orientation >= 5 and not options.ignore_orientation
+    orientation = 1 if options.ignore_orientation else source.orientation
+    turned = orientation >= 5
     height, width = (source.width, source.height) if turned else (source.height, source.width)
     placement = geometry.place(height, width, options.image_size, options.resize, upscale=options.upscale)
     limits.check_result(placement.canvas, options)
-    least = _least(source, placement.turned() if turned else placement)
+    stored = placement.turned() if turned else placement
+    whole = geometry.place(source.height, source.width, options.image_size, "none")
+    may_keep = may_keep and options.encoding == "keep" and stored == whole
+    only_check = may_keep and not statistics
+    least = SMALLEST if only_check else _least(source, stored)
     needed = source.memory(least)
     limits.check_memory(source, len(data), needed, options)
-    with limits.BUDGET.hold(needed + _resizing_bytes(source, placement), options.max_decode_bytes):
+    if not only_check:
+        needed += _resizing_bytes(source, placement)
+    with limits.BUDGET.hold(needed, options.max_decode_bytes):
         decoded = source.decode(least)
-        return _rendered(data, name, source, decoded, placement, options)
+        kept = keep.keep(data, source, decoded, options) if may_keep else None
+        if kept or not only_check or decoded.eighths == 8:
+            return _finished(data, name, source, decoded, placement, kept, options, statistics=statistics)
+    return _convert(data, name, source, options, statistics=False, may_keep=False)
 
 
 def _least(source: Source, stored: geometry.Placement) -> tuple[int, int]:
@@ -127,30 +143,26 @@ def _resizing_bytes(source: Source, placement: geometry.Placement) -> int:
     return 4 * (min(source.height * source.width, filtered) + math.prod(placement.canvas))
 
 
-def _rendered(
-    data: bytes, name: str, source: Source, decoded: Decoded, placement: geometry.Placement, options: ImageOptions
+def _finished(
+    data: bytes,
+    name: str,
+    source: Source,
+    decoded: Decoded,
+    placement: geometry.Placement,
+    kept: keep.Kept | None,
+    options: ImageOptions,
+    *,
+    statistics: bool,
 ) -> Image:
-    orientation = 1 if options.ignore_orientation else source.orientation
-    pixels, notes = decoded.pixels, {"rotated"} if orientation > 1 else set()
-    convert = options.icc == "convert"
-    if decoded.alpha is not None:
-        pixels, made = _composited(pixels, decoded.alpha, decoded.profile, options)
-        notes |= {"alpha-composited", *made}
-    turned = orientation >= 5
+    """Encodes a decoded image, unless it is kept, and describes the result."""
+    turned = source.orientation >= 5 and not options.ignore_orientation
     stored = placement.turned() if turned else placement
-    pixels = geometry.resample(pixels, stored, eighths=decoded.eighths)
-    pixels = orientations.upright(pixels, orientation)
-    if decoded.alpha is None:
-        pixels, made = color.to_srgb(pixels, decoded.profile, convert=convert)
-        notes.update(made)
-    pixels = color.to_channels(pixels, options.color)
-    pixels = geometry.pad(pixels, placement.canvas, color.background_in(options.background, pixels.shape[2]))
     cut = 1_000_000 - 1_000_000 * stored.rows * stored.columns // (source.height * source.width)
-    notes |= _size_notes(source, stored, options) | ({"cropped"} if cut > MAX_CUT else set())
-    kept = None
-    if options.encoding == "keep" and formats.jpeg.KEPT_DAMAGED not in decoded.adjusted:
-        untouched = geometry.place(source.height, source.width, options.image_size, "none")
-        kept = keep.keep(data, source, decoded, options) if stored == untouched else None
+    sums, squares = tuple[int, ...](), tuple[int, ...]()
+    if statistics or not kept:
+        pixels, notes = _rendered(source, decoded, placement, stored, options)
+        if statistics:
+            sums, squares = _sums(pixels, options.color)
     if kept:
         encoded, (height, width, channels), encoding = kept.encoded, kept.shape, source.format
         notes = set()
@@ -159,6 +171,8 @@ def _rendered(
         if encoding == "keep":
             encoding = "png" if formats.FORMATS[source.format].lossless else "jpeg"
             notes.add("re-encoded")
+        if cut > MAX_CUT:
+            notes.add("cropped")
         encoded = encode.encode(pixels, encoding, quality=options.quality, chroma=options.chroma)
     notes.update(decoded.adjusted)
     if name and formats.is_wrong_extension(name, source.format):
@@ -169,7 +183,6 @@ def _rendered(
         notes.add("first-frame")
     if options.icc == "ignore":
         notes.discard("profile-ignored")
-    sums, squares = _sums(pixels, options.color)
     return Image(
         encoded=encoded,
         format=encoding,
@@ -189,6 +202,25 @@ def _rendered(
     )
 
 
+def _rendered(
+    source: Source, decoded: Decoded, placement: geometry.Placement, stored: geometry.Placement, options: ImageOptions
+) -> tuple[Pixels, set[str]]:
+    """Resizes, turns and converts colors; also returns the members of `schema.ADJUSTMENTS` that apply."""
+    orientation = 1 if options.ignore_orientation else source.orientation
+    pixels, notes = decoded.pixels, {"rotated"} if orientation > 1 else set()
+    if decoded.alpha is not None:
+        pixels, made = _composited(pixels, decoded.alpha, decoded.profile, options)
+        notes |= {"alpha-composited", *made}
+    pixels = geometry.resample(pixels, stored, eighths=decoded.eighths)
+    pixels = orientations.upright(pixels, orientation)
+    if decoded.alpha is None:
+        pixels, made = color.to_srgb(pixels, decoded.profile, convert=options.icc == "convert")
+        notes.update(made)
+    pixels = color.to_channels(pixels, options.color)
+    pixels = geometry.pad(pixels, placement.canvas, color.background_in(options.background, pixels.shape[2]))
+    return pixels, notes | _size_notes(stored, options)
+
+
 def _composited(pixels: Pixels, alpha: Pixels, profile: bytes, options: ImageOptions) -> tuple[Pixels, tuple[str, ...]]:
     """Converts colors to sRGB, as the background is, and lays them over it; returns pixels, and notes of `to_srgb`.
 
@@ -204,7 +236,7 @@ def _composited(pixels: Pixels, alpha: Pixels, profile: bytes, options: ImageOpt
     return result, notes
 
 
-def _size_notes(source: Source, placement: geometry.Placement, options: ImageOptions) -> set[str]:
+def _size_notes(placement: geometry.Placement, options: ImageOptions) -> set[str]:
     down, right = placement.rows / placement.height, placement.columns / placement.width
     notes = set()
     if options.resize == "stretch" and max(down / right, right / down) > MAX_STRETCH:

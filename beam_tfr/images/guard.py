@@ -4,7 +4,7 @@ Formats whose headers do not bound what their decoders take are always decoded h
 Each thread has its own process, started with its first image and ended with the thread. They exchange:
 
     guard ◀── None ── serve                                    once, when it is ready
-    guard ── (options, name, bytes) ──▶ serve                  for each image, which is in a file in memory
+    guard ── (options, name, statistics, bytes) ──▶ serve      for each image
     guard ◀── bytes ── serve, guard ── None ──▶ serve          to decode one that needs more than `_share`
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
 """
@@ -20,12 +20,11 @@ import select
 import signal
 import subprocess  # nosec B404  # starts this Python alone
 import sys
-import tempfile
 import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import IO, Any
 
@@ -35,16 +34,15 @@ from beam_tfr.schema import Image, RejectError, RunError
 
 START_S = 300.0  # for the start of a process, on a busy machine with its packages on a network
 _CHILD = (
-    "import sys; sys.path[:] = sys.argv[5:]; from beam_tfr.images import convert, guard; "
-    "guard.serve(*map(int, sys.argv[1:5]), convert=convert.convert_image)"
+    "import sys; sys.path[:] = sys.argv[4:]; from beam_tfr.images import convert, guard; "
+    "guard.serve(*map(int, sys.argv[1:4]), convert=convert.convert_image)"
 )
 # So that glibc does not give the memory of each image back to the system, which takes a fifth of the time.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": f"{32 << 20}", "MALLOC_MMAP_THRESHOLD_": f"{4 << 20}"}
-_MOST_KEPT = 8 << 20  # bytes of the file in memory, for the next image
 _own = threading.local()
 
 
-def convert_guarded(data: bytes, options: ImageOptions, *, name: str) -> Image:
+def convert_guarded(data: bytes, options: ImageOptions, *, name: str, statistics: bool = True) -> Image:
     """Converts an image in a guarded process, in at most `options.max_decode_s` seconds; None for no limit.
 
     The start of the process does not count, nor does waiting until other images are decoded. If it dies, a second one
@@ -55,11 +53,11 @@ def convert_guarded(data: bytes, options: ImageOptions, *, name: str) -> Image:
         RunError: the process does not start, or `convert_image` raises another error.
     """
     try:
-        return _own_process().convert(data, options, name)
+        return _own_process().convert(data, options, name, statistics)
     except _EndedError as error:
         if error.reason == "decode-timeout":
             raise
-    return _own_process().convert(data, options, name)
+    return _own_process().convert(data, options, name, statistics)
 
 
 class _EndedError(RejectError):
@@ -89,10 +87,10 @@ class _Process:
     def __init__(self) -> None:
         self._connection, theirs = multiprocessing.Pipe()
         messages, target = os.pipe()
-        self._messages, self._file = open(messages, "rb"), _memory_file()  # noqa: SIM115 - closed by _end
+        self._messages = open(messages, "rb")  # noqa: SIM115 - closed by _end
         with theirs, open(target, "wb"):
             # In its own session, so that Ctrl-C does not reach it. It prints errors only until it is ready.
-            descriptors = (theirs.fileno(), self._file.fileno(), messages, target)
+            descriptors = (theirs.fileno(), messages, target)
             self._process = subprocess.Popen(  # noqa: S603  # nosec B603  # no word of it is an input
                 [sys.executable, "-c", _CHILD, *map(str, descriptors), *sys.path],
                 stdin=subprocess.DEVNULL,
@@ -103,9 +101,7 @@ class _Process:
             )
         self._sent: tuple[ImageOptions, ImageOptions] | None = None  # the last options, and without a limit of time
         self._owner = os.getpid()
-        self._end = weakref.finalize(
-            self, _end, self._process, self._owner, self._connection, self._messages, self._file
-        )
+        self._end = weakref.finalize(self, _end, self._process, self._owner, self._connection, self._messages)
         try:
             self._receive(time.monotonic() + START_S)
         except (TimeoutError, EOFError, OSError) as error:
@@ -117,10 +113,10 @@ class _Process:
         """True if it is alive and belongs to this process, not to one that this was forked from."""
         return self._end.alive and self._owner == os.getpid() and self._process.poll() is None
 
-    def convert(self, data: bytes, options: ImageOptions, name: str) -> Image:
+    def convert(self, data: bytes, options: ImageOptions, name: str, statistics: bool) -> Image:
         """See `convert_guarded`. After a timeout or a crash the process is gone."""
         try:
-            answer = self._exchange(data, options, name)
+            answer = self._exchange(data, options, name, statistics)
         except BaseException as error:  # Ctrl-C included: its answer would be taken for that of the next image
             message = self._stop()
             if isinstance(error, TimeoutError) and options.max_decode_s is not None:
@@ -134,7 +130,7 @@ class _Process:
             raise RunError(f"in the guarded process: {answer}")
         raise RejectError(*answer[:2], may_pass=answer[2])
 
-    def _exchange(self, data: bytes, options: ImageOptions, name: str) -> Any:
+    def _exchange(self, data: bytes, options: ImageOptions, name: str, statistics: bool) -> Any:
         """The answer for one image.
 
         Raises:
@@ -145,9 +141,8 @@ class _Process:
             self._sent = options, dataclasses.replace(options.image_options(), max_decode_s=None)
         with limits.BUDGET.hold(_share(options.max_decode_bytes), options.max_decode_bytes):
             deadline = time.monotonic() + (math.inf if options.max_decode_s is None else options.max_decode_s)
-            self._file.seek(0)
-            self._file.write(data)
-            self._connection.send((self._sent[1], name, len(data)))
+            self._connection.send((self._sent[1], name, statistics))
+            self._connection.send_bytes(data)
             answer = self._receive(deadline)
         if isinstance(answer, int):  # bytes needed
             asked = time.monotonic()
@@ -167,7 +162,7 @@ class _Process:
         self._process.kill()
         self._process.wait()
         try:
-            return hard_limits.said(self._messages.fileno())
+            return hard_limits.first_error(self._messages.fileno())
         finally:
             self._end()
 
@@ -185,12 +180,6 @@ class _Process:
         return f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
-def _memory_file() -> IO[bytes]:
-    if hasattr(os, "memfd_create"):
-        return open(os.memfd_create("image"), "wb", buffering=0)
-    return tempfile.TemporaryFile(buffering=0)
-
-
 def _end(process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[bytes]) -> None:
     for one in opened:
         one.close()
@@ -199,21 +188,25 @@ def _end(process: subprocess.Popen[bytes], owner: int, *opened: Connection | IO[
         process.wait()
 
 
-def serve(descriptor: int, file: int, messages: int, target: int, *, convert: Callable[..., Image]) -> None:
+def serve(descriptor: int, messages: int, target: int, *, convert: Callable[..., Image]) -> None:
     """Answers requests, in the guarded process, until the other end closes."""
     parent = Connection(descriptor)
     threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
-    limits.BUDGET = _ParentsBudget(parent)
+
+    def reserve(needed: int, limit: int) -> None:
+        if needed > _share(limit):
+            parent.send(needed)
+            parent.recv()
+
+    limits.BUDGET.delegate(reserve)
     hard_limits.prepare(messages, target)
     parent.send(None)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            options, name, size = parent.recv()
-            data = os.pread(file, size, 0)
-            if size > _MOST_KEPT:
-                os.ftruncate(file, 0)
+            options, name, statistics = parent.recv()
+            data = parent.recv_bytes()
             try:
-                answer: Any = convert(data, options, name=name)
+                answer: Any = convert(data, options, name=name, statistics=statistics)
             except RejectError as error:
                 answer = (error.reason, error.detail, error.may_pass)
             except BaseException:
@@ -228,18 +221,3 @@ def _end_with(descriptor: int) -> None:
     poll.register(descriptor, 0)  # nothing but a hang-up
     poll.poll()
     os._exit(0)
-
-
-class _ParentsBudget(limits.MemoryBudget):
-    """The budget of the parent, which all its guarded processes share."""
-
-    def __init__(self, parent: Connection) -> None:
-        super().__init__()
-        self._parent = parent
-
-    @contextlib.contextmanager
-    def hold(self, needed: int, limit: int) -> Iterator[None]:
-        if needed > _share(limit):
-            self._parent.send(needed)
-            self._parent.recv()
-        yield

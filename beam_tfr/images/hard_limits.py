@@ -20,14 +20,14 @@ from beam_tfr.schema import RejectError
 MOST_CPU_S = 30
 OUT_OF_MEMORY = 90  # exit status of a process in which a decoder got no memory
 _LEAST_BESIDE = 32 << 20  # bytes, of what a decoder takes for any image, and what malloc keeps
-_MOST_SAID = 1 << 16  # bytes, which a pipe holds
+_MOST_PRINTED = 1 << 16  # bytes, which a pipe holds
 
 _messages = -1  # descriptor of what was printed; -1 outside of a guarded process
 _used_bytes = 0  # memory of this process before the first image
 _limits = {kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)}
 
 
-def are_here() -> bool:
+def hold_here() -> bool:
     """True in a guarded process."""
     return _messages >= 0
 
@@ -60,7 +60,7 @@ def applied(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
     Raises:
         RejectError: `damaged-image`: a library printed an error but reported none, as libtiff does.
     """
-    said(_messages)  # of what was rejected before
+    first_error(_messages)  # of what was rejected before
     _errno()[0] = 0
     if sys.platform == "linux":
         _limit(
@@ -79,18 +79,18 @@ def applied(name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
     finally:
         for kind, initial in _limits.items():
             resource.setrlimit(kind, initial)
-    if message := said(_messages):
+    if message := first_error(_messages):
         raise RejectError("damaged-image", f"{name.upper()}: {message[:200]}")
 
 
-def said(messages: int) -> str:
+def first_error(messages: int) -> str:
     """The first error that was printed, without what is about tags only; empty without one."""
     try:
-        lines = os.read(messages, _MOST_SAID).decode(errors="replace").splitlines()
+        lines = os.read(messages, _MOST_PRINTED).decode(errors="replace").splitlines()
     except BlockingIOError:
         return ""
-    told = (line for line in lines if "TIFF_Warning" not in line or "Fax" in line)
-    return re.sub(r".*TIFF_(Error|Warning) ", "", next(told, ""))
+    errors = (line for line in lines if "TIFF_Warning" not in line or "Fax" in line)
+    return re.sub(r".*TIFF_(Error|Warning) ", "", next(errors, ""))
 
 
 def _limit(kind: int, value: int) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import re
-import struct
 import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
-from PIL import Image as PillowImage
-
 from beam_tfr.images.color import is_srgb
-from beam_tfr.images.containers import bmp, chunks, gif, jpeg
+from beam_tfr.images.containers import chunks, jpeg
 from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.images.strip import strip_metadata
 from beam_tfr.options import ImageOptions
@@ -28,7 +23,6 @@ _PNG_ORDER = re.compile(rb"IHDR\.*(PLTE\.*)?(IDAT)+\.*IEND")  # a dot is an anci
 _PNG_ANIMATED = (b"acTL", b"fcTL", b"fdAT")
 _VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation
 _VP8L_ALPHA = 0x10  # in the last byte of its header
-_BMP_PROFILES = (b"DEBM", b"KNIL")  # color spaces: a profile in the file, or in one that it names
 
 
 class Kept(NamedTuple):
@@ -53,20 +47,20 @@ def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -
         return None
     if options.strip_metadata:
         data = strip_metadata(data, source.format, profile=decoded.profile)
-    return Kept(data, (*decoded.pixels.shape[:2], _channels(source, decoded)))
+    return Kept(data, (source.height, source.width, decoded.pixels.shape[2]))
 
 
 def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:
     """True if a decoder that ignores orientation, profiles and transparency gets the right pixels."""
     return (
-        source.format in _READABLE
+        source.format in READABLE
         and (source.orientation == 1 or options.ignore_orientation)
         and (source.frames == 1 or source.format == "jpeg")  # further pictures behind a JPEG are not seen
         and decoded.alpha is None
         and decoded.bits <= 8
         and decoded.pixels.shape[2] != 4
         and (options.icc == "ignore" or is_srgb(decoded.profile))
-        and (options.color != "gray" or _channels(source, decoded) == 1)
+        and (options.color != "gray" or decoded.pixels.shape[2] == 1)
     )
 
 
@@ -81,22 +75,17 @@ def is_readable(data: bytes, source: Source) -> bool:
         return False
     try:
         with damage_in(source.format):
-            return _READABLE[source.format](data, source)
+            return READABLE[source.format](data)
     except RejectError:  # not made of the parts of its format
         return False
 
 
-def _channels(source: Source, decoded: Decoded) -> int:
-    """Channels as training code decodes them: a GIF has three, even if all of its colors are gray."""
-    return 3 if source.format == "gif" else decoded.pixels.shape[2]
-
-
-def _is_readable_jpeg(data: bytes, _: Source) -> bool:
+def _is_readable_jpeg(data: bytes) -> bool:
     """True if it has only markers that libjpeg knows, and the end marker, which TensorFlow needs."""
     return all(segment.marker in _JPEG_MARKERS for segment in jpeg.segments(data))
 
 
-def _is_readable_png(data: bytes, _: Source) -> bool:
+def _is_readable_png(data: bytes) -> bool:
     """True if libpng knows all its chunks and their checksums are right. Decoding has checked the pixels."""
     parts = list(chunks.png_chunks(data))
     kinds = b"".join(b"." if part.kind[:1].islower() and part.kind.isalpha() else part.kind for part in parts)
@@ -112,7 +101,7 @@ def _is_readable_png(data: bytes, _: Source) -> bool:
     )
 
 
-def _is_readable_webp(data: bytes, _: Source) -> bool:
+def _is_readable_webp(data: bytes) -> bool:
     """True if it allows neither transparency nor animation, both of which TensorFlow refuses."""
     pictures = 0
     for chunk in chunks.webp_chunks(data):
@@ -127,42 +116,8 @@ def _is_readable_webp(data: bytes, _: Source) -> bool:
     return pictures == 1
 
 
-def _is_readable_bmp(data: bytes, _: Source) -> bool:
-    """True if a palette is gray, because TensorFlow reads indices as gray levels, and nothing follows the pixels."""
-    bitmap = bmp.read(data)
-    palette = bitmap.head[14 + bitmap.header_bytes :]
-    grays = bytes(range(len(palette) // 4))
-    return (
-        bitmap.compression == 0
-        and bitmap.is_whole(data)
-        and bitmap.end == len(data)
-        and bitmap.color_space not in _BMP_PROFILES
-        and (bitmap.bits in (24, 32) or (bitmap.bits == 8 and all(palette[part::4] == grays for part in range(3))))
-    )
-
-
-def _is_readable_gif(data: bytes, _: Source) -> bool:
-    """True if its only frame fills the canvas, its codes have 2 to 8 bits, and its colors are in the table.
-
-    TensorFlow shows the canvas, and refuses other codes.
-    """
-    images = [block.whole for block in gif.blocks(data) if block.kind == gif.IMAGE]
-    if len(images) != 1 or struct.unpack_from("<4H", images[0], 1) != (0, 0, *struct.unpack_from("<2H", data, 6)):
-        return False
-    own = gif.table_bytes(images[0][9])
-    colors, bits = (own or gif.table_bytes(data[10])) // 3, images[0][10 + own]
-    if not 2 <= bits <= 8:
-        return False
-    if 1 << bits <= colors:
-        return True
-    with PillowImage.open(io.BytesIO(data), formats=("GIF",)) as image:
-        return int(np.asarray(image).max()) < colors
-
-
-_READABLE: dict[str, Callable[[bytes, Source], bool]] = {
+READABLE: dict[str, Callable[[bytes], bool]] = {
     "jpeg": _is_readable_jpeg,
     "png": _is_readable_png,
     "webp": _is_readable_webp,
-    "bmp": _is_readable_bmp,
-    "gif": _is_readable_gif,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from PIL import Image as PillowImage
 
@@ -77,8 +77,13 @@ class MemoryBudget:
     """
 
     def __init__(self) -> None:
+        self._reserve: Callable[[int, int], None] | None = None
         self._changed = threading.Condition()
         self._asked: dict[object, int] = {}  # bytes of those that decode or wait, in the order in which they asked
+
+    def delegate(self, reserve: Callable[[int, int], None]) -> None:
+        """Asks for the bytes of each image elsewhere, as a guarded process asks its parent."""
+        self._reserve = reserve
 
     @contextlib.contextmanager
     def hold(self, needed: int, limit: int) -> Iterator[None]:
@@ -88,6 +93,10 @@ class MemoryBudget:
             needed: bytes for the image; one of more than `limit` waits until nothing else is decoded.
             limit: for all images in total.
         """
+        if self._reserve is not None:
+            self._reserve(needed, limit)
+            yield
+            return
         ticket = object()
         try:
             with self._changed:

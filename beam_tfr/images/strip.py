@@ -5,15 +5,13 @@ from __future__ import annotations
 import struct
 
 from beam_tfr.images.color import is_srgb
-from beam_tfr.images.containers import bmp, chunks, gif, jpeg
-from beam_tfr.schema import RejectError
+from beam_tfr.images.containers import chunks, jpeg
 
 # Markers of JPEG (ITU-T T.81, table B.1): frames and tables.
 _JPEG_DECODING = frozenset(range(0xC0, 0xD0)) | {0xDB, 0xDD}
 _PNG_KEPT = (b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"sBIT")  # of the ancillary: what colors mean
 _WEBP_PICTURE = (b"VP8 ", b"VP8L", b"ALPH")
 _WEBP_ICC, _WEBP_EXIF, _WEBP_XMP = 0x20, 0x08, 0x04  # flags of VP8X
-_GIF_KEPT = (gif.HEADER, gif.CONTROL, gif.IMAGE)
 
 
 def strip_metadata(data: bytes, image_format: str, *, profile: bytes = b"") -> bytes:
@@ -21,7 +19,7 @@ def strip_metadata(data: bytes, image_format: str, *, profile: bytes = b"") -> b
 
     Args:
         data: a sound file: a JPEG, or one that `keep.is_readable` accepts.
-        image_format: "jpeg", "png", "webp", "bmp" or "gif".
+        image_format: "jpeg", "png" or "webp".
         profile: the ICC profile of a JPEG or WebP; it stays in the file if it changes colors.
 
     Raises:
@@ -32,7 +30,7 @@ def strip_metadata(data: bytes, image_format: str, *, profile: bytes = b"") -> b
         return _strip_jpeg(data, with_profile)
     if image_format == "webp":
         return _strip_webp(data, with_profile)
-    return {"png": _strip_png, "bmp": _strip_bmp, "gif": _strip_gif}[image_format](data)
+    return _strip_png(data)
 
 
 def _strip_jpeg(data: bytes, with_profile: bool) -> bytes:
@@ -72,18 +70,3 @@ def _strip_webp(data: bytes, with_profile: bool) -> bytes:
         elif chunk.kind in _WEBP_PICTURE or (chunk.kind == b"ICCP" and with_profile):
             body += chunk.whole  # with its padding: of a damaged picture libwebp reads that too
     return b"RIFF" + struct.pack("<I", len(body)) + body
-
-
-def _strip_bmp(data: bytes) -> bytes:
-    bitmap = bmp.read(data)
-    if bitmap.compression or not bitmap.is_whole(data):
-        raise RejectError("damaged-image", "BMP: compressed, or cut")
-    head, pixels = bytearray(bitmap.head), data[bitmap.begin : bitmap.end]
-    struct.pack_into("<III", head, 2, len(head) + len(pixels), 0, len(head))
-    if bitmap.bits > 8:
-        struct.pack_into("<II", head, 46, 0, 0)  # the colors of a palette that it need not have
-    return bytes(head) + pixels
-
-
-def _strip_gif(data: bytes) -> bytes:
-    return b"".join(block.whole for block in gif.blocks(data) if block.kind in _GIF_KEPT) + b";"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 # The names used by TensorFlow's own image models.
 ENCODED = "image/encoded"  # bytes: the encoded image
 RAW = "image/raw"  # bytes, instead with --encoding raw: a serialized TensorProto, uint8 [height, width, channels]
-FORMAT = "image/format"  # bytes: "jpeg", "png", "webp", "raw"; with --encoding keep also "bmp", "gif"
+FORMAT = "image/format"  # bytes: "jpeg", "png", "webp", "raw"; "bmp" and "gif" by earlier releases
 HEIGHT = "image/height"  # int64, pixels, of the stored image
 WIDTH = "image/width"  # int64, pixels, of the stored image
 CHANNELS = "image/channels"  # int64

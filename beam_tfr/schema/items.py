@@ -100,13 +100,13 @@ class Image:
 
     Attributes:
         encoded: bytes in `format`.
-        format: "jpeg", "png", "webp", "bmp", "gif"; or "raw": a serialized TensorProto, uint8 [h, w, channels].
+        format: "jpeg", "png", "webp"; or "raw": a serialized TensorProto, uint8 [h, w, channels].
         height, width, channels, colorspace: those of the stored image.
         source_height, source_width: in pixels, upright.
         source_format: "jpeg", "png", "heic", …
         source_sha256: hex digest of the source bytes.
         channel_sums: sum over all stored pixels before encoding, per channel; with --color keep always three, and a
-            gray image counts for each.
+            gray image counts for each. Empty without statistics.
         channel_squares: sum of squares, likewise.
         adjusted: members of `ADJUSTMENTS`, sorted.
         damaged: whether the source is; None where such images are rejected.

@@ -138,7 +138,7 @@ class Counts:
         rejected: reason -> count.
         class_counts: label id -> records; empty in a dataset without labels.
         adjusted: member of `ADJUSTMENTS` -> records.
-        pixels: stored pixels.
+        pixels: stored pixels, of the images that have sums.
         channel_sums, channel_squares: integer sums over them per channel; empty without pixels.
         cut_ppm: sum of `Image.cut_ppm`.
         source_sizes: `size_bucket` of the source -> records.

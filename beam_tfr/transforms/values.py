@@ -15,6 +15,7 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo, batches
 from beam_tfr.transforms.counting import ShownFunction, timed
 
+SPLIT_SAMPLE, SHARD_SAMPLE = 2048, 64  # images for statistics: of a split, and at least of each of its shards
 _Function = Callable[[Any, ImageRef], Any]
 
 
@@ -55,25 +56,43 @@ class MapImages(beam.PTransform):
         if item.ref is None or isinstance(item.value, (Reject, ShardInfo)):
             return item
         try:
-            return item.with_value((self.guarded if item.guarded else self.fn)(item.value, item.ref))
+            return item.with_value(self._function_for(item)(item.value, item.ref))
         except RejectError as error:
             return item.reject(self._stage, error)
+
+    def _function_for(self, item: Item) -> _Function:
+        return self.guarded if item.guarded else self.fn
 
 
 class ResizeImages(MapImages):
     """Turns bytes into an `Image`: decodes, rotates, resizes, encodes.
+
+    With `encoding=keep`, statistics come from a sample of each shard, since sums of pixels take longer than all else.
+    Its images are evenly spaced in the order of the shard, which depends on hashes of the keys alone.
 
     Args:
         options: how to convert images.
     """
 
     def __init__(self, options: ImageOptions) -> None:
-        super().__init__(
-            lambda data, ref: images.convert_image(data, options, name=ref.key),
-            stage="ResizeImages",
-            guarded=lambda data, ref: images.convert_guarded(data, options, name=ref.key),
-            shown=vars(options),
-        )
+        self._all = options.encoding != "keep"
+        convert, convert_guarded = _converters(options, statistics=self._all)
+        super().__init__(convert, stage="ResizeImages", guarded=convert_guarded, shown=vars(options))
+        self._measuring = _converters(options, statistics=True)
+
+    def _function_for(self, item: Item) -> _Function:
+        sample = max(SHARD_SAMPLE, SPLIT_SAMPLE // item.shard.num_shards)
+        if self._all or item.position % -(-item.shard.total // sample):
+            return super()._function_for(item)
+        return self._measuring[item.guarded]
+
+
+def _converters(options: ImageOptions, *, statistics: bool) -> tuple[_Function, _Function]:
+    """The function for images, and the one for images of a shard that crashed."""
+    return (
+        lambda data, ref: images.convert_image(data, options, name=ref.key, statistics=statistics),
+        lambda data, ref: images.convert_guarded(data, options, name=ref.key, statistics=statistics),
+    )
 
 
 class ParseArrays(MapImages):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.images import formats, keep
-from beam_tfr.images.source import Source
+from beam_tfr.images.source import SMALLEST, Source
 from beam_tfr.manifest import KEPT_FORMATS
 from beam_tfr.options.image import StoredOptions
 from beam_tfr.schema import RejectError, sha256_hex
@@ -18,7 +18,6 @@ from beam_tfr.verification.problems import shown
 
 _LARGE_PIXELS = 1 << 22
 _one_large_image = threading.Lock()  # so that large images in several threads take the memory of one
-_SMALLEST = (1, 1)  # decodes JPEG to an eighth of its size: all bytes are read, in less time and memory
 
 
 def image_problems(record: Mapping[str, Any], options: StoredOptions, *, max_pixels: int) -> Iterator[str]:
@@ -61,7 +60,8 @@ def image_problems(record: Mapping[str, Any], options: StoredOptions, *, max_pix
         with _one_large_image if large else contextlib.nullcontext():
             problems = list(_pixel_problems(record, source, options))
         yield from problems
-        must_be_readable = options.encoding == "keep" and not (options.keep_all and name == "jpeg")
+        kept = options.encoding == "keep" and name in keep.READABLE  # earlier releases kept BMP and GIF too
+        must_be_readable = kept and not (options.keep_all and name == "jpeg")
         if must_be_readable and not problems and not keep.is_readable(data, source):
             yield "the image is of a kind that TensorFlow refuses or misreads"
     except RejectError as error:
@@ -69,7 +69,7 @@ def image_problems(record: Mapping[str, Any], options: StoredOptions, *, max_pix
 
 
 def _pixel_problems(record: Mapping[str, Any], source: Source, options: StoredOptions) -> Iterator[str]:
-    decoded = source.decode(_SMALLEST)
+    decoded = source.decode(SMALLEST)
     found = (
         3 if source.format == "gif" else decoded.pixels.shape[2]
     )  # a GIF has a color table even if all its colors are gray

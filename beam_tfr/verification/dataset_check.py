@@ -239,10 +239,12 @@ def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator
                 pairs.append((what, labels[name][label], split.class_counts.get(class_name, 0)))
     found_sizes = {str(size): number for size, number in sorted(sizes.items())}
     pairs += [
-        ("statistics.pixels", sum(shard.pixels for shard in found), manifest.statistics["pixels"]),
         ("statistics.source_sizes", found_sizes, manifest.statistics["source_sizes"]),
         ("dataset_digest", manifests.dataset_digest(manifest.fields, records), manifest.dataset_digest),
     ]
+    pixels, measured = sum(shard.pixels for shard in found), manifest.statistics["pixels"]
+    if manifest.image_options.encoding != "keep" or measured > pixels:  # statistics of kept files are of a sample
+        pairs.append(("statistics.pixels", pixels, measured))
     for what, there, expected in pairs:
         if there != expected:
             message = f"{what} is {shown(expected)}, but the records have {shown(there)}"

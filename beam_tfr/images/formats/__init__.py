@@ -17,14 +17,14 @@ class Format(NamedTuple):
     """An image format.
 
     Attributes:
-        is_one: whether bytes begin like a file of this format.
+        matches: whether bytes begin like a file of this format.
         open: reads the header; raises RejectError `damaged-image` or `unsupported-image`.
         lossless: it stores pixels exactly; with --encoding keep, what must be encoded again becomes a PNG.
         needs_guard: whether a file's header does not bound the memory and time that its decoder takes, or the decoder
             prints what it should report. Such files are decoded in a guarded process.
     """
 
-    is_one: Callable[[bytes], object]
+    matches: Callable[[bytes], object]
     open: Callable[[bytes], Source]
     lossless: bool = False
     needs_guard: Callable[[bytes], bool] = lambda _: False
@@ -37,11 +37,11 @@ def _begins(pattern: bytes) -> Callable[[bytes], object]:
 def _has_brand(*names: bytes) -> Callable[[bytes], object]:
     """Looks at major and compatible brands of an ISO base media file (ISO/IEC 14496-12, ftyp)."""
 
-    def is_one(data: bytes) -> bool:
+    def matches(data: bytes) -> bool:
         brands = data[8 : min(int.from_bytes(data[:4], "big"), 1024)] if data[4:8] == b"ftyp" else b""
         return any(brands[place : place + 4] in names for place in (0, *range(8, len(brands), 4)))
 
-    return is_one
+    return matches
 
 
 def _always(_: bytes) -> bool:
@@ -81,7 +81,7 @@ def identify(data: bytes) -> str:
         RejectError: `not-an-image`; the detail says what it seems to be.
     """
     for name, form in FORMATS.items():
-        if form.is_one(data):
+        if form.matches(data):
             return name
     raise RejectError("not-an-image", kinds.describe(data))
 

@@ -12,7 +12,7 @@ from beam_tfr.images.source import Pixels
 BLOCK = 1 << 20  # samples processed at once
 _LARGE = 1 << 24  # pixels
 DEFLATE = 1040  # the most by which deflate shrinks (zlib.net/zlib_tech.html: 1032)
-CLEAR = 1  # byte that a pixel takes for its transparency; colors are laid over the background in their own memory
+ALPHA_BYTES = 1  # byte that a pixel takes for its transparency; colors are laid over the background in their own memory
 
 
 def blocks(height: int, row_samples: int) -> list[slice]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.images.containers.chunks import boxes
-from beam_tfr.images.formats.depth import CLEAR, decoded_parts
+from beam_tfr.images.formats.depth import ALPHA_BYTES, decoded_parts
 from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.schema import RejectError
 
@@ -50,7 +50,7 @@ def open_heic(data: bytes) -> Source:
         file = pillow_heif.open_heif(data, convert_hdr_to_8bit=False)
         image = file[file.primary_index]
     width, height = image.size
-    pixel_bytes = _HEIC_BYTES[image.info["bit_depth"] > 8] + CLEAR * image.has_alpha
+    pixel_bytes = _HEIC_BYTES[image.info["bit_depth"] > 8] + ALPHA_BYTES * image.has_alpha
 
     def decode(_: tuple[int, int] | None) -> Decoded:
         with damage_in("HEIC"):
@@ -96,7 +96,7 @@ def open_jxl(data: bytes) -> Source:
         width=width,
         frames=1 + animated,
         decode=decode,
-        memory=lambda _: (_JXL_BYTES[deep] + CLEAR) * height * width,
+        memory=lambda _: (_JXL_BYTES[deep] + ALPHA_BYTES) * height * width,
     )
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import io
 import logging
 import re
+import struct
 import warnings
 
 import numpy as np
 from PIL import AvifImagePlugin, ImageFile, UnidentifiedImageError, _imaging, features
 from PIL import Image as PillowImage
 
-from beam_tfr.images.containers import avif, bmp, chunks
+from beam_tfr.images.containers import avif, chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import CLEAR, blocks, decoded_parts, opaque_is_none, packed, to_8_bit
+from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts, opaque_is_none, packed, to_8_bit
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
 from beam_tfr.schema import RejectError
 
 _IN_PLACE = {"L": 1, "RGB": 3, "RGBA": 4, "CMYK": 4}  # mode -> channels, of images that are decoded in memory of NumPy
+_RUN_LENGTHS = (1, 2)  # compressions of BMP: BI_RLE8, BI_RLE4
 _AVIF_BYTES = 8  # a pixel, besides the image
 _WEBP_PIXELS = (b"VP8 ", b"VP8L", b"ALPH", b"ANMF")
 _WEBP_ALPHA, _WEBP_PROFILE = 0x10, 0x20  # flags of VP8X
@@ -59,11 +61,20 @@ def open_bmp(data: bytes) -> Source:
     Raises:
         RejectError: `damaged-image`.
     """
-    bitmap = bmp.read(data)
-    source = open_any(data, "BMP", profile=bitmap.profile)
-    if bitmap.compression in bmp.RUN_LENGTHS:
+    compression, profile = 0, b""
+    try:
+        (header_bytes,) = struct.unpack_from("<I", data, 14)
+        if header_bytes >= 40:  # of Windows: BITMAPINFOHEADER to BITMAPV5HEADER
+            (compression,) = struct.unpack_from("<I", data, 30)
+        if header_bytes >= 124 and data[70:74] == b"DEBM":  # PROFILE_EMBEDDED
+            place, size = struct.unpack_from("<II", data, 126)
+            profile = data[14 + place : 14 + place + size]
+    except struct.error:
+        raise RejectError("damaged-image", "BMP: ends within its header") from None
+    source = open_any(data, "BMP", profile=profile)
+    if compression in _RUN_LENGTHS:
         source.decode = lambda _: by_opencv.to_decoded(
-            by_opencv.decode(data, "BMP", source.height, source.width), profile=bitmap.profile
+            by_opencv.decode(data, "BMP", source.height, source.width), profile=profile
         )
         source.memory = lambda _: 3 * source.height * source.width
     return source
@@ -128,7 +139,7 @@ def open_webp(data: bytes) -> Source:
 
     pixel_bytes = _WEBP_ANIMATION if frames else 7 if lossless else 3
     if flags & _WEBP_ALPHA:
-        pixel_bytes += 6 + CLEAR  # a plane and its decoder, as of lossless pixels
+        pixel_bytes += 6 + ALPHA_BYTES  # a plane and its decoder, as of lossless pixels
     return Source(
         format="webp",
         height=height,
@@ -211,7 +222,7 @@ def load(image: ImageFile.ImageFile, bits: int, profile: bytes = b"") -> Decoded
 def loading_bytes(image: ImageFile.ImageFile) -> int:
     """The memory of a Pillow image and its `Decoded`, without that of the decoder."""
     pixel_bytes = {1: 1, 3: 4, 4: 4}[_IN_PLACE[image.mode]] if image.mode in _IN_PLACE else 8
-    return image.height * image.width * (pixel_bytes + CLEAR * image.has_transparency_data)
+    return image.height * image.width * (pixel_bytes + ALPHA_BYTES * image.has_transparency_data)
 
 
 def split(image: PillowImage.Image, bits: int = 8, profile: bytes = b"") -> Decoded:

@@ -10,7 +10,7 @@ import numpy as np
 from beam_tfr.images.color import MAX_PROFILE_BYTES
 from beam_tfr.images.containers.chunks import PNG_SIGNATURE, png_chunks
 from beam_tfr.images.formats import by_opencv
-from beam_tfr.images.formats.depth import CLEAR, DEFLATE, opaque_is_none
+from beam_tfr.images.formats.depth import ALPHA_BYTES, DEFLATE, opaque_is_none
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
@@ -23,7 +23,10 @@ _EXIF_TEXT, _XMP_TEXT = b"Raw profile type exif", b"XML:com.adobe.xmp"
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
 _GRAY, _GRAY_AND_ALPHA = 0, 4  # color types
 _SAMPLES = {2: 3, 4: 2, 6: 4}  # by color type; else 1
-_CLEAR_GRAY = {_GRAY: 4, _GRAY_AND_ALPHA: 2}  # instead of CLEAR: may become colors, and is copied out of four channels
+_GRAY_ALPHA_BYTES = {
+    _GRAY: 4,
+    _GRAY_AND_ALPHA: 2,
+}  # instead of ALPHA_BYTES: may become colors, and is copied out of four channels
 
 
 def open_png(data: bytes) -> Source:
@@ -77,7 +80,7 @@ def open_png(data: bytes) -> Source:
         frames=2 if b"fdAT" in found else 1,  # pixels of a further frame
         decode=decode,
         least_bytes=height * row_bytes // DEFLATE,
-        memory=lambda _: height * width * (channels + _CLEAR_GRAY.get(kind, CLEAR) * may_be_clear),
+        memory=lambda _: height * width * (channels + _GRAY_ALPHA_BYTES.get(kind, ALPHA_BYTES) * may_be_clear),
     )
 
 

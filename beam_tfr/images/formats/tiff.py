@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from beam_tfr.images import orientation
 from beam_tfr.images.containers import tiff
 from beam_tfr.images.formats import by_opencv, general
-from beam_tfr.images.formats.depth import CLEAR, DEFLATE, blocks, white_of
+from beam_tfr.images.formats.depth import ALPHA_BYTES, DEFLATE, blocks, white_of
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.schema import RejectError
 
@@ -119,7 +119,7 @@ def open_tiff(data: bytes) -> Source:
             height=height,
             width=width,
             decode=lambda _: _decode_deep(page, height, width),
-            memory=lambda _: sample_bytes + part_bytes + CLEAR * height * width * (page.get(_SAMPLES) == 4),
+            memory=lambda _: sample_bytes + part_bytes + ALPHA_BYTES * height * width * (page.get(_SAMPLES) == 4),
         )
     else:
         try:
