@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import cli, display, summary, terminal
+from beam_tfr import cli, display, summary, tallies, terminal
 from beam_tfr.claim import Progress
 from beam_tfr.commands import convert
 from beam_tfr.display import Display
@@ -133,8 +133,8 @@ def test_classes_beyond_the_first_thirty_are_summed_up() -> None:
 
 
 def test_a_narrow_terminal_gets_a_narrow_table_and_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summary, "columns", lambda: 40)
-    table = [*summary._table(["train", "test"], [("matched", [1_200, 6]), ("classes", []), ("  hat", [1_200, 6])])]
+    monkeypatch.setattr(tallies, "columns", lambda: 40)
+    table = [*tallies.text_table(["train", "test"], [("matched", [1_200, 6]), ("classes", []), ("  hat", [1_200, 6])])]
     assert table == [
         "        train test total",
         "matched 1,200    6 1,206",

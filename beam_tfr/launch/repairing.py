@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr import __version__, claim, cloud, diff, lock, rejects, sidecars, storage
+from beam_tfr import claim, cloud, diff, lock, rejects, sidecars, storage
 from beam_tfr import manifest as manifests
 from beam_tfr.dataflow import checks
 from beam_tfr.display import State
@@ -43,6 +43,7 @@ from beam_tfr.sources import Source
 from beam_tfr.terminal import counted
 from beam_tfr.verification import Progress, Report, verify
 from beam_tfr.verification.dataset_check import DatasetCheck, choose
+from beam_tfr.version import __version__
 
 _OTHERS = {LABELS_FILE, MANIFEST_FILE, REJECTS_FILE}
 _REPAIRED = ("missing", "damaged", "unreadable")
