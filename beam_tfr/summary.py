@@ -1,4 +1,4 @@
-"""The output of `convert`: progress lines while it runs, then a table or a JSON object."""
+"""The output of `convert`, as a table or a JSON object."""
 
 from __future__ import annotations
 
@@ -6,28 +6,12 @@ import json
 import shlex
 from typing import IO, Any
 
-from beam_tfr.claim import Progress
-from beam_tfr.display import Display
 from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.launch.results import hints
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.schema import NO_SPLIT, as_flags, in_order
 from beam_tfr.tallies import dataset_rows, plan_lines, text_table
-from beam_tfr.terminal import counted, folded, printable
-
-
-class Follow:
-    """Shows how far a conversion is; the first call, before it begins, what an earlier run has finished."""
-
-    def __init__(self, shown: Display) -> None:
-        self._shown, self._begun = shown, False
-
-    def __call__(self, progress: Progress) -> None:
-        if not self._begun and progress.finished_shards:
-            of = counted(progress.num_shards, "shard")
-            self._shown.say(f"an earlier run has finished {progress.finished_shards:,} of {of}")
-        self._begun = True
-        self._shown(progress.state())
+from beam_tfr.terminal import folded, printable
 
 
 def summary(result: Result) -> dict[str, Any]:
