@@ -105,7 +105,7 @@ def start(
         hold = None  # where the output is not touched
         if not (only_form or options.save_plan):
             hold = stack.enter_context(_held(step, beam_options, say, guarded=beginning.crashed))
-        report = Reporter(step, progress, say) if hold and progress else None
+        report = Reporter(step, progress, say) if hold and progress and not options.no_wait else None
 
         def tick(counters: Mapping[str, int]) -> None:
             if hold:
