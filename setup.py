@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
-VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/__init__.py").read_text())[1]
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/version.py").read_text())[1]
 
 WORKERS = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()  # what the wheel requires that workers get
 CONVERT = [line for line in WORKERS if line.startswith(("apache-beam", "cykooz-resizer", "pyarrow"))]

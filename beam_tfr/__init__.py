@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from beam_tfr.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from beam_tfr.api import convert as convert
     from beam_tfr.api import plan as plan
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from beam_tfr.schema import NotInstalledError as NotInstalledError
     from beam_tfr.schema import RunError as RunError
     from beam_tfr.schema import UsageError as UsageError
-
-__version__ = "0.1.0"
 
 _LATER = {
     "convert": "api",

@@ -13,17 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
-from beam_tfr.display import State, on_stderr
+from beam_tfr.display import Progress, on_stderr
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.schema.features import things
 
 if TYPE_CHECKING:
-    from beam_tfr.claim import Progress
     from beam_tfr.launch import Result
     from beam_tfr.preview import Preview
     from beam_tfr.verification import Report
-    from beam_tfr.verification.report import Progress as Verified
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -48,10 +46,9 @@ def convert(
         input: a folder or pattern of files, or several, local or gs://: "photos/**/*.jpg".
         runner: Beam's runner, such as "DataflowRunner"; None uses all cores of this machine.
         beam_flags: Beam's own options as on a command line: ["--project=p", "--region=europe-west1"].
-        progress: whether to print progress, besides warnings, or a function that is called about every second with an
-            object that has `listed`, `finished_shards`, `num_shards`, `finished_images`, `matched` (all images) and
-            `begun`. While this is False, files are being listed, and the others but `listed` are those of an earlier
-            run, or 0.
+        progress: whether to print progress, besides warnings, or a function that is called about every second with a
+            `Progress`: `stage` ("listing", "converting", "publishing"), `done`, `total` (0 while unknown), `shards`,
+            `num_shards`, `num_bytes` (read so far) and `rejected`.
         options: options of `beam-tfr convert` by name. Values are Python values, such as image_size=224 or (224, 256)
             (height, width), splits={"train": 0.9, "test": 0.1}, overwrite=True, or text as on the command line:
             "224x256", "train=0.9,test=0.1".
@@ -73,9 +70,8 @@ def convert(
     with on_stderr("convert", what=what, log_format=checked.log_format, quiet=quiet) as shown:
         from beam_tfr import launch
         from beam_tfr.layouts.folders import tell_nested
-        from beam_tfr.summary import Follow
 
-        told = Follow(shown) if progress is True else progress or None
+        told = shown if progress is True else progress or None
         done = launch.convert(checked, flags, progress=told, say=shown.say)
         for text in tell_nested(done.nested):
             shown.say(text)
@@ -90,7 +86,7 @@ def plan(
     sample_size: int = 256,
     workers: int = 10,
     price: str | Sequence[str] | Mapping[str, float] = (),
-    progress: bool | Callable[[State], object] = True,
+    progress: bool | Callable[[Progress], object] = True,
     **options: Any,
 ) -> Preview:
     """Previews a conversion by listing its input and converting a sample; writes nothing.
@@ -101,8 +97,7 @@ def plan(
         sample_size: number of images to convert.
         workers: number of workers of a Dataflow job.
         price: replaces list prices: {"vcpu_hour": 0.05}, or "vcpu_hour=0.05".
-        progress: whether to print progress, or a function that is called often with an object that has `stage`, `done`
-            and `total` (0 while unknown).
+        progress: whether to print progress, or a function that is called often with a `Progress`; see `convert`.
 
     Returns:
         The preview: `plan` with splits, shards and classes; `num_bytes`, `rejects`, `seconds` and `cost` as (value,
@@ -130,7 +125,7 @@ def verify(
     *,
     sources: Paths = (),
     exclude: Paths = (),
-    progress: bool | Callable[[Verified], object] = True,
+    progress: bool | Callable[[Progress], object] = True,
     **options: Any,
 ) -> Report:
     """Checks a dataset against its manifest: checksums, records, images, labels, counts.
@@ -139,8 +134,8 @@ def verify(
         folder: folder of the dataset, local or gs://.
         sources: patterns of the files that the dataset was made from; compares each record with its file by SHA-256.
         exclude: patterns of files that are not sources.
-        progress: whether to print progress, or a function that is called about twice a second with an object that has
-            `shards`, `num_shards`, `records`, `num_records` and `num_bytes` (read so far).
+        progress: whether to print progress, or a function that is called about twice a second with a `Progress`, which
+            counts records; see `convert`.
         options: further arguments of `beam_tfr.verification.verify`, such as `sample` or `threads`.
 
     Returns:
@@ -158,7 +153,7 @@ def verify(
             storage.check_path(folder, option="folder"),
             sources=_texts("sources", sources),
             exclude=_texts("exclude", exclude),
-            progress=progress if callable(progress) else lambda read: shown(read.state()),
+            progress=progress if callable(progress) else shown,
             **options,
         )
 

@@ -19,7 +19,6 @@ import operator
 import os
 import shlex
 import signal
-import struct
 import subprocess  # nosec B404  # for the class of worker processes, which Beam starts
 import sys
 import threading
@@ -28,8 +27,6 @@ import types
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-import google_crc32c
-from apache_beam.io import WriteToTFRecord
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
@@ -38,10 +35,9 @@ from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from beam_tfr import interrupt
-from beam_tfr.schema import RESUME, RunError, UsageError
+from beam_tfr.schema import EngineError, UsageError
 
 PROGRESS_REQUEST_S = 1.0
-FAILURE_S = 0.05
 END_S = 10.0
 SUBPROCESS_SDK = "beam:env:harness_subprocess_python:v1"
 _FN_RUNNER = "runners.portability.fn_api_runner.fn_runner"
@@ -49,23 +45,7 @@ ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a ti
 _REPLACED: dict[str, list[Any]] = {}  # [what it was, blocks that have replaced it], by path
 _REPLACING = threading.Lock()
 _LOGGER = logging.getLogger(__name__)
-DATAFLOW_LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
-
-
-def sink_of(write: WriteToTFRecord) -> Any:
-    """Beam's TFRecord sink, whose `write_record(file, data)` frames a record.
-
-    Why: records are framed exactly as Beam frames them. If `_sink` goes: use `_Framing`, which writes the same bytes.
-    """
-    return getattr(write, "_sink", _Framing())
-
-
-class _Framing:
-    def write_record(self, file: Any, data: bytes) -> None:
-        length = struct.pack("<Q", len(data))
-        for part in (length, data):
-            crc: int = google_crc32c.value(part)
-            file.write(part + struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF))
+NAMESPACE = "beam_tfr"  # of our counters
 
 
 def worker_options() -> PipelineOptions | None:
@@ -161,16 +141,6 @@ def _cached(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _impatient(queue: type[Any]) -> type[Any]:
-    """The queue of what comes out of a bundle; whoever waits for it looks often whether the bundle has failed."""
-
-    class Output(queue):
-        def get(self, *, block: bool = True, timeout: float | None = None) -> Any:
-            return super().get(block=block, timeout=None if timeout is None else min(timeout, FAILURE_S))
-
-    return Output
-
-
 def _ending(module: Any) -> types.SimpleNamespace:
     """The module of the threads of a worker in this process, which end with it."""
 
@@ -211,16 +181,16 @@ class LocalRunner(FnApiRunner):
     processes get the pipeline options only through the provision info. Their command is replaced because Beam's breaks
     if the path of Python has a space, and outlives this process when it is killed. Beam does not report killed
     workers, and ends none after an interrupt, so their processes are kept. It can request counters from running
-    workers, but does not pass them on. It notices that a bundle has failed when those before it are done, after another
-    second, and leaves the others running in this process: they are told to end, and have `END_S` for it.
+    workers, but does not pass them on. It notices that a bundle has failed when those before it are done, and leaves
+    the others running in this process: they are told to end, and have `END_S` for it.
 
-    If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If
-    `ByteLimitedQueue` goes: see how long `input_elements` waits before it asks `abort_callback`. If one of the modules
-    no longer has `thread_pool_executor`: see how `ParallelBundleManager` waits for bundles, and `SdkHarness.run` for
-    those in flight. If `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK` is handed to the
-    worker handlers. If `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the end. If
-    `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`. Without these,
-    lost elements still end the run, in `assignment.order`; workers and failures may outlive it, and progress is coarse.
+    If `DATA_BUFFER_TIME_LIMIT_MS` goes: see whether `data_plane` still has a buffer that a timer flushes. If one of the
+    modules no longer has `thread_pool_executor`: see how `ParallelBundleManager` waits for bundles, and
+    `SdkHarness.run` for those in flight. If `run_via_runner_api` goes: find where the environment with `SUBPROCESS_SDK`
+    is handed to the worker handlers. If `ProgressRequester` goes: see whether `FnApiRunner` shows counters before the
+    end. If `local_job_service` no longer starts workers with `subprocess.Popen`: see `SubprocessSdkWorker.run`. Without
+    these, lost elements still end the run, in `assignment.order`; workers and failures may outlive it, and progress is
+    coarse.
     """
 
     def __init__(self, options: PipelineOptions) -> None:
@@ -266,7 +236,6 @@ class LocalRunner(FnApiRunner):
         with (
             _replaced(f"{_FN_RUNNER}:ProgressRequester", requester),
             _replaced("runners.portability.fn_api_runner.worker_handlers:DATA_BUFFER_TIME_LIMIT_MS", lambda _: 0),
-            _replaced("runners.worker.data_plane:ByteLimitedQueue", _impatient),
             _replaced(f"{_FN_RUNNER}:thread_pool_executor", _failing_first),
             _replaced("runners.worker.sdk_worker:thread_pool_executor", _ending),
             _replaced(
@@ -287,7 +256,7 @@ class LocalRunner(FnApiRunner):
                 _found(f"metrics.monitoring_infos:{name}") for name in ("extract_counter_value", "USER_COUNTER_URN")
             )
             for info in itertools.chain.from_iterable([*self._reports.values()]):
-                if info.urn == urn and info.labels["NAMESPACE"] == "beam_tfr":
+                if info.urn == urn and info.labels["NAMESPACE"] == NAMESPACE:
                     totals[info.labels["NAME"]] += value(info)
         return totals
 
@@ -295,12 +264,12 @@ class LocalRunner(FnApiRunner):
         """Checks that no worker process was killed, which Beam does not report, or waits for forever.
 
         Raises:
-            RunError: one was, by a signal.
+            EngineError: one was, by a signal.
         """
         over = self._over or interrupt.over.is_set()  # then gRPC may abort the others
         for code in [worker.poll() for worker in self._workers]:
             if code and code < 0 and not (over and code == -signal.SIGABRT):
-                raise RunError(_of_killed_worker(-code, len(self._workers)))
+                raise _of_killed_worker(-code, len(self._workers))
 
     def end_workers(self) -> None:
         """Ends worker processes that are still running after an interrupt."""
@@ -308,14 +277,14 @@ class LocalRunner(FnApiRunner):
             worker.kill()
 
 
-def _of_killed_worker(number: int, workers: int) -> str:
-    """The message about one of several worker processes that was killed by a signal."""
+def _of_killed_worker(number: int, workers: int) -> EngineError:
+    """The error for one of several worker processes that was killed by a signal."""
     name = signal.Signals(number).name
     memory = number == signal.SIGKILL
     happened = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "crashed"
     why = ", most likely because memory ran out" if memory else ""
     cure = f", with fewer workers: `direct_num_workers={max(1, workers // 2)}`" if memory and workers > 1 else ""
-    return f"a worker process {happened} ({name}){why}. Nothing is published; {RESUME}{cure}"
+    return EngineError(f"a worker process {happened} ({name}){why}", hint=cure)
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
@@ -377,22 +346,6 @@ def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
         _LOGGER.warning("this Beam cannot ask for the state of a job: %s", error)
         return ""
     return str(get_job(kind(options), job_id).current_state.name)
-
-
-def read_job_log(record: logging.LogRecord) -> str:
-    """The job's state or error in a line of `DATAFLOW_LOGGER`, or nothing.
-
-    Why: Beam reports both only in its log. If the texts change, nothing is read: see where
-    `DataflowRunner.poll_for_job_completion` logs.
-    """
-    text = record.getMessage()
-    if record.msg == "Job %s is in state %s":
-        return f"job is {text.rpartition('JOB_STATE_')[2].lower()}"
-    if "JOB_MESSAGE_ERROR: " in text or "JOB_MESSAGE_WARNING: " in text:
-        lines = text.partition("JOB_MESSAGE_")[2].strip().splitlines()
-        kind, _, first = lines[0].partition(": ")
-        return f"Dataflow, {kind.lower()}: {(lines[-1] if first.startswith('Traceback') else first)[:300]}"
-    return ""
 
 
 def _found(path: str) -> Any:

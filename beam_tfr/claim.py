@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import diff, lock, manifest, naming, sidecars, storage, switch
 from beam_tfr.attempts import SAMPLE_MARK
-from beam_tfr.display import State
+from beam_tfr.display import Progress
 from beam_tfr.lock import LOCK_FILE
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -237,46 +237,6 @@ def check_room(output: str, plan: Plan) -> None:
         )
 
 
-class Progress(NamedTuple):
-    """How much of a plan is finished.
-
-    Attributes:
-        finished_shards: shards finished by this run and earlier ones.
-        num_shards: planned shards.
-        finished_images: images written or rejected by this run and earlier ones.
-        matched: all images of the plan.
-        listed: files or rows that this run found, when all are planned anew.
-        rejected: images rejected by this run.
-        bytes_read: bytes read by this run.
-        bytes_written: bytes written by this run, in finished shards.
-        begun: False until this run has planned; what is finished until then, an earlier run has finished.
-    """
-
-    finished_shards: int
-    num_shards: int
-    finished_images: int
-    matched: int
-    listed: int = 0
-    rejected: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    begun: bool = True
-
-    def state(self) -> State:
-        """The progress as it is shown."""
-        if not (self.matched and self.begun):
-            return State("listing", self.listed)
-        return State(
-            "publishing" if self.finished_shards == self.num_shards else "converting",
-            self.finished_images,
-            self.matched,
-            self.finished_shards,
-            self.num_shards,
-            self.bytes_read,
-            self.rejected,
-        )
-
-
 def read_progress(output: str) -> Progress | None:
     """How much of the plan in the folder is finished; None if there is no plan."""
     begun = _read_plan(output)
@@ -289,10 +249,11 @@ def read_progress(output: str) -> Progress | None:
         for split, of in splits.items()
     }
     return Progress(
-        sum(finished.values()),
-        sum(of.num_shards for of in splits.values()),
+        "converting",
         sum(of.matched * finished[split] // of.num_shards for split, of in splits.items()),  # shards are even
         sum(of.matched for of in splits.values()),
+        sum(finished.values()),
+        sum(of.num_shards for of in splits.values()),
     )
 
 

@@ -12,12 +12,12 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from beam_tfr import __version__
 from beam_tfr.commands import bench, completion, convert, demo, inspection, plan, repair, template, verify
 from beam_tfr.commands.calls import refuse
 from beam_tfr.options import nearest
 from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.terminal import discard_stdout, open_standard_streams, say
+from beam_tfr.version import __version__
 
 MODULES = {
     "plan": plan,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 
-from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
-from beam_tfr import beam_internals, storage
+from beam_tfr import storage
 
 
 class CloudOptions(PipelineOptions):
@@ -30,23 +29,3 @@ def use(options: PipelineOptions | None) -> None:
             impersonate=tuple(filter(None, (google.impersonate_service_account or "").split(","))),
         )
     )
-
-
-def job_state(options: PipelineOptions | None, job_id: str) -> str:
-    """The state of a job as Dataflow reports it, such as "RUNNING"; empty if it cannot be asked."""
-    from google.api_core.exceptions import GoogleAPIError
-    from google.auth.exceptions import GoogleAuthError
-
-    google = options and options.view_as(GoogleCloudOptions)
-    if not google or not google.project or not google.region:
-        return ""
-    try:
-        return beam_internals.dataflow_job_state(google, job_id).removeprefix("JOB_STATE_")
-    except (GoogleAPIError, GoogleAuthError):
-        return ""
-
-
-def own_job(options: PipelineOptions | None) -> str:
-    """The id of the Dataflow job that this worker process works for; empty for any other process."""
-    runner = options and options.view_as(StandardOptions).runner
-    return os.environ.get("JOB_ID", "") if runner and runner.endswith("DataflowRunner") else ""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import fastjsonschema
 
-from beam_tfr import __version__, storage
+from beam_tfr import storage
 from beam_tfr.naming import NAME, parse_file_name
 from beam_tfr.options.image import StoredOptions
 from beam_tfr.schema import (
@@ -35,6 +35,7 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import Names, features_of, names_of
+from beam_tfr.version import __version__
 
 KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of --encoding keep; BMP and GIF by earlier releases
 # Enough for 100,000 shards. Parsing takes up to 7 times the bytes; each object takes 250 bytes, each other value 60.

@@ -18,6 +18,7 @@ from apache_beam.pvalue import PBegin, PCollection
 from apache_beam.typehints import with_output_types
 
 from beam_tfr import attempts, claim, codec_versions, shards, sidecars, storage
+from beam_tfr.display import Progress
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.manifest import Manifest
 from beam_tfr.options import ConvertOptions
@@ -99,14 +100,14 @@ class Convert(beam.PTransform):
         )
         return self._write(work) | publish  # ShardInfo, Manifest
 
-    def progress(self) -> claim.Progress | None:
+    def progress(self) -> Progress | None:
         """The progress according to the output; None before there is a plan."""
         return claim.read_progress(self.options.output)
 
-    def end(self, published: Manifest) -> claim.Progress:
+    def end(self, published: Manifest) -> Progress:
         """The progress at the end, when all is finished."""
         shards, images = sum(len(of.shards) for of in published.splits.values()), published.counts["matched"]
-        return claim.Progress(shards, shards, images, images)
+        return Progress("publishing", images, images, shards, shards)
 
     def _write(
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
@@ -201,16 +202,16 @@ class Repair(Convert):
         check = CheckRepaired(self.options.output, self.source.root, wanted=wanted, plan=plan)
         return self._write(broken, self._expected) | check
 
-    def progress(self) -> claim.Progress:
+    def progress(self) -> Progress:
         """The progress of the shards that are rebuilt."""
         finished = sidecars.find(storage.list_folder(work_path(self.options.output, ""))) & self._wanted.keys()
         images = sum(self._wanted[name] for name in finished)
-        return claim.Progress(len(finished), len(self._wanted), images, sum(self._wanted.values()))
+        return Progress("converting", images, sum(self._wanted.values()), len(finished), len(self._wanted))
 
-    def end(self, published: Manifest) -> claim.Progress:
+    def end(self, published: Manifest) -> Progress:
         """The progress at the end, when the wanted shards are finished."""
         shards, images = len(self._wanted), sum(self._wanted.values())
-        return claim.Progress(shards, shards, images, images)
+        return Progress("publishing", images, images, shards, shards)
 
     def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
         """The step that plans the shards as they were planned then, without a sample, as their number is known.

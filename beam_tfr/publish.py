@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr import __version__, rejects, storage, switch
+from beam_tfr import rejects, storage, switch
 from beam_tfr.claim import Claimed
 from beam_tfr.lock import TAKEN_OVER
 from beam_tfr.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, read, to_bytes
@@ -32,6 +32,7 @@ from beam_tfr.sidecars import new_name
 from beam_tfr.storage import Entry
 from beam_tfr.switch import Built, Switch, is_of_dataset, list_files, name_of
 from beam_tfr.terminal import counted
+from beam_tfr.version import __version__
 
 _UNPUBLISHED = "Nothing is published"
 

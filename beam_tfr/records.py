@@ -176,6 +176,12 @@ def longest_in(file_bytes: int) -> int:
     return max(MAX_RECORD_BYTES, _SHRINKS * file_bytes)
 
 
+def frame(data: bytes) -> bytes:
+    """A record as it stands in a file: its length and its bytes, each with a checksum."""
+    length = struct.pack("<Q", len(data))
+    return b"".join((length, _FOOTER.pack(masked_crc(length)), data, _FOOTER.pack(masked_crc(data))))
+
+
 def masked_crc(data: bytes) -> int:
     """The checksum of the TFRecord format: CRC-32C, rotated and offset so that a CRC of data with CRCs stays strong."""
     crc: int = google_crc32c.value(data)

@@ -1,34 +1,17 @@
-"""The output of `convert`: progress lines while it runs, then a table or a JSON object."""
+"""The output of `convert`, as a table or a JSON object."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
-from beam_tfr.claim import Progress
-from beam_tfr.display import Display
 from beam_tfr.launch import Job, Result, Saved
 from beam_tfr.launch.results import hints
 from beam_tfr.layouts.folders import tell_nested
-from beam_tfr.schema import NO_SPLIT, Plan, as_flags, in_order
-from beam_tfr.tallies import Row, dataset_rows, plan_rows, with_totals
-from beam_tfr.terminal import columns, counted, folded, printable
-
-
-class Follow:
-    """Shows how far a conversion is; the first call, before it begins, what an earlier run has finished."""
-
-    def __init__(self, shown: Display) -> None:
-        self._shown, self._begun = shown, False
-
-    def __call__(self, progress: Progress) -> None:
-        if not self._begun and progress.finished_shards:
-            of = counted(progress.num_shards, "shard")
-            self._shown.say(f"an earlier run has finished {progress.finished_shards:,} of {of}")
-        self._begun = True
-        self._shown(progress.state())
+from beam_tfr.schema import NO_SPLIT, as_flags, in_order
+from beam_tfr.tallies import dataset_rows, plan_lines, text_table
+from beam_tfr.terminal import folded, printable
 
 
 def summary(result: Result) -> dict[str, Any]:
@@ -97,11 +80,6 @@ def print_saved(saved: Saved, *, as_json: bool) -> None:
     print(f"next:    repeat the command with --plan {shlex.quote(saved.path)} instead of --save_plan")
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
-    """The splits of a plan as a table: images, shards and classes."""
-    return _table(in_order(plan.splits), plan_rows(plan))
-
-
 def print_summary(result: Result, *, to: IO[str]) -> None:
     """Prints the summary of a conversion as a table."""
     dataset = result.manifest
@@ -112,22 +90,10 @@ def print_summary(result: Result, *, to: IO[str]) -> None:
     if not result.fresh:
         line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
         line("Its files were compared by name and size; beam-tfr verify reads all their bytes.")
-    for row in _table(in_order(dataset.splits), dataset_rows(dataset)):
+    for row in text_table(in_order(dataset.splits), dataset_rows(dataset)):
         print(printable(row), file=to)
     for text in result.lines():
         line(as_flags(text))
     # Not folded, since they are to be copied.
     print(printable(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}"), file=to)
     print(printable(f"load:    {result.load_call()}"), file=to)
-
-
-def _table(splits: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
-    table = [("", [*splits, "total"])]
-    table += [(f"{title:.24}", [f"{value:,}" for value in values]) for title, values in with_totals(rows)]
-    widths = [24, *[12] * (len(splits) + 1)]
-    if sum(widths) > columns():
-        numbers = zip(*(cells for _, cells in table if cells), strict=True)
-        widths = [max(len(title) for title, _ in table), *(1 + max(map(len, column)) for column in numbers)]
-    for title, cells in table:
-        padded = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=False))
-        yield f"{title:{widths[0]}}{''.join(padded)}".rstrip()

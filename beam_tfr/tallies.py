@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from beam_tfr import markup
 from beam_tfr.manifest import Manifest
 from beam_tfr.schema import NO_SPLIT, Plan, in_order
-from beam_tfr.terminal import printable
+from beam_tfr.terminal import columns, printable
 
 MAX_CLASSES_SHOWN = 30
 Row = tuple[str, list[int]]  # title, a number for each split; a heading has none
@@ -65,3 +65,21 @@ def html_table(title: str, splits: Iterable[str], rows: Iterable[Row], notes: It
     """The rows of some splits as a table for notebooks."""
     cells = [(name, *values) for name, values in with_totals(rows)]
     return markup.table(title, ["", *in_order(splits), "total"], cells, notes)
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """The splits of a plan as a table: images, shards and classes."""
+    return text_table(in_order(plan.splits), plan_rows(plan))
+
+
+def text_table(splits: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    """The rows of some splits as lines for a terminal, narrower if it is narrow."""
+    table = [("", [*splits, "total"])]
+    table += [(f"{title:.24}", [f"{value:,}" for value in values]) for title, values in with_totals(rows)]
+    widths = [24, *[12] * (len(splits) + 1)]
+    if sum(widths) > columns():
+        numbers = zip(*(cells for _, cells in table if cells), strict=True)
+        widths = [max(len(title) for title, _ in table), *(1 + max(map(len, column)) for column in numbers)]
+    for title, cells in table:
+        padded = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=False))
+        yield f"{title:{widths[0]}}{''.join(padded)}".rstrip()

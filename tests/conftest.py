@@ -128,8 +128,7 @@ class Run(NamedTuple):
 @pytest.fixture
 def beam_tfr(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
     """Runs a command of the command line in this process, without progress, which depends on the machine."""
-    monkeypatch.setattr("beam_tfr.launch.running.PROGRESS_S", 1e9)
-    monkeypatch.setattr("beam_tfr.display.FIRST_S", 1e9)
+    monkeypatch.setattr("beam_tfr.engine.runs.PROGRESS_S", 1e9)
     monkeypatch.setattr("beam_tfr.display.LINE_S", 1e9)
 
     def run(*arguments: object) -> Run:

@@ -53,7 +53,7 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     assert not [record for record in caplog.records if record.name.startswith("beam_tfr")]  # of rejects
     assert (by_values.fresh, by_text.fresh) == (True, False)  # the same options: complete already
     assert by_text.digest == by_values.digest == reader.open(tmp_path / "out").dataset_digest
-    assert (seen[0].num_shards, seen[-1][:4]) == (0, (3, 3, 19, 19))
+    assert (seen[0].num_shards, seen[-1][:5]) == (0, ("publishing", 19, 19, 3, 3))
     assert "sha256" not in repr(by_values.splits)
     assert by_values.class_names == ("hat", "shoes", "t-shirt")
     assert [*by_values.splits] == ["train", "test"]

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
-import io
 import json
 import logging
 import os
-import struct
 import subprocess
 import sys
 import threading
@@ -23,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import google_crc32c
 import pytest
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.gcp import auth
@@ -39,22 +35,12 @@ from apache_beam.transforms import userstate
 from apache_beam.utils import interactive_utils, processes
 
 from beam_tfr import beam_internals, interrupt
-from beam_tfr.dataflow import staging
+from beam_tfr.dataflow import jobs, staging
 from beam_tfr.schema import UsageError
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos, once, write_photos
 
 Patch = pytest.MonkeyPatch
-
-
-def sink_of(patch: Patch, folder: Path) -> None:
-    def masked(data: bytes) -> bytes:
-        crc = google_crc32c.value(data)
-        return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-    file, length = io.BytesIO(), struct.pack("<Q", 6)
-    beam_internals.sink_of(beam.io.WriteToTFRecord("/x")).write_record(file, b"record")
-    assert file.getvalue() == length + masked(length) + b"record" + masked(b"record")
 
 
 def worker_options(patch: Patch, folder: Path) -> None:
@@ -145,26 +131,6 @@ def local_runner_flushes_by_size(patch: Patch, folder: Path) -> None:
     assert worker_handlers.DATA_BUFFER_TIME_LIMIT_MS == 1000
 
 
-def local_runner_sees_failures_soon(patch: Patch, folder: Path) -> None:
-    waits = set()
-
-    impatient = beam_internals._impatient
-
-    def noted(queue: type[Any]) -> type[Any]:
-        class Noted(impatient(queue)):  # type: ignore[misc]
-            def get(self, *, block: bool = True, timeout: float | None = None) -> Any:
-                waits.add(timeout)
-                return super().get(block=block, timeout=timeout)
-
-        return Noted
-
-    patch.setattr(beam_internals, "_impatient", noted)
-    options = PipelineOptions(["--direct_running_mode=multi_threading", "--direct_num_workers=2"])
-    with beam.Pipeline(runner=beam_internals.LocalRunner(options), options=options) as pipeline:
-        pipeline | beam.Create([1]) | beam.Map(str)
-    assert waits == {None, 1}  # after which Beam asks whether the bundle has failed
-
-
 class OneFails(beam.DoFn):
     """In two threads: the first to begin goes on until it is told to end, then the other one fails."""
 
@@ -232,11 +198,6 @@ def dataflow_runner_reports_pip(patch: Patch, folder: Path) -> None:
     assert b"No matching distribution found for none" in failed.value.__cause__.output
 
 
-def read_job_log(patch: Patch, folder: Path) -> None:  # and what `test_dataflow` shows of messages
-    assert dataflow_runner._LOGGER.name == beam_internals.DATAFLOW_LOGGER
-    assert "_LOGGER.info('Job %s is in state %s'" in inspect.getsource(dataflow_runner)
-
-
 def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/conftest.py: nobody waits for any
     assert auth._Credentials._credentials_init is True
     patch.setattr(auth, "default", None, raising=False)
@@ -246,7 +207,6 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
 @pytest.mark.parametrize(
     "case",
     [
-        sink_of,
         worker_options,
         beam_parser,
         no_folders_in_pickles,
@@ -254,12 +214,10 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
         inspected_once,
         streams_without_timeout,
         local_runner_flushes_by_size,
-        local_runner_sees_failures_soon,
         local_runner_ends_with_its_bundles,
         local_runner_starts_our_workers,
         dataflow_runner_hides_what_it_stages,
         dataflow_runner_reports_pip,
-        read_job_log,
         credentials_of_these_tests,
     ],
     ids=lambda case: case.__name__,
@@ -293,12 +251,6 @@ def test_with_a_beam_that_lacks_all_these_parts_everything_works(
 
 
 def test_what_is_used_without_a_block_has_a_substitute(monkeypatch: Patch) -> None:
-    ours, beams = io.BytesIO(), io.BytesIO()
-    write = beam.io.WriteToTFRecord("/x")
-    beam_internals.sink_of(write).write_record(beams, b"record")
-    del write._sink
-    beam_internals.sink_of(write).write_record(ours, b"record")
-    assert ours.getvalue() == beams.getvalue()
     monkeypatch.delattr(FileSystems, "_pipeline_options")
     assert beam_internals.worker_options() is None
     monkeypatch.delattr(pipeline_options, "_BeamArgumentParser")
@@ -306,10 +258,14 @@ def test_what_is_used_without_a_block_has_a_substitute(monkeypatch: Patch) -> No
     assert (known.region, unknown) == ("y", ["--nothing"])
 
 
-def test_a_job_log_in_other_words_is_not_read() -> None:
-    for text in ("JOB_MESSAGE_ERROR: ", "job is JOB_STATE_DONE", "x: JOB_MESSAGE_ERROR: JOB_MESSAGE_ERROR: y"):
-        record = logging.LogRecord("x", logging.INFO, "", 0, text, None, None)
-        assert isinstance(beam_internals.read_job_log(record), str)
+def test_a_job_log_is_told_as_far_as_it_is_read() -> None:
+    logger, said = logging.getLogger(jobs._LOGGER), list[str]()
+    assert dataflow_runner._LOGGER is logger
+    with jobs.messages(said.append):
+        for text in ("JOB_MESSAGE_ERROR: ", "x: JOB_MESSAGE_WARNING: y: z", "x: JOB_MESSAGE_WARNING: y: z", "other"):
+            logger.warning(text)
+        logger.info("x: JOB_MESSAGE_BASIC: y")
+    assert said == ["Dataflow, error:: ", "Dataflow, warning: y: z"]
 
 
 def test_a_job_is_staged_by_a_runner_without_the_method(monkeypatch: Patch) -> None:

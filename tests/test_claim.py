@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from beam_tfr import claim, sidecars
+from beam_tfr.display import Progress
 from beam_tfr.naming import shard_name
 from beam_tfr.schema import Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, UsageError, sha256_hex
 from tests.conftest import files_of
@@ -193,10 +194,10 @@ def test_progress_counts_committed_shards(tmp_path: Path) -> None:
     assert claim.read_progress(str(tmp_path)) is None
     plan = begin(tmp_path)
     total = sum(of.num_shards for of in plan.splits.values())
-    assert claim.read_progress(str(tmp_path)) == claim.Progress(0, total, 0, plan.matched)
+    assert claim.read_progress(str(tmp_path)) == Progress("converting", 0, plan.matched, 0, total)
     finish_shard(tmp_path, plan)
     images = plan.splits["train"].matched // plan.splits["train"].num_shards
-    assert claim.read_progress(str(tmp_path)) == claim.Progress(1, total, images, plan.matched)
+    assert claim.read_progress(str(tmp_path)) == Progress("converting", images, plan.matched, 1, total)
 
 
 def test_claiming_touches_no_file_of_a_dataset(tmp_path: Path) -> None:

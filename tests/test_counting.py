@@ -17,9 +17,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from beam_tfr import beam_internals, pipeline, sidecars
-from beam_tfr.claim import Progress
+from beam_tfr.display import Progress
+from beam_tfr.engine import runs
 from beam_tfr.inputs.reading import ReadAhead
-from beam_tfr.launch import convert, live, running
+from beam_tfr.launch import convert
+from beam_tfr.launch import progress as reports
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import ImageRef, Shard, ShardWork, SplitPlan, canonical_json
 from beam_tfr.sources import open_source
@@ -55,7 +57,7 @@ def test_counters_balance_and_shards_and_rejects_are_logged(tmp_path: Path, capl
     step = pipeline.Convert(options, open_source(options), run_id="mine")
     result = metrics_of(lambda p: p | step)
     counts = json.loads((tmp_path / "manifest.json").read_text())["counts"]
-    counted = live.counters_of(result)
+    counted = runs.counters_of(result)
     (table,) = re.findall(r"\| counter \|.*?\n\n", (DOCS / "dataflow.md").read_text(), re.DOTALL)
     documented = [re.sub(r"[A-Z]+", ".+", name) for name in re.findall(r"`([^`]+)`", table)]
     assert [name for name in counted if not re.fullmatch("|".join(documented), name)] == []
@@ -89,39 +91,39 @@ def test_images_count_before_their_shard_is_whole(
     write = sidecars.write
 
     def write_when_seen(*arguments: Any, **named: Any) -> Any:
-        wait_for(lambda: seen and seen[-1].finished_images == 18)
+        wait_for(lambda: seen and seen[-1].done == 18)
         return write(*arguments, **named)
 
     monkeypatch.setattr(beam_internals, "PROGRESS_REQUEST_S", 0.01)
-    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(runs, "PROGRESS_S", 0.0)
     monkeypatch.setattr(sidecars, "write", write_when_seen)
     options = ConvertOptions(input=(f"{photos}/**/*.jpg",), output=tmp_path / "out", layout="*", num_shards=1)
     convert(options, progress=seen.append)
     size = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
-    known = [progress._replace(listed=0) for progress in seen]  # listed in no time
-    assert Progress(0, 1, 18, 18, bytes_read=size) in known
+    assert Progress("converting", 18, 18, 0, 1, num_bytes=size) in seen
 
 
 def test_a_long_listing_of_finished_shards_delays_no_report(
     fake: FakeGcs, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(running, "MAX_LOOK_SHARE", 1e-9)  # as if 10,000 names took hours
+    monkeypatch.setattr(reports, "MAX_LOOK_SHARE", 1e-9)  # as if 10,000 names took hours
     train = SplitPlan(matched=20_000, num_shards=10_000, cuts=["80"] * 9_999, class_counts={})
     plan = dataclasses.replace(make_plan(), splits={"train": train})
     fake.put("out/.beam_tfr/plan.json", canonical_json({"digest": plan.digest, "plan": plan.fields()}))
     fake.put_many([f"out/.beam_tfr/train-{number:05}-of-10000.json" for number in range(5_000)])
     step = pipeline.Convert(ConvertOptions(input=(f"{photos}/**/*.jpg",), output="gs://b/out"))
     seen, counters = list[Progress](), dict[str, int]()
-    reporter = running.Reporter(step, seen.append, lambda: counters)
+    said = list[str]()
+    reporter = reports.Reporter(step, seen.append, said.append)
+    reporter(counters)
     counters["planned-shards"] = 10_000  # the folder is claimed, perhaps for another plan
-    reporter.tick()
-    there = Progress(5_000, 10_000, 10_000, 20_000)
-    assert seen == [there._replace(begun=False), there]
+    reporter(counters)
+    assert seen == [Progress("listing", 0), Progress("converting", 10_000, 20_000, 5_000, 10_000)]
+    assert said == ["an earlier run has finished 5,000 of 10,000 shards"]
     assert len(fake.take_log()) > 2 * 5
     counters |= {"resumed-shards": 5_000, "resumed-images": 10_000, "shards": 3, "images": 7}
-    reporter.tick()
-    assert seen[2:] == [Progress(5_003, 10_000, 10_007, 20_000)]
+    reporter(counters)
+    assert seen[2:] == [Progress("converting", 10_007, 20_000, 5_003, 10_000)]
     assert fake.take_log() == []
 
 
@@ -143,44 +145,44 @@ def test_a_long_listing_of_finished_shards_delays_no_report(
 def test_a_run_publishes_when_it_has_come_to_all_shards(
     there: int, counters: dict[str, int], images: int, stage: str
 ) -> None:
-    progress = live.progress_of(Progress(there // 1_000, 10, there, 10_000), {"planned-shards": 10, **counters})
-    assert (progress.finished_images, progress.state().stage) == (images, stage)
+    finished = Progress("converting", there, 10_000, there // 1_000, 10)
+    progress = reports.progress_of(finished, {"planned-shards": 10, **counters})
+    assert (progress.done, progress.stage) == (images, stage)
 
 
 def test_a_run_that_takes_over_lists_before_it_publishes(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An earlier run finished all shards; what it did is no sign that this one is at its end."""
-    there = Progress(3, 3, 18, 18)
+    there = Progress("converting", 18, 18, 3, 3)
     counters = dict[str, int]()
     step = pipeline.Convert(ConvertOptions(input=(f"{photos}/**/*.jpg",), output=str(photos / "out")))
-    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
     monkeypatch.setattr(type(step), "progress", lambda _: there)
-    seen: list[Progress] = []
-    reporter = running.Reporter(step, seen.append, lambda: counters)
+    seen, said = list[Progress](), list[str]()
+    reporter = reports.Reporter(step, seen.append, said.append)
+    reporter(counters)
     for more in ({"listed": 9}, {"planned-shards": 3}, {"resumed-shards": 3, "resumed-images": 18}):
         counters |= more
-        reporter.tick()
+        reporter(counters)
     stages = ["listing", "listing", "converting", "publishing"]
-    assert [progress.state().stage for progress in seen] == stages
-    assert {progress.finished_shards for progress in seen[:2]} == {3}  # which is said
+    assert [progress.stage for progress in seen] == stages
+    assert said == ["an earlier run has finished 3 of 3 shards"]
 
 
 def test_what_this_run_has_finished_before_the_first_look_counts_once() -> None:
     counters = {"planned-shards": 10, "shards": 2, "images": 2_500}
-    there = live.without_new(Progress(6, 10, 6_000, 10_000), counters)
-    assert live.progress_of(there, counters)[:4] == (6, 10, 6_500, 10_000)
+    there = reports.without_new(Progress("converting", 6_000, 10_000, 6, 10), counters)
+    assert reports.progress_of(there, counters)[:5] == ("converting", 6_500, 10_000, 6, 10)
 
 
 def test_an_engine_without_counters_shows_what_is_in_the_folder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = [None, Progress(0, 3, 0, 18), Progress(2, 3, 12, 18)]
+    there = [None, Progress("converting", 0, 18, 0, 3), Progress("converting", 12, 18, 2, 3)]
     step = pipeline.Convert(ConvertOptions(input=(f"{photos}/**/*.jpg",), output=str(photos / "out")))
-    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(running, "MAX_LOOK_SHARE", 1e9)
+    monkeypatch.setattr(reports, "MAX_LOOK_SHARE", 1e9)
     monkeypatch.setattr(type(step), "progress", lambda _: there.pop(0))
     seen: list[Progress] = []
-    reporter = running.Reporter(step, seen.append)
-    reporter.tick()
-    reporter.tick()
-    assert [progress.state()[:3] for progress in seen] == [
+    reporter = reports.Reporter(step, seen.append)
+    for _ in range(3):
+        reporter({})
+    assert [progress[:3] for progress in seen] == [
         ("listing", 0, 0),
         ("converting", 0, 18),
         ("converting", 12, 18),
@@ -193,7 +195,7 @@ def test_waiting_for_a_service_that_asks_for_fewer_requests_is_counted(fake: Fak
     refs = [ImageRef("a.jpg", 10, 0, "train")]
     work = ShardWork(Shard("train", 0, 1, 1, "plan"), [ref.encode() for ref in refs])
     result = metrics_of(lambda p: p | beam.Create([work]) | ReadImages("gs://b/in/", ahead=ReadAhead()))
-    counted = live.counters_of(result)
+    counted = runs.counters_of(result)
     assert (counted["retries"], counted["too-many-requests"], counted["bytes-read"]) == (3, 1, 10)
     (waited,) = result.metrics().query(MetricsFilter().with_namespace("gcsio"))["counters"]
     assert (waited.key.metric.name, waited.committed) == ("cumulativeThrottlingSeconds", 7)

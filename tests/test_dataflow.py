@@ -28,9 +28,10 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 
 from beam_tfr import images, interrupt, storage
-from beam_tfr.claim import Progress
 from beam_tfr.dataflow import jobs, staging
-from beam_tfr.launch import convert, live, running
+from beam_tfr.display import Progress
+from beam_tfr.engine import runs
+from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import canonical_json
 from beam_tfr.summary import summary
@@ -354,7 +355,6 @@ def test_an_error_on_a_worker_reads_as_in_a_local_run(service: FakeDataflow, bea
     run = submit(beam_tfr, service)
     assert run.code == 1
     assert run.err.splitlines()[-1] == "beam-tfr convert: 7 of 25 images were rejected"
-    assert "convert: job is failed" in run.err
     service.set_service(**failed(text.replace("DataError: 7 of 25", "UsageError: --layout x: 7 of 25")))
     assert submit(beam_tfr, service).code == 2
 
@@ -371,7 +371,7 @@ def test_a_job_cancelled_elsewhere(service: FakeDataflow, beam_tfr: Command) -> 
     service.set_service(state="JOB_STATE_CANCELLED")
     run = submit(beam_tfr, service)
     assert run.code == 1
-    assert f"job {JOB_ID} was cancelled: nothing is published" in run.err
+    assert f"job {JOB_ID} was cancelled. Nothing is published" in run.err
 
 
 def test_a_refused_job(service: FakeDataflow, beam_tfr: Command) -> None:
@@ -392,8 +392,8 @@ def test_a_job_that_is_done_without_a_dataset(service: FakeDataflow, beam_tfr: C
 def test_progress_and_summary_come_from_the_counters_of_a_job(
     service: FakeDataflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "JOB_PERIOD_S", 0.0)
-    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(jobs, "PERIOD_S", 0.0)
+    monkeypatch.setattr(runs, "PROGRESS_S", 0.0)
     plan = make_plan()
     begun = {"digest": plan.digest, "plan": plan.fields()}
     service.put("out/.beam_tfr/plan.json", canonical_json(begun))  # of an earlier run
@@ -408,7 +408,7 @@ def test_progress_and_summary_come_from_the_counters_of_a_job(
         counters |= {"ReadImages/Read": {"bytes-read": 60}, "WriteShards/Write": write}
         metrics = service.metrics({f"Convert/{step}": of for step, of in counters.items()})
         state = "JOB_STATE_RUNNING"
-        if progress.listed:
+        if progress.num_bytes:
             service.put_folder(converted_photos(), "out")
             state = "JOB_STATE_DONE"
         service.set_service(state=state, metrics=metrics)
@@ -416,9 +416,9 @@ def test_progress_and_summary_come_from_the_counters_of_a_job(
     options = ConvertOptions(input=("gs://b/photos/**/*.jpg",), output="gs://b/out")
     flags = [flag for flag in service.flags if flag != "--no_auth"]
     result = convert(options, [*flags, f"--sdk_container_image={IMAGE}"], progress=follow)
-    counted = {"listed": 12, "rejected": 1, "bytes_read": 60, "bytes_written": 70}
-    assert Progress(0, 3, 3, 5, **counted) in seen
-    assert seen[-1] == Progress(2, 2, 18, 18, **counted)
+    counted = {"num_bytes": 60, "rejected": 1}
+    assert Progress("converting", 3, 5, 0, 3, **counted) in seen
+    assert seen[-1] == Progress("publishing", 18, 18, 2, 2, **counted)
     told = summary(result)
     assert (told["skipped"], told["resumed"], told["changes"]["keys"]) == ({".txt": 3}, 1, ["a/1.jpg"])
     assert told["images_per_second"] == round((18 - 1) / told["seconds"], 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker import data_plane
 
 from beam_tfr import interrupt
-from beam_tfr.launch import running
-from beam_tfr.launch.failures import reworded, translate
+from beam_tfr.engine import runs
+from beam_tfr.engine.failures import Outcome, translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.schema import InterruptedRunError, RunError
 from tests.conftest import Run, files_of, wait_for
@@ -307,31 +308,50 @@ def test_what_the_system_refused_is_told_with_the_cure(told: str, expected: str)
     assert str(translate(RuntimeError(told))).startswith(expected)
 
 
-def test_a_run_ends_when_a_thread_of_its_engine_found_no_memory() -> None:
-    ended = threading.Event()
+class Waiting:
+    """A run that never ends."""
 
+    patience_s = 0.0
+    session = contextlib.nullcontext
+
+    def __init__(self, begin: Callable[[], object]) -> None:
+        self.begin, self.ended = begin, threading.Event()
+
+    def result(self) -> Mapping[str, int]:
+        self.begin()
+        self.ended.wait()
+        return {}
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
+
+    def stop(self) -> str:
+        return ""
+
+
+def test_a_run_ends_when_a_thread_of_its_engine_found_no_memory() -> None:
     def starve() -> None:
         raise RuntimeError("can't start new thread")
 
-    def run() -> None:
-        threading.Thread(target=starve).start()
-        ended.wait()
-
+    run = Waiting(threading.Thread(target=starve).start)
     try:
         with pytest.raises(RunError, match=r"out of memory, .*can't start new thread.*ulimit -v"):
-            running.wait(run)
+            runs.follow(run)
     finally:
-        ended.set()
+        run.ended.set()
         interrupt.requested.clear()
 
 
 def test_what_does_not_publish_says_so_in_its_own_words() -> None:
-    said = r"^interrupted: nothing is verified; run the same command again$"
-    with pytest.raises(InterruptedRunError, match=said), reworded("verified"):
-        raise InterruptedRunError(f"interrupted: {running.UNPUBLISHED}")
-    said = r"\. Nothing is lost; make room on the disk, and run the same command again for the shards that are left$"
-    with (
-        pytest.raises(RunError, match=said),
-        reworded("lost", "run the same command again for the shards that are left"),
-    ):
-        raise translate(RuntimeError(f"OSError: {FULL}"))
+    run, outcome = Waiting(interrupt.requested.set), Outcome("nothing is verified", "run the same command again")
+    try:
+        with pytest.raises(
+            InterruptedRunError, match=r"^interrupted: nothing is verified; run the same command again$"
+        ):
+            runs.follow(run, outcome=outcome)
+    finally:
+        run.ended.set()
+        interrupt.requested.clear()
+    outcome = Outcome("nothing is lost", "run the same command again for the shards that are left")
+    said = ". Nothing is lost; make room on the disk, and run the same command again for the shards that are left"
+    assert str(translate(RuntimeError(f"OSError: {FULL}"), outcome)).endswith(said)

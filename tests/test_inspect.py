@@ -16,7 +16,7 @@ from PIL import Image
 
 import beam_tfr
 from beam_tfr import reader, storage
-from beam_tfr.display import State
+from beam_tfr.display import Progress
 from beam_tfr.examples import serialize
 from beam_tfr.inspection import StoredRecord, inspect, pictures
 from beam_tfr.schema import DataError, UsageError
@@ -109,9 +109,9 @@ def test_folders_and_patterns_of_others(tmp_path: Path) -> None:
         found = inspect(path, where={"y": 8}, records=9)
         assert (found.num_files, found.num_records) == (2, 6)
         assert [record.number for record in found.records] == [1, 4]
-    told: list[State] = []
+    told: list[Progress] = []
     inspect(tmp_path / "a.tfrecord-1", progress=told.append)
-    assert told == [State("reading", 1, 0, 0, 1, (tmp_path / "a.tfrecord-1").stat().st_size)]
+    assert told == [Progress("reading", 1, 0, 0, 1, (tmp_path / "a.tfrecord-1").stat().st_size)]
     assert repr(inspect(tmp_path)) == f"<{tmp_path}: 6 records in 2 files; features box, img, tags, y>"
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import beam_tfr
 from beam_tfr import cli, display, lock, manifest
-from beam_tfr.display import State
+from beam_tfr.display import Progress
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.planning.drafts import draft_plan
 from beam_tfr.preview import Estimate, Prices, estimates, listed, preview, speed
@@ -168,9 +168,13 @@ def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None
 
 def test_options_of_the_estimates_change_them() -> None:
     given = {"input": f"{SAMPLE}/test/hat/*.jpg", "layout": "*"}
-    options, seen, told = from_values({**given, "output": "dataset"}, ConvertOptions), list[State](), list[State]()
+    options, seen, told = (
+        from_values({**given, "output": "dataset"}, ConvertOptions),
+        list[Progress](),
+        list[Progress](),
+    )
     plain = preview(options, sample_size=256, workers=1, prices=Prices(), progress=seen.append)
-    assert seen[0] == State("listing", 0)
+    assert seen[0] == Progress("listing", 0)
     measured = [state for state in seen if state.stage.startswith("measuring")]
     assert [*dict.fromkeys(state.stage for state in measured)] == [f"measuring, turn {n} of 3" for n in (1, 2, 3)]
     assert {state.total for state in measured if "3 of 3" not in state.stage} == {0}
@@ -325,7 +329,6 @@ def test_the_interval_of_wilson_is_that_of_the_books() -> None:
 def test_plan_shows_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(display, "FIRST_S", 0.0)
     monkeypatch.setattr(display, "LINE_S", 0.0)
     rows = tmp_path / "rows.csv"
     rows.write_text("name,value\n" + "".join(f"{n},{n}\n" for n in range(2000)))

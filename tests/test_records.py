@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import itertools
 import os
 import pathlib
@@ -12,18 +13,14 @@ from collections.abc import Callable
 
 import google_crc32c
 import pytest
+from apache_beam.io import WriteToTFRecord
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from beam_tfr.records import RecordError, RecordFile, masked_crc, read_records
+from beam_tfr.records import RecordError, RecordFile, frame, masked_crc, read_records
 from beam_tfr.schema import DataError
 
 RECORDS = [b"", b"a", b"some bytes" * 30, bytes(1000), os.urandom(500)]
-
-
-def frame(data: bytes) -> bytes:
-    length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked_crc(length)) + data + struct.pack("<I", masked_crc(data))
 
 
 def write(path: pathlib.Path, content: bytes) -> str:
@@ -55,6 +52,13 @@ def test_masked_crc_is_that_of_the_format() -> None:
     crc = google_crc32c.value(b"123456789")
     assert crc == 0xE3069283  # RFC 3720, B.4
     assert masked_crc(b"123456789") == (((crc >> 15) | (crc << 17)) + 0xA282EAD8) % 2**32
+
+
+@pytest.mark.parametrize("data", [b"", b"record", bytes(1000)])
+def test_a_record_is_framed_as_beam_frames_it(data: bytes) -> None:
+    beams = io.BytesIO()
+    WriteToTFRecord("/x")._sink.write_record(beams, data)
+    assert frame(data) == beams.getvalue()
 
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB", ""])

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from beam_tfr import launch, manifest, storage
-from beam_tfr.display import State
-from beam_tfr.launch import running
+from beam_tfr.display import Progress
+from beam_tfr.engine import runs
+from beam_tfr.launch import progress
 from beam_tfr.launch.repairing import _restored
 from beam_tfr.sources import open_source
 from tests.conftest import Run, as_nobody, files_of, wait_for
@@ -64,10 +65,10 @@ def test_broken_and_missing_shards_are_made_again_and_no_other_file_is_touched(
 def test_progress_is_shown_while_the_shards_are_made_again(
     dataset: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(running, "MAX_LOOK_SHARE", 1e9)
+    monkeypatch.setattr(runs, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(progress, "MAX_LOOK_SHARE", 1e9)
     (dataset / TRAIN[1]).unlink()
-    states: list[State] = []
+    states: list[Progress] = []
     launch.repair(str(dataset), {"input": (f"{sources}/**/*.jpg",)}, progress=states.append)
     stages = [stage for stage, _ in itertools.groupby(state.stage for state in states)]
     assert (stages[0], stages[-1]) == ("verifying", "verifying")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import cli, display, summary, terminal
-from beam_tfr.claim import Progress
+from beam_tfr import cli, display, tallies, terminal
 from beam_tfr.commands import convert
-from beam_tfr.display import Display
-from beam_tfr.launch import results, running
+from beam_tfr.display import Display, Progress
+from beam_tfr.engine import runs
+from beam_tfr.launch import results
 from beam_tfr.tallies import class_rows
 from tests.conftest import Run
 
@@ -22,15 +22,13 @@ Command = Callable[..., Run]
 
 
 def test_a_conversion_is_listed_converted_and_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(display, "FIRST_S", 0.0)
     monkeypatch.setattr(display, "LINE_S", 0.0)
     stream = io.StringIO()
-    follow = summary.Follow(Display(stream, "convert"))
-    follow(Progress(2, 10, 2_000, 10_000, begun=False, listed=700))
-    follow(Progress(1, 10, 1_000, 10_000))  # with --overwrite, of another plan
-    follow(Progress(10, 10, 10_000, 10_000, rejected=1))
+    shown = Display(stream, "convert")
+    shown(Progress("listing", 700))
+    shown(Progress("converting", 1_000, 10_000, 1, 10))
+    shown(Progress("publishing", 10_000, 10_000, 10, 10, rejected=1))
     assert stream.getvalue().splitlines() == [
-        "convert: an earlier run has finished 2 of 10 shards",
         "convert: listing: 700 images",
         "convert: converting: 1,000 of 10,000 images, 1 of 10 shards",
         "convert: publishing: 10,000 of 10,000 images, 1 rejected, 10 of 10 shards",
@@ -53,8 +51,7 @@ def test_the_time_of_a_conversion_counts_from_the_start_of_the_command(
 def test_how_progress_is_shown(
     flags: list[str], photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(running, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(display, "FIRST_S", 0.0)
+    monkeypatch.setattr(runs, "PROGRESS_S", 0.0)
     monkeypatch.setattr(display, "LINE_S", 0.0)
     assert (
         cli.main(["convert", "--input", f"{photos}/**/*.jpg", "--output", f"{tmp_path}/o", "--layout=*", *flags]) == 0
@@ -133,8 +130,8 @@ def test_classes_beyond_the_first_thirty_are_summed_up() -> None:
 
 
 def test_a_narrow_terminal_gets_a_narrow_table_and_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summary, "columns", lambda: 40)
-    table = [*summary._table(["train", "test"], [("matched", [1_200, 6]), ("classes", []), ("  hat", [1_200, 6])])]
+    monkeypatch.setattr(tallies, "columns", lambda: 40)
+    table = [*tallies.text_table(["train", "test"], [("matched", [1_200, 6]), ("classes", []), ("  hat", [1_200, 6])])]
     assert table == [
         "        train test total",
         "matched 1,200    6 1,206",

@@ -20,11 +20,11 @@ from apache_beam.testing.test_pipeline import TestPipeline as Construction
 from apache_beam.typehints.decorators import TypeCheckError, get_type_hints
 
 from beam_tfr import claim, interrupt, manifest, sidecars, transforms
+from beam_tfr.engine.runs import on_interrupt
 from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
 from beam_tfr.labels import Labeler
 from beam_tfr.launch import translate
-from beam_tfr.launch.running import on_interrupt
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.pipeline import Convert

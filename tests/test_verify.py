@@ -23,6 +23,7 @@ from PIL import Image as PillowImage
 from beam_tfr import manifest as manifests
 from beam_tfr import publish, sidecars
 from beam_tfr.claim import Claimed
+from beam_tfr.display import Progress
 from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.options.image import StoredOptions
 from beam_tfr.records import masked_crc
@@ -38,7 +39,7 @@ from beam_tfr.schema import (
     ShardInfo,
     SplitPlan,
 )
-from beam_tfr.verification import MAX_PIXELS, Progress, Report, verify
+from beam_tfr.verification import MAX_PIXELS, Report, verify
 from beam_tfr.verification.content_check import image_problems, tensor_problems
 from beam_tfr.verification.record_check import option_problems, size_problems
 from tests.converted import CONVERSIONS, SOURCES, converted
@@ -236,7 +237,8 @@ def test_valid_datasets(tmp_path: pathlib.Path, options: dict[str, object]) -> N
         dataset_digest=manifests.read(str(folder)).dataset_digest,
     )
     assert report.ok
-    assert calls[-1] == (len(files), len(files), report.examples, report.examples, report.num_bytes)
+    read = Progress("verifying", report.examples, report.examples, len(files), len(files), report.num_bytes)
+    assert calls[-1] == read
     assert all(threads == report.examples for threads in [verify(str(folder), threads=n).examples for n in (1, 5)])
 
 

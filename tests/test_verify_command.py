@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr.display import describe
-from beam_tfr.verification import Progress, verify
+from beam_tfr.display import Progress, describe
+from beam_tfr.verification import verify
 from beam_tfr.verification.problems import KINDS
 from tests.conftest import Run
 from tests.converted import converted_photos, converted_spoiled_photos, spoil
@@ -201,7 +201,7 @@ def test_sources_and_dataset_on_cloud_storage(beam_tfr: Command, dataset: Path, 
 
 
 def test_progress_counts_records_shards_and_bytes() -> None:
-    state = Progress(1, 4, 250, 1000, 50_000_000).state()
+    state = Progress("verifying", 250, 1000, 1, 4, 50_000_000)
     told = "verifying: 250 of 1,000 records, 30 s left, 25 records/s, 5.0 MB/s, 1 of 4 shards"
     assert describe(state, "records", 25.0, 5e6, 30.0) == told
 

@@ -61,8 +61,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if others and not on_runner:
         refuse(parsed, others, "beam-tfr verify")
     with display(parsed, "records") as shown:
-        how: dict[str, Any] = {"sample": parsed.sample, "seed": parsed.seed}
-        how["progress"] = lambda progress: shown(progress.state())
+        how: dict[str, Any] = {"sample": parsed.sample, "seed": parsed.seed, "progress": shown}
         if on_runner:
             from beam_tfr import launch
 

@@ -1,4 +1,4 @@
-"""Follows a job: its messages, its end, and Ctrl-C."""
+"""Creates a job of Dataflow and follows it: its messages, its counters, its end, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,16 +6,29 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, TestOptions
+import apache_beam as beam
+from apache_beam.options.pipeline_options import (
+    GoogleCloudOptions,
+    PipelineOptions,
+    StandardOptions,
+    TestOptions,
+)
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRuntimeException
 from apache_beam.runners.runner import PipelineState
 
-from beam_tfr.beam_internals import DATAFLOW_LOGGER, read_job_log
-from beam_tfr.schema import RESUME, TRACEBACK_VARIABLE, RunError
+from beam_tfr.beam_internals import dataflow_job_state
+from beam_tfr.dataflow.staging import staged
+from beam_tfr.engine.runs import INTERRUPT_WAIT_S, build, counters_of
+from beam_tfr.schema import TRACEBACK_VARIABLE, EngineError, RunError
 
+PERIOD_S = 10.0  # between questions for the counters of a job
+FINAL_S = 5.0
+_LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
 _CONSOLE = "https://console.cloud.google.com/dataflow/jobs"
 
 
@@ -31,29 +44,100 @@ class Job(NamedTuple):
     place: str
 
 
+class JobRun:
+    """A run of a step as a job; see `engine.runs.Run`.
+
+    Args:
+        step: step of the run.
+        beam_options: checked options of Beam.
+        say: called with messages, one line each.
+        created: called with the id of the job, which may outlive this process.
+        waits: whether the run ends with the job, or once the job is created.
+        on_interrupt: what Ctrl-C does to the job: "ask", "cancel" or "leave".
+
+    Attributes:
+        job: the job once it is created; a template or a dry run has no id.
+    """
+
+    patience_s = INTERRUPT_WAIT_S
+
+    def __init__(
+        self,
+        step: beam.PTransform,
+        beam_options: PipelineOptions,
+        *,
+        say: Callable[[str], object],
+        created: Callable[[str], object] = lambda _: None,
+        waits: bool = True,
+        on_interrupt: str = "cancel",
+    ) -> None:
+        self._step, self._options, self._say, self._created = step, beam_options, say, created
+        self._waits, self._on_interrupt = waits, on_interrupt
+        self.job = Job("", "")
+        self._submitted, self._staged = threading.Event(), contextlib.ExitStack()
+        self._result: Any = None
+        self._latest: Mapping[str, int] = {}
+        self._asking: threading.Thread | None = None
+        self._next = 0.0
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        with messages(self._say), self._staged:
+            self._runner = self._staged.enter_context(staged(self._options))
+            yield
+
+    def result(self) -> Mapping[str, int]:
+        self._result = build(self._step, self._runner, self._options).run()
+        self._staged.close()
+        self.job = job_of(self._result, self._options)
+        if self.job.id:
+            self._say(f"job {self.job.id}: {self.job.place}")
+            self._created(self.job.id)
+        self._submitted.set()
+        if not (self.job.id and self._waits):
+            return {}
+        try:
+            state = self._result.wait_until_finish()
+        except DataflowRuntimeException as error:
+            state = error.result.state
+            if state != PipelineState.CANCELLED:
+                raise
+        if state != PipelineState.DONE:
+            raise EngineError(f"job {self.job.id} was {state.lower()}")
+        self._ask().join(FINAL_S)
+        return self._latest
+
+    def counters(self) -> Mapping[str, int]:
+        """The last answer of the service, which may be slow; asks again every `PERIOD_S` seconds."""
+        asking = self._asking and self._asking.is_alive()
+        if self._submitted.is_set() and time.monotonic() >= self._next and not asking:
+            self._ask()
+        return self._latest
+
+    def _ask(self) -> threading.Thread:
+        self._next = time.monotonic() + PERIOD_S
+        self._asking = threading.Thread(target=self._keep, name="beam_tfr-counters", daemon=True)
+        self._asking.start()
+        return self._asking
+
+    def _keep(self) -> None:
+        self._latest = counters_of(self._result) or self._latest
+
+    def stop(self) -> str:
+        if not self._submitted.wait(INTERRUPT_WAIT_S):
+            return "the job was being submitted; if it was created after all, the console lists it"
+        if not stop(self._result, self.job, self._on_interrupt):
+            return f"job {self.job.id} continues ({self.job.place})"
+        self._say(f"job {self.job.id} is cancelled")
+        return ""
+
+
 def job_of(result: Any, options: PipelineOptions) -> Job:
     """The job that a run created or described."""
     google = options.view_as(GoogleCloudOptions)
     if options.view_as(TestOptions).dry_run or not result.has_job:
         return Job("", google.template_location or "")
     return Job(result.job_id(), f"{_CONSOLE}/{google.region}/{result.job_id()}?project={google.project}")
-
-
-def wait(result: Any, job: Job) -> None:
-    """Waits for the end of a job.
-
-    Raises:
-        RunError: it was cancelled.
-        DataflowRuntimeException: it failed; the message is the service's.
-    """
-    try:
-        state = result.wait_until_finish()
-    except DataflowRuntimeException as error:
-        state = error.result.state
-        if state != PipelineState.CANCELLED:
-            raise
-    if state != PipelineState.DONE:
-        raise RunError(f"job {job.id} was {state.lower()}: nothing is published; {RESUME}")
 
 
 def stop(result: Any, job: Job, on_interrupt: str) -> bool:
@@ -79,24 +163,48 @@ def stop(result: Any, job: Job, on_interrupt: str) -> bool:
 
 @contextlib.contextmanager
 def messages(say: Callable[[str], object]) -> Iterator[None]:
-    """Prints a job's states and the service's errors, each once; silences Beam's other messages."""
+    """Says the service's warnings and errors, each once, as Beam logs them; silences its other messages."""
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
         return
-    said = {""}
+    said = set[str]()
 
     def tell(record: logging.LogRecord) -> bool:
-        if (text := read_job_log(record)) not in said:
+        text = record.getMessage().partition("JOB_MESSAGE_")[2].strip()  # "ERROR: …", if the service says it
+        if record.levelno >= logging.WARNING and text and text not in said:
             said.add(text)
-            say(text)
+            kind, _, told = text.partition(": ")
+            lines = told.splitlines() or [""]
+            line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+            say(f"Dataflow, {kind.lower()}: {line[:300]}")
         return False
 
-    runners = logging.getLogger(DATAFLOW_LOGGER)
+    runner = logging.getLogger(_LOGGER)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL + 1)
-    runners.setLevel(logging.INFO)
-    runners.addFilter(tell)
+    runner.setLevel(logging.WARNING)
+    runner.addFilter(tell)
     try:
         yield
     finally:
-        runners.setLevel(logging.NOTSET)
-        runners.removeFilter(tell)
+        runner.setLevel(logging.NOTSET)
+        runner.removeFilter(tell)
+
+
+def job_state(options: PipelineOptions | None, job_id: str) -> str:
+    """The state of a job as Dataflow reports it, such as "RUNNING"; empty if it cannot be asked."""
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+
+    google = options and options.view_as(GoogleCloudOptions)
+    if not google or not google.project or not google.region:
+        return ""
+    try:
+        return dataflow_job_state(google, job_id).removeprefix("JOB_STATE_")
+    except (GoogleAPIError, GoogleAuthError):
+        return ""
+
+
+def own_job(options: PipelineOptions | None) -> str:
+    """The id of the job that this worker process works for; empty for any other process."""
+    runner = options and options.view_as(StandardOptions).runner
+    return os.environ.get("JOB_ID", "") if runner and runner.endswith("DataflowRunner") else ""

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, SetupOptions, WorkerOptions
 
-import beam_tfr
 from beam_tfr import images
 from beam_tfr.beam_internals import DataflowRunner, no_folders_in_pickles
+from beam_tfr.version import __version__
 
-PACKAGE = Path(beam_tfr.__file__).parent
+PACKAGE = Path(__file__).parents[1]
 NAME = "beam_tfr"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of all files in a wheel: the same files give the same bytes
 
@@ -59,17 +59,16 @@ def own_wheel(folder: Path) -> Path:
         for path in sorted(PACKAGE.rglob("*"))
         if path.suffix in (".py", ".json", ".yaml", ".txt", ".typed") and path.is_file() and "sample" not in path.parts
     }
-    version = beam_tfr.__version__
-    info = f"{NAME}-{version}.dist-info"
+    info = f"{NAME}-{__version__}.dist-info"
     requires = "".join(f"Requires-Dist: {line}\n" for line in (PACKAGE / "requirements.txt").read_text().splitlines())
-    files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version}\n{requires}".encode()
+    files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {__version__}\n{requires}".encode()
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: beam_tfr\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     record = "".join(
         f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip('=')},{len(data)}\n"
         for name, data in sorted(files.items())
     )
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
-    path = folder / f"{NAME}-{version}-py3-none-any.whl"
+    path = folder / f"{NAME}-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in sorted(files.items()):
             entry = zipfile.ZipInfo(name, _EPOCH)

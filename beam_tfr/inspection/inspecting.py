@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from beam_tfr import markup, storage
-from beam_tfr.display import State
+from beam_tfr.display import Progress
 from beam_tfr.inspection import exporting, pictures
 from beam_tfr.inspection.records import File, RecordReader, StoredRecord, Values, features_of_name, find_files, matches
 from beam_tfr.inspection.values import describe, kind_of
@@ -122,7 +122,7 @@ def inspect(
     record: int | None = None,
     where: str | Mapping[str, object] | None = None,
     records: int | None = None,
-    progress: Callable[[State], object] | None = None,
+    progress: Callable[[Progress], object] | None = None,
 ) -> Inspection:
     """Inspects a dataset or any TFRecord files, uncompressed, gzip or zlib.
 
@@ -192,14 +192,14 @@ class _Search:
         self._lengths = collections.defaultdict[str, set[int]](set)
         self._kinds = dict[str, str]()
 
-    def run(self, files: Sequence[File], progress: Callable[[State], object]) -> None:
+    def run(self, files: Sequence[File], progress: Callable[[Progress], object]) -> None:
         total = 0 if self._counts else sum(file.num_records for file in files)
         reader = RecordReader(files, 0 if self._counts else self._start)
         kept_bytes = 0
         try:
             for record in reader:
                 if record.number % PROGRESS_RECORDS == 0:
-                    progress(State("reading", reader.done, total, reader.files, len(files), reader.num_bytes))
+                    progress(Progress("reading", reader.done, total, reader.files, len(files), reader.num_bytes))
                 if record.number < SAMPLE or not self.first:
                     self._note(record)
                 if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):

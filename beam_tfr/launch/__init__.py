@@ -11,7 +11,7 @@ try:
     for library in ("apache_beam", "cykooz_resizer"):  # the second is needed by the first image only
         importlib.import_module(library)
     from beam_tfr.dataflow.jobs import Job
-    from beam_tfr.launch.failures import translate
+    from beam_tfr.engine.failures import translate
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
     from beam_tfr.launch.repairing import repair
     from beam_tfr.launch.results import Result, Saved

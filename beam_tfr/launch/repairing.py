@@ -14,12 +14,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr import __version__, claim, cloud, diff, lock, rejects, sidecars, storage
+from beam_tfr import claim, diff, lock, rejects, sidecars, storage
 from beam_tfr import manifest as manifests
-from beam_tfr.dataflow import checks
-from beam_tfr.display import State
+from beam_tfr.dataflow import checks, jobs
+from beam_tfr.display import Progress
+from beam_tfr.engine.failures import Outcome
 from beam_tfr.inputs.patterns import read_input_list
-from beam_tfr.launch.failures import reworded
 from beam_tfr.launch.flags import parse_beam_flags
 from beam_tfr.launch.starting import start
 from beam_tfr.manifest import Manifest
@@ -41,20 +41,21 @@ from beam_tfr.schema import (
 )
 from beam_tfr.sources import Source
 from beam_tfr.terminal import counted
-from beam_tfr.verification import Progress, Report, verify
+from beam_tfr.verification import Report, verify
 from beam_tfr.verification.dataset_check import DatasetCheck, choose
+from beam_tfr.version import __version__
 
+_OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
 _OTHERS = {LABELS_FILE, MANIFEST_FILE, REJECTS_FILE}
 _REPAIRED = ("missing", "damaged", "unreadable")
 
 
-@reworded("lost", "run the same command again for the shards that are left")
 def repair(
     folder: str,
     given: Mapping[str, Any],
     beam_flags: Sequence[str] = (),
     *,
-    progress: Callable[[State], object] = lambda _: None,
+    progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> tuple[Report, list[str]]:
     """Rebuilds the broken and missing shards of a dataset, and its other files except the manifest.
@@ -79,12 +80,9 @@ def repair(
         raise UsageError("`template_location=` and `dry_run=` repair nothing")
     dataset = manifests.read(storage.check_path(folder))
 
-    def verifying(of: Progress) -> None:
-        progress(of.state())
-
     with _restored(dataset, given) as options:
         check = DatasetCheck(dataset)
-        check.read(tasks := choose(dataset), progress=verifying)
+        check.read(tasks := choose(dataset), progress=progress)
         report = check.report()
         broken = {*report.broken}
         files = {problem.file for problem in report.problems if problem.kind in _REPAIRED} & _OTHERS
@@ -97,12 +95,12 @@ def repair(
             say(f"{len(wanted):,} of {counted(report.shards, 'shard')} will be rebuilt")
             _run(dataset, options, beam_flags, wanted, progress, say)
     run_id = uuid.uuid4().hex
-    with lock.held(dataset.folder, run_id, job_state=functools.partial(cloud.job_state, beam_options)):
+    with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
         _write_others(dataset, files)
         claim.finish(dataset.folder, run_id)
     after = DatasetCheck(dataset)
     after.add(check.found[task.position] for task in tasks if task.entry.file not in broken)
-    after.read([task for task in tasks if task.entry.file in broken], progress=verifying)
+    after.read([task for task in tasks if task.entry.file in broken], progress=progress)
     return after.report(), sorted(broken | files)
 
 
@@ -126,7 +124,7 @@ def _run(
     options: ConvertOptions,
     beam_flags: Sequence[str],
     wanted: set[str],
-    progress: Callable[[State], object],
+    progress: Callable[[Progress], object],
     say: Callable[[str], object],
 ) -> None:
     def make(options: ConvertOptions, source: Source) -> Convert:
@@ -138,7 +136,7 @@ def _run(
         return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
 
     try:
-        start(options, beam_flags, make=make, progress=lambda of: progress(of.state()), say=say)
+        start(options, beam_flags, make=make, outcome=_OUTCOME, progress=progress, say=say)
     except InputChangedError as error:
         if not (options.input or options.input_list):
             raise

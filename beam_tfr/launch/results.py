@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from beam_tfr import diff, manifest, rejects, storage
-from beam_tfr.claim import Progress
+from beam_tfr.display import Progress
 from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, tell_left_behind, tell_skipped
-from beam_tfr.launch.live import with_counters
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.manifest import Split
 from beam_tfr.pipeline import Convert
@@ -199,12 +198,11 @@ class Beginning:
 
     Args:
         step: step of the run.
-        progress: called at the end with what is then true: all is finished.
         look: whether to look at the output.
     """
 
-    def __init__(self, step: Convert, progress: Callable[[Progress], object] | None, *, look: bool = True) -> None:
-        self._step, self._progress, self._started = step, progress, time.monotonic()
+    def __init__(self, step: Convert, *, look: bool = True) -> None:
+        self._step, self._started = step, time.monotonic()
         self._before = None
         if look:
             with contextlib.suppress(BeamTfrError):
@@ -215,11 +213,14 @@ class Beginning:
         """True if images of an earlier dataset crashed the decoder."""
         return self._before is not None and "crashed-decoder" in self._before["counts"]["rejected"]
 
-    def result(self, counters: Mapping[str, int]) -> Result | Saved:
+    def result(
+        self, counters: Mapping[str, int], progress: Callable[[Progress], object] | None = None
+    ) -> Result | Saved:
         """The result of the run, which has ended.
 
         Args:
             counters: counters of this package, at the end.
+            progress: called if all is finished.
 
         Raises:
             RunError: there is no dataset or plan, even if the engine reports success.
@@ -239,8 +240,9 @@ class Beginning:
             raise RunError(f"the runner reports success, but it lost elements: {error}") from error
         fresh = options.overwrite or self._before != published.fields
         old = self._before["labels"]["names"] if self._before else published.class_names
-        if self._progress:
-            self._progress(with_counters(self._step.end(published), counters))
+        if progress:
+            read, rejected = counters.get("bytes-read", 0), counters.get("rejected", 0)
+            progress(self._step.end(published)._replace(num_bytes=read, rejected=rejected))
         return Result(
             manifest=published,
             seconds=seconds,

@@ -1,39 +1,26 @@
-"""Checks a call, builds its pipeline, and runs it here or elsewhere."""
+"""Checks a call and runs its conversion: here, on another engine, or as a Dataflow job."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
-import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
-from apache_beam.runners.runner import PipelineResult, PipelineRunner
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineRunner
 
-from beam_tfr import cloud
-from beam_tfr.beam_internals import ONE_RUN, LocalRunner, inspected_once, streams_without_timeout
-from beam_tfr.claim import Progress
-from beam_tfr.dataflow import checks
-from beam_tfr.dataflow.jobs import Job
-from beam_tfr.launch import elsewhere
-from beam_tfr.launch.failures import translate
+from beam_tfr import attempts, cloud, lock, sidecars, storage
+from beam_tfr.dataflow import checks, jobs
+from beam_tfr.display import Progress
+from beam_tfr.engine.failures import UNPUBLISHED, Outcome
+from beam_tfr.engine.runs import Run, follow, on_interrupt, run_of
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-from beam_tfr.launch.live import counters_of
+from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Beginning, Result, Saved
-from beam_tfr.launch.running import (
-    INTERRUPT_WAIT_S,
-    PROCESSES_WAIT_S,
-    UNPUBLISHED,
-    Reporter,
-    build,
-    held,
-    on_interrupt,
-    quiet,
-    wait,
-)
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import MANIFEST_FILE, SWITCH_FILE, DataError, InterruptedRunError, RunError, UsageError
 from beam_tfr.sources import Source, check_reach, look_first, open_source
 
 
@@ -83,18 +70,19 @@ def start(
     beam_flags: Sequence[str] = (),
     *,
     make: Callable[[ConvertOptions, Source], Convert] = Convert,
+    outcome: Outcome = UNPUBLISHED,
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
-) -> Result | Saved | Job:
+) -> Result | Saved | jobs.Job:
     """Converts; returns when the dataset is complete, or earlier if the options say so.
 
     Args:
         options: checked options.
         beam_flags: Beam's own options, as on a command line.
         make: makes the step from the options and the opened source.
-        progress: called at the start with what an earlier run finished, then every `PROGRESS_S` seconds, and at the
-            end; all zero before there is a plan.
-        say: called with messages about a remote job and about rewritten shards, one line each.
+        outcome: what is left if the run fails, for its error.
+        progress: called at the start, then about every second, and at the end.
+        say: called with messages about earlier runs, a remote job and rewritten shards, one line each.
 
     Returns:
         The dataset; with `save_plan=` the plan; with `no_wait=`, a template or a dry run the job.
@@ -106,62 +94,72 @@ def start(
         InterruptedRunError: Ctrl-C.
     """
     beam_options, runner, source = prepare(options, beam_flags)
-    if runner or not checks.is_only_form(beam_options):
+    only_form = runner is None and checks.is_only_form(beam_options)
+    if not only_form:
         for told in look_first(options, source):
             say(told)
     step = make(options, source)
-    if runner is None:
-        return elsewhere.run(step, beam_options, progress=progress, say=say)
-    beginning = Beginning(step, progress)
+    beginning = Beginning(step, look=not only_form)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
-    with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed) as hold:
-        pipeline = build(step, runner, beam_options)
-        check = hold.check if hold else None
-        result = follow(pipeline, runner, beam_options, lambda counters: Reporter(step, progress, counters, check).tick)
-    return beginning.result(counters_of(result))
+    with on_interrupt(), contextlib.ExitStack() as stack:
+        hold = None  # where the output is not touched
+        if not (only_form or options.save_plan):
+            hold = stack.enter_context(_held(step, beam_options, say, guarded=beginning.crashed))
+        report = Reporter(step, progress, say) if hold and progress and not options.no_wait else None
 
+        def tick(counters: Mapping[str, int]) -> None:
+            if hold:
+                hold.check()
+            if report:
+                report(counters)
 
-def follow(
-    pipeline: beam.Pipeline,
-    runner: PipelineRunner,
-    beam_options: PipelineOptions,
-    report: Callable[[Callable[[], Mapping[str, int]]], Callable[[], object]],
-) -> PipelineResult:
-    """Runs a pipeline to its end on a runner other than Dataflow; returns the runner's result.
-
-    A second run in this process, from another thread, waits for the first, which uses all cores.
-
-    Args:
-        pipeline: the complete pipeline.
-        runner: runner for the pipeline.
-        beam_options: options for the pipeline.
-        report: takes a function that reads the counters; returns one to call often while the pipeline runs.
-    """
-    with ONE_RUN if isinstance(runner, LocalRunner) else contextlib.nullcontext(), inspected_once(), quiet():
-        if isinstance(runner, LocalRunner):  # `run` returns when all is done
-            told = report(runner.counters)
-            by_processes = beam_options.view_as(DirectOptions).direct_running_mode == "multi_processing"
-            patience_s = PROCESSES_WAIT_S if by_processes else INTERRUPT_WAIT_S
-
-            def tick() -> None:
-                runner.check_workers()
-                told()
-
-            try:
-                result = wait(pipeline.run, tick=tick, patience_s=patience_s)
-            finally:
-                runner.end_workers()
+        run: Run
+        if runner is None:
+            created = hold.leave if hold else lambda _: None
+            run = jobs.JobRun(
+                step,
+                beam_options,
+                say=say,
+                created=created,
+                waits=not options.no_wait,
+                on_interrupt=options.on_interrupt,
+            )
         else:
-            try:
-                with streams_without_timeout():
-                    result = pipeline.run()  # some want the main thread for it
-            except Exception as error:
-                raise translate(error) from error
+            run = run_of(step, runner, beam_options)
+        counters = follow(run, tick, outcome)
+    if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
+        return run.job
+    return beginning.result(counters, progress)
 
-            def cancel() -> str:
-                with contextlib.suppress(Exception):
-                    result.cancel()
-                return UNPUBLISHED
 
-            wait(result.wait_until_finish, tick=report(lambda: counters_of(result)), stop=cancel)
-    return result
+@contextlib.contextmanager
+def _held(
+    step: Convert, beam_options: PipelineOptions, say: Callable[[str], object], *, guarded: bool
+) -> Iterator[lock.Hold]:
+    """Holds the output, as `lock.held` does; after a run that failed, says which shards were rewritten for new input.
+
+    With `guarded`, and after runs that crashed, each image is decoded in a guarded process.
+    """
+    output = step.options.output
+    job_state = functools.partial(jobs.job_state, beam_options)
+    with lock.held(output, step.run_id, say=say, job_state=job_state) as hold:
+        step.read.guarded = guarded
+        if attempts.has_crashed(output):
+            step.read.guarded = True
+            say("earlier runs crashed; this run decodes each image in a guarded process and rejects any that crash it")
+        manifest = storage.join(output, MANIFEST_FILE)
+        before = storage.find(manifest) if step.options.overwrite else None
+        try:
+            yield hold
+        except (DataError, RunError, InterruptedRunError) as error:
+            if storage.find(storage.work_path(output, SWITCH_FILE)):
+                raise type(error)(
+                    f"the run ended while the dataset was put into its place in {output}; the same command completes it"
+                ) from error
+            if before and storage.find(manifest) == before:
+                raise type(error)(f"{error}\nThe dataset that stands in {output} is whole, as it was") from error
+            raise
+        finally:
+            with contextlib.suppress(OSError):
+                if told := str(sidecars.take_changes(output)):
+                    say(told)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,22 +10,19 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions
 
 from beam_tfr import cloud, manifest, storage
 from beam_tfr.dataflow import checks, jobs
-from beam_tfr.launch.elsewhere import submit
-from beam_tfr.launch.failures import reworded
+from beam_tfr.display import Progress
+from beam_tfr.engine.failures import Outcome
+from beam_tfr.engine.runs import Run, follow, on_interrupt, run_of
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-from beam_tfr.launch.live import JobCounters
-from beam_tfr.launch.running import build, on_interrupt, wait
-from beam_tfr.launch.starting import follow
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import RunError, UsageError
 from beam_tfr.transforms import VerifyShards
-from beam_tfr.verification import Progress, Report
+from beam_tfr.verification import Report
 from beam_tfr.verification.dataset_check import choose
 
-TICK_S = 2.0  # between looks at the counters
+_OUTCOME = Outcome("nothing is verified", "run the same command again")
 
 
-@reworded("verified")
 def verify_on(
     folder: str,
     beam_flags: Sequence[str],
@@ -64,34 +60,21 @@ def verify_on(
     tasks = choose(dataset, sample, seed)
     total = sum(task.entry.num_examples for task in tasks)
 
-    def report(counters: Callable[[], Mapping[str, int]]) -> Callable[[], None]:
-        last = [time.monotonic()]
-
-        def tick() -> None:
-            if progress is not None and time.monotonic() - last[0] >= TICK_S:
-                last[0] = time.monotonic()
-                done = counters()
-                shards, records, read = (done.get(f"verified-{of}", 0) for of in ("shards", "records", "bytes"))
-                progress(Progress(shards, len(tasks), records, total, read))
-
-        return tick
+    def tick(counters: Mapping[str, int]) -> None:
+        if progress is not None:
+            shards, records, read = (counters.get(f"verified-{of}", 0) for of in ("shards", "records", "bytes"))
+            progress(Progress("verifying", records, total, shards, len(tasks), read))
 
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as local, on_interrupt():
         place = beam_options.view_as(GoogleCloudOptions).temp_location or local
         path = storage.join(place, f"beam_tfr-verify-{uuid.uuid4().hex}.json")
         step = VerifyShards(folder, path, sample=sample, seed=seed)
+        run: Run
         if on_dataflow:
-            with jobs.messages(say):
-                result, job = submit(step, beam_options, say)
-
-                def stop() -> str:
-                    jobs.stop(result, job, "cancel")
-                    return f"job {job.id} is cancelled"
-
-                wait(lambda: jobs.wait(result, job), tick=report(JobCounters(result).latest), stop=stop)
+            run = jobs.JobRun(step, beam_options, say=say)
         else:
-            runner = choose_runner(beam_options, beam_flags)
-            follow(build(step, runner, beam_options), runner, beam_options, report)
+            run = run_of(step, choose_runner(beam_options, beam_flags), beam_options)
+        follow(run, tick, _OUTCOME)
         try:
             found = Report.from_json(storage.read_bytes(path))
         except FileNotFoundError:

@@ -10,7 +10,7 @@ import heapq
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 
-from beam_tfr.display import State
+from beam_tfr.display import Progress
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
@@ -62,7 +62,7 @@ class Listed:
 
 
 def survey_listing(
-    refs: Iterator[ImageRef], *, seed: int, sample_size: int, progress: Callable[[State], object] = lambda _: None
+    refs: Iterator[ImageRef], *, seed: int, sample_size: int, progress: Callable[[Progress], object] = lambda _: None
 ) -> Listed:
     """Surveys the references in one pass; memory does not grow with them, apart from `MAX_NAMES` names."""
     found = Listed(Survey(seed))
@@ -71,7 +71,7 @@ def survey_listing(
     def usable() -> Iterator[ImageRef]:
         for number, ref in enumerate(refs, start=1):
             if number % 1000 == 0:
-                progress(State("listing", number))
+                progress(Progress("listing", number))
             found.survey.add(ref.encode())
             found.num_bytes += ref.size_bytes
             name = posixpath.basename(ref.key)

@@ -7,8 +7,9 @@ import functools
 import heapq
 from collections.abc import Callable, Sequence
 
-from beam_tfr import claim, cloud, diff, lock, manifest
-from beam_tfr.display import State
+from beam_tfr import claim, diff, lock, manifest
+from beam_tfr.dataflow import jobs
+from beam_tfr.display import Progress
 from beam_tfr.inputs.listing import check_there
 from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import exclusion
@@ -38,7 +39,7 @@ def preview(
     sample_size: int,
     workers: int,
     prices: Prices,
-    progress: Callable[[State], object] = lambda _: None,
+    progress: Callable[[Progress], object] = lambda _: None,
 ) -> Preview:
     """Checks the call as `convert` does, lists the input, converts a sample, and estimates the rest; writes nothing.
 
@@ -61,7 +62,7 @@ def preview(
             whole_number(value, 1)
         except ValueError as error:
             raise UsageError(str(error), option=name, value=value) from None
-    progress(State("listing", 0))
+    progress(Progress("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
     for pattern in source.input:
         check_there(pattern)
@@ -84,7 +85,7 @@ def preview(
     plan = make_plan(listed.survey, measured.record_bytes, source.draft)
     outcome, converts = WRITES, True
     if check_output:
-        job_state = functools.partial(cloud.job_state, beam_options)
+        job_state = functools.partial(jobs.job_state, beam_options)
         outcome, converts = _predict_outcome(options, plan, job_state=job_state)
     usable = plan.matched - listed.reasons.total()
     sampled = convert_sample(listed.sample, step, of=usable, progress=progress)
@@ -115,7 +116,7 @@ def preview(
         *advise(options, listed, plan, sampled),
     ]
     failure = failure_warning(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
-    progress(State("planned", plan.matched, plan.matched))
+    progress(Progress("planned", plan.matched, plan.matched))
     return Preview(
         plan=plan,
         found=listed,
@@ -149,9 +150,7 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.Job
         return f"writes nothing: {output} holds this dataset already", False
     claim.check_room(output, plan)
     if found.resumes and (done := claim.read_progress(output)):
-        outcome = (
-            f"resumes an earlier run, which has finished {done.finished_shards} of {counted(done.num_shards, 'shard')}"
-        )
+        outcome = f"resumes an earlier run, which has finished {done.shards} of {counted(done.num_shards, 'shard')}"
     if found.replaces:
         outcome += f" and replaces the one in {output}"
         with contextlib.suppress(BeamTfrError):

@@ -15,8 +15,7 @@ from beam_tfr.preview.listed import Listed
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags
 from beam_tfr.schema.features import things
-from beam_tfr.summary import plan_lines
-from beam_tfr.tallies import html_table, plan_rows, tell_shares
+from beam_tfr.tallies import html_table, plan_lines, plan_rows, tell_shares
 from beam_tfr.terminal import counted, printable
 
 WRITES = "writes the dataset"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from beam_tfr import shards
 from beam_tfr.bench import forget
-from beam_tfr.display import SAMPLING, State
+from beam_tfr.display import SAMPLING, Progress
 from beam_tfr.inputs.reading import make_record, read_refs
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
@@ -55,7 +55,7 @@ class Sampled:
 
 
 def convert_sample(
-    refs: Sequence[ImageRef], step: Convert, *, of: int, progress: Callable[[State], object] = lambda _: None
+    refs: Sequence[ImageRef], step: Convert, *, of: int, progress: Callable[[Progress], object] = lambda _: None
 ) -> Sampled:
     """Reads and converts a sample (`of` so many references) like `step`; writes only to a temporary folder."""
     options, root, found = step.options, step.read.root, Sampled()
@@ -72,7 +72,7 @@ def convert_sample(
     for ref, content in read_refs(root, refs, step.read.ahead):
         found.read_s += time.perf_counter() - started
         found.tried += 1
-        progress(State(SAMPLING, found.tried, len(refs)))
+        progress(Progress(SAMPLING, found.tried, len(refs)))
         cpu_s = time.thread_time()
         try:
             record = make_record(content, ref, steps)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from beam_tfr.display import MEASURING, State
+from beam_tfr.display import MEASURING, Progress
 from beam_tfr.options import ConvertOptions, default_threads
 
 SECONDS = 6.0  # that the longest conversion takes on an idle machine
@@ -37,7 +37,7 @@ def measure_speed(
     *,
     alone_s: float,
     most: int,
-    progress: Callable[[State], object],
+    progress: Callable[[Progress], object],
 ) -> Speed:
     """Converts a few copies of files, then more, then many; the difference in time gives the speed.
 
@@ -59,7 +59,7 @@ def measure_speed(
 
         def run(turn: int, number: int) -> tuple[float, float]:
             def show(done: int) -> None:  # no total where most of the time is still to come
-                progress(State(f"{MEASURING}, turn {turn} of 3", done, number if turn == 3 else 0))
+                progress(Progress(f"{MEASURING}, turn {turn} of 3", done, number if turn == 3 else 0))
 
             show(0)
             return _convert(folder, files, number, options, show)
@@ -99,5 +99,5 @@ def _convert(
         **vars(options.image_options()),
     )
     started = time.process_time()
-    seconds = launch.convert(convert, progress=lambda at: progress(at.finished_images)).seconds
+    seconds = launch.convert(convert, progress=lambda at: progress(0 if at.stage == "listing" else at.done)).seconds
     return seconds, time.process_time() - started

@@ -77,6 +77,20 @@ class InterruptedRunError(BeamTfrError):
     exit_code = 130
 
 
+class EngineError(Exception):
+    """What ended a run, if it is none of our errors; `engine.failures` makes one of it.
+
+    Attributes:
+        cause: what happened.
+        cure: what to do before the same command is run again.
+        hint: what to add to that advice.
+    """
+
+    def __init__(self, cause: str, *, cure: str = "", hint: str = "") -> None:
+        super().__init__(cause)
+        self.cause, self.cure, self.hint = cause, cure, hint
+
+
 def as_flags(message: str) -> str:
     """Spells the options in an error message as command-line flags, and a path, which has no flag, as it is."""
     message = re.sub(r"^`path=([^`]*)`", r"\1", message)

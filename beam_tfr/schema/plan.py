@@ -227,9 +227,11 @@ class Unfinished:
         causes: why they cannot -> images; the leading ones.
         images: how many.
         example: URI of one.
+        differs: True if they can, but the shard has other bytes than the one to be repaired.
     """
 
     shard: Shard
     causes: dict[str, int]
     images: int
     example: str
+    differs: bool = False

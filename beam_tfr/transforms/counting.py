@@ -18,11 +18,11 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_tfr import storage
+from beam_tfr.beam_internals import NAMESPACE
 from beam_tfr.schema import Item, ShardInfo
 from beam_tfr.sidecars import Changes
 from beam_tfr.terminal import printable
 
-NAMESPACE = "beam_tfr"
 _Element = TypeVar("_Element")
 _counter = functools.cache(functools.partial(Metrics.counter, NAMESPACE))
 _distribution = functools.cache(functools.partial(Metrics.distribution, NAMESPACE))

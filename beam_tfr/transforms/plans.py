@@ -14,7 +14,8 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import beam_internals, claim, cloud, codec_versions, saved_plan, sidecars
+from beam_tfr import beam_internals, claim, codec_versions, saved_plan, sidecars
+from beam_tfr.dataflow import jobs
 from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
@@ -42,7 +43,7 @@ class Target(NamedTuple):
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder."""
         options = beam_internals.worker_options()  # of a job made from a template, whose lock nobody else took
-        job, job_state = cloud.own_job(options), functools.partial(cloud.job_state, options)
+        job, job_state = jobs.own_job(options), functools.partial(jobs.job_state, options)
         how: dict[str, Any] = {"run_id": self.run_id, "overwrite": self.overwrite, "job": job, "job_state": job_state}
         plan = claim.claim(self.output, plan, **how)
         count("matched", plan.matched)

@@ -8,12 +8,12 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
-from beam_tfr import __version__, manifest
+from beam_tfr import manifest
 from beam_tfr.naming import file_name
 from beam_tfr.schema import MOST_CAUSES, DataError, Plan, RunError, ShardInfo, Unfinished
 from beam_tfr.terminal import counted
-from beam_tfr.transforms.writing import OTHER_BYTES
 from beam_tfr.verification.source_check import find_changed
+from beam_tfr.version import __version__
 
 MOST_KEYS = 3  # named in a message
 
@@ -47,7 +47,7 @@ def _check(
     unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
     if missing := sorted(set(wanted) - found.keys()):
         raise RunError(f"the runner lost {len(missing)} shards, such as {missing[0]}; run the same command again")
-    differing = sorted(info.shard.name for info in unfinished if OTHER_BYTES in info.causes)
+    differing = sorted(info.shard.name for info in unfinished if info.differs)
     if differing:
         raise DataError(_tell_differing(plan, folder, root, differing))
     if unfinished:

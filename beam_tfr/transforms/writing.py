@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
-from beam_tfr import beam_internals, claim, lock, manifest, publish, rejects, shards, sidecars, storage, switch
+from beam_tfr import claim, lock, manifest, publish, rejects, shards, sidecars, storage, switch
 from beam_tfr.naming import file_name
+from beam_tfr.records import frame
 from beam_tfr.schema import (
     NO_SPLIT,
     REJECTS_FILE,
@@ -29,8 +29,6 @@ from beam_tfr.schema import (
 )
 from beam_tfr.terminal import printable
 from beam_tfr.transforms.counting import Shown, ShownFunction, count, count_changes, count_shard, count_waits
-
-OTHER_BYTES = "other bytes"  # why a shard that is repaired is `Unfinished`
 
 
 @with_input_types(list[Item])
@@ -68,7 +66,7 @@ class WriteShards(beam.io.WriteToTFRecord):
         super().__init__(
             storage.join(output, name), file_name_suffix=suffix, compression_type=CompressionTypes.UNCOMPRESSED
         )
-        self._write = _Write(beam_internals.sink_of(self), output, name, suffix, level, run_id, expected, most_rejects)
+        self._write = _Write(output, name, suffix, level, run_id, expected, most_rejects)
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[ShardInfo | Unfinished]:
         return items | "Write" >> beam.ParDo(self._write)
@@ -77,7 +75,6 @@ class WriteShards(beam.io.WriteToTFRecord):
 class _Write(Shown):
     def __init__(
         self,
-        sink: Any,
         output: str,
         name: str,
         suffix: str,
@@ -87,7 +84,7 @@ class _Write(Shown):
         most_rejects: int | None,
     ) -> None:
         super().__init__(output=output, name=name, suffix=suffix, gzip_level=level)
-        self._sink, self._output, self._level, self._expected = sink, output, level, expected
+        self._output, self._level, self._expected = output, level, expected
         self._name, self._suffix = name, suffix
         self._run_id, self._most_rejects = run_id, most_rejects
         self._pending: storage.PendingFile | None = None
@@ -98,7 +95,7 @@ class _Write(Shown):
         self._sequence = shards.Sequencer()
 
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
-        # Before their shard is whole: see `launch.live`.
+        # Before their shard is whole: see `launch.progress`.
         count("images", sum(item.ref is not None for item in items))
         count("written", sum(isinstance(item.value, Record) for item in items))
         for item in items:
@@ -120,7 +117,7 @@ class _Write(Shown):
         if item.ref is not None:  # a step of one's own may have made the item without a fingerprint
             self._fingerprints += item.fingerprint or sidecars.fingerprint(item.ref.encode())
         if isinstance(item.value, Record) and item.ref is not None:
-            self._sink.write_record(self._file, item.value.serialized)
+            self._file.write(frame(item.value.serialized))
             self._counter.count_record(item.value, item.ref.label_ids or ())
         elif isinstance(item.value, Reject):
             self._counter.count_reject(item.value)
@@ -162,7 +159,7 @@ class _Write(Shown):
             if self._expected is not None and info.sha256 != self._expected[self._file_name]:
                 self._abort()
                 total = self._shard.total
-                return Unfinished(shard=self._shard, causes={OTHER_BYTES: total}, images=total, example=self._file_name)
+                return Unfinished(shard=self._shard, causes={}, images=total, example=self._file_name, differs=True)
             info.built, info.generation = self._built, self._pending.commit()
             self._pending = None
         lines = self._counter.reject_lines

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from beam_tfr import manifest as manifests
 from beam_tfr import storage
+from beam_tfr.display import Progress
 from beam_tfr.manifest import Manifest
 from beam_tfr.options import default_threads
 from beam_tfr.options.kinds import INTEGER, is_number
@@ -21,7 +22,7 @@ from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
 from beam_tfr.verification.manifest_check import check_files, harmless_strangers
 from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
 from beam_tfr.verification.record_check import MAX_PIXELS, RecordCheck
-from beam_tfr.verification.report import Progress, Report
+from beam_tfr.verification.report import Report
 from beam_tfr.verification.shard_check import ShardCheck, ShardFound, Task
 from beam_tfr.verification.source_check import SourceCheck
 
@@ -136,7 +137,8 @@ class DatasetCheck:
                         self.add([shard], problems)
                     if progress is not None:
                         records, num_bytes = sum(shard.done for shard in found), sum(shard.num_bytes for shard in found)
-                        progress(Progress(len(tasks) - len(left), len(tasks), records, total, num_bytes))
+                        read = len(tasks) - len(left)
+                        progress(Progress("verifying", records, total, read, len(tasks), num_bytes))
             finally:  # also after an interrupt, or if a shard's check failed
                 stop.set()
                 executor.shutdown(cancel_futures=True)

@@ -1,31 +1,15 @@
-"""The report of `verify`, and its progress."""
+"""The report of `verify`."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from beam_tfr import markup
-from beam_tfr.display import State
 from beam_tfr.terminal import counted, some
 from beam_tfr.verification.problems import Problem
-
-
-class Progress(NamedTuple):
-    """How much of a dataset has been read: shards, records, and bytes of shard files."""
-
-    shards: int
-    num_shards: int
-    records: int
-    num_records: int
-    num_bytes: int
-
-    def state(self) -> State:
-        """The progress as it is shown."""
-        return State("verifying", self.records, self.num_records, self.shards, self.num_shards, self.num_bytes)
-
 
 SHOWN_PROBLEMS = 20  # in a notebook
 

@@ -1,4 +1,4 @@
-"""Turns a runner's report of a failed run into our errors."""
+"""Turns what ended a run into our errors: the only place where their messages are composed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import ast
 import contextlib
 import errno
 import re
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import grpc
 
 from beam_tfr import schema
-from beam_tfr.schema import RESUME, TRACEBACK_VARIABLE, BeamTfrError, InterruptedRunError, RunError
+from beam_tfr.schema import RESUME, TRACEBACK_VARIABLE, BeamTfrError, EngineError, RunError
 
 _WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
 _CLASS = r"beam_tfr\.schema\.(?:errors\.)?"
@@ -29,20 +29,28 @@ _CURES = {
 _STARVED = re.compile(r"MemoryError|can't start new thread")
 
 
+class Outcome(NamedTuple):
+    """What a run leaves that does not reach its end, and how to go on; for its error."""
+
+    left: str = "nothing is published"
+    again: str = RESUME
+
+    def __str__(self) -> str:
+        return f"{self.left}; {self.again}"
+
+
+UNPUBLISHED = Outcome()
+
+
 def is_starved(error: BaseException) -> bool:
     """True if memory or threads ran out."""
     return bool(_STARVED.search(repr(error)))
 
 
-def translate(error: BaseException) -> BeamTfrError:
-    """The error of a step, from the worker's traceback, which every runner passes on."""
+def translate(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrError:
+    """The error of a step, from the worker's traceback, which every runner passes on, or of the engine itself."""
     if isinstance(error, BeamTfrError):
         return type(error)(re.sub(_WHILE, "", str(error)))
-    if isinstance(error, grpc.RpcError):
-        return RunError(
-            f"the connection to the engine was lost ({error.details()}), most likely because it was killed or ran out "
-            f"of memory. Nothing is published; {RESUME}"
-        )
     text = str(error)
     if "\\n" in text and "\n" not in text:  # quoted by a job service
         with contextlib.suppress(ValueError, SyntaxError):
@@ -50,25 +58,22 @@ def translate(error: BaseException) -> BeamTfrError:
     if match := _OURS.search(text):
         kind: type[BeamTfrError] = getattr(schema, match[1])
         return kind(match[2])
+    found = error if isinstance(error, EngineError) else _engine_error(error, text)
+    cure = f"{found.cure}, and " if found.cure else ""
+    return RunError(f"{found.cause}. {outcome.left.capitalize()}; {cure}{outcome.again}{found.hint}")
+
+
+def _engine_error(error: BaseException, text: str) -> EngineError:
+    """The cause, and the cure if there is one, of an error that is not ours; `text` is its message."""
+    if isinstance(error, grpc.RpcError):
+        why = "most likely because it was killed or ran out of memory"
+        return EngineError(f"the connection to the engine was lost ({error.details()}), {why}")
     lines = [line for line in text.strip().splitlines() if line.strip()] or [type(error).__name__]
     cause = next((line for line in reversed(lines) if re.match(_KIND, line)), lines[-1])
     cause = re.sub(rf"^(?:{_KIND}: )+(?={_KIND}: )", "", re.sub(_WHILE, "", cause))[:500]  # wrapped by the runner
     if (match := _OF_SYSTEM.match(cause)) and (cure := _CURES.get(int(match[1]))):
-        return RunError(f"{match[2]}. Nothing is published; {cure}, and {RESUME}")
+        return EngineError(match[2], cure=cure)
     if _STARVED.search(cause):
-        return RunError(
-            f"out of memory, address space or threads ({cause}). Nothing is published; raise the limits (ulimit -v, "
-            f"ulimit -u) or use fewer threads, and {RESUME}"
-        )
-    said = f"the run failed: {cause}. Nothing is published; {RESUME}"
-    return RunError(f"{said}. {TRACEBACK_VARIABLE}=1 shows where it failed")
-
-
-@contextlib.contextmanager
-def reworded(state: str, again: str = "run the same command again") -> Iterator[None]:
-    """Rewords the errors of a run that publishes nothing, with `again` in place of `RESUME`."""
-    try:
-        yield
-    except (RunError, InterruptedRunError) as error:
-        text = str(error).replace("othing is published", f"othing is {state}")
-        raise type(error)(text.replace(RESUME, again)) from error
+        limits = "raise the limits (ulimit -v, ulimit -u) or use fewer threads"
+        return EngineError(f"out of memory, address space or threads ({cause})", cure=limits)
+    return EngineError(f"the run failed: {cause}", hint=f". {TRACEBACK_VARIABLE}=1 shows where it failed")

@@ -1,0 +1,1 @@
+"""Runs pipelines: `runs` on this machine or another engine, until `failures` or Ctrl-C."""
