@@ -24,8 +24,6 @@ KINDS = {  # options whose values are places on Cloud Storage
     "input_list": "GCS_READ_FILE",
     "table": "GCS_READ_FILE",
     "classes": "GCS_READ_FILE",
-    "plan": "GCS_READ_FILE",
-    "save_plan": "GCS_WRITE_FILE",
     "output": "GCS_WRITE_FOLDER",
 }
 # What each parser accepts, so that a form shows at once what is wrong.

@@ -163,7 +163,7 @@ ALLOWED = {
     "switch": {"schema", "storage", "naming"},
     "attempts": {"storage"},
     "claim": {"schema", "storage", "display", "manifest", "attempts", "lock", "diff", "sidecars", "naming", "switch"},
-    "saved_plan": {"schema", "storage", "planning", "diff"},
+    "notes": {"storage", "sidecars"},
     "sources": {
         "manifest",
         "schema",
@@ -173,7 +173,7 @@ ALLOWED = {
         "layouts",
         "tables",
         "options",
-        "saved_plan",
+        "planning",
         "naming",
     },
     "options": {"schema", "storage", "labels", "layouts", "naming", "display"},

@@ -94,8 +94,6 @@ def test_documented_defaults() -> None:
         "log_format": "auto",
         "quiet": False,
         "json": False,
-        "save_plan": None,
-        "plan": None,
         "no_wait": False,
         "on_interrupt": "ask",
     }
@@ -173,8 +171,6 @@ VALUES: list[tuple[str, str, Any]] = [
     ("log_format", "json", "json"),
     ("quiet", "true", True),
     ("json", "true", True),
-    ("save_plan", "/plans/a.zip", "/plans/a.zip"),
-    ("plan", "gs://b/a.zip", "gs://b/a.zip"),
     ("no_wait", "true", True),
     ("on_interrupt", "leave", "leave"),
 ]
@@ -332,8 +328,6 @@ WRONG: list[tuple[str, str, str]] = [
     ("log_format", "xml", "must be one of: auto, plain, json"),
     ("quiet", "1", "must be true or false; the flag without a value means true"),
     ("json", "1", "must be true or false; the flag without a value means true"),
-    ("save_plan", "s3://b/a.zip", "only local paths and gs:// are supported"),
-    ("plan", "s3://b/a.zip", "only local paths and gs:// are supported"),
     ("no_wait", "yes", "must be true or false; the flag without a value means true"),
     ("on_interrupt", "stop", "must be one of: ask, cancel, leave"),
 ]
@@ -474,7 +468,6 @@ def test_paths_may_be_path_objects(tmp_path: Path) -> None:
         "exclude": [tmp_path / "b.jpg"],
         "output": tmp_path / "o",
         "classes": tmp_path / "classes.txt",
-        "plan": tmp_path / "plan",
     }
     texts = {name: str(path) if isinstance(path, Path) else (str(path[0]),) for name, path in paths.items()}
     assert ConvertOptions(**paths) == ConvertOptions(**texts)
@@ -556,7 +549,7 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     run.add("check_finished")
     run |= {"fail_fast", "allow_empty"}
     assert parse("--limit=9").data_options(None)["limit"] == 9
-    more = {"no_wait", "on_interrupt", "save_plan", "plan", "log_format", "quiet"}
+    more = {"no_wait", "on_interrupt", "log_format", "quiet"}
     places.add("limit")  # which older datasets do not have
     assert FIELDS.keys() - data.keys() == places | run | more | TABULAR
 

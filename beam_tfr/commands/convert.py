@@ -50,16 +50,14 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     with on_stderr("convert", what=what, log_format=options.log_format, quiet=options.quiet) as shown:
         check_flags(parsed, flags)
         from beam_tfr import launch
-        from beam_tfr.summary import Follow, print_job, print_saved, print_summary, summary
+        from beam_tfr.summary import Follow, print_job, print_summary, summary
 
         if parsed.save_config:
             save_call(parsed.save_config, parsed, flags)
         done = launch.start(options, flags, progress=Follow(shown), say=lambda text: shown.say(as_flags(text)))
         if not isinstance(done, launch.Job):
             done = dataclasses.replace(done, seconds=shown.seconds)
-    if isinstance(done, launch.Saved):
-        print_saved(done, as_json=options.json)
-    elif isinstance(done, launch.Job):
+    if isinstance(done, launch.Job):
         print_job(done, as_json=options.json)
     elif options.json:
         print(json.dumps(summary(done), sort_keys=True))

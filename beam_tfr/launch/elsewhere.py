@@ -9,11 +9,12 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult
 
+from beam_tfr import notes
 from beam_tfr.claim import Progress
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.dataflow.staging import staged
 from beam_tfr.launch.live import JobCounters
-from beam_tfr.launch.results import Beginning, Result, Saved
+from beam_tfr.launch.results import Beginning, Result
 from beam_tfr.launch.running import UNPUBLISHED, Reporter, build, held, on_interrupt, wait
 from beam_tfr.pipeline import Convert
 
@@ -24,7 +25,7 @@ def run(
     *,
     progress: Callable[[Progress], object] | None,
     say: Callable[[str], object],
-) -> Result | Saved | jobs.Job:
+) -> Result | jobs.Job:
     """Submits the job and follows it unless `no_wait=` is given. Raises what `start` raises."""
     options = step.options
     only_form = checks.is_only_form(beam_options)
@@ -34,6 +35,7 @@ def run(
         holding = held(step, beam_options, say, guarded=beginning.crashed)
         hold = None if only_form else stack.enter_context(holding)
         stack.enter_context(jobs.messages(say))
+        step.attended = not (options.no_wait or only_form)
         result, job = submit(step, beam_options, say)
         if not job.id:
             return job
@@ -50,7 +52,8 @@ def run(
         counters = JobCounters(result)
         reporter = Reporter(step, progress, counters.latest)
         wait(lambda: jobs.wait(result, job), tick=reporter.tick, stop=stop)
-    return beginning.result(counters.final())
+        noted = notes.take(options.output, step.run_id)
+    return beginning.result(counters.final(), noted)
 
 
 def submit(

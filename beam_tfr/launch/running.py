@@ -64,16 +64,12 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
 @contextlib.contextmanager
 def held(
     step: Convert, beam_options: PipelineOptions, say: Callable[[str], object], *, guarded: bool
-) -> Iterator[lock.Hold | None]:
+) -> Iterator[lock.Hold]:
     """Holds the output, as `lock.held` does; after a run that failed, says which shards were rewritten for new input.
 
-    With `guarded`, and after runs that crashed, each image is decoded in a guarded process. Does nothing where the
-    output is not touched.
+    With `guarded`, and after runs that crashed, each image is decoded in a guarded process.
     """
     output = step.options.output
-    if step.options.save_plan:
-        yield None
-        return
     job_state = functools.partial(cloud.job_state, beam_options)
     with lock.held(output, step.run_id, say=say, job_state=job_state) as hold:
         step.read.guarded = guarded
@@ -125,7 +121,7 @@ class Reporter:
     """Reports the progress of a run, from the engine's counters and what an earlier run finished.
 
     The folder is read rarely if it has many shards, once when the engine has claimed it, and then only for an engine
-    without counters, since another run may be writing to it. Saving a plan has no progress.
+    without counters, since another run may be writing to it.
 
     Args:
         step: the running step.
@@ -141,7 +137,7 @@ class Reporter:
         counters: Callable[[], Mapping[str, int]] = dict,
         check: Callable[[], object] | None = None,
     ) -> None:
-        self._step, self._progress = step, None if step.options.save_plan else progress
+        self._step, self._progress = step, progress
         self._counters, self._check = counters, check
         self._next, self._next_look, self._planned = 0.0, 0.0, 0
         self._finished = _NOTHING

@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineRunner
 
-from beam_tfr import cloud
+from beam_tfr import cloud, notes
 from beam_tfr.beam_internals import ONE_RUN, LocalRunner, inspected_once, streams_without_timeout
 from beam_tfr.claim import Progress
 from beam_tfr.dataflow import checks
@@ -19,7 +19,7 @@ from beam_tfr.launch import elsewhere
 from beam_tfr.launch.failures import translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.launch.live import counters_of
-from beam_tfr.launch.results import Beginning, Result, Saved
+from beam_tfr.launch.results import Beginning, Result
 from beam_tfr.launch.running import (
     INTERRUPT_WAIT_S,
     PROCESSES_WAIT_S,
@@ -34,7 +34,7 @@ from beam_tfr.launch.running import (
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import UsageError
-from beam_tfr.sources import Source, check_reach, look_first, open_source
+from beam_tfr.sources import Input, check_reach, early_warnings, open_source
 
 
 def convert(
@@ -45,17 +45,15 @@ def convert(
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
     """Converts and returns the complete dataset; see `start` for arguments and errors."""
-    if options.no_wait or options.save_plan or checks.is_only_form(parse_beam_flags(beam_flags)):
+    if options.no_wait or checks.is_only_form(parse_beam_flags(beam_flags)):
         raise UsageError(
-            "`no_wait=`, `template_location=`, `dry_run=` and `save_plan=` leave no dataset to return: call "
+            "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "
             "beam_tfr.launch.start(ConvertOptions(…), beam_flags)"
         )
     return cast(Result, start(options, beam_flags, progress=progress, say=say))
 
 
-def prepare(
-    options: ConvertOptions, beam_flags: Sequence[str]
-) -> tuple[PipelineOptions, PipelineRunner | None, Source]:
+def prepare(options: ConvertOptions, beam_flags: Sequence[str]) -> tuple[PipelineOptions, PipelineRunner | None, Input]:
     """Checks a call, for `convert` and `plan`, and opens its input; the runner is None for Dataflow.
 
     Raises:
@@ -82,10 +80,10 @@ def start(
     options: ConvertOptions,
     beam_flags: Sequence[str] = (),
     *,
-    make: Callable[[ConvertOptions, Source], Convert] = Convert,
+    make: Callable[[ConvertOptions, Input], Convert] = Convert,
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
-) -> Result | Saved | Job:
+) -> Result | Job:
     """Converts; returns when the dataset is complete, or earlier if the options say so.
 
     Args:
@@ -97,7 +95,7 @@ def start(
         say: called with messages about a remote job and about rewritten shards, one line each.
 
     Returns:
-        The dataset; with `save_plan=` the plan; with `no_wait=`, a template or a dry run the job.
+        The dataset; with `no_wait=`, a template or a dry run the job.
 
     Raises:
         UsageError: the call is wrong.
@@ -107,7 +105,7 @@ def start(
     """
     beam_options, runner, source = prepare(options, beam_flags)
     if runner or not checks.is_only_form(beam_options):
-        for told in look_first(options, source):
+        for told in early_warnings(options, source):
             say(told)
     step = make(options, source)
     if runner is None:
@@ -115,10 +113,13 @@ def start(
     beginning = Beginning(step, progress)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), held(step, beam_options, say, guarded=beginning.crashed) as hold:
+        step.attended = True
         pipeline = build(step, runner, beam_options)
-        check = hold.check if hold else None
-        result = follow(pipeline, runner, beam_options, lambda counters: Reporter(step, progress, counters, check).tick)
-    return beginning.result(counters_of(result))
+        result = follow(
+            pipeline, runner, beam_options, lambda counters: Reporter(step, progress, counters, hold.check).tick
+        )
+        noted = notes.take(options.output, step.run_id)
+    return beginning.result(counters_of(result), noted)
 
 
 def follow(

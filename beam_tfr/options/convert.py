@@ -151,13 +151,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             raise UsageError("give at least one pattern, such as 'photos/**/*.jpg', or a `table=`", option="input")
         if not self.output:
             raise UsageError("give the folder of the dataset, such as /data/flowers", option="output")
-        for name in ("input_list", "output", "save_plan", "plan"):
+        for name in ("input_list", "output"):
             if path := getattr(self, name):
                 self.normalize(name, storage.check_path(path, option=name))
-        if self.save_plan and self.plan:
-            raise UsageError("`save_plan=` and `plan=` cannot be combined: the plan is already saved")
-        if self.save_plan and f"{self.save_plan}/".startswith(f"{self.output.rstrip('/')}/"):
-            self.refuse("save_plan", "is inside `output=`; choose a file outside it")
         if not self.name:
             last = self.output.rstrip("/").rsplit("/", 1)[-1]
             self.normalize("name", re.sub(r"[^A-Za-z0-9_]", "_", last)[:MAX_NAME] or "dataset")

@@ -60,18 +60,7 @@ class RunOptions(Checked):
         help="when resuming, read all finished shards and compare their SHA-256; without it, only those whose "
         "modification time (on gs://: generation) has changed since they were written",
     )
-    overwrite: bool = _run(False, help="replace another dataset in the output folder (with --save_plan: another plan)")
-    save_plan: str | None = _run(
-        None,
-        help="only list and plan: save the plan to this file, local or gs://, and leave the output folder alone",
-        metavar="FILE",
-    )
-    plan: str | None = _run(
-        None,
-        help="convert from a saved plan, without listing: repeat the command with --plan instead of --save_plan, on "
-        "any engine",
-        metavar="FILE",
-    )
+    overwrite: bool = _run(False, help="replace another dataset in the output folder")
     log_format: str = _run(
         "auto",
         help="how to show progress on stderr: live on a terminal, else a line every 10 s (auto); always lines (plain); "
