@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import uuid
 from collections.abc import Mapping
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
@@ -23,10 +22,11 @@ from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.manifest import Manifest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning import drafts
+from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema import DataError, InputChangedError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
-from beam_tfr.sources import Source, open_source
+from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms import (
@@ -37,35 +37,32 @@ from beam_tfr.transforms import (
     ParseArrays,
     PlanShards,
     ReadImages,
-    ReadPlan,
     ReadRows,
     ReadTable,
     ResizeImages,
-    SavePlan,
     TakeFirst,
     Target,
     WriteManifest,
     WriteShards,
 )
-from beam_tfr.transforms.counting import NESTED, count
 
 
-def make_plan(survey: Survey, record_bytes: float, drafted: Mapping[str, Any]) -> Plan:
+def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Plan:
     """The plan of a conversion without its cuts.
 
     Args:
         survey: survey of all references.
         record_bytes: mean size of a record, from the sample.
-        drafted: `Source.draft`.
+        settings: `Input.plan`.
     """
-    of = drafted["options"]
-    plan = drafts.draft_plan(survey, record_bytes, **drafted, codecs=codec_versions.used(of))
-    stored = not shards.gzip_level(of["compression"], of["gzip_level"], of["encoding"])
+    options = settings.options
+    plan = drafts.draft_plan(survey, record_bytes, settings, codecs=codec_versions.used(options))
+    stored = not shards.gzip_level(options["compression"], options["gzip_level"], options["encoding"])
     num_bytes = round(plan.matched * (record_bytes + drafts.FRAME_BYTES)) if stored else 0
     return dataclasses.replace(plan, num_bytes=num_bytes)
 
 
-@with_output_types(Manifest | None)
+@with_output_types(Manifest)
 class Convert(beam.PTransform):
     """The whole conversion as a PTransform; `ReadRejects` turns its output into the rejects.
 
@@ -75,30 +72,29 @@ class Convert(beam.PTransform):
         run_id: a unique id, under which the run holds the folder's lock.
 
     Attributes:
+        read: the step that reads the files of a shard.
         make: the steps from the bytes of files to records; each maps lists of `Item` to lists of `Item`.
+        attended: whether this process waits for the end of the run, and takes its `Notes`.
 
-    Output: the `Manifest`, once the dataset is complete; with `save_plan=`, None once the plan is saved.
+    Output: the `Manifest`, once the dataset is complete.
     """
 
-    def __init__(self, options: ConvertOptions, source: Source | None = None, *, run_id: str = "") -> None:
+    def __init__(self, options: ConvertOptions, source: Input | None = None, *, run_id: str = "") -> None:
         super().__init__()
-        self.options, self.run_id = options, run_id or uuid.uuid4().hex
+        self.options, self.run_id, self.attended = options, run_id or uuid.uuid4().hex, False
         self.source = source or open_source(options)
         self.read, self.make = _by_encoding(options, self.source.root)
 
-    def expand(self, begin: PBegin) -> PCollection[Manifest | None]:
-        options, run_id = self.options, self.run_id
+    def expand(self, begin: PBegin) -> PCollection[Manifest]:
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
-        if options.save_plan:
-            return work | SavePlan(options.save_plan, plan=plan, call=self.source.call, replace=options.overwrite)
-        publish = WriteManifest(
-            options.output,
+        return self._write(work) | WriteManifest(  # ShardInfo, Manifest
+            self.options.output,
             plan=plan,
-            run_id=run_id,
-            max_rejects=options.max_rejects,
-            allow_empty=options.allow_empty,
+            run_id=self.run_id,
+            max_rejects=self.options.max_rejects,
+            allow_empty=self.options.allow_empty,
+            attended=self.attended,
         )
-        return self._write(work) | publish  # ShardInfo, Manifest
 
     def progress(self) -> Progress | None:
         """The progress according to the output; None before there is a plan."""
@@ -131,48 +127,44 @@ class Convert(beam.PTransform):
         options, source = self.options, self.source
         if not isinstance(begin, PBegin):
             raise UsageError("Convert lists its own input: apply it to the pipeline itself, not to a PCollection")
-        if options.plan:
-            return begin | ReadPlan(options.plan, self._target())  # type: ignore[no-any-return]
-        distinct = None
         if isinstance(source.origin, Tables):
-            refs, distinct = begin | ReadTable(source.origin)  # ImageRef
+            refs, listed = begin | ReadTable(source.origin)  # ImageRef
         else:
-            how: dict[str, Any] = {"root": source.root, "input_list": options.input_list, "exclude": source.exclude}
-            refs = begin | MatchImages(source.input, source.origin, **how)
+            refs, listed = begin | MatchImages(
+                source.input,
+                source.origin,
+                root=source.root,
+                input_list=options.input_list,
+                exclude=source.exclude,
+            )
         if options.limit is not None:
             refs = refs | TakeFirst(options.limit, seed=options.seed)
-        return refs | self.plan_shards(after=distinct)  # type: ignore[no-any-return]
+        return refs | self.plan_shards(listed=listed)  # type: ignore[no-any-return]
 
-    def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
-        """The step that plans the shards; `after` must exist before anything is written."""
-        options, source = self.options, self.source
+    def plan_shards(self, *, listed: PCollection[Mapping[str, Mapping[str, int]]] | None = None) -> PlanShards:
+        """The step that plans the shards; for `listed` see `PlanShards`."""
+        options, settings = self.options, self.source.plan
         measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
         mapped = [step for step in self.make if isinstance(step, MapImages)]
-        plain, guarded = [step.fn for step in mapped], [step.guarded for step in mapped]
+        plain, guarded = [step.fn for step in mapped], [step.guarded or step.fn for step in mapped]
         mark, known = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
-        if options.save_plan:  # the output is not touched
-            mark = f"{options.save_plan}{attempts.SUFFIX}"
-        drafted = source.draft
         # Not all options, since paths must not leave with a job.
         accept, splits, check_folders = options.accept_unreadable, options.splits, not options.layout
 
         def draft(survey: Survey) -> Plan:
             if check_folders:
                 survey.folders.check(splits)
-            for folder, images in survey.folders.nested().items():
-                count(f"{NESTED} {folder}", images)
             with attempts.marked(mark) as crashed:
                 sample = measure(survey.sample_refs(), steps=guarded if crashed or known else plain)
             return dataclasses.replace(
-                make_plan(survey, sample.record_bytes, drafted), provisional=not (sample.whole or accept)
+                make_plan(survey, sample.record_bytes, settings),
+                provisional=not (sample.whole or accept),
+                notes={"nested": survey.folders.nested()},
             )
 
-        target = None if options.save_plan else self._target()
-        return PlanShards(target, draft=draft, seed=options.seed, after=after)
-
-    def _target(self) -> Target:
         of = self.options
-        return Target(of.output, self.run_id, of.overwrite, of.accept_unreadable)
+        target = Target(of.output, self.run_id, of.overwrite, of.accept_unreadable)
+        return PlanShards(target, draft=draft, seed=options.seed, listed=listed)
 
 
 class Repair(Convert):
@@ -187,9 +179,7 @@ class Repair(Convert):
     Output: a PCollection of one None, if all of them are rebuilt.
     """
 
-    def __init__(
-        self, options: ConvertOptions, source: Source, *, dataset: Manifest, wanted: Mapping[str, int]
-    ) -> None:
+    def __init__(self, options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: Mapping[str, int]) -> None:
         super().__init__(options, source)
         self._wanted = wanted
         self._expected = {shard.file: shard.sha256 for split in dataset.splits.values() for shard in split.shards}
@@ -198,7 +188,7 @@ class Repair(Convert):
     def expand(self, begin: PBegin) -> PCollection[None]:
         wanted = frozenset(self._wanted)
         plan, work = self._plan(begin)
-        broken = work | "KeepBroken" >> beam.Filter(lambda one: one.shard.name in wanted)
+        broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
         check = CheckRepaired(self.options.output, self.source.root, wanted=wanted, plan=plan)
         return self._write(broken, self._expected) | check
 
@@ -213,16 +203,16 @@ class Repair(Convert):
         shards, images = len(self._wanted), sum(self._wanted.values())
         return Progress("publishing", images, images, shards, shards)
 
-    def plan_shards(self, *, after: PCollection[None] | None = None) -> PlanShards:
-        """The step that plans the shards as they were planned then, without a sample, as their number is known.
+    def plan_shards(self, *, listed: PCollection[Mapping[str, Mapping[str, int]]] | None = None) -> PlanShards:
+        """The step that plans the same shards as then; it needs no sample, since their number is known.
 
         Running it raises InputChangedError if the input, or the classes in it, are others.
         """
-        source, splits, labels = self.source, self._dataset.splits, [*self._dataset.class_names]
+        splits, labels = self._dataset.splits, [*self._dataset.class_names]
         options, digest = dict(self._dataset.options), self._dataset.fields["input_digest"]
         matched = {name: split.matched for name, split in splits.items() if split.matched}
         num_shards = {name: len(split.shards) for name, split in splits.items() if split.shards}
-        as_made = {**source.draft, "first": labels, "options": {**options, "num_shards": num_shards}}
+        settings = dataclasses.replace(self.source.plan, first=labels, options={**options, "num_shards": num_shards})
         changed = "the input has changed since the dataset was made"
 
         def draft(survey: Survey) -> Plan:
@@ -230,12 +220,12 @@ class Repair(Convert):
                 raise InputChangedError(f"{changed}: keys or sizes differ, among {survey.counts.total():,} now")
             if survey.counts != matched:
                 raise DataError("the splits have different sizes than when the dataset was made")
-            plan = drafts.draft_plan(survey, 0.0, **as_made, codecs=codec_versions.used(options))
+            plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
             if (plan.labels or []) != labels:
                 raise InputChangedError(f"{changed}: the classes are {plan.labels}, not {labels}")
             return dataclasses.replace(plan, options=options)
 
-        return PlanShards(None, draft=draft, seed=self.options.seed, after=after)
+        return PlanShards(None, draft=draft, seed=self.options.seed, listed=listed)
 
 
 def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[beam.PTransform]]:

@@ -6,11 +6,9 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from beam_tfr import manifest, saved_plan, storage
-from beam_tfr.inputs.listing import Part, check_there, list_parts
-from beam_tfr.inputs.passed import LEFT_BEHIND, Passed, tell_left_behind
+from beam_tfr import manifest, storage
+from beam_tfr.inputs.listing import PatternPart, check_there, list_parts
 from beam_tfr.inputs.patterns import (
     common_root,
     escape,
@@ -21,11 +19,13 @@ from beam_tfr.inputs.patterns import (
     read_input_list,
     to_regex,
 )
+from beam_tfr.inputs.skipped import Skipped, tell_left_behind
 from beam_tfr.labels import Labeler, read_classes
 from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
+from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import MANIFEST_FILE, DataError, UsageError
 from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, features_of
 from beam_tfr.tables.opening import ALL, open_tables
@@ -36,32 +36,21 @@ MOST_NAMES = 1_000  # of a pattern on gs://, which one request lists
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Source:
+class Input:
     """The input of a conversion, and what is known about it before the pipeline runs.
 
     Attributes:
         root: folder that all keys are relative to, with a trailing slash.
         input, exclude: patterns of files to convert and to skip; folders end in /, and exclude the output.
-        labelled: whether the records have labels.
-        first: classes that have the first label ids, if `plan` names none.
         origin: opened tables, or the labeler, which reads labels and splits from paths.
-        plan: name, suffix and options of the future plan.
-        call: the arguments that select the files and are not options of the plan; those of a saved plan must be equal.
+        plan: name, suffix, options and so on of the future plan.
     """
 
     root: str
     input: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    labelled: bool
-    first: tuple[str, ...] = ()
     origin: Tables | Labeler
-    plan: dict[str, Any]
-    call: dict[str, Any]
-
-    @property
-    def draft(self) -> dict[str, Any]:
-        """What `draft_plan` takes from the source."""
-        return {**self.plan, "labelled": self.labelled, "first": self.first}
+    plan: PlanSettings
 
     @property
     def layout(self) -> Layout:
@@ -69,7 +58,7 @@ class Source:
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
 
-def open_source(options: ConvertOptions) -> Source:
+def open_source(options: ConvertOptions) -> Input:
     """Reads the list of patterns, the classes, and the first rows of the tables.
 
     Raises:
@@ -94,34 +83,25 @@ def open_source(options: ConvertOptions) -> Source:
         data_options = options.data_options(names)
         origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, classes)
         labelled = origin.layout.has_labels
-    return Source(
+    return Input(
         root=root,
         input=patterns,
         exclude=exclude,
-        labelled=labelled,
-        first=first,
         origin=origin,
-        plan={"name": options.name, "suffix": options.suffix, "options": data_options},
-        call={
-            "root": root,
-            "input": sorted(set(patterns)),
-            "input_list": options.input_list,
-            "exclude": sorted(set(options.exclude)),
-            "table": list(options.table),
-            **({"classes": list(first)} if first else {}),
-        },
+        plan=PlanSettings(
+            name=options.name, suffix=options.suffix, options=data_options, labelled=labelled, first=first
+        ),
     )
 
 
-def check_reach(options: ConvertOptions, source: Source) -> None:
-    """Checks that gs:// can be reached if it is used, that the input exists, and plans.
+def check_reach(options: ConvertOptions, source: Input) -> None:
+    """Checks that gs:// can be reached if it is used, and that the input exists.
 
     Raises:
         InputNotFoundError: a folder or file of the input is missing.
-        UsageError: there are no credentials, no plan can be saved where `save_plan=` says, or `plan=` belongs to
-            another call.
+        UsageError: there are no credentials.
     """
-    files = [options.input_list, options.classes, options.save_plan, options.plan]
+    files = [options.input_list, options.classes]
     places = [path for path in [*options.input, *options.table, options.output, *files] if path]
     place = next(filter(storage.is_gcs, places), None)
     if place is not None:
@@ -129,17 +109,12 @@ def check_reach(options: ConvertOptions, source: Source) -> None:
             storage.connect()
         except OSError as error:
             raise UsageError(f"{place} cannot be reached: {error.strerror}") from error
-    if options.save_plan:
-        saved_plan.check_place(options.save_plan, replace=options.overwrite)
-    if options.plan:
-        with saved_plan.SavedPlan(options.plan) as saved:
-            saved.check_call(source.call, source.plan)
-    for pattern in source.input if not options.plan else ():
+    for pattern in source.input:
         check_there(pattern)
 
 
-def look_first(options: ConvertOptions, source: Source) -> Iterator[str]:
-    """Looks at the first files, before the work: says what the patterns leave behind, and what is ambiguous.
+def early_warnings(options: ConvertOptions, source: Input) -> Iterator[str]:
+    """Warns, from the first files, of images that the patterns miss and of paths that fit the layout in several ways.
 
     On gs://, it checks only ambiguity, in the first names of a pattern; the summary reports missed images.
 
@@ -148,19 +123,17 @@ def look_first(options: ConvertOptions, source: Source) -> Iterator[str]:
     """
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
-    if options.plan:
-        return
     on_gcs, patterns = storage.is_gcs(source.root), source.input
     if not source.layout.may_be_ambiguous:
-        patterns = tuple(one for one in patterns if is_wild(one) and not (one.endswith("/") or on_gcs))
+        patterns = tuple(path for path in patterns if is_wild(path) and not (path.endswith("/") or on_gcs))
     exclude = exclusion(source.exclude, source.root)
-    passed, ambiguous = Passed(source.input, exclude), Ambiguities(source.layout)
-    parts = [Part(*one) for one in order_patterns(patterns)]
-    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, passed=passed)
-    listed = (one for batch in batches for one in batch if isinstance(one, storage.Entry))
+    skipped, ambiguous = Skipped(source.input, exclude), Ambiguities(source.layout)
+    parts = [PatternPart(*pair) for pair in order_patterns(patterns)]
+    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
+    listed = (found for batch in batches for found in batch if isinstance(found, storage.Entry))
     for entry in itertools.islice(listed, MOST_LOOKED_AT):
         ambiguous.add(entry.path.removeprefix(source.root))
-    if (kinds := passed.counts[LEFT_BEHIND]) and not on_gcs:
+    if (kinds := skipped.counts["left_behind"]) and not on_gcs:
         yield tell_left_behind(kinds, source.root)
     yield from ambiguous.tell()
 
@@ -177,8 +150,8 @@ def _choose_classes(path: str | None) -> tuple[tuple[str, ...] | None, tuple[str
     try:
         dataset = manifest.find(folder)
     except (DataError, OSError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot be read: {told}", option="classes", value=path) from None
+        problem = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot be read: {problem}", option="classes", value=path) from None
     if dataset is None:
         return read_classes(path), ()
     if not dataset.class_names:
@@ -216,11 +189,7 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
         UsageError: a pattern does.
     """
     names = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
-    inside = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in names)]
-    written = (
-        ("output", "the output folder", inside),
-        ("save_plan", "this file", [options.save_plan] if options.save_plan else []),
-    )
+    written = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in names)]
     for pattern in filter(is_wild, patterns):
         if pattern == f"{options.output.rstrip('/')}/":
             raise UsageError("is the folder of `input=`; choose another", option="output", value=options.output)
@@ -229,11 +198,10 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
             message = f"is a folder, which stands for all images below it; use '{below}{some}'"
             raise UsageError(message, option="input", value=pattern)
         matches = to_regex(pattern).fullmatch
-        for option, place, paths in written:
-            if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in paths):
-                raise UsageError(
-                    f"`input={pattern}` also matches {place}; choose one elsewhere, use a narrower pattern, such as "
-                    "**/*.jpg, or leave it out with `exclude=`",
-                    option=option,
-                    value=getattr(options, option),
-                )
+        if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in written):
+            raise UsageError(
+                f"`input={pattern}` also matches the output folder; choose one elsewhere, use a narrower pattern, such "
+                "as **/*.jpg, or leave it out with `exclude=`",
+                option="output",
+                value=options.output,
+            )

@@ -6,11 +6,10 @@ import json
 import shlex
 from typing import IO, Any
 
-from beam_tfr.launch import Job, Result, Saved
+from beam_tfr.launch import Job, Result
 from beam_tfr.launch.results import hints
-from beam_tfr.layouts.folders import tell_nested
-from beam_tfr.schema import NO_SPLIT, as_flags, in_order
-from beam_tfr.tallies import dataset_rows, plan_lines, text_table
+from beam_tfr.schema import as_flags, in_order
+from beam_tfr.tallies import dataset_rows, text_table
 from beam_tfr.terminal import folded, printable
 
 
@@ -55,29 +54,6 @@ def print_job(job: Job, *, as_json: bool) -> None:
         print(f"no job was created; its description: {job.place or 'not kept, this was a dry run'}")
 
 
-def print_saved(saved: Saved, *, as_json: bool) -> None:
-    """Prints the summary of a saved plan."""
-    if as_json:
-        about = {
-            "plan": saved.path,
-            "matched": saved.plan.matched,
-            "splits": {
-                name: {
-                    "matched": of.matched,
-                    "num_shards": 0 if name == NO_SPLIT else of.num_shards,
-                    "class_counts": of.class_counts,
-                }
-                for name, of in saved.plan.splits.items()
-            },
-            "seconds": round(saved.seconds, 3),
-        }
-        print(json.dumps(about, sort_keys=True))
-        return
-    print("\n".join(plan_lines(saved.plan)))
-    for told in tell_nested(saved.nested):
-        print(f"note:    {as_flags(told)}")
-    print(f"plan:    {saved.path}   {saved.seconds:.1f} s; nothing was written to the output folder")
-    print(f"next:    repeat the command with --plan {shlex.quote(saved.path)} instead of --save_plan")
 
 
 def print_summary(result: Result, *, to: IO[str]) -> None:

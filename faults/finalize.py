@@ -18,10 +18,11 @@ from apache_beam.internal import pickler
 
 from beam_tfr import claim, images, storage
 from beam_tfr.examples import build_example
+from beam_tfr.manifest import Manifest
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import ImageRef, Item, Plan, Record, Reject, Shard, ShardInfo, SplitPlan
-from beam_tfr.transforms import WriteShards
-from beam_tfr.transforms.writing import _publish, _Write
+from beam_tfr.transforms import WriteManifest, WriteShards
+from beam_tfr.transforms.writing import _Write
 from faults.outcome import Outcome
 from tests.converted import SAMPLE
 from tests.retries import Attempts, InjectedError, failing
@@ -63,7 +64,7 @@ class Job:
             splits={"train": split},
             codecs={},
         )
-        self._writer = pickler.dumps(WriteShards(output, name="d", suffix=".tfrecord.gz", level=0)._write)
+        self._writer = pickler.dumps(_Write(WriteShards(output, name="d", suffix=".tfrecord.gz", level=0)))
 
     def claim(self) -> None:
         claim.claim(self.output, self.plan, run_id=RUN_ID, overwrite=False)
@@ -90,8 +91,10 @@ class Job:
         writer.finish_bundle()
         return infos
 
-    def publish(self, infos: Sequence[ShardInfo]) -> str:
-        return _publish(self.plan, infos, output=self.output, run_id=RUN_ID, max_rejects=1, allow_empty=())
+    def publish(self, infos: Sequence[ShardInfo]) -> Manifest:
+        step = WriteManifest(self.output, plan=None, run_id=RUN_ID, max_rejects=1)  # type: ignore[arg-type]
+        (published,) = step._publish(self.plan, infos)
+        return published
 
     def files(self) -> dict[str, bytes]:
         """Everything in the output."""

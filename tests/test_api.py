@@ -127,7 +127,7 @@ def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(photos: Path
         ({"input": 5}, "`input=5`: must be a tuple of paths or patterns"),
         ({"quality": 0}, "`quality=0`: the value must be a whole number from 1 to 100"),
         ({"beam_flags": "--project=p"}, "`beam_flags=--project=p`: must be a list"),
-        ({"no_wait": True}, "`no_wait=`, `template_location=`, `dry_run=` and `save_plan=` leave no dataset to return"),
+        ({"no_wait": True}, "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

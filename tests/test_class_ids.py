@@ -79,14 +79,11 @@ def test_overwriting_tells_the_new_ids(call: Command) -> None:
     assert (kept.code, "class ids" in kept.out) == (0, False)
 
 
-def test_a_class_without_images_keeps_its_id_and_a_saved_plan_keeps_the_order(call: Command) -> None:
+def test_a_class_without_images_keeps_its_id(call: Command) -> None:
     for file in Path("photos/cat").iterdir():
         file.unlink()
     saved = ["--output", "planned", "--classes", "the set"]
-    assert call("convert", *saved, "--save_plan", "plan.zip").code == 0
-    other = call("convert", "--output", "planned", "--plan", "plan.zip")
-    assert (other.code, "classes: cat,dog there, not given now" in other.err) == (2, True)
-    assert call("convert", *saved, "--plan", "plan.zip").code == 0
+    assert call("convert", *saved).code == 0
     assert manifest.read("planned").class_names == ("cat", "dog", "bird")
     assert ids_of("planned") == {"dog": 1, "bird": 2}
 

@@ -27,13 +27,15 @@ from apache_beam.internal import pickler
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 
-from beam_tfr import images, interrupt, storage
+from beam_tfr import images, interrupt, lock, notes, storage
 from beam_tfr.dataflow import jobs, staging
 from beam_tfr.display import Progress
 from beam_tfr.engine import runs
 from beam_tfr.launch import convert
+from beam_tfr.notes import Notes
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import canonical_json
+from beam_tfr.sidecars import Changes
 from beam_tfr.summary import summary
 from tests.conftest import SAMPLE, Run, let_runs_end, wait_for
 from tests.converted import converted_photos
@@ -213,8 +215,7 @@ def test_codec_versions_are_not_read_where_a_job_is_submitted(
     service: FakeDataflow, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images, "codec_versions", lambda: pytest.fail("the workers' count"))
-    for flag in ("--save_plan=gs://b/plan.zip", "--no_wait"):
-        assert submit(beam_tfr, service, "--no_wait", flag).code == 0
+    assert submit(beam_tfr, service, "--no_wait").code == 0
 
 
 # What its workers install
@@ -389,7 +390,7 @@ def test_a_job_that_is_done_without_a_dataset(service: FakeDataflow, beam_tfr: C
     assert "the runner reports success, but it lost elements:" in run.err
 
 
-def test_progress_and_summary_come_from_the_counters_of_a_job(
+def test_progress_and_summary_come_from_the_counters_and_notes_of_a_job(
     service: FakeDataflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "PERIOD_S", 0.0)
@@ -397,19 +398,22 @@ def test_progress_and_summary_come_from_the_counters_of_a_job(
     plan = make_plan()
     begun = {"digest": plan.digest, "plan": plan.fields()}
     service.put("out/.beam_tfr/plan.json", canonical_json(begun))  # of an earlier run
-    write = {"images": 2, "resumed-images": 1, "rejected": 1, "bytes-written": 70, "changed a/1.jpg": 1}
+    write = {"images": 2, "resumed-images": 1, "rejected": 1, "bytes-written": 70}
+    noted = Notes(skipped={".txt": 3}, changes=Changes(1, 1, ["a/1.jpg"]))
     seen: list[Progress] = []
 
     def follow(progress: Progress) -> None:
         seen.append(progress)
         if not service.jobs():
             return
-        counters = {"MatchImages/List": {"listed": 10, "skipped .txt": 3}, "MatchImages/ListRanges": {"listed": 2}}
+        counters = {"MatchImages/List": {"listed": 10, "skipped": 3}, "MatchImages/ListRanges": {"listed": 2}}
         counters |= {"ReadImages/Read": {"bytes-read": 60}, "WriteShards/Write": write}
         metrics = service.metrics({f"Convert/{step}": of for step, of in counters.items()})
         state = "JOB_STATE_RUNNING"
         if progress.num_bytes:
             service.put_folder(converted_photos(), "out")
+            for held in lock._read_locks("gs://b/out").values():  # as WriteManifest does
+                notes.write("gs://b/out", held["run_id"], noted)
             state = "JOB_STATE_DONE"
         service.set_service(state=state, metrics=metrics)
 

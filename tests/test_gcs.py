@@ -19,7 +19,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from beam_tfr import manifest, storage
 from beam_tfr.inputs import ranges
-from beam_tfr.inputs.listing import list_all, list_images
+from beam_tfr.inputs.listing import list_all, list_files
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
 from beam_tfr.inputs.reading import ReadAhead, read_image
 from beam_tfr.labels import Labeler
@@ -43,7 +43,7 @@ def threads(name: str) -> set[threading.Thread]:
 
 
 def entry(name: str) -> Entry:
-    (found,) = list_images(f"gs://b/{re.sub(r'[*?{[]', lambda match: f'[{match[0]}]', name)}", ())
+    (found,) = list_files(f"gs://b/{re.sub(r'[*?{[]', lambda match: f'[{match[0]}]', name)}", ())
     return found
 
 
@@ -165,7 +165,7 @@ def test_odd_names(fake: FakeGcs) -> None:
         fake.put(name, name.encode())
     for folder in ("folder/", "a/b/"):  # as the console makes them
         fake.put(folder, b"")
-    found = sorted(list_images("gs://b/**", ()))
+    found = sorted(list_files("gs://b/**", ()))
     assert [entry.path for entry in found] == sorted(f"gs://b/{name}" for name in ODD_NAMES)
     for listed in found:
         assert read_image(listed) == listed.path[len("gs://b/") :].encode()
@@ -321,7 +321,7 @@ def test_what_may_not_be_read_names_the_permission(fake: FakeGcs) -> None:
     for pattern, path, permission in (("gs://b/*", "gs://b: ", "list"), ("gs://b/x", "gs://b/x: ", "get")):
         listed = re.escape(f"`input={pattern}`: cannot be listed: {path}")
         with pytest.raises(UsageError, match=rf"^{listed}{said}\.{permission} on gs://b$"):
-            list(list_images(pattern, ()))
+            list(list_files(pattern, ()))
     with pytest.raises(PermissionError, match=rf"{said}\.delete on gs://b"):
         storage.delete("gs://b/x")
     with pytest.raises(PermissionError, match=rf"{said}\.create on gs://b"):
@@ -432,7 +432,7 @@ def test_patterns_are_listed_by_their_beginning(fake: FakeGcs) -> None:
 
     def listed(pattern: str) -> tuple[set[str], list[str]]:
         fake.take_log()
-        found = {entry.path[len("gs://b/") :] for entry in list_images(f"gs://b/{pattern}", ())}
+        found = {entry.path[len("gs://b/") :] for entry in list_files(f"gs://b/{pattern}", ())}
         return found, [request.get("prefix", "") + request.get("delimiter", "") for request in fake.take_log()]
 
     assert listed("a/2023-*/*.jpg") == ({"a/2023-1/x.jpg", "a/2023-2/y.jpg"}, ["a/2023-"])
@@ -482,7 +482,8 @@ def test_a_large_listing_is_divided_and_lists_each_file_once(
     monkeypatch.setattr(ranges, "FEW", 3)
     step = references.MatchImages(patterns, Labeler(parse_layout("*")))
     with beam.Pipeline(FnApiRunner(), options=PipelineOptions([])) as pipeline:
-        keys = pipeline | step | beam.FlatMap(packing.unpack) | beam.Map(lambda ref: ImageRef.decode(ref).key)
+        refs, _ = pipeline | step
+        keys = refs | beam.FlatMap(packing.unpack) | beam.Map(lambda ref: ImageRef.decode(ref).key)
         assert_that(
             keys | beam.combiners.Count.PerElement(),
             equal_to([(entry.path.removeprefix(common_root(patterns)), 1) for entry in whole]),
@@ -495,5 +496,5 @@ def test_exclude_on_gs(fake: FakeGcs) -> None:
     for name in ("p/a/1.jpg", "p/a/thumbs/2.jpg", "p/b/3.gif", "p/b/4.jpg"):
         fake.put(name, b"x")
     exclude = exclusion(["**/thumbs/**", "gs://b/p/b/*.gif"], "gs://b/p/")
-    found = {entry.path for entry in list_images("gs://b/p/**", (), exclude=exclude)}
+    found = {entry.path for entry in list_files("gs://b/p/**", (), exclude=exclude)}
     assert found == {"gs://b/p/a/1.jpg", "gs://b/p/b/4.jpg"}

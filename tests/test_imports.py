@@ -175,7 +175,7 @@ ALLOWED = {
     "switch": {"schema", "storage", "naming"},
     "attempts": {"storage"},
     "claim": {"schema", "storage", "display", "manifest", "attempts", "lock", "diff", "sidecars", "naming", "switch"},
-    "saved_plan": {"schema", "storage", "planning", "diff"},
+    "notes": {"storage", "sidecars"},
     "sources": {
         "manifest",
         "schema",
@@ -185,7 +185,7 @@ ALLOWED = {
         "layouts",
         "tables",
         "options",
-        "saved_plan",
+        "planning",
         "naming",
     },
     "options": {"schema", "storage", "labels", "layouts", "naming", "display"},

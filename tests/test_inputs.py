@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 
 from beam_tfr import storage
 from beam_tfr.inputs import ranges, reading
-from beam_tfr.inputs.listing import list_all, list_images
-from beam_tfr.inputs.passed import Passed
+from beam_tfr.inputs.listing import list_all, list_files
 from beam_tfr.inputs.patterns import (
     common_root,
     exclusion,
@@ -35,6 +34,7 @@ from beam_tfr.inputs.patterns import (
     to_regex,
 )
 from beam_tfr.inputs.reading import ReadAhead, read_image
+from beam_tfr.inputs.skipped import Skipped
 from beam_tfr.schema import RejectError, UsageError
 from tests.conftest import as_nobody, calls_of
 
@@ -84,7 +84,7 @@ def matches(root: Path, *patterns: str) -> list[str]:
     found = [
         os.path.relpath(entry.path, root)
         for pattern, before in order_patterns([f"{root}/{pattern}" for pattern in patterns])
-        for entry in list_images(pattern, before)
+        for entry in list_files(pattern, before)
     ]
     return sorted(found)
 
@@ -175,10 +175,10 @@ def test_character_sets_are_literal() -> None:
 
 
 def test_the_listing_carries_size_and_time(tree: Path) -> None:
-    (entry,) = list_images(f"{tree}/a/1.jpg", ())
+    (entry,) = list_files(f"{tree}/a/1.jpg", ())
     status = (tree / "a" / "1.jpg").stat()
     assert entry == storage.Entry(f"{tree}/a/1.jpg", 7, status.st_mtime_ns)
-    assert list(list_images(f"{tree}/a/1.*", ())) == [entry]
+    assert list(list_files(f"{tree}/a/1.*", ())) == [entry]
 
 
 @pytest.mark.parametrize(
@@ -249,10 +249,10 @@ def test_a_folder_gives_all_images_and_counts_what_it_leaves_out(tmp_path: Path,
     patterns = name_folders([str(root), str(root / "a")])
     assert patterns == (f"{root}/", f"{root}/a/")
     assert common_root(patterns) == f"{root}/"
-    passed = Passed(patterns, None)
-    listed = sorted(entry.path for entry in list_all(order_patterns(patterns), passed=passed))
+    skipped = Skipped(patterns, None)
+    listed = sorted(entry.path for entry in list_all(order_patterns(patterns), skipped=skipped))
     assert listed == sorted(f"{root}/{file}" for file in FOLDER)
-    assert passed.counts == {"skipped": collections.Counter(NO_IMAGES.values()), "left-behind": {}}
+    assert skipped.counts == {"skipped": collections.Counter(NO_IMAGES.values()), "left_behind": {}}
 
 
 def test_folders_on_gs_are_told_by_their_names() -> None:
@@ -281,9 +281,9 @@ def test_a_pattern_tells_which_images_it_leaves_behind(
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     given = [f"{tmp_path}/{pattern}" for pattern in patterns]
-    passed = Passed(given, exclusion(["a/6*"], f"{tmp_path}/"))
-    assert [*list_all(order_patterns(given), passed=passed)]
-    assert passed.counts == {"skipped": {}, "left-behind": left_behind}
+    skipped = Skipped(given, exclusion(["a/6*"], f"{tmp_path}/"))
+    assert [*list_all(order_patterns(given), skipped=skipped)]
+    assert skipped.counts == {"skipped": {}, "left_behind": left_behind}
 
 
 def test_local_and_gs_patterns_do_not_mix() -> None:
@@ -319,7 +319,7 @@ def test_the_cost_of_written_out_paths_is_linear(tmp_path: Path) -> None:
         assert sum(len(before) for _, before in ordered) == 0
         for pattern, before in ordered:
             with contextlib.suppress(UsageError):
-                assert [entry.path for entry in list_images(pattern, before)] == [f"{tmp_path}/1.jpg"]
+                assert [entry.path for entry in list_files(pattern, before)] == [f"{tmp_path}/1.jpg"]
 
     assert calls_of(lambda: list_them(2_000)) < 11 * calls_of(lambda: list_them(200))
 
@@ -634,7 +634,7 @@ def test_many_names_are_divided_evenly_by_few_requests(folders: list[str]) -> No
 )
 def test_exclude(tree: Path, patterns: list[str], left: list[str]) -> None:
     exclude = exclusion([pattern.replace("{root}", str(tree)) for pattern in patterns], f"{tree}/")
-    found = [os.path.relpath(entry.path, tree) for entry in list_images(f"{tree}/**", (), exclude=exclude)]
+    found = [os.path.relpath(entry.path, tree) for entry in list_files(f"{tree}/**", (), exclude=exclude)]
     assert sorted(found) == sorted(left)
     both = list_all(order_patterns([f"{tree}/**", f"{tree}/a/*", f"{tree}/a/1.jpg"]), exclude=exclude)
     assert sorted(os.path.relpath(entry.path, tree) for entry in both) == sorted(left)

@@ -17,7 +17,7 @@ from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import ImageRef, UsageError
-from beam_tfr.sources import look_first, open_source
+from beam_tfr.sources import early_warnings, open_source
 from beam_tfr.storage import Entry
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
@@ -111,11 +111,11 @@ def test_a_conversion_looks_at_the_first_names_before_its_work(fake: FakeGcs) ->
     fake.put_many([f"photos/long_sleeve_{number:02}.jpg" for number in range(20)])
     fake.set(page_size=7)
     options = from_values({"input": "gs://b/photos", "output": "gs://b/out", "layout": "{label}_*"}, ConvertOptions)
-    (told,) = look_first(options, open_source(options))
+    (told,) = early_warnings(options, open_source(options))
     assert told.startswith("20 of 20 files fit the layout in more than one way, such as long_sleeve_00.jpg: {label} ")
     plain = dataclasses.replace(options, layout="{label}/*")
     fake.take_log()
-    assert ([*look_first(plain, open_source(plain))], fake.take_log()) == ([], [])
+    assert ([*early_warnings(plain, open_source(plain))], fake.take_log()) == ([], [])
 
 
 @pytest.mark.parametrize(

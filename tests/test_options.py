@@ -108,8 +108,6 @@ VALUES: list[tuple[str, str, Any]] = [
     ("allow_empty", "test", ("test",)),
     ("overwrite", "TRUE", True),
     ("overwrite", "false", False),
-    ("save_plan", "/plans/a.zip", "/plans/a.zip"),
-    ("plan", "gs://b/a.zip", "gs://b/a.zip"),
 ]
 
 
@@ -240,8 +238,6 @@ WRONG: list[tuple[str, str, str]] = [
     ("max_rejects", "-1", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
     ("max_rejects", "1%", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
     ("max_rejects", "1e-3", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
-    ("save_plan", "s3://b/a.zip", "only local paths and gs:// are supported"),
-    ("plan", "s3://b/a.zip", "only local paths and gs:// are supported"),
 ]
 
 
@@ -374,7 +370,6 @@ def test_paths_may_be_path_objects(tmp_path: Path) -> None:
         "exclude": [tmp_path / "b.jpg"],
         "output": tmp_path / "o",
         "classes": tmp_path / "classes.txt",
-        "plan": tmp_path / "plan",
     }
     texts = {name: str(path) if isinstance(path, Path) else (str(path[0]),) for name, path in paths.items()}
     assert ConvertOptions(**paths) == ConvertOptions(**texts)

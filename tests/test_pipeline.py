@@ -366,7 +366,8 @@ def run_steps(
     nothing = beam.Map(lambda x: x)
     try:
         with beam.Pipeline(runner=fn_runner.FnApiRunner(), options=PipelineOptions([])) as p:
-            plan, work = p | transforms.MatchImages(options.input, source.origin) | step.plan_shards()
+            refs, listed = p | transforms.MatchImages(options.input, source.origin)
+            plan, work = refs | step.plan_shards(listed=listed)
             (
                 work
                 | transforms.ReadImages(source.root)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr.planning import assignment, drafts
-from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
+from beam_tfr.planning.drafts import Bucket, CutBuckets, PlanSettings, cut, find_cut_buckets
 from beam_tfr.planning.survey import BUCKET_BITS, SAMPLE_IMAGES, Survey, order_key, planned_total
 from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, ImageRef, Plan, RunError, Shard, SplitPlan, UsageError
 from tests.conftest import calls_of
@@ -67,10 +67,7 @@ def draft(found: Survey, record_bytes: float = 1000.0, **options: Any) -> Plan:
     return drafts.draft_plan(
         found,
         record_bytes,
-        name="d",
-        suffix=".tfrecord.gz",
-        options=OPTIONS | {"seed": found.seed} | options,
-        labelled=True,
+        PlanSettings(name="d", suffix=".tfrecord.gz", options=OPTIONS | {"seed": found.seed} | options, labelled=True),
         codecs={},
     )
 
@@ -162,7 +159,7 @@ def test_surveys_merge_in_any_bundles_and_any_order(
     total.merge(bundles[0])
     assert (total.counts, total.digest, [*total.buckets]) == (whole.counts, whole.digest, [*total.buckets])
     assert all((total.buckets[split].counts() == whole.buckets[split].counts()).all() for split in whole.buckets)
-    assert (total.misfit, total.generations) == (whole.misfit, whole.generations)
+    assert (total.first_unfit, total.generations) == (whole.first_unfit, whole.generations)
     assert total.sample_refs() == whole.sample_refs()
     assert total.classes == whole.classes
 

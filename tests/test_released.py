@@ -22,7 +22,6 @@ from beam_tfr.options.table import LOOK, option, options_of
 from beam_tfr.reader import load
 from beam_tfr.schema import canonical_json, sha256_hex
 from tests.conftest import Run, files_of
-from tests.fixtures.released.make import move_plan
 
 Command = Callable[..., Run]
 RELEASES = sorted(
@@ -39,7 +38,6 @@ def released(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         os.utime(place / name, ns=(time_ns, time_ns))
     config = place / "convert.toml"  # which the hint on its option `gzip_level` changes
     config.write_text(config.read_text().replace("gzip_level = 0", 'compression = "gzip:0"'))
-    move_plan(place / "plan.zip", "/released", str(place))
     codecs = json.loads((place / "unfinished" / ".beam_tfr" / "plan.json").read_text())["plan"]["codecs"]
     monkeypatch.setattr(images, "codec_versions", lambda: codecs)
     monkeypatch.setattr(lock, "WATCHED_S", 0.0)  # the lock of the killed run is of another machine
@@ -73,10 +71,9 @@ def test_a_dataset_is_repaired_and_made_again(beam_tfr: Command, released: Path)
     (released / "dataset" / FIRST).unlink()
     assert beam_tfr("repair", "dataset", "--input", "photos").code == 0
     assert files_of(released / "dataset") == before
-    for more in (["--output", "fresh"], ["--output", "planned", "--plan", "plan.zip"]):
-        run = beam_tfr("convert", "--config", "convert.toml", *more)
-        assert run.code == 0, run.err
-        assert without_version(Path(more[1])) == without_version(released / "dataset")
+    run = beam_tfr("convert", "--config", "convert.toml", "--output", "fresh")
+    assert run.code == 0, run.err
+    assert without_version(Path("fresh")) == without_version(released / "dataset")
 
 
 def test_an_unfinished_folder_is_resumed(beam_tfr: Command, released: Path) -> None:
@@ -106,13 +103,13 @@ def test_an_option_that_is_added_is_absent_until_it_is_used(
         monkeypatch.setattr(module, "ConvertOptions", Later)
     monkeypatch.setattr(calls, "OPTIONS", options_of(Later))
     command, told = ["convert", "--config", "convert.toml", "--json"], "options.sharpen: not given there, True now\n"
-    for more in ([], ["--output", "unfinished"], ["--output", "fresh", "--plan", "plan.zip"]):
+    for more in ([], ["--output", "unfinished"]):
         refused = beam_tfr(*command, *more, "--sharpen")
         assert (refused.code, told in refused.err) == (2, True)
     assert beam_tfr(*command).json["complete_already"]
     assert beam_tfr(*command, "--output", "unfinished").json["resumed"] == 6
-    assert beam_tfr(*command, "--output", "planned", "--plan", "plan.zip").code == 0
-    assert without_version(released / "planned") == without_version(released / "unfinished")
+    assert beam_tfr(*command, "--output", "fresh").code == 0
+    assert without_version(released / "fresh") == without_version(released / "unfinished")
     assert beam_tfr(*command, "--output", "sharp", "--sharpen").code == 0
     (released / "dataset" / FIRST).unlink()
     (released / "sharp" / FIRST).unlink()

@@ -169,7 +169,7 @@ def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
 def test_the_manifest_holds_all_options(flags: str) -> None:
     dataset = manifest.read(str(converted(flags)))
     with _restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}) as options:
-        assert json.loads(json.dumps(open_source(options).plan["options"])) == dataset.options
+        assert json.loads(json.dumps(open_source(options).plan.options)) == dataset.options
 
 
 def test_splits_by_share_come_back_and_a_file_that_cannot_be_read_is_told(beam_tfr: Command, public_path: Path) -> None:

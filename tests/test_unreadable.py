@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from beam_tfr import storage
+from beam_tfr import claim, storage
 from beam_tfr.inputs.reading import read_image
-from beam_tfr.schema import RejectError
+from beam_tfr.schema import Plan, RejectError
 from tests.conftest import Run, as_nobody, files_of, finished_shards
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import Clock, clock, fake, fake_server
@@ -38,6 +40,22 @@ def convert(beam_tfr: Command, source: object, output: object, *options: object)
     return beam_tfr("convert", "--input", f"{source}/*/*", "--output", output, *flags, *options)
 
 
+@pytest.fixture
+def once_listed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Takes what to do in the next run once it has listed its input."""
+    claimed = claim.claim
+
+    def call(function: Callable[[], object]) -> None:
+        def first(*arguments: Any, **named: Any) -> Plan:
+            monkeypatch.setattr(claim, "claim", claimed)
+            function()
+            return claimed(*arguments, **named)
+
+        monkeypatch.setattr(claim, "claim", first)
+
+    return call
+
+
 def written(folder: Path) -> dict[str, bytes]:
     """The files of an output, without those that belong to a run."""
     return {name: data for name, data in files_of(folder).items() if ".beam_tfr/lock" not in name}
@@ -48,17 +66,24 @@ def finished(output: Path) -> set[str]:
 
 
 def test_an_unmounted_disk_ends_the_run_and_is_read_when_it_is_back(
-    beam_tfr: Command, files: Path, tmp_path: Path
+    beam_tfr: Command, files: Path, tmp_path: Path, once_listed: Callable[[Callable[[], object]], None]
 ) -> None:
     assert convert(beam_tfr, files, tmp_path / "sound").code == 0
-    plan, output = tmp_path / "plan.zip", tmp_path / "out"
-    assert convert(beam_tfr, files, output, "--save_plan", plan).code == 0
-    files.rename(tmp_path / "away")
+    output = tmp_path / "out"
+
+    def unmount(empty: bool) -> None:
+        files.rename(tmp_path / "away")
+        for folder in ("0", "1") if empty else ():
+            (files / folder).mkdir(parents=True)
+
+    def mount() -> None:
+        for folder in ("0", "1", "") if files.exists() else ():
+            (files / folder).rmdir()
+        (tmp_path / "away").rename(files)
+
     for empty in (False, True):
-        if empty:
-            (files / "0").mkdir(parents=True)
-            (files / "1").mkdir()
-        run = convert(beam_tfr, files, output, "--plan", plan, "--max_rejects", "1.0")
+        once_listed(functools.partial(unmount, empty))
+        run = convert(beam_tfr, files, output, "--max_rejects", "1.0")
         assert run.code == 1
         assert re.search(
             r"the source seems to be gone: 100 files in a row cannot be read, the last is \S+/files/\d/\d+\.bin: No "
@@ -67,10 +92,8 @@ def test_an_unmounted_disk_ends_the_run_and_is_read_when_it_is_back(
             run.err,
         ), run.err
         assert finished(output) == set()
-    for folder in ("0", "1", ""):
-        (files / folder).rmdir()
-    (tmp_path / "away").rename(files)
-    assert convert(beam_tfr, files, output, "--plan", plan).json["rejected"] == {}
+        mount()
+    assert convert(beam_tfr, files, output).json["rejected"] == {}
     assert written(output) == written(tmp_path / "sound")
 
 
@@ -86,13 +109,17 @@ def two_lost(files: Path) -> list[Path]:
 
 
 def test_a_file_that_cannot_be_read_leaves_only_its_shard_unfinished(
-    beam_tfr: Command, files: Path, two_lost: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beam_tfr: Command,
+    files: Path,
+    two_lost: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    once_listed: Callable[[Callable[[], object]], None],
 ) -> None:
     assert convert(beam_tfr, files, tmp_path / "sound").code == 0
-    plan, output = tmp_path / "plan.zip", tmp_path / "out"
-    assert convert(beam_tfr, files, output, "--save_plan", plan).code == 0
-    (tmp_path / "disk").rename(tmp_path / "away")
-    run = convert(beam_tfr, files, output, "--plan", plan)
+    output = tmp_path / "out"
+    once_listed(lambda: (tmp_path / "disk").rename(tmp_path / "away"))
+    run = convert(beam_tfr, files, output)
     assert run.code == 1
     assert re.search(
         r"2 of 240 files cannot be read, such as \S+/files/./1[01]\.bin \(2: No such file or directory; its folder is "
@@ -106,14 +133,21 @@ def test_a_file_that_cannot_be_read_leaves_only_its_shard_unfinished(
     assert not list((output / ".beam_tfr").glob(".tmp-*"))
 
     # Accepted, they are rejects of a reason of their own; a run without the option reads them again.
-    run = convert(beam_tfr, files, output, "--plan", plan, "--accept_unreadable", "--max_rejects", "1")
+    (tmp_path / "away").rename(tmp_path / "disk")
+    once_listed(lambda: (tmp_path / "disk").rename(tmp_path / "away"))
+    run = convert(beam_tfr, files, output, "--accept_unreadable", "--max_rejects", "1")
     assert (run.code, "2 of 240 files were rejected (unreadable 2)" in run.err) == (1, True), run.err
     assert len(finished(output)) == 6
     (tmp_path / "away").rename(tmp_path / "disk")
     read: list[str] = []
     read_bytes = storage.read_bytes
-    monkeypatch.setattr(storage, "read_bytes", lambda path, **how: read.append(path) or read_bytes(path, **how))
-    assert convert(beam_tfr, files, output, "--plan", plan).json["rejected"] == {}
+
+    def recorded(path: str, **how: Any) -> bytes:
+        read.append(path)
+        return read_bytes(path, **how)
+
+    once_listed(lambda: monkeypatch.setattr(storage, "read_bytes", recorded))
+    assert convert(beam_tfr, files, output).json["rejected"] == {}
     assert 0 < len([path for path in read if str(files) in path]) <= 80
     assert written(output) == written(tmp_path / "sound")
 

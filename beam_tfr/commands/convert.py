@@ -46,14 +46,12 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     with display(parsed, things(options.encoding)) as shown:
         check_flags(parsed, flags)
         from beam_tfr import launch
-        from beam_tfr.summary import print_job, print_saved, print_summary, summary
+        from beam_tfr.summary import print_job, print_summary, summary
 
         done = launch.start(options, flags, progress=shown, say=lambda text: shown.say(as_flags(text)))
         if not isinstance(done, launch.Job):
             done = dataclasses.replace(done, seconds=shown.seconds)
-    if isinstance(done, launch.Saved):
-        print_saved(done, as_json=options.json)
-    elif isinstance(done, launch.Job):
+    if isinstance(done, launch.Job):
         print_job(done, as_json=options.json)
     elif options.json:
         print(json.dumps(summary(done), sort_keys=True))

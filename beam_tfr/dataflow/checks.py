@@ -22,7 +22,7 @@ from beam_tfr.schema import UsageError
 
 _REGION_VARIABLE = "CLOUDSDK_COMPUTE_REGION"  # of gcloud
 _NEEDED = {"project": "my-project", "region": "europe-west4", "temp_location": "gs://BUCKET/tmp"}
-_ON_GCS = ("output", "input", "table", "input_list", "save_plan", "plan")
+_ON_GCS = ("output", "input", "table", "input_list")
 # Of a process, of which there is one per core. Each thread holds a shard and the images that it reads ahead, and more
 # than these wait for each other: see `launch.flags`.
 _MAX_THREADS = 4

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs import ranges
-from beam_tfr.inputs.passed import Passed, tell_instead
 from beam_tfr.inputs.patterns import escape, files_below, is_wild, literal_start, split_pattern, to_regex
 from beam_tfr.inputs.pool import Pool
+from beam_tfr.inputs.skipped import Skipped, tell_instead
 from beam_tfr.schema import InputNotFoundError, UsageError
 
 LIST_THREADS = 32
@@ -24,7 +24,7 @@ DIVIDE_THREADS = 10  # as many as the client has connections
 LIST_BATCH = 1000  # files passed on at a time
 
 
-class Part(NamedTuple):
+class PatternPart(NamedTuple):
     """A pattern, or a range of the names that it may match.
 
     Attributes:
@@ -39,13 +39,13 @@ class Part(NamedTuple):
     end: str = ""
 
 
-def list_images(
+def list_files(
     pattern: str,
     before: Sequence[str] = (),
     *,
     exclude: re.Pattern[str] | None = None,
     option: str = "input",
-    passed: Passed | None = None,
+    skipped: Skipped | None = None,
 ) -> Iterator[storage.Entry]:
     """Lists the files that match a pattern, but neither a pattern `before` it nor `exclude`.
 
@@ -54,60 +54,60 @@ def list_images(
         before: result of `order_patterns`.
         exclude: result of `exclusion`.
         option: the option or argument that the pattern was given for.
-        passed: counts files that are listed and do not match.
+        skipped: counts files that are listed and do not match.
 
     Raises:
         UsageError: nothing matches, or the bucket or folder is missing or cannot be listed.
     """
-    yield from _list_part(Part(pattern, before), exclude, option=option, passed=passed)
+    yield from _list_part(PatternPart(pattern, before), exclude, option=option, skipped=skipped)
 
 
 def list_all(
     patterns: Sequence[tuple[str, Sequence[str]]],
     *,
     exclude: re.Pattern[str] | None = None,
-    passed: Passed | None = None,
+    skipped: Skipped | None = None,
 ) -> Iterator[storage.Entry]:
     """Lists many patterns in parallel, in any order and in bounded memory.
 
     Args:
         patterns: (pattern, patterns before it), of `order_patterns`.
         exclude: result of `exclusion`.
-        passed: see `list_images`.
+        skipped: see `list_files`.
 
     Raises:
-        UsageError: see `list_images`.
+        UsageError: see `list_files`.
     """
-    for found in list_parts([Part(*pair) for pair in patterns], exclude=exclude, passed=passed):
-        yield from (one for one in found if isinstance(one, storage.Entry))
+    for found in list_parts([PatternPart(*pair) for pair in patterns], exclude=exclude, skipped=skipped):
+        yield from (entry for entry in found if isinstance(entry, storage.Entry))
 
 
 def list_parts(
-    parts: Sequence[Part],
+    parts: Sequence[PatternPart],
     *,
     exclude: re.Pattern[str] | None = None,
     limit: int | None = None,
-    passed: Passed | None = None,
-) -> Iterator[list[storage.Entry | Part]]:
+    skipped: Skipped | None = None,
+) -> Iterator[list[storage.Entry | PatternPart]]:
     """Lists like `list_all`, but only the first names of each part on gs://; yields files and remaining parts.
 
     Args:
         parts: parts that do not overlap.
         exclude: result of `exclusion`.
         limit: maximum number of names of a part, matching or not, exceeded until a pattern's first match. None for all.
-        passed: see `list_images`.
+        skipped: see `list_files`.
 
     Raises:
-        UsageError: see `list_images`.
+        UsageError: see `list_files`.
     """
     pool = Pool(LIST_THREADS, "beam_tfr-list")
 
-    def next_batch(found: Iterator[storage.Entry | Part]) -> Future[list[storage.Entry | Part]]:
+    def next_batch(found: Iterator[storage.Entry | PatternPart]) -> Future[list[storage.Entry | PatternPart]]:
         return pool.submit(lambda: list(itertools.islice(found, LIST_BATCH)))
 
-    def list_some(parts: Sequence[Part]) -> Iterator[storage.Entry | Part]:
+    def list_some(parts: Sequence[PatternPart]) -> Iterator[storage.Entry | PatternPart]:
         for part in parts:
-            if rest := (yield from _list_part(part, exclude, limit=limit, passed=passed)):
+            if rest := (yield from _list_part(part, exclude, limit=limit, skipped=skipped)):
                 yield rest
 
     listings = [list_some(parts[i::LIST_THREADS]) for i in range(min(LIST_THREADS, len(parts)))]
@@ -123,7 +123,7 @@ def list_parts(
 
 
 def check_there(pattern: str) -> None:
-    """Checks, on a disk, that the file that a pattern names is there, or the folder that it begins with.
+    """Checks that the file or folder that a pattern begins with exists, if it is on a disk.
 
     Raises:
         InputNotFoundError: it does not exist.
@@ -139,8 +139,8 @@ def check_there(pattern: str) -> None:
         return
 
 
-def divide_part(part: Part, parts: int) -> list[Part]:
-    """Divides a part on gs:// into at least about the wanted number of parts; fewer if it holds few names.
+def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
+    """Divides a part on gs:// into about `parts` parts or more; fewer if it holds few names.
 
     Raises:
         UsageError: the bucket cannot be listed.
@@ -154,23 +154,21 @@ def divide_part(part: Part, parts: int) -> list[Part]:
                 part.start,
                 part.end or ranges.after_prefix(literal),
                 parts,
-                run=lambda function, ones: [
-                    future.result() for future in [pool.submit(functools.partial(function, one)) for one in ones]
-                ],
+                run=pool.map,
             )
     finally:
         pool.close()
-    return [part._replace(start=one.start, end=one.end) for one in divided]
+    return [part._replace(start=names.start, end=names.end) for names in divided]
 
 
 def _list_part(
-    part: Part,
+    part: PatternPart,
     exclude: re.Pattern[str] | None,
     *,
     option: str = "input",
     limit: int | None = None,
-    passed: Passed | None = None,
-) -> Generator[storage.Entry, None, Part | None]:
+    skipped: Skipped | None = None,
+) -> Generator[storage.Entry, None, PatternPart | None]:
     """Yields the files of a part; returns what is left beyond `limit`."""
     matched = bool(part.start)  # the pattern, before the range began
     limit = limit if storage.is_gcs(part.pattern) else None
@@ -184,8 +182,8 @@ def _list_part(
                 matched = True
                 if not any(other.fullmatch(entry.path) for other in left_out):
                     yield entry
-            elif passed:
-                passed.add(part.pattern, entry.path)
+            elif skipped:
+                skipped.add(part.pattern, entry.path)
         if not matched:
             raise UsageError(f"matches no file{_hints(part.pattern, option)}", option=option, value=part.pattern)
     return None
@@ -200,7 +198,7 @@ def _named_errors(pattern: str, option: str) -> Iterator[None]:
         raise UsageError(message, option=option, value=pattern) from error
 
 
-def _walk(part: Part, option: str) -> Iterator[storage.Entry]:
+def _walk(part: PatternPart, option: str) -> Iterator[storage.Entry]:
     """Files that the pattern of a part may match."""
     pattern = part.pattern
     if not is_wild(pattern):
@@ -258,7 +256,7 @@ def _in_other_case(path: str) -> str:
             names = sorted(os.listdir(f"{found}/"))
         except OSError:
             return ""
-        like = name if name in names else next((one for one in names if one.casefold() == name.casefold()), "")
+        like = name if name in names else next((other for other in names if other.casefold() == name.casefold()), "")
         if not like:
             return ""
         found += f"/{like}"

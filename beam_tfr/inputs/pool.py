@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
+Argument = TypeVar("Argument")
 
 
 class Pool:
@@ -45,6 +47,11 @@ class Pool:
             self._begun += 1
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
         return future
+
+    def map(self, function: Callable[[Argument], T], arguments: Iterable[Argument]) -> list[T]:
+        """Calls a function with each argument, and waits for the results."""
+        futures = [self.submit(functools.partial(function, argument)) for argument in arguments]
+        return [future.result() for future in futures]
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -32,7 +32,7 @@ class NameRange(NamedTuple):
     known: int | None = None
 
 
-Names = Callable[[str, str], list[str]]  # (start, end) -> the first names in this range, up to `FEW`
+ListNames = Callable[[str, str], list[str]]  # (start, end) -> the first names in this range, up to `FEW`
 Divided = Iterable[list[NameRange]]
 
 
@@ -45,7 +45,7 @@ def after_prefix(prefix: str) -> str:
 
 
 def divide(
-    names: Names,
+    names: ListNames,
     start: str,
     end: str,
     parts: int,
@@ -61,20 +61,20 @@ def divide(
         run: `map`, or a parallel version of it.
     """
     ranges = [NameRange(start, end)]
-    while len(ranges) < parts and any(one.known is None for one in ranges):
-        divided = run(lambda one: [one] if one.known is not None else _by_character(names, one, parts), ranges)
+    while len(ranges) < parts and any(part.known is None for part in ranges):
+        divided = run(lambda part: [part] if part.known is not None else _by_character(names, part, parts), ranges)
         ranges = [*itertools.chain.from_iterable(divided)]
     merged = ranges[:1]
-    for one in ranges[1:]:
+    for part in ranges[1:]:
         last = merged[-1]
-        if last.known is None or one.known is None or last.known + one.known > FEW:
-            merged.append(one)
+        if last.known is None or part.known is None or last.known + part.known > FEW:
+            merged.append(part)
         else:
-            merged[-1] = last._replace(end=one.end, known=last.known + one.known)
+            merged[-1] = last._replace(end=part.end, known=last.known + part.known)
     return merged
 
 
-def _by_character(names: Names, whole: NameRange, most: int) -> list[NameRange]:
+def _by_character(names: ListNames, whole: NameRange, most: int) -> list[NameRange]:
     """Divides a range by the next character of its names; if there are too many, the last part holds the rest."""
     depth, at = whole.depth + 1, whole.start
     counts: dict[str, int | None] = {}  # the beginning of names -> how many have it, if they are few
@@ -90,10 +90,12 @@ def _by_character(names: Names, whole: NameRange, most: int) -> list[NameRange]:
         return _by_character(names, whole._replace(depth=_shared(names, whole.start, whole.end)), most)
     starts = [whole.start, *[*counts][1:]]
     ends = [*starts[1:], whole.end]
-    return [NameRange(*one) for one in zip(starts, ends, [depth] * len(starts), counts.values() or [0], strict=True)]
+    return [
+        NameRange(*fields) for fields in zip(starts, ends, [depth] * len(starts), counts.values() or [0], strict=True)
+    ]
 
 
-def _shared(names: Names, start: str, end: str) -> int:
+def _shared(names: ListNames, start: str, end: str) -> int:
     """The length of the prefix that all names of a range share."""
     first = next(iter(names(start, end)), "")
 

@@ -19,12 +19,12 @@ READ_AHEAD_BYTES = 32 << 20  # 32 MiB
 SLOW_DISK_S = 0.01  # disks with slower reads, on average, are read ahead by threads too
 _AVERAGED_READS = 32
 
-Source = storage.Entry | str
+FilePath = storage.Entry | str  # a listed file, or the path of any file
 Content = bytes | RejectError | None
 
 
 def read_image(
-    source: Source,
+    source: FilePath,
     *,
     max_bytes: int = MAX_FILE_BYTES,
     deadline_s: float = storage.DEADLINE_S,
@@ -51,17 +51,17 @@ def read_image(
             path, max_bytes=max_bytes, generation=generation, deadline_s=deadline_s, cancelled=cancelled
         )
     except OSError as error:
-        told = error.strerror or str(error)
+        reason = error.strerror or str(error)
         if isinstance(error, storage.ChangedError):
             passing = error.errno == errno.EBUSY  # but what was listed does not come back
-            raise RejectError("changed-while-reading", told, may_pass=passing) from error
+            raise RejectError("changed-while-reading", reason, may_pass=passing) from error
         if isinstance(error, FileNotFoundError):
             if storage.is_gone(path):
-                raise RejectError("not-found", told) from error
-            told += "; its folder is empty or cannot be listed"
+                raise RejectError("not-found", reason) from error
+            reason += "; its folder is empty or cannot be listed"
         elif not storage.may_pass(error):
-            raise RejectError("unusable-file", told) from error
-        raise RejectError("unreadable", told, may_pass=True) from error
+            raise RejectError("unusable-file", reason) from error
+        raise RejectError("unreadable", reason, may_pass=True) from error
     if not data:
         raise RejectError("empty-file", "0 bytes")
     if len(data) > max_bytes:
@@ -96,8 +96,8 @@ class ReadAhead:
         self._pool: Pool | None = None
         self._disk_s = 0.0  # moving average of the time of a local read
 
-    def read(self, sources: Sequence[Source | None]) -> Iterator[Content]:
-        """Yields the bytes of each source in order, or why it cannot be read; None for None.
+    def read(self, sources: Sequence[FilePath | None]) -> Iterator[Content]:
+        """Yields the bytes of each source in order, or the error that says why it cannot be read; None for no source.
 
         Reading starts with the call, not with the first `next`.
 
@@ -144,21 +144,21 @@ class ReadAhead:
         """True if a file is read ahead by threads."""
         return storage.is_gcs(path) or self._disk_s > SLOW_DISK_S
 
-    def _begin(self, source: Source | None, pool: Pool) -> Callable[[], Content]:
-        """Begins to read a source if it is far; returns what gives its content."""
+    def _begin(self, source: FilePath | None, pool: Pool) -> Callable[[], Content]:
+        """Starts to read a source if it is far; returns a function that returns its content."""
         if source is None:
             return lambda: None
         if self._is_far(source if isinstance(source, str) else source.path):
             return pool.submit(functools.partial(self._read_one, source, pool.closed.is_set)).result
         return functools.partial(self._read_near, source)
 
-    def _read_near(self, source: Source) -> Content:
+    def _read_near(self, source: FilePath) -> Content:
         started = time.perf_counter()
         content = self._read_one(source, lambda: False)
         self._disk_s += (time.perf_counter() - started - self._disk_s) / _AVERAGED_READS
         return content
 
-    def _read_one(self, source: Source, cancelled: Callable[[], bool]) -> Content:
+    def _read_one(self, source: FilePath, cancelled: Callable[[], bool]) -> Content:
         try:
             return read_image(source, max_bytes=self.max_bytes, deadline_s=self.deadline_s, cancelled=cancelled)
         except RejectError as error:
@@ -184,7 +184,7 @@ def make_record(content: Content, ref: ImageRef, steps: Sequence[Callable[[Any, 
     """Applies the steps to the content of a file; raises it if it is a `RejectError`."""
     if isinstance(content, RejectError):
         raise content
-    return functools.reduce(lambda made, step: step(made, ref), steps, content)
+    return functools.reduce(lambda value, step: step(value, ref), steps, content)
 
 
 class Sample(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from beam_tfr import manifest, storage
 from beam_tfr.examples import TooManyValuesError, parse_example
 from beam_tfr.images import formats
-from beam_tfr.inputs.listing import list_images
+from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.manifest import Manifest
 from beam_tfr.naming import parse_file_name
@@ -77,7 +77,7 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
         dataset = manifest.read(path)
     except DataError as error:
         if isinstance(error, NotFoundError) and WILDCARD.search(path):
-            entries = sorted(list_images(path, option="path"))
+            entries = sorted(list_files(path, option="path"))
         elif isinstance(error, NotFoundError):
             raise NotFoundError(f"{path}: there is no such file or folder") from None
         else:

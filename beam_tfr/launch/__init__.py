@@ -14,7 +14,7 @@ try:
     from beam_tfr.engine.failures import translate
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
     from beam_tfr.launch.repairing import repair
-    from beam_tfr.launch.results import Result, Saved
+    from beam_tfr.launch.results import Result
     from beam_tfr.launch.starting import convert, prepare, start
     from beam_tfr.launch.verifying import verify_on
 except ModuleNotFoundError as error:
@@ -23,7 +23,6 @@ except ModuleNotFoundError as error:
 __all__ = [
     "Job",
     "Result",
-    "Saved",
     "choose_runner",
     "convert",
     "parse_beam_flags",

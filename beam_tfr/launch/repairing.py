@@ -39,7 +39,7 @@ from beam_tfr.schema import (
     SplitPlan,
     UsageError,
 )
-from beam_tfr.sources import Source
+from beam_tfr.sources import Input
 from beam_tfr.terminal import counted
 from beam_tfr.verification import Report, verify
 from beam_tfr.verification.dataset_check import DatasetCheck, choose
@@ -127,8 +127,8 @@ def _run(
     progress: Callable[[Progress], object],
     say: Callable[[str], object],
 ) -> None:
-    def make(options: ConvertOptions, source: Source) -> Convert:
-        now = {name: source.plan["options"].get(name) for name in dataset.options}
+    def make(options: ConvertOptions, source: Input) -> Convert:
+        now = {name: source.plan.options.get(name) for name in dataset.options}
         if different := diff.describe(dict(dataset.options), now):
             made = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
             raise UsageError(f"the dataset was made from other input, or with other options (by {made}):{different}")

@@ -1,4 +1,4 @@
-"""Results of a conversion: a dataset or a saved plan."""
+"""The result of a conversion: a dataset."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 from beam_tfr import diff, manifest, rejects, storage
 from beam_tfr.display import Progress
-from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, tell_left_behind, tell_skipped
+from beam_tfr.inputs.skipped import tell_left_behind, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.manifest import Split
+from beam_tfr.notes import Notes
 from beam_tfr.pipeline import Convert
-from beam_tfr.saved_plan import SavedPlan
 from beam_tfr.schema import (
     ADJUSTMENTS,
     NO_SPLIT,
@@ -25,7 +25,6 @@ from beam_tfr.schema import (
     Attributes,
     BeamTfrError,
     DataError,
-    Plan,
     Reject,
     RunError,
     UsageError,
@@ -34,7 +33,6 @@ from beam_tfr.schema import (
 from beam_tfr.schema.features import things
 from beam_tfr.sidecars import Changes
 from beam_tfr.tallies import dataset_rows, html_table, tell_shares
-from beam_tfr.transforms.counting import CHANGED, NESTED
 
 MAX_REJECTS = 100  # that a result holds
 MUCH = 0.1  # share of the images above which a hint is worth giving
@@ -176,23 +174,6 @@ def hints(counts: Mapping[str, Any]) -> list[str]:
     return found
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Saved:
-    """A plan that was made and saved.
-
-    Attributes:
-        path: path of the file.
-        plan: the saved plan.
-        seconds: wall time.
-        nested: result of `Folders.nested`.
-    """
-
-    path: str
-    plan: Plan
-    seconds: float
-    nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-
 class Beginning:
     """The state of the output before a run, and the start time.
 
@@ -214,27 +195,22 @@ class Beginning:
         return self._before is not None and "crashed-decoder" in self._before["counts"]["rejected"]
 
     def result(
-        self, counters: Mapping[str, int], progress: Callable[[Progress], object] | None = None
-    ) -> Result | Saved:
+        self, counters: Mapping[str, int], notes: Notes, progress: Callable[[Progress], object] | None = None
+    ) -> Result:
         """The result of the run, which has ended.
 
         Args:
             counters: counters of this package, at the end.
+            notes: notes of the run.
             progress: called if all is finished.
 
         Raises:
-            RunError: there is no dataset or plan, even if the engine reports success.
+            RunError: there is no dataset, even if the engine reports success.
         """
         options = self._step.options
 
-        def named(what: str) -> dict[str, int]:
-            return {name[len(what) + 1 :]: n for name, n in counters.items() if name.startswith(f"{what} ")}
-
         seconds = time.monotonic() - self._started
         try:
-            if options.save_plan:
-                with SavedPlan(options.save_plan) as saved:
-                    return Saved(path=options.save_plan, plan=saved.plan, seconds=seconds, nested=named(NESTED))
             published = manifest.read(options.output)
         except (UsageError, DataError) as error:
             raise RunError(f"the runner reports success, but it lost elements: {error}") from error
@@ -247,10 +223,10 @@ class Beginning:
             manifest=published,
             seconds=seconds,
             fresh=fresh,
-            skipped=named(SKIPPED),
-            left_behind=named(LEFT_BEHIND),
+            skipped=notes.skipped,
+            left_behind=notes.left_behind,
             resumed=counters.get("resumed-images", 0),
             new_ids=diff.describe_ids(old, published.class_names),
-            changes=Changes(counters.get("rewritten-shards", 0), counters.get("changed-images", 0), [*named(CHANGED)]),
-            nested=named(NESTED),
+            changes=notes.changes,
+            nested=notes.nested,
         )

@@ -10,18 +10,18 @@ from typing import cast
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner
 
-from beam_tfr import attempts, cloud, lock, sidecars, storage
+from beam_tfr import attempts, cloud, lock, notes, sidecars, storage
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.display import Progress
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
 from beam_tfr.engine.runs import Run, follow, on_interrupt, run_of
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.launch.progress import Reporter
-from beam_tfr.launch.results import Beginning, Result, Saved
+from beam_tfr.launch.results import Beginning, Result
 from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import MANIFEST_FILE, SWITCH_FILE, DataError, InterruptedRunError, RunError, UsageError
-from beam_tfr.sources import Source, check_reach, look_first, open_source
+from beam_tfr.sources import Input, check_reach, early_warnings, open_source
 
 
 def convert(
@@ -32,17 +32,15 @@ def convert(
     say: Callable[[str], object] = lambda _: None,
 ) -> Result:
     """Converts and returns the complete dataset; see `start` for arguments and errors."""
-    if options.no_wait or options.save_plan or checks.is_only_form(parse_beam_flags(beam_flags)):
+    if options.no_wait or checks.is_only_form(parse_beam_flags(beam_flags)):
         raise UsageError(
-            "`no_wait=`, `template_location=`, `dry_run=` and `save_plan=` leave no dataset to return: call "
+            "`no_wait=`, `template_location=` and `dry_run=` leave no dataset to return: call "
             "beam_tfr.launch.start(ConvertOptions(…), beam_flags)"
         )
     return cast(Result, start(options, beam_flags, progress=progress, say=say))
 
 
-def prepare(
-    options: ConvertOptions, beam_flags: Sequence[str]
-) -> tuple[PipelineOptions, PipelineRunner | None, Source]:
+def prepare(options: ConvertOptions, beam_flags: Sequence[str]) -> tuple[PipelineOptions, PipelineRunner | None, Input]:
     """Checks a call, for `convert` and `plan`, and opens its input; the runner is None for Dataflow.
 
     Raises:
@@ -69,11 +67,11 @@ def start(
     options: ConvertOptions,
     beam_flags: Sequence[str] = (),
     *,
-    make: Callable[[ConvertOptions, Source], Convert] = Convert,
+    make: Callable[[ConvertOptions, Input], Convert] = Convert,
     outcome: Outcome = UNPUBLISHED,
     progress: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] = lambda _: None,
-) -> Result | Saved | jobs.Job:
+) -> Result | jobs.Job:
     """Converts; returns when the dataset is complete, or earlier if the options say so.
 
     Args:
@@ -85,7 +83,7 @@ def start(
         say: called with messages about earlier runs, a remote job and rewritten shards, one line each.
 
     Returns:
-        The dataset; with `save_plan=` the plan; with `no_wait=`, a template or a dry run the job.
+        The dataset; with `no_wait=`, a template or a dry run the job.
 
     Raises:
         UsageError: the call is wrong.
@@ -96,16 +94,17 @@ def start(
     beam_options, runner, source = prepare(options, beam_flags)
     only_form = runner is None and checks.is_only_form(beam_options)
     if not only_form:
-        for told in look_first(options, source):
+        for told in early_warnings(options, source):
             say(told)
     step = make(options, source)
     beginning = Beginning(step, look=not only_form)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), contextlib.ExitStack() as stack:
         hold = None  # where the output is not touched
-        if not (only_form or options.save_plan):
+        if not only_form:
             hold = stack.enter_context(_held(step, beam_options, say, guarded=beginning.crashed))
         report = Reporter(step, progress, say) if hold and progress and not options.no_wait else None
+        step.attended = not (only_form or options.no_wait)
 
         def tick(counters: Mapping[str, int]) -> None:
             if hold:
@@ -127,9 +126,10 @@ def start(
         else:
             run = run_of(step, runner, beam_options)
         counters = follow(run, tick, outcome)
-    if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
-        return run.job
-    return beginning.result(counters, progress)
+        if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
+            return run.job
+        noted = notes.take(options.output, step.run_id)
+    return beginning.result(counters, noted, progress)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
-from beam_tfr.layouts.folders import is_split_name
+from beam_tfr.layouts.folders import looks_like_split
 from beam_tfr.layouts.parsing import Layout, parse_layout
 from beam_tfr.schema import UsageError
 from beam_tfr.terminal import counted
@@ -26,30 +26,27 @@ _SEPARATORS, _DIGITS = "_. ()-", "0123456789"
 _TOKEN = re.compile(rf"[0-9]+|[{_SEPARATORS}]|[^0-9{_SEPARATORS}]+")
 
 
-class Names:
+class KeySample:
     """The `MAX_NAMES` keys with the smallest hashes, which are the same in any order."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, str]] = []
-        self._most, self.total = 1 << 32, 0
+        self.total = 0
 
     def add(self, key: str) -> None:
         """Adds a key."""
         self.total += 1
-        self._offer((zlib.crc32(key.encode("utf-8", "surrogateescape")), key))
+        self._keep([(zlib.crc32(key.encode("utf-8", "surrogateescape")), key)])
 
-    def merge(self, other: Names) -> None:
+    def merge(self, other: KeySample) -> None:
         """Adds the keys of another listing."""
         self.total += other.total
-        for one in other._found:
-            self._offer(one)
+        self._keep(other._found)
 
-    def _offer(self, one: tuple[int, str]) -> None:
-        if one[0] <= self._most:
-            self._found.append(one)
-            if len(self._found) >= 2 * MAX_NAMES:
-                self._found = sorted(self._found)[:MAX_NAMES]
-                self._most = self._found[-1][0]
+    def _keep(self, entries: Sequence[tuple[int, str]]) -> None:
+        self._found += entries
+        if len(self._found) >= 2 * MAX_NAMES:
+            self._found = sorted(self._found)[:MAX_NAMES]
 
     def keys(self) -> list[str]:
         """The keys, in the order of their hashes."""
@@ -125,15 +122,15 @@ def find_candidates(keys: Sequence[str], *, folders: Sequence[str] = (), given: 
             except UsageError:  # two values touch
                 continue
     found: dict[tuple[str | None, ...], Candidate] = {}
-    for one in sorted(tried, key=lambda one: (one.layout != given, one.rank)):
-        full = one if one.layout == given else Candidate(one.layout, *_read(one.layout, keys))
+    for candidate in sorted(tried, key=lambda candidate: (candidate.layout != given, candidate.rank)):
+        full = candidate if candidate.layout == given else Candidate(candidate.layout, *_read(candidate.layout, keys))
         enough = (
             full.labels.total() >= _FIT * len(keys)
-            and 1 < sum(not is_split_name(label) for label in full.labels) < full.labels.total()
+            and 1 < sum(not looks_like_split(label) for label in full.labels) < full.labels.total()
         )
         if full.read not in found and (enough or full.layout == given):
             found[full.read] = full
-    return sorted(found.values(), key=lambda one: one.rank)
+    return sorted(found.values(), key=lambda candidate: candidate.rank)
 
 
 def _layouts_of(tokens: Sequence[str], common: Set[str], with_split: bool) -> Iterator[str]:
@@ -156,7 +153,7 @@ def _fixed(tokens: Sequence[str], common: Set[str], with_split: bool, step: int 
     for used, token in enumerate(tokens[::step][:_MOST_TOKENS], start=1):
         if token[0] in _DIGITS:
             piece = "{number}"
-        elif not seen and is_split_name(token):
+        elif not seen and looks_like_split(token):
             piece, seen = "{split}", True
         elif token in _SEPARATORS or (token in common and not {*"{}*`"} & {*token}):
             piece = token
@@ -172,26 +169,28 @@ def _is_word(token: str) -> bool:
 
 def _read(layout: str, keys: Sequence[str]) -> tuple[collections.Counter[str], tuple[str | None, ...]]:
     found = map(parse_layout(layout).read, keys)
-    read = tuple(one["label"] if one else None for one in found)
+    read = tuple(values["label"] if values else None for values in found)
     return collections.Counter(filter(None, read)), read
 
 
-def tell_candidates(names: Names, *, folders: Sequence[str] = (), given: str = "") -> str:
+def tell_candidates(names: KeySample, *, folders: Sequence[str] = (), given: str = "") -> str:
     """The best candidates, one per line, after a line end; empty if there is none but the given layout."""
     keys = names.keys()
     found = find_candidates(keys, folders=folders, given=given)
-    if all(one.layout == given for one in found):
+    if all(candidate.layout == given for candidate in found):
         return ""
-    shown = [one for at, one in enumerate(found) if at < _MOST_SHOWN or one.layout == given]
+    shown = [candidate for at, candidate in enumerate(found) if at < _MOST_SHOWN or candidate.layout == given]
     some = f" (in {len(keys):,} of {names.total:,} names)" if len(keys) < names.total else ""
-    return f"; layouts that fit, with their classes{some}:" + "".join(f"\n  {one.row(given)}" for one in shown)
+    return f"; layouts that fit, with their classes{some}:" + "".join(
+        f"\n  {candidate.row(given)}" for candidate in shown
+    )
 
 
 class Ambiguities:
     """Counts the keys that fit a layout in several ways."""
 
     def __init__(self, layout: Layout) -> None:
-        self._layout, self._names, self._number, self._example = layout, Names(), 0, ""
+        self._layout, self._names, self._number, self._example = layout, KeySample(), 0, ""
 
     def add(self, key: str) -> None:
         """Counts a key."""

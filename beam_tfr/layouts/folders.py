@@ -19,7 +19,7 @@ _SPLIT_NAME = re.compile(
 MAX_FOLDERS = 100_000  # of classes: about 20 MB
 
 
-def is_split_name(name: str) -> bool:
+def looks_like_split(name: str) -> bool:
     """True for names that people give to the folders of splits."""
     return _SPLIT_NAME.fullmatch(name) is not None
 
@@ -49,7 +49,7 @@ class Folders:
             self.classes[folder] += images
 
     def check(self, splits: Mapping[str, Any] | None) -> None:
-        """Checks that the default layout passes over no splits; two of different names tell them from a class.
+        """Checks that the default layout ignores no splits: several folders of one level that are named like splits.
 
         Args:
             splits: shares of `splits=`.
@@ -60,22 +60,22 @@ class Folders:
         names = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
         for (level, name), images in self.splits.items():
             names[level][name] += images
-        if all(is_split_name(label) for _, label in self.classes):  # folders of splits, without classes in them
+        if all(looks_like_split(label) for _, label in self.classes):  # folders of splits, without classes in them
             for (_, label), images in self.classes.items():
                 names[0][label] += images
-        level = min((level for level, of in names.items() if len({*map(str.lower, of)}) > 1), default=-1)
+        level = min((level for level, counts in names.items() if len({*map(str.lower, counts)}) > 1), default=-1)
         if level < 0:
             return
         layout = f"{{split}}/{'*/' * (level - 1)}{DEFAULT_LAYOUT}"
         if not level:  # test/1.jpg, or cat/test/1.jpg
             layout = "{label}/{split}/*" if len({above for above, _ in self.classes}) > 1 else "{split}/*"
         found = ", ".join(f"{name} ({images:,})" for name, images in sorted(names[level].items()))
-        ignored, without, how = "puts all images into the split train", "", "ignore them"
+        ignored, without, aim = "puts all images into the split train", "", "ignore them"
         if splits:
-            ignored, without, how = "and `splits=` ignore them", " without `splits=`", "divide all images anew"
+            ignored, without, aim = "and `splits=` ignore them", " without `splits=`", "divide all images anew"
         raise UsageError(
             f"folders have the names of splits, {found}, but the default layout {DEFAULT_LAYOUT} {ignored}; use "
-            f"`layout='{layout}'`{without}, or `layout='{DEFAULT_LAYOUT}'` to {how}",
+            f"`layout='{layout}'`{without}, or `layout='{DEFAULT_LAYOUT}'` to {aim}",
             option="input",
         )
 
@@ -92,7 +92,7 @@ class Folders:
 @functools.lru_cache
 def _splits_in(above: str) -> list[tuple[int, str]]:
     names = enumerate(reversed(above.split("/")), start=1)
-    return [(level, name) for level, name in names if is_split_name(name)]
+    return [(level, name) for level, name in names if looks_like_split(name)]
 
 
 def tell_nested(nested: Mapping[str, int]) -> list[str]:

@@ -46,7 +46,7 @@ class Layout:
 
     @functools.cached_property
     def _longest(self) -> dict[str, re.Pattern[str]]:
-        """Value that ends within a name -> what gives it as many characters as it can, and no digits of a {number}."""
+        """Value that ends within a name -> the regular expression that makes it as long as possible."""
         others = {"{number}": "(?<![0-9])[0-9]+(?![0-9])", "*": "[^/]*?"}
         within = [name for name in _NAMED if any(name in part.removesuffix(name) for part in self.parts)]
         return {name[1:-1]: self._compile(PIECES | others | {name: f"(?P<{name[1:-1]}>[^/]*)"}) for name in within}

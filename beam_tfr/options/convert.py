@@ -158,8 +158,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             raise UsageError("give at least one pattern, such as 'photos/**/*.jpg', or a `table=`", option="input")
         if not self.output:
             raise UsageError("give the folder of the dataset, such as /data/flowers", option="output")
-        if self.save_plan and f"{self.save_plan}/".startswith(f"{self.output.rstrip('/')}/"):
-            self.refuse("save_plan", "is inside `output=`; choose a file outside it")
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
             self.refuse("name", f"must be letters, digits and _, at most {MAX_NAME}")
         if self.resize == "none" and self.is_given("image_size"):  # but a manifest may hold both

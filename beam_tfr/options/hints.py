@@ -22,6 +22,7 @@ _MEANT = {
     **dict.fromkeys(("max_images", "n", "num_images", "sample"), "--limit"),
     **dict.fromkeys(("max_shard_size", "shard_size"), "--target_shard_bytes"),
     **dict.fromkeys(("split", "test_size", "val_split", "validation_split"), "--splits train=0.9,test=0.1"),
+    **dict.fromkeys(("plan", "save_plan"), "plans are no longer saved: each conversion lists its input"),
     "shards": "--num_shards",
     # Options of 0.1.
     "check_finished": "it was removed: `beam-tfr verify` reads all shards, and repair rebuilds what is damaged",

@@ -66,19 +66,7 @@ class RunOptions(DisplayOptions):
         help="reject images that cannot be read now but may be later: no permission, a failing disk or service; "
         "without it, the run fails and the next one tries them again",
     )
-    overwrite: bool = _run(False, help="replace another dataset in the output folder (with --save_plan: another plan)")
-    save_plan: str | None = _run(
-        None,
-        help="only list and plan: save the plan to this file, local or gs://, and leave the output folder alone",
-        kind=dataclasses.replace(kinds.FILE, form="GCS_WRITE_FILE"),
-        excludes={"plan": "the plan is already saved"},
-    )
-    plan: str | None = _run(
-        None,
-        help="convert from a saved plan, without listing: repeat the command with --plan instead of --save_plan, on "
-        "any engine",
-        kind=kinds.FILE,
-    )
+    overwrite: bool = _run(False, help="replace another dataset in the output folder")
     no_wait: bool = _run(False, help="on Dataflow: return as soon as the job is created", template=False)
     on_interrupt: str = _run(
         "ask", help="on Dataflow: what Ctrl-C does with the job", choices=("ask", "cancel", "leave"), template=False

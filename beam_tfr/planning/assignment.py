@@ -18,9 +18,9 @@ WORTH_BYTES = 1024  # of the references of a shard that are packed together; few
 def assign(encoded: bytes, plan: Plan) -> tuple[str, bytes]:
     """Returns the name of the shard of a reference, and the reference with its class ids."""
     ref = ImageRef.decode(encoded)
-    of = plan.splits[ref.split]
+    split = plan.splits[ref.split]
     order = order_key(plan.options["seed"], ref.key)
-    name = shard_name(ref.split, bisect.bisect_right(of.cuts, order.hex()), of.num_shards)
+    name = shard_name(ref.split, bisect.bisect_right(split.cuts, order.hex()), split.num_shards)
     if plan.labels is not None and not ref.reason:
         label_ids = tuple(plan.label_ids[label] if label else -1 for label in ref.labels)
         encoded = ref._replace(label_ids=label_ids).encode()
@@ -54,9 +54,9 @@ class Assigned:
 def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
     """Yields the name of each planned shard and a value to group with its references, so that none is missing."""
     digest, recipe, codecs = plan.digest, plan.recipe, canonical_json(plan.codecs).decode()
-    for split, of in plan.splits.items():
-        for index in range(of.num_shards):
-            shard = Shard(split, index, of.num_shards, planned_total(of, index), digest, recipe, codecs)
+    for split, planned in plan.splits.items():
+        for index in range(planned.num_shards):
+            shard = Shard(split, index, planned.num_shards, planned_total(planned, index), digest, recipe, codecs)
             yield shard.name, _PLANNED + canonical_json(shard)
 
 
@@ -71,7 +71,7 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes]]:
         RunError: the runner lost or repeated values.
     """
     planned, *rest = sorted(values)
-    shard = planned_shard(planned)
+    shard = Shard(*json.loads(planned[1:]))
     refs = [ref for value in rest if value != planned for ref in packing.unpack(value[1:])]
     different = len(set(refs))
     if not len(refs) == different == shard.total:
@@ -80,8 +80,3 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes]]:
             f"different ones) instead of {shard.total}. Nothing is published"
         )
     return shard, sorted(refs, key=lambda ref: order_key_of(seed, ref.partition(b"\0")[0]))
-
-
-def planned_shard(value: bytes) -> Shard:
-    """Returns the shard from a value of `every_shard`."""
-    return Shard(*json.loads(value[1:]))

@@ -48,26 +48,31 @@ def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], s
     return max(1, by_size, min(FLOOR_SHARDS, math.ceil(images / FLOOR_IMAGES)))
 
 
-def draft_plan(
-    survey: Survey,
-    record_bytes: float,
-    *,
-    name: str,
-    suffix: str,
-    options: Mapping[str, Any],
-    labelled: bool,
-    first: Sequence[str] = (),
-    codecs: Mapping[str, str],
-) -> Plan:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanSettings:
+    """What is known of a plan before its input is listed.
+
+    Attributes:
+        name, suffix: of the shard files.
+        options: `ConvertOptions.data_options`.
+        labelled: whether images have labels.
+        first: classes that have the first ids, if `options` name none.
+    """
+
+    name: str
+    suffix: str
+    options: Mapping[str, Any]
+    labelled: bool
+    first: Sequence[str] = ()
+
+
+def draft_plan(survey: Survey, record_bytes: float, settings: PlanSettings, *, codecs: Mapping[str, str]) -> Plan:
     """Makes the plan without its cuts.
 
     Args:
         survey: survey of all references.
         record_bytes: mean size of a serialized record, from the sample.
-        name, suffix: of the shard files.
-        options: `ConvertOptions.data_options`.
-        labelled: whether images have labels.
-        first: classes that have the first ids, if `options` name none.
+        settings: what is known without the survey.
         codecs: `codec_versions.used`, on the worker that drafts.
 
     Raises:
@@ -75,58 +80,64 @@ def draft_plan(
         UsageError: no file fits `layout`, `num_shards` names a split that the data does not have, a split of `splits`
             gets no image, or there would be more than `MOST_SHARDS`.
     """
-    counts = dict(sorted(survey.counts.items()))
-    usable = [split for split in counts if split != NO_SPLIT]
+    counts, options = dict(sorted(survey.counts.items())), settings.options
     if not counts:
         raise UsageError("excludes all files that `input=` matches", option="exclude")
-    what = things(options["encoding"])
-    if not usable:
-        _refuse_misfits(sum(counts.values()), survey, options)
-    if empty := sorted((options.get("splits") or {}).keys() - set(usable)):
-        problem = f"none of the {sum(counts.values())} {what} falls into {empty[0]}"
-        raise UsageError(f"{problem}; increase its share, or leave it out", option="splits")
-    if isinstance(options["num_shards"], dict) and (unknown := sorted(options["num_shards"].keys() - set(usable))):
-        raise UsageError(f"there is no split {unknown[0]}; the data has: {', '.join(usable)}", option="num_shards")
-    given = options["num_shards"]
-    for split in usable:
-        count = given.get(split, 0) if isinstance(given, dict) else given or 0
-        if count > max(MOST_EMPTY_SHARDS, counts[split]):
-            allowed = f"use at most as many shards, or {MOST_EMPTY_SHARDS} if that is more"
-            message = f"split {split} has {counts[split]} {what}; {allowed}"
-            raise UsageError(message, option="num_shards", value=count)
+    _check_splits(survey, options)
     shards = {
         split: count_shards(images, record_bytes + FRAME_BYTES, options, split) for split, images in counts.items()
     }
     if sum(shards.values()) > MOST_SHARDS:
         _refuse_shards(sum(shards.values()), sum(counts.values()), record_bytes + FRAME_BYTES, options)
-    labels = None
-    if labelled:
-        found = {label for split, label in survey.classes if split != NO_SPLIT}
-        if pair := two_spellings({*first, *found}):
-            raise DataError(
-                f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD), and "
-                "would become two classes; use one spelling, by renaming folders or in the table"
-            )
-        new = _in_order(found - {*first}, numbers=bool(options.get("label_column")))
-        labels = list(options["classes"] or [*first, *new])
     return Plan(
-        name=name,
-        suffix=suffix,
+        name=settings.name,
+        suffix=settings.suffix,
         options=dict(options),
         input_digest=f"{survey.digest:064x}",
-        labels=labels,
+        labels=_labels(survey, settings) if settings.labelled else None,
         splits={
             split: SplitPlan(
                 matched=images,
                 num_shards=shards[split],
                 cuts=[],
-                class_counts={label: n for (of, label), n in sorted(survey.classes.items()) if of == split},
+                class_counts={label: n for (name, label), n in sorted(survey.classes.items()) if name == split},
             )
             for split, images in counts.items()
         },
         codecs=dict(codecs),
         generations=f"{survey.generations:064x}",
     )
+
+
+def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
+    usable, what = sorted(survey.counts.keys() - {NO_SPLIT}), things(options["encoding"])
+    if not usable:
+        _refuse_unfit(survey.counts.total(), survey, options)
+    if empty := sorted((options.get("splits") or {}).keys() - set(usable)):
+        problem = f"none of the {survey.counts.total()} {what} falls into {empty[0]}"
+        raise UsageError(f"{problem}; increase its share, or leave it out", option="splits")
+    given = options["num_shards"]
+    if isinstance(given, dict) and (unknown := sorted(given.keys() - set(usable))):
+        raise UsageError(f"there is no split {unknown[0]}; the data has: {', '.join(usable)}", option="num_shards")
+    for split in usable:
+        count, images = given.get(split, 0) if isinstance(given, dict) else given or 0, survey.counts[split]
+        if count > max(MOST_EMPTY_SHARDS, images):
+            allowed = f"use at most as many shards, or {MOST_EMPTY_SHARDS} if that is more"
+            raise UsageError(f"split {split} has {images} {what}; {allowed}", option="num_shards", value=count)
+
+
+def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
+    """The class names in the order of their ids: as given, or the first ones, then all others in order."""
+    found = {label for split, label in survey.classes if split != NO_SPLIT}
+    if pair := two_spellings({*settings.first, *found}):
+        raise DataError(
+            f"the classes {pair[0]!a} and {pair[1]!a} are one name in two spellings (Unicode NFC and NFD), and "
+            "would become two classes; use one spelling, by renaming folders or in the table"
+        )
+    others = sorted(found - {*settings.first})
+    if settings.options.get("label_column") and all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in others):
+        others.sort(key=int)  # so that 0 to n - 1 are their own ids
+    return list(settings.options["classes"] or [*settings.first, *others])
 
 
 def _refuse_shards(number: int, images: int, record_bytes: float, options: Mapping[str, Any]) -> NoReturn:
@@ -144,38 +155,31 @@ def _refuse_shards(number: int, images: int, record_bytes: float, options: Mappi
 
 
 def _round_up(number: float) -> int:
-    """The next number of two digits and zeros that is at least a hundredth larger, for splits are rounded up too."""
+    """Rounds up to two digits, after adding 1 %, because each split is rounded up too."""
     unit: int = 10 ** max(0, len(str(int(number))) - 2)
     return math.ceil(number * 1.01 / unit) * unit
 
 
-def _refuse_misfits(number: int, survey: Survey, options: Mapping[str, Any]) -> NoReturn:
+def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> NoReturn:
     if "layout" not in options:
         columns = ", ".join(f"`{name}={options[name]}`" for name in options if name.endswith("_column"))
         raise UsageError(
-            f"none of the {number} rows has a usable path, label and split ({columns}), the first is {survey.misfit}",
+            f"none of the {number} rows has a usable path, label and split ({columns}), "
+            f"the first is {survey.first_unfit}",
             option="table",
         )
-    folders, cure = survey.misfit.count("/"), "; use `layout='{label}/*'`"
+    folders, cure = survey.first_unfit.count("/"), "; use `layout='{label}/*'`"
     if not folders:
-        others = tell_candidates(survey.misfits)
+        others = tell_candidates(survey.unfit_sample)
         cure = (
             f"{others}\n  `layout='*'`   no classes" if others else "; use `layout='*'`, for no classes, or a `table=`"
         )
     raise UsageError(
-        f"no file fits: below the common folder the first one is {survey.misfit!r}, which has {folders + 1} "
+        f"no file fits: below the common folder the first one is {survey.first_unfit!r}, which has {folders + 1} "
         f"part{'s' if folders else ''}{cure}",
         option="layout",
         value=options["layout"],
     )
-
-
-def _in_order(labels: Iterable[str], *, numbers: bool) -> list[str]:
-    """Sorts class names as text, or with `numbers` as numbers if all are, so that 0 to n - 1 are their own ids."""
-    found = sorted(labels)
-    if numbers and all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in found):
-        found.sort(key=int)
-    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -201,9 +205,9 @@ class CutBuckets:
 def find_cut_buckets(survey: Survey, plan: Plan) -> CutBuckets:
     """Finds the buckets that contain the first image of each shard but the first."""
     ranks: dict[Bucket, list[int]] = {}
-    for split, of in plan.splits.items():
+    for split, planned in plan.splits.items():
         ends = np.cumsum(survey.buckets[split].counts(), dtype=np.int64)
-        firsts = np.array([first_rank(of, i) for i in range(1, of.num_shards)], np.int64)
+        firsts = np.array([first_rank(planned, i) for i in range(1, planned.num_shards)], np.int64)
         for rank, bucket in zip(firsts.tolist(), np.searchsorted(ends, firsts, side="right").tolist(), strict=True):
             ranks.setdefault((split, bucket), []).append(rank - (int(ends[bucket - 1]) if bucket else 0))
     return CutBuckets(survey.seed, ranks)
@@ -215,5 +219,5 @@ def cut(plan: Plan, wanted: CutBuckets, picked: Iterable[tuple[Bucket, Sequence[
     cuts: dict[str, list[str]] = {split: [] for split in plan.splits}
     for bucket in sorted(wanted.ranks):
         cuts[bucket[0]] += [order.hex() for order in found[bucket]]
-    splits = {split: dataclasses.replace(of, cuts=cuts[split]) for split, of in plan.splits.items()}
+    splits = {name: dataclasses.replace(split, cuts=cuts[name]) for name, split in plan.splits.items()}
     return dataclasses.replace(plan, splits=splits)

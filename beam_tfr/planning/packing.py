@@ -11,28 +11,18 @@ PACK_BYTES = 256 << 10  # 256 KiB
 _LENGTH = struct.Struct("<I")
 
 
-def join(values: Iterable[bytes]) -> bytes:
-    """Joins values, each preceded by its length (uint32, little-endian)."""
-    return b"".join(_LENGTH.pack(len(value)) + value for value in values)
-
-
-def split(joined: bytes) -> Iterator[bytes]:
-    """Splits what `join` joined."""
-    start = 0
-    while start < len(joined):
-        (length,) = _LENGTH.unpack_from(joined, start)
-        start += _LENGTH.size + length
-        yield joined[start - length : start]
-
-
 def pack(values: Iterable[bytes]) -> bytes:
-    """Joins and compresses values; references shrink to a quarter or a third."""
-    return zlib.compress(join(values), 1)
+    """Joins values, each after its length (uint32, little-endian), and compresses them to a quarter or a third."""
+    return zlib.compress(b"".join(_LENGTH.pack(len(value)) + value for value in values), 1)
 
 
 def unpack(packed: bytes) -> Iterator[bytes]:
     """The values that `pack` packed."""
-    return split(zlib.decompress(packed))
+    joined, start = zlib.decompress(packed), 0
+    while start < len(joined):
+        (length,) = _LENGTH.unpack_from(joined, start)
+        start += _LENGTH.size + length
+        yield joined[start - length : start]
 
 
 def pack_some(refs: Iterable[bytes]) -> Iterator[bytes]:

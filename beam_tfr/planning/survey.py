@@ -11,7 +11,7 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.layouts.candidates import Names
+from beam_tfr.layouts.candidates import KeySample
 from beam_tfr.layouts.folders import Folders
 from beam_tfr.schema import NO_SPLIT, ImageRef, SplitPlan
 
@@ -36,14 +36,14 @@ def bucket_of(order: bytes) -> int:
     return int.from_bytes(order[:4], "big") >> (32 - BUCKET_BITS)
 
 
-def planned_total(of: SplitPlan, index: int) -> int:
+def planned_total(split: SplitPlan, index: int) -> int:
     """Number of images in the `index`-th shard of a split."""
-    return first_rank(of, index + 1) - first_rank(of, index)
+    return first_rank(split, index + 1) - first_rank(split, index)
 
 
-def first_rank(of: SplitPlan, index: int) -> int:
+def first_rank(split: SplitPlan, index: int) -> int:
     """Rank in the order of the split of the first image of the `index`-th shard."""
-    return index * of.matched // of.num_shards
+    return index * split.matched // split.num_shards
 
 
 class Histogram:
@@ -83,8 +83,8 @@ class Survey:
         buckets: split -> images by bucket of the order.
         digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend on their order.
         generations: the same sum with generations.
-        misfit: the smallest key that has no split, or empty.
-        misfits: some of the keys that have no split.
+        first_unfit: the smallest key that has no split, or empty.
+        unfit_sample: some of the keys that have no split.
         folders: the folders of classes and splits; of a table, none.
         sample: the usable references with the smallest hashes: a heap of (negative hash, encoded reference).
     """
@@ -95,8 +95,8 @@ class Survey:
     buckets: dict[str, Histogram] = dataclasses.field(default_factory=lambda: collections.defaultdict(Histogram))
     digest: int = 0
     generations: int = 0
-    misfit: str = ""
-    misfits: Names = dataclasses.field(default_factory=Names)
+    first_unfit: str = ""
+    unfit_sample: KeySample = dataclasses.field(default_factory=KeySample)
     folders: Folders = dataclasses.field(default_factory=Folders)
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
@@ -112,18 +112,18 @@ class Survey:
         listed = hashlib.sha256(identity + str(ref.generation).encode()).digest()
         self.generations = (self.generations + int.from_bytes(listed, "big")) % MODULUS
         if ref.split == NO_SPLIT:
-            self.misfit = min(self.misfit or ref.key, ref.key)
-            self.misfits.add(ref.key)
+            self.first_unfit = min(self.first_unfit or ref.key, ref.key)
+            self.unfit_sample.add(ref.key)
         if not ref.reason:
             if ref.labels and ref.columns is None:
                 self.folders.add(ref.key, ref.labels[0])
             self._offer((-int.from_bytes(identity[:8], "big"), encoded))
 
-    def _offer(self, one: tuple[int, bytes]) -> None:
+    def _offer(self, candidate: tuple[int, bytes]) -> None:
         if len(self.sample) < SAMPLE_IMAGES:
-            heapq.heappush(self.sample, one)
-        elif one > self.sample[0]:
-            heapq.heapreplace(self.sample, one)
+            heapq.heappush(self.sample, candidate)
+        elif candidate > self.sample[0]:
+            heapq.heapreplace(self.sample, candidate)
 
     def merge(self, other: Survey) -> None:
         """Adds the survey of other references."""
@@ -133,11 +133,11 @@ class Survey:
             self.buckets[split].merge(buckets)
         self.digest = (self.digest + other.digest) % MODULUS
         self.generations = (self.generations + other.generations) % MODULUS
-        self.misfit = min(filter(None, (self.misfit, other.misfit)), default="")
-        self.misfits.merge(other.misfits)
+        self.first_unfit = min(filter(None, (self.first_unfit, other.first_unfit)), default="")
+        self.unfit_sample.merge(other.unfit_sample)
         self.folders.merge(other.folders)
-        for one in other.sample:
-            self._offer(one)
+        for candidate in other.sample:
+            self._offer(candidate)
 
     def sample_refs(self) -> list[ImageRef]:
         """The sample, in the order of its hashes."""

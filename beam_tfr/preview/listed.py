@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from beam_tfr.display import Progress
 from beam_tfr.inputs.listing import list_all
-from beam_tfr.inputs.passed import Passed
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
+from beam_tfr.inputs.skipped import Skipped
 from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.options import ConvertOptions
-from beam_tfr.planning.assignment import every_shard, planned_shard
 from beam_tfr.planning.survey import Survey, order_key
-from beam_tfr.saved_plan import SavedPlan
 from beam_tfr.schema import ImageRef
-from beam_tfr.sources import Source
+from beam_tfr.sources import Input
 from beam_tfr.tables.rows import Tables
 
 FIRST = 5  # keys to show
@@ -41,7 +39,7 @@ class Listed:
         details: reason -> an example: its key, and what is wrong.
         doubled: number of files whose name also occurs in another split.
         double: such a name; empty without one.
-        skipped, left_behind: kind of name -> files that are not converted; see `Passed`.
+        skipped, left_behind: kind of name -> files that are not converted; see `Skipped`.
     """
 
     survey: Survey = dataclasses.field(repr=False)
@@ -94,25 +92,20 @@ def survey_listing(
 
 
 def list_references(
-    options: ConvertOptions, source: Source, passed: Passed, ambiguous: Ambiguities
+    options: ConvertOptions, source: Input, skipped: Skipped, ambiguous: Ambiguities
 ) -> Iterator[ImageRef]:
-    """All references of a conversion, in any order; `passed` counts skipped files.
+    """All references of a conversion, in any order; `skipped` counts skipped files.
 
     Raises:
         UsageError: a pattern matches nothing or cannot be listed, or a row names a file elsewhere.
         DataError: a table is damaged.
     """
-    if options.plan:
-        with SavedPlan(options.plan) as saved:
-            for _, planned in every_shard(saved.plan):
-                yield from map(ImageRef.decode, saved.refs(planned_shard(planned)))
-        return
     if isinstance(source.origin, Tables):
         for path in source.origin.files:
             yield from (ref for _, ref in source.origin.read(path))
         return
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
-    for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), passed=passed):
+    for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), skipped=skipped):
         key = entry.path.removeprefix(source.root)
         ambiguous.add(key)
         yield source.origin.label(entry, key)

@@ -11,9 +11,9 @@ from beam_tfr import claim, diff, lock, manifest
 from beam_tfr.dataflow import jobs
 from beam_tfr.display import Progress
 from beam_tfr.inputs.listing import check_there
-from beam_tfr.inputs.passed import LEFT_BEHIND, SKIPPED, Passed, tell_left_behind
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
+from beam_tfr.inputs.skipped import Skipped, tell_left_behind
 from beam_tfr.launch import prepare
 from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.layouts.folders import tell_nested
@@ -66,15 +66,15 @@ def preview(
     beam_options, _, source = prepare(options, beam_flags)
     for pattern in source.input:
         check_there(pattern)
-    passed = Passed(source.input, exclusion(source.exclude, source.root))
+    skipped = Skipped(source.input, exclusion(source.exclude, source.root))
     ambiguous = Ambiguities(source.layout)
-    refs = list_references(options, source, passed, ambiguous)
+    refs = list_references(options, source, skipped, ambiguous)
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
     listed = survey_listing(refs, seed=options.seed, sample_size=sample_size, progress=progress)
     if not options.layout:
         listed.survey.folders.check(options.splits)
-    listed.skipped, listed.left_behind = passed.counts[SKIPPED], passed.counts[LEFT_BEHIND]
+    listed.skipped, listed.left_behind = skipped.counts["skipped"], skipped.counts["left_behind"]
     step = Convert(options, source, run_id="")
     measured = measure_sample(
         listed.survey.sample_refs(),
@@ -82,7 +82,7 @@ def preview(
         ahead=step.read.ahead,
         steps=[part.fn for part in step.make],
     )
-    plan = make_plan(listed.survey, measured.record_bytes, source.draft)
+    plan = make_plan(listed.survey, measured.record_bytes, source.plan)
     outcome, converts = WRITES, True
     if check_output:
         job_state = functools.partial(jobs.job_state, beam_options)
@@ -142,8 +142,6 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.Job
         UsageError, DataError, RunError: it would refuse the output.
     """
     output = options.output
-    if options.save_plan:
-        return f"saves the plan to {options.save_plan}", False
     lock.check(output, job_state=job_state)
     found, outcome, ids = claim.look(output, plan, overwrite=options.overwrite), WRITES, ""
     if found.complete:

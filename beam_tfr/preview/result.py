@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from beam_tfr import markup
-from beam_tfr.inputs.passed import tell_skipped
+from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.estimates import Estimate, Prices
 from beam_tfr.preview.listed import Listed
 from beam_tfr.preview.sampling import Sampled

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from beam_tfr import storage
-from beam_tfr.inputs.listing import list_images
+from beam_tfr.inputs.listing import list_files
 from beam_tfr.reader_arguments import integer
 from beam_tfr.records import MAX_RECORD_BYTES, RecordError, RecordFile
 from beam_tfr.schema import UsageError
@@ -68,7 +68,7 @@ def _list(paths: Any) -> list[str]:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
             raise UsageError("must be files or patterns", option="paths", value=repr(path))
         pattern = storage.check_path(os.fspath(path), option="paths")
-        found |= dict.fromkeys(entry.path for entry in sorted(list_images(pattern, option="paths")))
+        found |= dict.fromkeys(entry.path for entry in sorted(list_files(pattern, option="paths")))
     return [*found]
 
 

@@ -43,11 +43,13 @@ def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Seque
         types: column -> type, of the features.
         sample: column -> its first cells.
     """
-    numbers = {name: _JUST_BOX.sub("", name.lower()) for name, of in types.items() if _is_number(of)}
+    numbers = {name: _JUST_BOX.sub("", name.lower()) for name, column_type in types.items() if _is_number(column_type)}
     together = {name for names in _SETS if names <= {*numbers.values()} for name in numbers if numbers[name] in names}
     pairs = [{name, name[:-1] + "y"} for name in numbers if re.search("[^a-z]x$", name)]
     together.update(*(pair for pair in pairs if pair <= numbers.keys()))
-    found = [name for name, of in types.items() if name in together or _is_shape(name, of, sample[name])]
+    found = [
+        name for name, column_type in types.items() if name in together or _is_shape(name, column_type, sample[name])
+    ]
     if found:
         more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         yield (
@@ -56,19 +58,21 @@ def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Seque
         )
 
 
-def _is_number(of: ColumnType) -> bool:
-    return of.dtype != "bytes" and not of.is_list and not of.members
+def _is_number(column_type: ColumnType) -> bool:
+    return column_type.dtype != "bytes" and not column_type.is_list and not column_type.members
 
 
-def _is_shape(name: str, of: ColumnType, cells: Sequence[Any]) -> bool:
+def _is_shape(name: str, column_type: ColumnType, cells: Sequence[Any]) -> bool:
     """True for lists, and texts of numbers, with the name of a shape; and for lists of two corners, top left first."""
-    if _is_number(of) or of.members:
+    if _is_number(column_type) or column_type.members:
         return False
     named = _SHAPE.search(_CAMEL.sub("_", name).lower()) is not None
-    if named or of.dtype == "bytes":
-        return named and (of.dtype != "bytes" or all(re.search(r"\d\D+\d", str(cell)) for cell in cells if cell))
+    if named or column_type.dtype == "bytes":
+        return named and (
+            column_type.dtype != "bytes" or all(re.search(r"\d\D+\d", str(cell)) for cell in cells if cell)
+        )
     try:
-        boxes = [box for box in map(of.values, cells) if box]
+        boxes = [box for box in map(column_type.values, cells) if box]
     except ValueError:
         return False
     return bool(boxes) and all(len(box) == 4 and 0 <= box[0] < box[2] and 0 <= box[1] < box[3] for box in boxes)

@@ -156,13 +156,13 @@ def parse_type(text: str) -> ColumnType:
     names = tuple(members.split(SEPARATOR)) if members else ()
     if len(set(names)) != len(names) or (names and not all(names)):
         raise ValueError(f"{text!r}: the members of an enum must be distinct and not empty")
-    of = ColumnType("int64" if names else kind, bool(is_list), names, default)
+    column_type = ColumnType("int64" if names else kind, bool(is_list), names, default)
     if default is not None:
         try:
-            of.values(default if default or of.dtype == "bytes" else None)
+            column_type.values(default if default or column_type.dtype == "bytes" else None)
         except ValueError as error:
             raise ValueError(f"{text!r}: its default {error}") from None
-    return of
+    return column_type
 
 
 def infer_type(cells: Iterable[Any], *, typed: bool) -> ColumnType:

@@ -38,7 +38,7 @@ def split_suffix(path: str) -> tuple[str, str]:
     stem, suffix = os.path.splitext(path.removesuffix(".gz"))
     form = SUFFIXES.get(suffix.lower())
     if form is None or (form == "parquet" and path.endswith(".gz")):
-        raise misfit(path, f"the name must end in {', '.join(SUFFIXES)}; all but Parquet may be gzipped (.gz)")
+        raise table_error(path, f"the name must end in {', '.join(SUFFIXES)}; all but Parquet may be gzipped (.gz)")
     return stem, form
 
 
@@ -84,10 +84,10 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
             file.seek(0)
             yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if compressed else file
     except OSError as error:
-        raise misfit(path, f"cannot be read: {error.strerror or error}") from error
+        raise table_error(path, f"cannot be read: {error.strerror or error}") from error
 
 
-def misfit(path: str, problem: str) -> UsageError:
+def table_error(path: str, problem: str) -> UsageError:
     """The error for a table that does not fit the call."""
     return UsageError(problem, option="table", value=path)
 
@@ -213,8 +213,8 @@ def _parquet(path: str, file: IO[bytes], columns: Sequence[str], known: Sequence
             for batch in table.iter_batches(PARQUET_BATCH_ROWS, columns=list(columns), use_threads=False):
                 yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            said = f"this or one of the next {PARQUET_BATCH_ROWS} rows is damaged: {_first_line(error)}"
-            raise ValueError(f"{said}; write the file again") from None
+            problem = f"this or one of the next {PARQUET_BATCH_ROWS} rows is damaged: {_first_line(error)}"
+            raise ValueError(f"{problem}; write the file again") from None
 
     return _numbered(path, rows())
 
@@ -223,17 +223,17 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0][:300]
 
 
-def check_columns(path: str, there: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()) -> None:
+def check_columns(path: str, present: Sequence[str], wanted: Sequence[str], known: Sequence[str] = ()) -> None:
     """Checks the columns that a table has against those that are wanted and those that are known.
 
     Raises:
         UsageError: a column is missing, repeated or unknown.
     """
     for name in wanted:
-        if there.count(name) > 1:
-            raise misfit(path, f"has {there.count(name)} columns {name!r}; rename all but one")
-        if name not in there:
-            raise misfit(path, f"there is no column {name!r}; there are: {', '.join(there)[:500]}")
-    if known and (more := [name for name in there if name not in known]):
+        if present.count(name) > 1:
+            raise table_error(path, f"has {present.count(name)} columns {name!r}; rename all but one")
+        if name not in present:
+            raise table_error(path, f"there is no column {name!r}; there are: {', '.join(present)[:500]}")
+    if known and (more := [name for name in present if name not in known]):
         problem = f"column {more[0]!r} is not in the first rows of the first table"
-        raise misfit(path, f"{problem}; name the columns that become features with `feature_columns=`")
+        raise table_error(path, f"{problem}; name the columns that become features with `feature_columns=`")

@@ -8,12 +8,12 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.examples import MAX_FEATURES
-from beam_tfr.inputs.listing import list_images
+from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.schema import UsageError
 from beam_tfr.tables.advice import tell_coordinates, tell_joined_labels
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
-from beam_tfr.tables.formats import DELIMITERS, check_columns, misfit, read_columns, read_rows, split_suffix
+from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
 from beam_tfr.tables.rows import Roles, Tables, folder_of, resolve
 
 SAMPLE_ROWS = 10_000  # the first rows, of the tables in the order of their names
@@ -46,32 +46,32 @@ def open_tables(
     """
     files = find_tables(patterns)
     folder = _common_folder(files, "tables")
-    there = read_columns(files[0], SAMPLE_ROWS)
+    present = read_columns(files[0], SAMPLE_ROWS)
     given = dict(features or {})
     known: tuple[str, ...] = ()
     if given.pop(ALL, None) is not None:
-        known = tuple(there)
-        given |= {name: "" for name in there if name not in given and name not in roles.columns}
-    check_columns(files[0], there, [*roles.columns, *given])
+        known = tuple(present)
+        given |= {name: "" for name in present if name not in given and name not in roles.columns}
+    check_columns(files[0], present, [*roles.columns, *given])
     if len(given) + len(reserved) > MAX_FEATURES:
         cure = "choose fewer with `feature_columns=`"
-        raise misfit(
+        raise table_error(
             files[0], f"{len(given):,} columns would become features, and readers take {MAX_FEATURES:,}; {cure}"
         )
     if "" in given:
         cure = "choose features with `feature_columns=`, or write the table without pandas's index"
-        raise misfit(files[0], f"a column has no name; {cure} (to_csv(index=False))")
+        raise table_error(files[0], f"a column has no name; {cure} (to_csv(index=False))")
     if taken := [name for name in given if name in reserved]:
         cure = "every record has a feature of this name; rename the column"
         raise UsageError(cure, option="feature_columns", value=taken[0])
     if not roles.uri and not given:
-        raise misfit(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
+        raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")
     columns = list(dict.fromkeys([*roles.columns, *given]))
     rows = itertools.chain.from_iterable(read_rows(path, columns, known=known) for path in files)
     cells = zip(*(cells for _, cells in itertools.islice(rows, SAMPLE_ROWS)), strict=True)
     sample = dict(zip(columns, cells, strict=False))
     if not sample:
-        raise misfit(" ".join(patterns), "there are no rows")
+        raise table_error(" ".join(patterns), "there are no rows")
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
     warnings = [*tell_coordinates(types, sample)] if resized else []
     if roles.label and not roles.label_separator:
@@ -96,36 +96,36 @@ def find_tables(patterns: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: a pattern matches no file or one that is not a table, or two tables would give the same keys.
     """
-    found = {entry.path for pattern in patterns for entry in list_images(pattern, option="table")}
+    found = {entry.path for pattern in patterns for entry in list_files(pattern, option="table")}
     stems: dict[str, str] = {}
     for path in sorted(found):
         stem = split_suffix(path)[0]
         if stem in stems:
-            raise misfit(path, f"has the same name as {stems[stem]}, apart from the extension; give one of them")
+            raise table_error(path, f"has the same name as {stems[stem]}, apart from the extension; give one of them")
         stems[stem] = path
     return tuple(sorted(found))
 
 
 def _type(path: str, name: str, kind: str, cells: Sequence[Any], others: str) -> ColumnType:
     try:
-        of = parse_type(kind) if kind else infer_type(cells, typed=split_suffix(path)[1] not in DELIMITERS)
+        column_type = parse_type(kind) if kind else infer_type(cells, typed=split_suffix(path)[1] not in DELIMITERS)
     except ValueError as error:
         if kind:
             raise UsageError(str(error), option="feature_columns", value=f"{name}:{kind}") from None
         problem = f"column {name!r} {error} in the first rows, which cannot be a feature"
         cure = f"`feature_columns='{others}{name}:bytes'` stores it as text; or name the columns that become features"
-        raise misfit(path, f"{problem}; {cure}") from None
-    if all(_misfit(of, cell) for cell in cells):
-        problem = f"column {name!r} as {of} would reject all of the first {len(cells)} rows"
+        raise table_error(path, f"{problem}; {cure}") from None
+    if all(_problem(column_type, cell) for cell in cells):
+        problem = f"column {name!r} as {column_type} would reject all of the first {len(cells)} rows"
         cure = f"give another type, `feature_columns={name}:TYPE`, or name the columns that become features"
-        raise misfit(path, f"{problem} (row 1: {_misfit(of, cells[0])}); {cure}")
-    return of
+        raise table_error(path, f"{problem} (row 1: {_problem(column_type, cells[0])}); {cure}")
+    return column_type
 
 
-def _misfit(of: ColumnType, cell: Any) -> str:
+def _problem(column_type: ColumnType, cell: Any) -> str:
     """Why a cell does not fit a type; empty if it does."""
     try:
-        of.values(cell)
+        column_type.values(cell)
     except ValueError as error:
         return str(error)
     return ""

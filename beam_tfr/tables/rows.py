@@ -14,7 +14,7 @@ from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.repeats import Place
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 from beam_tfr.tables.columns import ColumnType, split_list
-from beam_tfr.tables.formats import misfit, read_rows, split_suffix
+from beam_tfr.tables.formats import read_rows, split_suffix, table_error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,8 +119,8 @@ class Tables:
                     detail = f"{name}, row {number}: class {unknown[0]!r} is not in the file of --classes"
                     return ref._replace(reason="unknown-class", detail=detail)
             values: examples.Values = {}
-            for column, of in self.types.items():
-                values[column] = (of.dtype, of.values(cells[column]))
+            for column, column_type in self.types.items():
+                values[column] = (column_type.dtype, column_type.values(cells[column]))
         except UsageError:
             raise
         except ValueError as error:
@@ -139,7 +139,7 @@ class Tables:
             file = resolve(cell, self.base or folder_of(path))
             if not file.startswith(self.root):
                 cure = "give the folder that contains all files as `image_root=`"
-                raise misfit(f"{path}, row {number}", f"{file} is not below {self.root}; {cure}")
+                raise table_error(f"{path}, row {number}", f"{file} is not below {self.root}; {cure}")
             return file[len(self.root) :]
         return _name(cell) if self.roles.key else f"{split_suffix(path)[0][len(self.folder) :]}#{number}"
 

@@ -3,8 +3,7 @@
 `pipeline.Convert` composes them; `MapImages` adds a step of your own, `ReadRejects` follows it.
 """
 
-from beam_tfr import beam_internals, cloud
-from beam_tfr.transforms.plans import PlanShards, ReadPlan, SavePlan, Target
+from beam_tfr.transforms.plans import PlanShards, Target
 from beam_tfr.transforms.reading import ReadImages, ReadRows
 from beam_tfr.transforms.references import MatchImages, ReadTable, TakeFirst
 from beam_tfr.transforms.repairing import CheckRepaired
@@ -20,18 +19,13 @@ __all__ = [
     "ParseArrays",
     "PlanShards",
     "ReadImages",
-    "ReadPlan",
     "ReadRejects",
     "ReadRows",
     "ReadTable",
     "ResizeImages",
-    "SavePlan",
     "TakeFirst",
     "Target",
     "VerifyShards",
     "WriteManifest",
     "WriteShards",
 ]
-
-# Every worker process imports this package, and has its pipeline options by then.
-cloud.use(beam_internals.worker_options())

@@ -17,12 +17,23 @@ from typing import Any, TypeVar
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from beam_tfr import storage
-from beam_tfr.beam_internals import NAMESPACE
-from beam_tfr.schema import Item, ShardInfo
+from beam_tfr import cloud, storage
+from beam_tfr.beam_internals import NAMESPACE, worker_options
+from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, Item, ShardInfo
 from beam_tfr.sidecars import Changes
 from beam_tfr.terminal import printable
 
+# All counters; docs/dataflow.md says what they count.
+COUNTERS = frozenset(
+    {
+        *("listed", "skipped", "left-behind", "matched", "planned-shards"),
+        *("images", "shards", "resumed-images", "resumed-shards", "rewritten-shards", "changed-images"),
+        *("written", "rejected", "bytes-read", "bytes-written", "retries", "too-many-requests"),
+        *("verified-shards", "verified-records", "verified-bytes"),
+        *(f"rejected-{reason}" for reason in REJECT_REASONS),
+        *(f"adjusted-{kind}" for kind in ADJUSTMENTS),
+    }
+)
 _Element = TypeVar("_Element")
 _counter = functools.cache(functools.partial(Metrics.counter, NAMESPACE))
 _distribution = functools.cache(functools.partial(Metrics.distribution, NAMESPACE))
@@ -30,14 +41,14 @@ _distribution = functools.cache(functools.partial(Metrics.distribution, NAMESPAC
 # it adds none while they do.
 _throttled = Metrics.counter("gcsio", "cumulativeThrottlingSeconds")
 _LOGGER = logging.getLogger(__name__)
-CHANGED = "changed"  # and a key
-NESTED = "nested"  # and a folder
-LOT = 1000
-MOST_SHOWN = 500  # characters of an option: a list of classes may be long
+COUNTED_AT_ONCE = 1000
+MAX_SHOWN = 500  # characters of an option: a list of classes may be long
 
 
-class Shown(beam.DoFn):
+class ShownDoFn(beam.DoFn):
     """A DoFn whose options the engine's console shows; options of composite steps do not reach an engine.
+
+    Its worker uses the account and the projects of the pipeline's options for gs://.
 
     Args:
         options: options of the step; those without a value are omitted.
@@ -48,27 +59,30 @@ class Shown(beam.DoFn):
 
     def display_data(self) -> dict[str, str]:
         shown = {name: value for name, value in self._options.items() if value not in (None, "", (), [])}
-        return {name: printable(str(value))[:MOST_SHOWN] for name, value in shown.items()}
+        return {name: printable(str(value))[:MAX_SHOWN] for name, value in shown.items()}
+
+    def setup(self) -> None:
+        cloud.use(worker_options())
 
 
-class ShownFunction(Shown):
+class FunctionDoFn(ShownDoFn):
     """A function wrapped as a DoFn with options to show.
 
     Args:
-        fn: (element) or (element, side input) -> elements.
-        options: see `Shown`.
+        function: (element) or (element, side input) -> elements.
+        options: see `ShownDoFn`.
     """
 
-    def __init__(self, fn: Callable[..., Iterable[Any]], **options: object) -> None:
+    def __init__(self, function: Callable[..., Iterable[Any]], **options: object) -> None:
         super().__init__(**options)
-        self._fn = fn
+        self._function = function
 
-    def process(self, element: Any, side: Any = None) -> Iterable[Any]:
-        return self._fn(element) if side is None else self._fn(element, side)
+    def process(self, element: Any, side_input: Any = None) -> Iterable[Any]:
+        return self._function(element) if side_input is None else self._function(element, side_input)
 
 
 def count(name: str, number: int = 1) -> None:
-    """Adds to a counter."""
+    """Adds to one of `COUNTERS`."""
     _counter(name).inc(number)
 
 
@@ -82,9 +96,9 @@ def counted(elements: Iterable[_Element], name: str) -> Iterator[_Element]:
     number = 0
     for number, element in enumerate(elements, start=1):
         yield element
-        if number % LOT == 0:
-            count(name, LOT)
-    count(name, number % LOT)
+        if number % COUNTED_AT_ONCE == 0:
+            count(name, COUNTED_AT_ONCE)
+    count(name, number % COUNTED_AT_ONCE)
 
 
 def timed(lists: Iterable[list[_Element]], name: str) -> Iterator[list[_Element]]:
@@ -114,13 +128,11 @@ def count_waits() -> None:
 
 
 def count_changes(changes: Changes) -> None:
-    """Counts the shards that were rewritten for changed input and names some of it, for the summary; logs the same."""
+    """Counts the shards that were rewritten for changed input, and logs some of it."""
     if changes.shards:
         _LOGGER.warning(printable(str(changes)))
         count("rewritten-shards", changes.shards)
         count("changed-images", changes.images)
-        for key in changes.keys:
-            count(f"{CHANGED} {printable(key)}")
 
 
 def count_shard(info: ShardInfo, reject_lines: Sequence[str], seconds: float) -> None:

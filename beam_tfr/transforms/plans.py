@@ -1,4 +1,4 @@
-"""PlanShards, and SavePlan and ReadPlan for a plan that is used elsewhere."""
+"""PlanShards: assigns references to shards, and claims the output for the plan."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
+from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 from apache_beam.transforms.window import GlobalWindows
-from apache_beam.typehints import with_input_types, with_output_types
+from apache_beam.typehints import with_input_types
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import beam_internals, claim, codec_versions, saved_plan, sidecars
+from beam_tfr import beam_internals, claim, notes, sidecars
 from beam_tfr.dataflow import jobs
 from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import Plan, RunError, Shard, ShardInfo, ShardWork
-from beam_tfr.transforms.counting import ShownFunction, count
+from beam_tfr.schema import Plan, Shard, ShardInfo, ShardWork
+from beam_tfr.transforms.counting import FunctionDoFn, count
 
 _Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets in which they lie
+_Counts = Mapping[str, Mapping[str, int]]  # field of `Notes` -> kind of name -> files
 
 
 class Target(NamedTuple):
@@ -43,9 +44,14 @@ class Target(NamedTuple):
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder."""
         options = beam_internals.worker_options()  # of a job made from a template, whose lock nobody else took
-        job, job_state = jobs.own_job(options), functools.partial(jobs.job_state, options)
-        how: dict[str, Any] = {"run_id": self.run_id, "overwrite": self.overwrite, "job": job, "job_state": job_state}
-        plan = claim.claim(self.output, plan, **how)
+        plan = claim.claim(
+            self.output,
+            plan,
+            run_id=self.run_id,
+            overwrite=self.overwrite,
+            job=jobs.own_job(options),
+            job_state=functools.partial(jobs.job_state, options),
+        )
         count("matched", plan.matched)
         count("planned-shards", sum(split.num_shards for split in plan.splits.values()))
         yield plan
@@ -56,38 +62,34 @@ class Target(NamedTuple):
 
 
 @with_input_types(bytes)
+@dataclasses.dataclass(eq=False, repr=False)
 class PlanShards(beam.PTransform):
     """Assigns packed references to shards before any image is read.
 
     Claims the output for the plan. Only references are shuffled: each once, as short bytes, and the order keys of some.
     Every planned shard is emitted, even if it is empty.
 
-    Args:
+    Attributes:
         target: the folder to claim for the plan; None to plan without writing anything.
         draft: survey -> `Plan` without cuts.
         seed: seed for the order.
-        after: a PCollection that must exist before anything is written.
+        listed: counts of the listing, for `Plan.notes`; nothing is written before all of them exist.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
 
-    def __init__(
-        self,
-        target: Target | None,
-        *,
-        draft: Callable[[Survey], Plan],
-        seed: int,
-        after: PCollection[None] | None = None,
-    ) -> None:
-        super().__init__()
-        self._target, self._draft, self._seed, self._after = target, draft, seed, after
+    target: Target | None
+    _: dataclasses.KW_ONLY
+    draft: Callable[[Survey], Plan]
+    seed: int
+    listed: PCollection[_Counts] | None = None
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
-        after = [] if self._after is None else [AsSingleton(self._after)]
+        listed = [] if self.listed is None else [AsIter(self.listed)]
         drafted = (
             refs
-            | "Survey" >> beam.CombineGlobally(_Survey(self._seed))
-            | "Draft" >> beam.Map(_draft, self._draft, *after)
+            | "Survey" >> beam.CombineGlobally(_Survey(self.seed))
+            | "Draft" >> beam.ParDo(FunctionDoFn(functools.partial(_draft, self.draft)), *listed)
         )
         cuts = (
             refs
@@ -98,14 +100,20 @@ class PlanShards(beam.PTransform):
         plan = drafted | "Cut" >> beam.Map(
             lambda draft, cuts: cut(draft[0], draft[1], cuts), AsIter(cuts)
         ).with_output_types(Plan)
-        if self._target is not None:
-            plan = plan | "Claim" >> _claim(self._target)
+        if self.target is not None:
+            output, run_id, overwrite = self.target[:3]
+            claiming = FunctionDoFn(self.target.claim, output=output, run_id=run_id, overwrite=overwrite)
+            plan = plan | "Claim" >> beam.ParDo(claiming).with_output_types(Plan)
+        shards = plan | "EveryShard" >> beam.FlatMap(
+            lambda plan: [] if plan.complete else assignment.every_shard(plan)
+        ).with_output_types(tuple[str, bytes])
         assigned = refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)).with_output_types(tuple[str, bytes])
+        order = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target))
         work = (
-            (assigned, plan | "EveryShard" >> _every_shard())
+            (assigned, shards)
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "Order" >> beam.Map(_order, seed=self._seed, target=self._target).with_output_types(ShardWork)
+            | "Order" >> beam.ParDo(order).with_output_types(ShardWork)
         )
         return plan, work
 
@@ -132,9 +140,10 @@ class _Survey(beam.CombineFn):
         return survey
 
 
-def _draft(survey: Survey, draft: Callable[[Survey], Plan], _: None = None) -> _Draft:
+def _draft(draft: Callable[[Survey], Plan], survey: Survey, listed: Iterable[_Counts] = ()) -> Iterator[_Draft]:
     plan = draft(survey)
-    return plan, find_cut_buckets(survey, plan)
+    plan = dataclasses.replace(plan, notes=notes.add_up([plan.notes, *listed]))
+    yield plan, find_cut_buckets(survey, plan)
 
 
 def _near_cuts(packed: bytes, drafted: _Draft) -> Iterator[tuple[Bucket, bytes]]:
@@ -143,16 +152,6 @@ def _near_cuts(packed: bytes, drafted: _Draft) -> Iterator[tuple[Bucket, bytes]]
 
 def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple[Bucket, list[bytes]]:
     return bucket[0], drafted[1].pick(*bucket)
-
-
-def _claim(target: Target) -> beam.PTransform:
-    shown = {"output": target.output, "run_id": target.run_id, "overwrite": target.overwrite}
-    return beam.ParDo(ShownFunction(target.claim, **shown)).with_output_types(Plan)
-
-
-def _every_shard() -> beam.PTransform:
-    shards = beam.FlatMap(lambda plan: [] if plan.complete else assignment.every_shard(plan))
-    return shards.with_output_types(tuple[str, bytes])
 
 
 class _Assign(beam.DoFn):
@@ -167,94 +166,6 @@ class _Assign(beam.DoFn):
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
 
 
-def _order(grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None) -> ShardWork:
+def _order(grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None) -> Iterator[ShardWork]:
     shard, refs = assignment.order(grouped[1], seed)
-    return ShardWork(shard, refs, target and target.finished(shard, refs))
-
-
-@with_input_types(ShardWork)
-@with_output_types(None)
-class SavePlan(beam.PTransform):
-    """Writes a plan and its shards to a file, for `ReadPlan`.
-
-    Args:
-        path: path of the file, local or gs://.
-        plan: the plan from `PlanShards`, a PCollection of one.
-        call: see `saved_plan.SavedPlan`.
-        replace: whether to replace another plan there.
-
-    Output: a PCollection of one None, once the file is written.
-    """
-
-    def __init__(self, path: str, *, plan: PCollection[Plan], call: Mapping[str, Any], replace: bool) -> None:
-        super().__init__()
-        self._plan = plan
-        self._write = functools.partial(saved_plan.write, path, call=call, replace=replace)
-
-    def expand(self, work: PCollection[ShardWork]) -> PCollection[None]:
-        packed = work | "Pack" >> beam.Map(lambda one: (one.shard.name, saved_plan.pack(one.refs)))
-        return self._plan | "Save" >> beam.Map(self._write, AsIter(packed))
-
-
-class ReadPlan(beam.PTransform):
-    """Reads the shards of a saved plan, without listing or shuffling.
-
-    Args:
-        path: path of the file, local or gs://.
-        target: the folder to claim for the plan.
-
-    Output: (the `Plan`, a PCollection of one; `ShardWork`).
-    """
-
-    def __init__(self, path: str, target: Target) -> None:
-        super().__init__()
-        self._path, self._target = path, target
-
-    def expand(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
-        plan = (
-            begin
-            | beam.Create([None])
-            | "Open" >> beam.Map(_open, self._path)  # Beam's coder for text fails for some paths
-            | "Claim" >> _claim(self._target)
-        )
-        work = (
-            plan
-            | "EveryShard" >> _every_shard()
-            | "SpreadShards" >> beam.Reshuffle()
-            | "ReadRefs" >> beam.ParDo(_ReadRefs(self._path, self._target)).with_output_types(ShardWork)
-        )
-        return plan, work
-
-
-def _open(_: None, path: str) -> Plan:
-    with saved_plan.SavedPlan(path) as saved:
-        return _with_codecs(saved.plan)
-
-
-def _with_codecs(plan: Plan) -> Plan:
-    """The plan with the codecs of this worker instead of those of the machine that saved it."""
-    return dataclasses.replace(plan, codecs=codec_versions.used(plan.options))
-
-
-class _ReadRefs(beam.DoFn):
-    def __init__(self, path: str, target: Target) -> None:
-        self._path, self._target = path, target
-
-    def setup(self) -> None:
-        self._saved = saved_plan.SavedPlan(self._path)
-        self._digest = _with_codecs(self._saved.plan).digest
-
-    def process(self, planned: tuple[str, bytes]) -> Iterator[ShardWork]:
-        shard = assignment.planned_shard(planned[1])
-        codec_versions.check(shard.codecs)
-        if shard.plan_digest != self._digest:
-            raise RunError(
-                "was replaced after this run started; run the same command again to use the new one",
-                option="plan",
-                value=self._path,
-            )
-        refs = self._saved.refs(shard)
-        yield ShardWork(shard, refs, self._target.finished(shard, refs))
-
-    def teardown(self) -> None:
-        self._saved.close()
+    yield ShardWork(shard, refs, target and target.finished(shard, refs))

@@ -13,61 +13,58 @@ from apache_beam.typehints import with_input_types, with_output_types
 from beam_tfr import attempts, codec_versions, interrupt, sidecars, storage
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
 from beam_tfr.schema import MOST_CAUSES, ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
-from beam_tfr.transforms.counting import Shown, count_read, count_waits, timed
+from beam_tfr.transforms.counting import ShownDoFn, count_read, count_waits, timed
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
 
 
 @with_input_types(ShardWork)
 @with_output_types(list[Item])
+@dataclasses.dataclass(eq=False, repr=False)
 class ReadImages(beam.PTransform):
     """Reads the bytes of every image of a shard, in order and ahead of the consumer.
 
-    Args:
+    Attributes:
         root: folder that keys are relative to, with a trailing slash.
-        ahead: how to read them.
+        ahead: how to read the files.
         accept_unreadable: whether to reject files that cannot be read now, but perhaps later.
         output: folder of the dataset, where attempts at each shard are marked; if they crashed twice, its items are
             guarded. Empty where nothing can crash.
-
-    Attributes:
         guarded: whether the items of all shards are guarded.
 
     Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. A shard with files that
     cannot be read now ends with an `Unfinished`, or, if they can be read in the end, with all of its items again.
     """
 
-    def __init__(
-        self, root: str, *, ahead: ReadAhead | None = None, accept_unreadable: bool = False, output: str = ""
-    ) -> None:
-        super().__init__()
-        self.root, self.output, self.guarded, self._accept = root, output, False, accept_unreadable
-        self.ahead: ReadAhead | None = ahead or ReadAhead()
+    root: str
+    _: dataclasses.KW_ONLY
+    ahead: ReadAhead | None = dataclasses.field(default_factory=ReadAhead)
+    accept_unreadable: bool = False
+    output: str = ""
+    guarded: bool = False
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
-        return work | "Read" >> beam.ParDo(_Read(self.root, self.ahead, self._accept, self.output, self.guarded))
+        return work | "Read" >> beam.ParDo(_Read(self))
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class ReadRows(ReadImages):
-    """Turns the references of a shard into items for table rows, in order.
+    """Turns the references of a shard into items for table rows, in order; reads no files.
 
-    Args:
+    Attributes:
         root: folder of the tables, with a trailing slash.
 
     Output: lists of `Item` with None, or with a `Reject`.
     """
 
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self.ahead = None
+    ahead: None = dataclasses.field(default=None, init=False)
 
 
-class _Read(Shown):
-    def __init__(self, root: str, ahead: ReadAhead | None, accept_unreadable: bool, output: str, guarded: bool) -> None:
-        shown = dataclasses.asdict(ahead) if ahead else {}
-        super().__init__(root=root, **shown, accept_unreadable=accept_unreadable, guarded=guarded)
-        self._root, self._ahead, self._accept = root, ahead, accept_unreadable
-        self._output, self._guarded = output, guarded
+class _Read(ShownDoFn):
+    def __init__(self, step: ReadImages) -> None:
+        shown = {} if step.ahead is None else dataclasses.asdict(step.ahead)
+        super().__init__(root=step.root, **shown, accept_unreadable=step.accept_unreadable, guarded=step.guarded)
+        self._step = step
         self._missed = 0  # reads that failed since the last one that did not
 
     def process(self, work: ShardWork) -> Iterator[list[Item]]:
@@ -75,10 +72,10 @@ class _Read(Shown):
             yield [item]
             return
         codec_versions.check(work.shard.codecs)
-        contents = read_refs(self._root, map(ImageRef.decode, work.refs), self._ahead)
-        mark = self._output and storage.work_path(self._output, f"{work.shard.name}{attempts.SUFFIX}")
+        contents = read_refs(self._step.root, map(ImageRef.decode, work.refs), self._step.ahead)
+        mark = self._step.output and storage.work_path(self._step.output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
-            guarded = crashed or self._guarded
+            guarded = crashed or self._step.guarded
             for items in timed(batches(self._read(work, contents)), "read-usec"):
                 count_read(items)
                 count_waits()
@@ -96,7 +93,7 @@ class _Read(Shown):
         for position, (ref, content) in enumerate(contents):
             interrupt.check()
             fingerprint = sidecars.fingerprint(work.refs[position])
-            item = Item(work.shard, position, self._root + ref.key, ref, None, False, fingerprint)
+            item = Item(work.shard, position, self._step.root + ref.key, ref, None, False, fingerprint)
             if ref.reason:
                 error = RejectError(ref.reason, ref.detail)
                 yield item.reject("MatchImages" if ref.columns is None else "ReadTable", error)
@@ -104,7 +101,7 @@ class _Read(Shown):
             self._watch(item.uri, content)
             if not isinstance(content, RejectError):
                 yield item.with_value(content)
-            elif not content.may_pass or (again and self._accept):
+            elif not content.may_pass or (again and self._step.accept_unreadable):
                 yield item.reject("ReadImages", content)
             else:
                 break
@@ -113,16 +110,16 @@ class _Read(Shown):
         unread = {ref: content}
         for ref, content in contents:
             interrupt.check()
-            self._watch(self._root + ref.key, content)
+            self._watch(self._step.root + ref.key, content)
             if isinstance(content, RejectError) and content.may_pass:
                 unread[ref] = content
         yield self._unfinished(work.shard, unread)
         if not again:
-            tried = read_refs(self._root, unread, self._ahead)
+            tried = read_refs(self._step.root, unread, self._step.ahead)
             still = any(isinstance(content, RejectError) and content.may_pass for _, content in tried)
-            if self._accept or not still:
+            if self._step.accept_unreadable or not still:
                 refs = map(ImageRef.decode, work.refs)
-                yield from self._read(work, read_refs(self._root, refs, self._ahead), again=True)
+                yield from self._read(work, read_refs(self._step.root, refs, self._step.ahead), again=True)
 
     def _watch(self, uri: str, content: Content) -> None:
         """Raises an error when the source seems to be gone."""
@@ -130,7 +127,7 @@ class _Read(Shown):
             self._missed = 0
             return
         self._missed += 1
-        if self._missed >= MOST_MISSED and not self._accept:
+        if self._missed >= MOST_MISSED and not self._step.accept_unreadable:
             raise RunError(
                 f"the source seems to be gone: {self._missed} files in a row cannot be read, the last is {uri}: "
                 f"{content.detail}. Nothing is published. When it is back, run the same command again: it resumes from "
@@ -139,12 +136,12 @@ class _Read(Shown):
 
     def _unfinished(self, shard: Shard, unread: Mapping[ImageRef, RejectError]) -> Item:
         causes = collections.Counter(error.detail for error in unread.values())
-        example = self._root + next(iter(unread)).key
+        example = self._step.root + next(iter(unread)).key
         value = Unfinished(
             shard=shard, causes=dict(causes.most_common(MOST_CAUSES)), images=len(unread), example=example
         )
         return Item(shard, 0, "", None, value)
 
     def teardown(self) -> None:
-        if self._ahead is not None:
-            self._ahead.close()
+        if self._step.ahead is not None:
+            self._step.ahead.close()

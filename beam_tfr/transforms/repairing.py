@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import dataclasses
+from collections.abc import Iterable, Iterator, Set
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, PCollection
@@ -12,6 +13,7 @@ from beam_tfr import manifest
 from beam_tfr.naming import file_name
 from beam_tfr.schema import MOST_CAUSES, DataError, Plan, RunError, ShardInfo, Unfinished
 from beam_tfr.terminal import counted
+from beam_tfr.transforms.counting import FunctionDoFn
 from beam_tfr.verification.source_check import find_changed
 from beam_tfr.version import __version__
 
@@ -20,10 +22,11 @@ MOST_KEYS = 3  # named in a message
 
 @with_input_types(ShardInfo | Unfinished)
 @with_output_types(None)
+@dataclasses.dataclass(eq=False, repr=False)
 class CheckRepaired(beam.PTransform):
     """Checks the repaired shards; raises an error at the end, after all that can be repaired are.
 
-    Args:
+    Attributes:
         folder: folder of the dataset.
         root: folder that the keys of its sources are relative to, with a trailing slash.
         wanted: names of the broken shards.
@@ -32,32 +35,32 @@ class CheckRepaired(beam.PTransform):
     Output: a PCollection of one None, if all of them are repaired.
     """
 
-    def __init__(self, folder: str, root: str, *, wanted: Collection[str], plan: PCollection[Plan]) -> None:
-        super().__init__()
-        self._folder, self._root, self._wanted, self._plan = folder, root, wanted, plan
+    folder: str
+    root: str
+    _: dataclasses.KW_ONLY
+    wanted: Set[str]
+    plan: PCollection[Plan]
 
     def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[None]:
-        return self._plan | "Check" >> beam.Map(_check, AsIter(infos), self._folder, self._root, self._wanted)
+        return self.plan | "Check" >> beam.ParDo(FunctionDoFn(self._check), AsIter(infos))
 
-
-def _check(
-    plan: Plan, infos: Iterable[ShardInfo | Unfinished], folder: str, root: str, wanted: Collection[str]
-) -> None:
-    found = {info.shard.name: info for info in infos}  # of the shards that are repaired alone
-    unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
-    if missing := sorted(set(wanted) - found.keys()):
-        raise RunError(f"the runner lost {len(missing)} shards, such as {missing[0]}; run the same command again")
-    differing = sorted(info.shard.name for info in unfinished if info.differs)
-    if differing:
-        raise DataError(_tell_differing(plan, folder, root, differing))
-    if unfinished:
-        causes = "; ".join(f"{n:,}: {cause}" for info in unfinished for cause, n in info.causes.items())
-        raise RunError(
-            f"{sum(info.images for info in unfinished):,} {plan.things} cannot be read, such as "
-            f"{unfinished[0].example} ({causes[: MOST_CAUSES * 100]}): "
-            f"{counted(len(unfinished), 'broken shard')} {'is' if len(unfinished) == 1 else 'are'} left. Run the same "
-            "command again"
-        )
+    def _check(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[None]:
+        found = {info.shard.name: info for info in infos}  # of the shards that are repaired alone
+        unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
+        if missing := sorted(self.wanted - found.keys()):
+            raise RunError(f"the runner lost {len(missing)} shards, such as {missing[0]}; run the same command again")
+        differing = sorted(info.shard.name for info in unfinished if info.differs)
+        if differing:
+            raise DataError(_tell_differing(plan, self.folder, self.root, differing))
+        if unfinished:
+            causes = "; ".join(f"{n:,}: {cause}" for info in unfinished for cause, n in info.causes.items())
+            raise RunError(
+                f"{sum(info.images for info in unfinished):,} {plan.things} cannot be read, such as "
+                f"{unfinished[0].example} ({causes[: MOST_CAUSES * 100]}): "
+                f"{counted(len(unfinished), 'broken shard')} {'is' if len(unfinished) == 1 else 'are'} left. "
+                "Run the same command again"
+            )
+        yield None
 
 
 def _tell_differing(plan: Plan, folder: str, root: str, differing: list[str]) -> str:
@@ -66,8 +69,10 @@ def _tell_differing(plan: Plan, folder: str, root: str, differing: list[str]) ->
     for name in differing:
         number, keys = find_changed(folder, file_name(plan.name, name, plan.suffix), dataset.names, root)
         compared, changed = compared + number, changed + keys
-    told = f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different bytes than before"
-    again = "or convert again with `overwrite=`"
+    problem = (
+        f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different bytes than before"
+    )
+    instead = "or convert again with `overwrite=`"
     versions = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
     libraries = (
         f"other versions of the libraries: beam_tfr {dataset.fields['tool_version']} made the dataset, this is "
@@ -75,10 +80,10 @@ def _tell_differing(plan: Plan, folder: str, root: str, differing: list[str]) ->
     )
     if changed:
         many, names = f"{len(changed):,} of their {plan.things}", ", ".join(changed[:MOST_KEYS])
-        return f"{told}: {many} changed or are missing, such as {names}. Put them back, {again}"
+        return f"{problem}: {many} changed or are missing, such as {names}. Put them back, {instead}"
     if compared:
-        return f"{told}: their {plan.things} are the same, so the cause is {libraries}. Install those, {again}"
+        return f"{problem}: their {plan.things} are the same, so the cause is {libraries}. Install those, {instead}"
     return (
-        f"{told}. The cause is changed {plan.things}, or {libraries}. Nothing of the old shards can be "
-        f"read to tell which. Put back what was there, {again}"
+        f"{problem}. The cause is changed {plan.things}, or {libraries}. Nothing of the old shards can be "
+        f"read to tell which. Put back what was there, {instead}"
     )

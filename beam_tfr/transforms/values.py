@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from apache_beam.typehints import with_input_types, with_output_types
 from beam_tfr import arrays, examples, images
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo, batches
-from beam_tfr.transforms.counting import ShownFunction, timed
+from beam_tfr.transforms.counting import FunctionDoFn, timed
 
 SPLIT_SAMPLE, SHARD_SAMPLE = 2048, 64  # images for statistics: of a split, and at least of each of its shards
 _Function = Callable[[Any, ImageRef], Any]
@@ -21,32 +22,27 @@ _Function = Callable[[Any, ImageRef], Any]
 
 @with_input_types(list[Item])
 @with_output_types(list[Item])
+@dataclasses.dataclass(eq=False, repr=False)
 class MapImages(beam.PTransform):
     """Applies a function to each value; rejects and finished shards pass through.
 
-    Args:
+    Attributes:
         fn: (value, ref) -> new value; raises `RejectError` to reject the image.
         stage: name of the step in rejects.jsonl.
-        shown: options to show in the engine's console.
         guarded: the function for images of a shard that crashed; None for `fn`.
+        shown: options to show in the engine's console.
 
     Output: lists of `Item`, in the same order.
     """
 
-    def __init__(
-        self,
-        fn: _Function,
-        *,
-        stage: str = "MapImages",
-        guarded: _Function | None = None,
-        shown: Mapping[str, object] | None = None,
-    ) -> None:
-        super().__init__()
-        self.fn, self.guarded, self._stage = fn, guarded or fn, stage
-        self._shown = shown or {}
+    fn: _Function
+    _: dataclasses.KW_ONLY
+    stage: str = "MapImages"
+    guarded: _Function | None = None
+    shown: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[list[Item]]:
-        return items | self._stage >> beam.ParDo(ShownFunction(self._apply_to_all, **self._shown))
+        return items | self.stage >> beam.ParDo(FunctionDoFn(self._apply_to_all, **self.shown))
 
     def _apply_to_all(self, items: list[Item]) -> Iterator[list[Item]]:
         applied = map(self._apply, items)  # not all at once: a small file may be a large raw image
@@ -58,10 +54,10 @@ class MapImages(beam.PTransform):
         try:
             return item.with_value(self._function_for(item)(item.value, item.ref))
         except RejectError as error:
-            return item.reject(self._stage, error)
+            return item.reject(self.stage, error)
 
     def _function_for(self, item: Item) -> _Function:
-        return self.guarded if item.guarded else self.fn
+        return self.guarded if item.guarded and self.guarded else self.fn
 
 
 class ResizeImages(MapImages):

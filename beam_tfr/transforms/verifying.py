@@ -16,20 +16,23 @@ from apache_beam.typehints import with_output_types
 
 from beam_tfr import manifest, storage
 from beam_tfr.repeats import parts_of, rows_of
-from beam_tfr.transforms.counting import Shown, count
+from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count
 from beam_tfr.verification.dataset_check import DatasetCheck, choose, repeat_problems
 from beam_tfr.verification.problems import Problems
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.shard_check import ShardCheck, ShardFound
 
+_Checked = tuple[list[ShardFound], Problems]
+
 
 @with_output_types(None)
+@dataclasses.dataclass(eq=False, repr=False)
 class VerifyShards(beam.PTransform):
     """Checks the shards of a dataset, each on one worker, and writes the report to a JSON file.
 
     Shuffles the hashes of the keys, 24 bytes per record, in 256 parts.
 
-    Args:
+    Attributes:
         folder: folder of the dataset.
         report: path of the file to write.
         sample, seed: see `verify`.
@@ -37,33 +40,42 @@ class VerifyShards(beam.PTransform):
     Output: a PCollection of one None, once the report is written.
     """
 
-    def __init__(self, folder: str, report: str, *, sample: float | None = None, seed: int = 0) -> None:
-        super().__init__()
-        self._folder, self._report = folder, report
-        self._positions = [task.position for task in choose(manifest.read(folder), sample, seed)]
+    folder: str
+    report: str
+    _: dataclasses.KW_ONLY
+    sample: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        dataset = manifest.read(self.folder)
+        self._positions = [task.position for task in choose(dataset, self.sample, self.seed)]
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         read = (
             begin
             | "Shards" >> beam.Create(self._positions)
             | "SpreadShards" >> beam.Reshuffle()
-            | "ReadShards" >> beam.ParDo(_Read(self._folder)).with_outputs("keys", main="found")
+            | "ReadShards" >> beam.ParDo(_Read(self.folder)).with_outputs("keys", main="found")
         )
-        repeats = read.keys | "GroupKeys" >> beam.GroupByKey() | "FindRepeats" >> beam.Map(_find_repeats, self._folder)
-        started = begin | "Start" >> beam.Create([None])
-        write = functools.partial(_write, folder=self._folder, path=self._report, started=time.time())
-        return started | "WriteReport" >> beam.Map(write, AsIter(read.found), AsIter(repeats))
+        repeats = (
+            read.keys
+            | "GroupKeys" >> beam.GroupByKey()
+            | "FindRepeats" >> beam.ParDo(FunctionDoFn(functools.partial(_find_repeats, self.folder)))
+        )
+        write = FunctionDoFn(functools.partial(_write, folder=self.folder, path=self.report, started=time.time()))
+        checked = (read.found, repeats) | "FlattenChecked" >> beam.Flatten()
+        return begin | "Start" >> beam.Create([None]) | "WriteReport" >> beam.ParDo(write, AsIter(checked))
 
 
-class _Read(Shown):
+class _Read(ShownDoFn):
     def __init__(self, folder: str) -> None:
         super().__init__(folder=folder)
         self._folder = folder
 
     def setup(self) -> None:
-        self._manifest = manifest.read(self._folder)
-        self._tasks = choose(self._manifest)
-        self._check = RecordCheck(self._manifest)
+        super().setup()
+        dataset = manifest.read(self._folder)
+        self._tasks, self._check = choose(dataset), RecordCheck(dataset)
 
     def process(self, position: int) -> Iterator[Any]:
         found, problems = ShardCheck(self._folder, self._tasks[position], self._check).run(threading.Event())
@@ -73,26 +85,17 @@ class _Read(Shown):
         count("verified-shards")
         count("verified-records", found.done)
         count("verified-bytes", found.num_bytes)
-        yield found, problems
+        yield [found], problems
 
 
-def _find_repeats(grouped: tuple[int, Iterable[bytes]], folder: str) -> Problems:
-    return repeat_problems(b"".join(grouped[1]), choose(manifest.read(folder)))
+def _find_repeats(folder: str, grouped: tuple[int, Iterable[bytes]]) -> Iterator[_Checked]:
+    yield [], repeat_problems(b"".join(grouped[1]), choose(manifest.read(folder)))
 
 
-def _write(
-    _: None,
-    read: Iterable[tuple[ShardFound, Problems]],
-    repeats: Iterable[Problems],
-    *,
-    folder: str,
-    path: str,
-    started: float,
-) -> None:
+def _write(_: None, checked: Iterable[_Checked], *, folder: str, path: str, started: float) -> Iterator[None]:
     check = DatasetCheck(manifest.read(folder))
-    for found, problems in read:
-        check.add([found], problems)
-    for problems in repeats:
-        check.add([], problems)
+    for found, problems in checked:
+        check.add(found, problems)
     fields = dataclasses.asdict(check.report()) | {"seconds": time.time() - started}
     storage.write_bytes(path, json.dumps(fields).encode(), scratch=path.rpartition("/")[0])
+    yield None

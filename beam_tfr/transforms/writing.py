@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
-from beam_tfr import claim, lock, manifest, publish, rejects, shards, sidecars, storage, switch
+from beam_tfr import claim, lock, manifest, notes, publish, rejects, shards, sidecars, storage, switch
 from beam_tfr.naming import file_name
 from beam_tfr.records import frame
 from beam_tfr.schema import (
@@ -28,11 +29,12 @@ from beam_tfr.schema import (
     Unfinished,
 )
 from beam_tfr.terminal import printable
-from beam_tfr.transforms.counting import Shown, ShownFunction, count, count_changes, count_shard, count_waits
+from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_changes, count_shard, count_waits
 
 
 @with_input_types(list[Item])
 @with_output_types(ShardInfo | Unfinished)
+@dataclasses.dataclass(eq=False, repr=False)
 class WriteShards(beam.io.WriteToTFRecord):
     """Writes lists of items to files, framed and named like Beam's.
 
@@ -40,7 +42,7 @@ class WriteShards(beam.io.WriteToTFRecord):
     end, where a retry can lose some. Here a file appears in the work folder when its last item has arrived, under a
     name of its own, followed by its sidecar; `WriteManifest` moves the files that it has checked to their places.
 
-    Args:
+    Attributes:
         output: folder of the dataset.
         name: prefix of the files.
         suffix: suffix of the files.
@@ -52,41 +54,30 @@ class WriteShards(beam.io.WriteToTFRecord):
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps temporarily.
     """
 
-    def __init__(
-        self,
-        output: str,
-        *,
-        name: str,
-        suffix: str,
-        level: int | None,
-        run_id: str = "",
-        expected: Mapping[str, str] | None = None,
-        most_rejects: int | None = None,
-    ) -> None:
+    output: str
+    _: dataclasses.KW_ONLY
+    name: str
+    suffix: str
+    level: int | None
+    run_id: str = ""
+    expected: Mapping[str, str] | None = None
+    most_rejects: int | None = None
+
+    def __post_init__(self) -> None:
         super().__init__(
-            storage.join(output, name), file_name_suffix=suffix, compression_type=CompressionTypes.UNCOMPRESSED
+            storage.join(self.output, self.name),
+            file_name_suffix=self.suffix,
+            compression_type=CompressionTypes.UNCOMPRESSED,
         )
-        self._write = _Write(output, name, suffix, level, run_id, expected, most_rejects)
 
     def expand(self, items: PCollection[list[Item]]) -> PCollection[ShardInfo | Unfinished]:
-        return items | "Write" >> beam.ParDo(self._write)
+        return items | "Write" >> beam.ParDo(_Write(self))
 
 
-class _Write(Shown):
-    def __init__(
-        self,
-        output: str,
-        name: str,
-        suffix: str,
-        level: int | None,
-        run_id: str,
-        expected: Mapping[str, str] | None,
-        most_rejects: int | None,
-    ) -> None:
-        super().__init__(output=output, name=name, suffix=suffix, gzip_level=level)
-        self._output, self._level, self._expected = output, level, expected
-        self._name, self._suffix = name, suffix
-        self._run_id, self._most_rejects = run_id, most_rejects
+class _Write(ShownDoFn):
+    def __init__(self, step: WriteShards) -> None:
+        super().__init__(output=step.output, name=step.name, suffix=step.suffix, gzip_level=step.level)
+        self._step = step
         self._pending: storage.PendingFile | None = None
 
     def start_bundle(self) -> None:
@@ -130,11 +121,11 @@ class _Write(Shown):
 
     def _check_rejects(self, reject: Reject) -> None:
         self._rejects += 1
-        if self._most_rejects is not None and self._rejects > self._most_rejects:
-            told = printable(f"{reject.key} was rejected ({reject.reason}: {reject.detail})")
+        if self._step.most_rejects is not None and self._rejects > self._step.most_rejects:
+            rejected = printable(f"{reject.key} was rejected ({reject.reason}: {reject.detail})")
             raise DataError(
-                f"{told}, and the run stops early when a worker has more than {self._most_rejects} rejects: nothing is "
-                "published. Fix them, or raise `max_rejects=`, and run the same command again: "
+                f"{rejected}, and the run stops early when a worker has more than {self._step.most_rejects} rejects: "
+                "nothing is published. Fix them, or raise `max_rejects=`, and run the same command again: "
                 "finished shards are kept"
             )
 
@@ -142,28 +133,30 @@ class _Write(Shown):
         self._shard, self._counter, self._fingerprints = shard, shards.ShardCounter(shard), bytearray()
         self._file_name, self._started = "", time.monotonic()
         if shard.split != NO_SPLIT:
-            self._file_name = file_name(self._name, shard.name, self._suffix)
-            work_folder, repairs = storage.work_path(self._output, ""), self._expected is not None
+            self._file_name = file_name(self._step.name, shard.name, self._step.suffix)
+            work_folder, repairs = storage.work_path(self._step.output, ""), self._step.expected is not None
             self._built = "" if repairs else sidecars.new_name(shard.name)
-            path = storage.join(self._output, self._file_name) if repairs else storage.join(work_folder, self._built)
+            path = (
+                storage.join(self._step.output, self._file_name) if repairs else storage.join(work_folder, self._built)
+            )
             self._pending = storage.create(path, scratch=work_folder, replace=repairs)
-            self._file = shards.ShardFile(self._pending.write, self._level)
+            self._file = shards.ShardFile(self._pending.write, self._step.level)
 
     def _commit(self) -> ShardInfo | Unfinished:
-        if self._run_id:
-            lock.check_held(self._output, self._run_id)
+        if self._step.run_id:
+            lock.check_held(self._step.output, self._step.run_id)
         if self._pending is not None:
             self._file.close()
         info = self._counter.close(self._file_name, self._file if self._file_name else None)
         if self._pending is not None:
-            if self._expected is not None and info.sha256 != self._expected[self._file_name]:
+            if self._step.expected is not None and info.sha256 != self._step.expected[self._file_name]:
                 self._abort()
                 total = self._shard.total
                 return Unfinished(shard=self._shard, causes={}, images=total, example=self._file_name, differs=True)
             info.built, info.generation = self._built, self._pending.commit()
             self._pending = None
         lines = self._counter.reject_lines
-        info = sidecars.write(self._output, info, lines, fingerprints=bytes(self._fingerprints))
+        info = sidecars.write(self._step.output, info, lines, fingerprints=bytes(self._fingerprints))
         count_shard(info, lines, time.monotonic() - self._started)
         count_waits()
         return info
@@ -182,37 +175,68 @@ class _Write(Shown):
 
 @with_input_types(ShardInfo | Unfinished)
 @with_output_types(manifest.Manifest)
+@dataclasses.dataclass(eq=False, repr=False)
 class WriteManifest(beam.PTransform):
     """Writes manifest.json from the counts of all shards, last, and only if they add up.
 
-    Args:
+    Attributes:
         output: folder of the dataset.
         plan: the plan from `PlanShards`, a PCollection of one.
         run_id: id of the run, which must still hold the folder's lock.
         max_rejects: maximum share (float) or number (int) of rejects.
         allow_empty: splits and classes whose images may all be rejected.
+        attended: whether the process that started the run waits for its end, and takes its `Notes`.
 
     Output: the `Manifest`, once the dataset is complete.
     """
 
-    def __init__(
-        self,
-        output: str,
-        *,
-        plan: PCollection[Plan],
-        run_id: str,
-        max_rejects: int | float,
-        allow_empty: Sequence[str] = (),
-    ) -> None:
-        super().__init__()
-        self._plan = plan
-        publish = functools.partial(
-            _publish, output=output, run_id=run_id, max_rejects=max_rejects, allow_empty=allow_empty
-        )
-        self._publish = ShownFunction(publish, output=output, max_rejects=max_rejects)
+    output: str
+    _: dataclasses.KW_ONLY
+    plan: PCollection[Plan]
+    run_id: str
+    max_rejects: int | float
+    allow_empty: Sequence[str] = ()
+    attended: bool = False
 
     def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[manifest.Manifest]:
-        return self._plan | "Publish" >> beam.ParDo(self._publish, AsIter(infos))
+        publishing = FunctionDoFn(self._publish, output=self.output, max_rejects=self.max_rejects)
+        return self.plan | "Publish" >> beam.ParDo(publishing, AsIter(infos))
+
+    def _publish(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[manifest.Manifest]:
+        # A complete plan may have a work folder too, of a run that was killed at its end.
+        published = manifest.read(self.output) if plan.complete else self._published(plan, infos)
+        changes = claim.finish(self.output, self.run_id)
+        count_changes(changes)
+        if self.attended:
+            notes.write(self.output, self.run_id, notes.Notes(**plan.notes, changes=changes))
+        yield published
+
+    def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> manifest.Manifest:
+        totals = publish.add_up(plan, infos)
+        if plan.provisional:
+            raise RunError(
+                "some of the files from which the number of shards is estimated could not be read at first, but can be "
+                "now. Nothing is published; run the same command again"
+            )
+        self._check_rejects(plan, totals)
+        claimed = claim.find_claimed(self.output, self.run_id)
+        held = functools.partial(lock.check_held, self.output, self.run_id)
+        if claimed is not None:
+            held()
+            switch.complete(self.output)  # which this step began before
+        published = publish.find_published(self.output, plan, totals, claimed)  # by this step, run before
+        return published or publish.write(self.output, plan, totals, claimed, check_held=held)
+
+    def _check_rejects(self, plan: Plan, totals: Mapping[str, publish.SplitTotals]) -> None:
+        counts = {split: of.counts for split, of in totals.items()}
+        try:
+            rejects.check(plan, counts, self.max_rejects, allow_empty=self.allow_empty)
+        except DataError as error:
+            path = storage.work_path(self.output, REJECTS_FILE)
+            rejects.write(path, self.output, publish.with_rejects(totals))
+            reason, shown = rejects.first(path, rejects.add_up(counts.values()).rejected)
+            listed = "".join(f"\n  {text}" for text in shown)
+            raise DataError(f"{error}. All rejects, with reasons: {path}\nThe first {reason}:{listed}") from error
 
 
 @with_input_types(manifest.Manifest)
@@ -224,43 +248,6 @@ class ReadRejects(beam.PTransform):
     """
 
     def expand(self, manifests: PCollection[manifest.Manifest]) -> PCollection[Reject]:
-        return manifests | "ReadRejects" >> beam.FlatMap(lambda of: rejects.read(storage.join(of.folder, REJECTS_FILE)))
-
-
-def _publish(
-    plan: Plan,
-    infos: Iterable[ShardInfo | Unfinished],
-    *,
-    output: str,
-    run_id: str,
-    max_rejects: int | float,
-    allow_empty: Sequence[str],
-) -> list[manifest.Manifest]:
-    if plan.complete:
-        count_changes(claim.finish(output, run_id))  # what a run that was killed at its end left
-        return [manifest.read(output)]
-    totals = publish.add_up(plan, infos)
-    if plan.provisional:
-        raise RunError(
-            "some of the files from which the number of shards is estimated could not be read at first, but can be "
-            "now. Nothing is published; run the same command again"
+        return manifests | "ReadRejects" >> beam.ParDo(
+            FunctionDoFn(lambda dataset: rejects.read(storage.join(dataset.folder, REJECTS_FILE)))
         )
-    try:
-        counts = {split: of.counts for split, of in totals.items()}
-        rejects.check(plan, counts, max_rejects, allow_empty=allow_empty)
-    except DataError as error:
-        path = storage.work_path(output, REJECTS_FILE)
-        rejects.write(path, output, publish.with_rejects(totals))
-        reason, shown = rejects.first(path, rejects.add_up(counts.values()).rejected)
-        listed = "".join(f"\n  {text}" for text in shown)
-        raise DataError(f"{error}. All rejects, with reasons: {path}\nThe first {reason}:{listed}") from error
-    claimed = claim.find_claimed(output, run_id)
-    held = functools.partial(lock.check_held, output, run_id)
-    if claimed is not None:
-        held()
-        switch.complete(output)  # which this step began before
-    published = publish.find_published(output, plan, totals, claimed)  # by this step, run before
-    if published is None:
-        published = publish.write(output, plan, totals, claimed, check_held=held)
-    count_changes(claim.finish(output, run_id))
-    return [published]

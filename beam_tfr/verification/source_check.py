@@ -16,7 +16,7 @@ import numpy as np
 
 from beam_tfr import storage
 from beam_tfr.examples import parse_example
-from beam_tfr.inputs.listing import list_images
+from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import common_root, exclusion, name_folders, order_patterns
 from beam_tfr.manifest import Manifest
 from beam_tfr.records import RecordError, RecordFile
@@ -154,7 +154,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
 
     def _listed(self) -> Iterator[str]:
         for pattern, before in order_patterns(self._patterns):
-            for entry in list_images(pattern, before, exclude=self._exclude, option="sources"):
+            for entry in list_files(pattern, before, exclude=self._exclude, option="sources"):
                 yield entry.path
 
     def _rejected(self) -> bytes:

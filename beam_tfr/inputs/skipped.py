@@ -16,12 +16,11 @@ from beam_tfr.inputs.patterns import is_wild, split_pattern, to_regex
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.extensions import kind_of_name, looks_like_image
 
-SKIPPED, LEFT_BEHIND = "skipped", "left-behind"
 MOST_LOOKED_AT = 10_000  # files, for a hint
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
 
 
-class Passed:
+class Skipped:
     """Counts files that match no pattern, each once; thread-safe.
 
     A folder skips files without an image extension. `*.jpg` leaves behind files that `*.*` would match and that
@@ -32,15 +31,12 @@ class Passed:
         exclude: result of `exclusion`; what it matches is not counted.
 
     Attributes:
-        counts: `SKIPPED` or `LEFT_BEHIND` -> kind of name -> files.
+        counts: "skipped" or "left_behind" -> kind of name -> files.
     """
 
     def __init__(self, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
         wild = sorted(filter(is_wild, patterns))
-        self.counts: dict[str, collections.Counter[str]] = {
-            SKIPPED: collections.Counter(),
-            LEFT_BEHIND: collections.Counter(),
-        }
+        self.counts = {"skipped": collections.Counter[str](), "left_behind": collections.Counter[str]()}
         self._lock = threading.Lock()
         self._reach = {pattern: _reach(pattern) for pattern in wild} if len(wild) <= MOST_PATTERNS else {}
         self._taken, self._paths = [*map(to_regex, wild), *([exclude] if exclude else [])], {*patterns}
@@ -50,7 +46,7 @@ class Passed:
         is_folder = pattern.endswith("/")
         if not self._reach or not (is_folder or looks_like_image(path)):
             return
-        if next((one for one, reach in self._reach.items() if reach and reach.fullmatch(path)), "") != pattern:
+        if next((other for other, reach in self._reach.items() if reach and reach.fullmatch(path)), "") != pattern:
             return
         if not is_folder and not to_regex(f"{split_pattern(pattern)[0]}/").fullmatch(path):  # hidden, for example
             return
@@ -58,7 +54,7 @@ class Passed:
             return
         name = path.removeprefix(pattern) if is_folder else path.rpartition("/")[2]
         with self._lock:
-            self.counts[SKIPPED if is_folder else LEFT_BEHIND][kind_of_name(name)] += 1
+            self.counts["skipped" if is_folder else "left_behind"][kind_of_name(name)] += 1
 
 
 def _reach(pattern: str) -> re.Pattern[str] | None:
@@ -74,7 +70,7 @@ def _reach(pattern: str) -> re.Pattern[str] | None:
 
 def tell_kinds(kinds: Mapping[str, int]) -> str:
     """The kinds of names, most frequent first: "10 .JPG, 3 .jpeg"."""
-    return ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
+    return ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
 
 
 def tell_skipped(kinds: Mapping[str, int]) -> str:

@@ -1,0 +1,72 @@
+"""Notes of a run for its summary: what the listing skipped, and what changed in the input.
+
+A run that publishes a dataset writes them to `OUT/.beam_tfr/RUN.notes` if the process that started it waits for its
+end. That process takes them, and the folder is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Mapping
+
+from beam_tfr import storage
+from beam_tfr.sidecars import Changes
+from beam_tfr.storage import work_path
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Notes:
+    """The notes of a run.
+
+    Attributes:
+        skipped: kind of name, such as ".txt" -> files in the folders of `input=` without an image extension.
+        left_behind: kind of name -> files that look like images, next to a pattern's matches.
+        nested: result of `Folders.nested`.
+        changes: shards of an earlier run that were rewritten because the input has changed.
+    """
+
+    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    changes: Changes = Changes()
+
+
+def add_up(counts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    """The sums of counts by field of `Notes` and kind of name."""
+    totals: dict[str, dict[str, int]] = {}
+    for found in counts:
+        for name, kinds in found.items():
+            total = totals.setdefault(name, {})
+            for kind, number in kinds.items():
+                total[kind] = total.get(kind, 0) + number
+    return totals
+
+
+def write(output: str, run_id: str, notes: Notes) -> None:
+    """Writes the notes of a run that has published its dataset, which does not need them: errors are ignored."""
+    folder, data = work_path(output, ""), json.dumps(dataclasses.asdict(notes)).encode()
+    with contextlib.suppress(OSError):
+        if not storage.is_gcs(folder):
+            os.makedirs(folder, exist_ok=True)
+        storage.write_bytes(_path(output, run_id), data, scratch=folder)
+
+
+def take(output: str, run_id: str) -> Notes:
+    """The notes of a run, which are removed; empty if there are none."""
+    path = _path(output, run_id)
+    try:
+        fields = json.loads(storage.read_bytes(path))
+        storage.delete(path)
+    except (OSError, ValueError):
+        return Notes()
+    if not storage.is_gcs(path):
+        with contextlib.suppress(OSError):
+            os.rmdir(work_path(output, ""))  # succeeds only if no other run has begun
+    return Notes(**{**fields, "changes": Changes(*fields["changes"])})
+
+
+def _path(output: str, run_id: str) -> str:
+    return work_path(output, f"{run_id}.notes")
