@@ -54,8 +54,6 @@ def print_job(job: Job, *, as_json: bool) -> None:
         print(f"no job was created; its description: {job.place or 'not kept, this was a dry run'}")
 
 
-
-
 def print_summary(result: Result, *, to: IO[str]) -> None:
     """Prints the summary of a conversion as a table."""
     dataset = result.manifest

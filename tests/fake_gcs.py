@@ -30,6 +30,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -391,7 +392,8 @@ class Server:
         elif action == "names":
             return Answer(200, sorted(self.objects[query["bucket"]]))
         elif action == "get":
-            return Answer(200, self.objects[query["bucket"]][query["name"]].data)
+            held = self.objects[query["bucket"]].get(query["name"])
+            return Answer(200, held.data) if held else Answer(404, b"")
         elif action == "counts":
             counts = {"most": dict(self.most), "connections": self.connections, "running": self.running.total()}
             self.most.clear()
@@ -464,7 +466,15 @@ class FakeGcs:
                 self.put(f"{prefix}/{path.relative_to(folder)}", path.read_bytes())
 
     def get(self, name: str, *, bucket: str = "b") -> bytes:
-        return bytes(self._ask("get", name=name, bucket=bucket))
+        """The bytes of an object.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        try:
+            return bytes(self._ask("get", name=name, bucket=bucket))
+        except urllib.error.HTTPError as error:
+            raise FileNotFoundError(name) from error
 
     def names(self, *, bucket: str = "b") -> list[str]:
         return list(json.loads(self._ask("names", bucket=bucket)))
