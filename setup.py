@@ -42,7 +42,7 @@ setup(
     package_data={
         "beam_tfr": [
             "py.typed",
-            "*.json",
+            "dataset/*.json",
             "*.yaml",
             "requirements.txt",
             "sample/ABOUT.md",

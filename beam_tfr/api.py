@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
-from beam_tfr.display import Progress, on_stderr
+from beam_tfr.console.display import Progress, on_stderr
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.schema.features import things

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from beam_tfr import manifest
+from beam_tfr.dataset import manifest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import Reject

@@ -12,14 +12,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from beam_tfr import manifest, storage
+from beam_tfr import storage
+from beam_tfr.console.terminal import silent_stderr
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import name_folders, order_patterns
-from beam_tfr.manifest import Manifest, ShardEntry
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
-from beam_tfr.terminal import silent_stderr
 
 SECONDS = 2.0  # that each way is read, after its start
 BATCH_SIZE = 64

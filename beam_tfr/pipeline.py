@@ -16,11 +16,12 @@ import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 from apache_beam.typehints import with_output_types
 
-from beam_tfr import attempts, claim, codec_versions, shards, sidecars, storage
-from beam_tfr.display import Progress
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
-from beam_tfr.manifest import Manifest
 from beam_tfr.options import ConvertOptions
+from beam_tfr.output import attempts, claim, codec_versions, shards, sidecars
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey

@@ -7,7 +7,9 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from beam_tfr import manifest, storage
+from beam_tfr import storage
+from beam_tfr.dataset import manifest
+from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, check_there, list_parts
 from beam_tfr.inputs.patterns import (
     common_root,
@@ -20,14 +22,13 @@ from beam_tfr.inputs.patterns import (
     to_regex,
 )
 from beam_tfr.inputs.skipped import Skipped, tell_left_behind
-from beam_tfr.labels import Labeler, read_classes
 from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
-from beam_tfr.naming import file_name, shard_name
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import MANIFEST_FILE, DataError, UsageError
 from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, features_of
+from beam_tfr.schema.naming import file_name, shard_name
 from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.rows import Roles, Tables
 

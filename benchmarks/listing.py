@@ -48,8 +48,8 @@ COLUMNS = {
 def list_names(names: int, flags: list[str]) -> None:
     import apache_beam as beam
 
-    from beam_tfr.beam_internals import streams_without_timeout
-    from beam_tfr.labels import Labeler
+    from beam_tfr.engine.beam_internals import streams_without_timeout
+    from beam_tfr.inputs.labels import Labeler
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
     from beam_tfr.layouts.parsing import parse_layout
     from beam_tfr.transforms import MatchImages

@@ -22,10 +22,11 @@ COLUMNS = {"": "", "shards": ",", "s": ".1f", "CPU s": ".1f", "ms a shard": ".2f
 
 def publish(output: str, shards: int) -> None:
     """Prints the seconds and the CPU seconds of each part as JSON."""
-    from beam_tfr import claim, sidecars, storage
-    from beam_tfr import publish as publishing
-    from beam_tfr.naming import shard_name
+    from beam_tfr import storage
+    from beam_tfr.output import claim, sidecars
+    from beam_tfr.output import publish as publishing
     from beam_tfr.schema import Plan, Shard, ShardInfo, SplitPlan, sha256_hex
+    from beam_tfr.schema.naming import shard_name
 
     plan = Plan(
         name="d",

@@ -111,9 +111,10 @@ def list_names() -> None:
 def plan(shards: int) -> None:
     import apache_beam as beam
 
-    from beam_tfr import lock, manifest
+    from beam_tfr.dataset import manifest
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
     from beam_tfr.options import ConvertOptions
+    from beam_tfr.output import lock
     from beam_tfr.pipeline import Convert
     from beam_tfr.sources import open_source
     from beam_tfr.transforms import MatchImages, WriteManifest
@@ -135,8 +136,9 @@ def plan(shards: int) -> None:
 
 def pretend(work: Any, output: str) -> Any:
     """The counts of a shard whose images all became records of 3 x 1 pixels, and an empty file for it."""
-    from beam_tfr import naming, shards, sidecars, storage
-    from beam_tfr.schema import Image, ImageRef, Record
+    from beam_tfr import storage
+    from beam_tfr.output import shards, sidecars
+    from beam_tfr.schema import Image, ImageRef, Record, naming
 
     counter = shards.ShardCounter(work.shard)
     image = Image(b"", "jpeg", 1, 3, 3, "RGB", 400, 500, "jpeg", "0" * 64, (9, 9, 9), (27, 27, 27))

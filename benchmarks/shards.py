@@ -23,7 +23,8 @@ COLUMNS = {"": "", "CPU seconds": ".2f", "seconds": ".2f", "peak MB": ",.0f"}
 def make(folder: Path, shards: int) -> None:
     """A dataset of so many shards in two splits, of which the second has a tenth."""
     import beam_tfr
-    from beam_tfr import manifest, naming
+    from beam_tfr.dataset import manifest
+    from beam_tfr.schema import naming
 
     one = folder / "one"
     photos = f"{ROOT}/beam_tfr/sample/test/*/*.jpg"
@@ -56,7 +57,7 @@ def make(folder: Path, shards: int) -> None:
 
 def run_one(what: str, folder: str) -> None:
     """What a row measures, after its imports."""
-    from beam_tfr import manifest
+    from beam_tfr.dataset import manifest
     from beam_tfr.reader import load
 
     started, cpu = time.perf_counter(), time.process_time()

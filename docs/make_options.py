@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from beam_tfr import template
+from beam_tfr.dataflow import template
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.kinds import BOOLEAN
 from beam_tfr.options.table import GROUPS, Option, shown_default

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.launch import convert
-from beam_tfr.manifest import Manifest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.torch import ImageDataset
 

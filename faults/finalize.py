@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from apache_beam.internal import pickler
 
-from beam_tfr import claim, images, storage
-from beam_tfr.examples import build_example
-from beam_tfr.manifest import Manifest
+from beam_tfr import images, storage
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options import ImageOptions
+from beam_tfr.output import claim
+from beam_tfr.records.examples import build_example
 from beam_tfr.schema import ImageRef, Item, Plan, Record, Reject, Shard, ShardInfo, SplitPlan
 from beam_tfr.transforms import WriteManifest, WriteShards
 from beam_tfr.transforms.writing import _Write

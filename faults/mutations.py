@@ -10,9 +10,9 @@ from pathlib import Path
 
 from apache_beam.io.tfrecordio import _TFRecordUtil
 
-from beam_tfr.records import read_records
+from beam_tfr.output.shards import ShardFile
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import BeamTfrError
-from beam_tfr.shards import ShardFile
 from beam_tfr.verification import verify
 from faults.outcome import Outcome
 from tests.converted import convert, spoil, write_photos

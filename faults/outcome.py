@@ -8,8 +8,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from beam_tfr.examples import parse_example
-from beam_tfr.records import read_records
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import read_records
 
 
 @dataclasses.dataclass

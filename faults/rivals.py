@@ -23,7 +23,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from beam_tfr import claim, lock, publish, sidecars, storage, switch
+from beam_tfr import storage
+from beam_tfr.output import claim, lock, publish, sidecars, switch
 from beam_tfr.schema import BeamTfrError, Plan, Shard, ShardInfo, SplitPlan, sha256_hex
 from faults.outcome import Outcome
 from faults.places import Bucket, Disk, Place, bury, files_in

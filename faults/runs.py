@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from beam_tfr.sidecars import BUILT_SUFFIX
+from beam_tfr.output.sidecars import BUILT_SUFFIX
 from faults.places import Place
 from tests.portable_runners import build_prism
 

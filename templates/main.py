@@ -3,7 +3,7 @@
 import sys
 
 from beam_tfr.cli import run
-from beam_tfr.template import launcher_arguments
+from beam_tfr.dataflow.template import launcher_arguments
 
 if __name__ == "__main__":
     sys.argv[1:] = ["convert", *launcher_arguments(sys.argv[1:])]

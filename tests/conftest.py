@@ -28,8 +28,8 @@ import hypothesis
 import pytest
 
 from beam_tfr import cli, storage
-from beam_tfr.naming import parse_file_name
-from beam_tfr.sidecars import BUILT_SUFFIX
+from beam_tfr.output.sidecars import BUILT_SUFFIX
+from beam_tfr.schema.naming import parse_file_name
 from tests import converted
 from tests.converted import SAMPLE, converted_photos, write_photos
 
@@ -129,7 +129,7 @@ class Run(NamedTuple):
 def beam_tfr(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
     """Runs a command of the command line in this process, without progress, which depends on the machine."""
     monkeypatch.setattr("beam_tfr.engine.runs.PROGRESS_S", 1e9)
-    monkeypatch.setattr("beam_tfr.display.LINE_S", 1e9)
+    monkeypatch.setattr("beam_tfr.console.display.LINE_S", 1e9)
 
     def run(*arguments: object) -> Run:
         capsys.readouterr()

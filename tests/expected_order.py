@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from beam_tfr import manifest
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.splits import select
 from beam_tfr.order import FILLER, WINDOW, Epoch, Order
-from beam_tfr.splits import select
 
 
 def examples(order: Order, epoch: Epoch, step: int) -> list[int]:

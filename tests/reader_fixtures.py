@@ -15,9 +15,10 @@ import PIL.Image
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr import manifest, publish
-from beam_tfr.examples import build_example, parse_example
-from beam_tfr.records import read_records
+from beam_tfr.dataset import manifest
+from beam_tfr.output import publish
+from beam_tfr.records.examples import build_example, parse_example
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import MANIFEST_FILE, NO_SPLIT, Image, ImageRef, Plan, Shard, ShardInfo, SplitPlan
 from beam_tfr.schema.features import ENCODED, LABEL, RAW
 

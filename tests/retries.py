@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from apache_beam.runners.portability.fn_api_runner.fn_runner import BundleManager
 
-from beam_tfr import claim, examples, images, lock, publish, sidecars, storage
+from beam_tfr import images, storage
+from beam_tfr.output import claim, lock, publish, sidecars
+from beam_tfr.records import examples
 
 # Functions of the pipeline's steps: each may fail before it began, and after it had all its effects.
 PLACES: list[tuple[Any, str]] = [

@@ -17,10 +17,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 
 import beam_tfr
-from beam_tfr import markup, reader
+from beam_tfr import reader
+from beam_tfr.console import markup
+from beam_tfr.console.terminal import own_stderr
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema import Reject, UsageError
-from beam_tfr.terminal import own_stderr
 from tests.converted import converted_photos
 
 LAYOUT = "{split}/{label}/*"

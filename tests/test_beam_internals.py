@@ -34,8 +34,8 @@ from apache_beam.runners.worker import data_plane
 from apache_beam.transforms import userstate
 from apache_beam.utils import interactive_utils, processes
 
-from beam_tfr import beam_internals, interrupt
 from beam_tfr.dataflow import jobs, staging
+from beam_tfr.engine import beam_internals, interrupt
 from beam_tfr.schema import UsageError
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos, once, write_photos
@@ -170,7 +170,7 @@ def local_runner_starts_our_workers(patch: Patch, folder: Path) -> None:
     pipeline.run()
     (environment,) = seen[0].components.environments.values()
     assert environment.urn == python_urns.SUBPROCESS_SDK
-    assert environment.payload.decode() == f"exec {sys.executable} -m beam_tfr.worker {os.getpid()}"
+    assert environment.payload.decode() == f"exec {sys.executable} -m beam_tfr.engine.worker {os.getpid()}"
 
 
 def dataflow_runner_hides_what_it_stages(patch: Patch, folder: Path) -> None:

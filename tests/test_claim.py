@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import claim, sidecars
-from beam_tfr.display import Progress
-from beam_tfr.naming import shard_name
+from beam_tfr.console.display import Progress
+from beam_tfr.output import claim, sidecars
 from beam_tfr.schema import Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, UsageError, sha256_hex
+from beam_tfr.schema.naming import shard_name
 from tests.conftest import files_of
 from tests.test_lock import Other, others, pool
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import manifest
-from beam_tfr.examples import parse_example
-from beam_tfr.records import read_records
+from beam_tfr.dataset import manifest
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import read_records
 from tests.conftest import Run, files_of
 from tests.fixtures import save, smooth
 

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 import shtab
 
-from beam_tfr import __version__, claim, cli, sidecars
+from beam_tfr import __version__, cli
+from beam_tfr.console.terminal import counted
 from beam_tfr.options import ConvertOptions, hints
 from beam_tfr.options.table import options_of
-from beam_tfr.terminal import counted
+from beam_tfr.output import claim, sidecars
 from tests.conftest import SAMPLE, Run, as_nobody, files_of, finished_shards, wait_for
 from tests.converted import converted_photos, once
 

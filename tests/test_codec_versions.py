@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import codec_versions, images
+from beam_tfr import images
+from beam_tfr.output import codec_versions
 from beam_tfr.schema import RunError
 from tests.conftest import Run, finished_shards
 

@@ -16,13 +16,14 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from beam_tfr import beam_internals, pipeline, sidecars
-from beam_tfr.display import Progress
-from beam_tfr.engine import runs
+from beam_tfr import pipeline
+from beam_tfr.console.display import Progress
+from beam_tfr.engine import beam_internals, runs
 from beam_tfr.inputs.reading import ReadAhead
 from beam_tfr.launch import convert
 from beam_tfr.launch import progress as reports
 from beam_tfr.options import ConvertOptions
+from beam_tfr.output import sidecars
 from beam_tfr.schema import (
     ADJUSTMENTS,
     REJECT_REASONS,

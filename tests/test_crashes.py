@@ -16,10 +16,11 @@ import apache_beam as beam
 import PIL.Image
 import pytest
 
-from beam_tfr import attempts, cli, images, storage, transforms
+from beam_tfr import cli, images, storage, transforms
 from beam_tfr.options import ImageOptions
+from beam_tfr.output import attempts
 from beam_tfr.planning.survey import Survey
-from beam_tfr.records import read_records
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import ImageRef, Item, Shard, ShardWork
 from tests.conftest import Run, files_of
 from tests.fake_gcs import FakeGcs

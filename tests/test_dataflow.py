@@ -27,16 +27,17 @@ from apache_beam.internal import pickler
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 
-from beam_tfr import images, interrupt, lock, notes, storage
+from beam_tfr import images, storage
+from beam_tfr.commands.summary import summary
+from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import jobs, staging
-from beam_tfr.display import Progress
-from beam_tfr.engine import runs
+from beam_tfr.engine import interrupt, runs
 from beam_tfr.launch import convert
-from beam_tfr.notes import Notes
 from beam_tfr.options import ConvertOptions
+from beam_tfr.output import lock, notes
+from beam_tfr.output.notes import Notes
+from beam_tfr.output.sidecars import Changes
 from beam_tfr.schema import canonical_json
-from beam_tfr.sidecars import Changes
-from beam_tfr.summary import summary
 from tests.conftest import SAMPLE, Run, let_runs_end, wait_for
 from tests.converted import converted_photos
 from tests.fake_dataflow import JOB_ID, FakeDataflow

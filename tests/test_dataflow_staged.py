@@ -13,7 +13,8 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_job_api_pb2, beam_runner_api_pb2, endpoints_pb2
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
-from beam_tfr import manifest, storage
+from beam_tfr import storage
+from beam_tfr.dataset import manifest
 from tests.conftest import SAMPLE, Run, wait_for
 from tests.fake_dataflow import FakeDataflow
 from tests.portable_runners import job_service, prism, worker_pool

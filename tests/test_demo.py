@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from beam_tfr import manifest
-from beam_tfr.demo import demo
+from beam_tfr.commands.demo import demo
+from beam_tfr.dataset import manifest
 from beam_tfr.schema import UsageError
 from tests.conftest import Run
 

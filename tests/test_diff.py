@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beam_tfr import diff
+from beam_tfr.schema import diff
 
 
 def test_differences_are_shown_in_short_lines() -> None:

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import display
-from beam_tfr.display import Display, Progress, duration
-from beam_tfr.terminal import silent_stderr
+from beam_tfr.console import display
+from beam_tfr.console.display import Display, Progress, duration
+from beam_tfr.console.terminal import silent_stderr
 
 
 class Clock:

@@ -20,8 +20,7 @@ from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker import data_plane
 
-from beam_tfr import interrupt
-from beam_tfr.engine import runs
+from beam_tfr.engine import interrupt, runs
 from beam_tfr.engine.failures import Outcome, translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.schema import InterruptedRunError, RunError

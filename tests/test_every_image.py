@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from beam_tfr.examples import parse_example
-from beam_tfr.records import read_records
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS
 from tests.conftest import Run
 from tests.fixtures import Fixture, all_fixtures

@@ -16,9 +16,9 @@ from google.protobuf.internal.encoder import _VarintBytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import examples
-from beam_tfr.examples import build_example, example_class, parse_example
 from beam_tfr.images import convert_image
+from beam_tfr.records import examples
+from beam_tfr.records.examples import build_example, example_class, parse_example
 from beam_tfr.schema import Image, ImageRef
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES
 from tests.test_records import frame
@@ -141,7 +141,7 @@ def test_the_features_are_those_that_the_schema_names() -> None:
 
 
 BOTH = """
-from beam_tfr.examples import example_class, parse_example
+from beam_tfr.records.examples import example_class, parse_example
 record = bytes.fromhex({record!r})
 def ours():
     assert len(parse_example(record)) == 13

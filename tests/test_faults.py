@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr.records import read_records
+from beam_tfr.records.tfrecords import read_records
 from faults import mutations
 from faults.mutations import container, mutated
 from faults.outcome import Outcome

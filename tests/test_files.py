@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import manifest
-from beam_tfr.arrays import MAX_TEXTS, parse_array
-from beam_tfr.examples import build_record, parse_example
+from beam_tfr.dataset import manifest
 from beam_tfr.images import convert_image
+from beam_tfr.records.arrays import MAX_TEXTS, parse_array
+from beam_tfr.records.examples import build_record, parse_example
+from beam_tfr.records.tensors import DTYPES
 from beam_tfr.schema import Array, ImageRef, RejectError, UsageError
-from beam_tfr.tensors import DTYPES
 from beam_tfr.verification import verify
 from beam_tfr.verification.content_check import array_problems, file_problems
 from tests.conftest import Run, files_of

@@ -12,7 +12,7 @@ import pytest
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr import manifest
+from beam_tfr.dataset import manifest
 from beam_tfr.reader import feature_spec, load
 from tests.reader_fixtures import encode, photo, write_dataset
 

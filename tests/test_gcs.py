@@ -17,12 +17,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from beam_tfr import manifest, storage
+from beam_tfr import storage
+from beam_tfr.dataset import manifest
 from beam_tfr.inputs import ranges
+from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_all, list_files
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
 from beam_tfr.inputs.reading import ReadAhead, read_image
-from beam_tfr.labels import Labeler
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning import packing
 from beam_tfr.schema import DataError, ImageRef, RejectError, UsageError

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_tfr import cloud, storage
-from beam_tfr.sidecars import BUILT_SUFFIX
+from beam_tfr import storage
+from beam_tfr.engine import cloud
+from beam_tfr.output.sidecars import BUILT_SUFFIX
 from beam_tfr.storage import Access
 from tests.conftest import SAMPLE, Run
 from tests.fake_gcs import FakeGcs
@@ -124,7 +125,7 @@ def test_input_list_and_exclude(photos: FakeGcs, beam_tfr: Command, tmp_path: Pa
 def test_millions_of_lines_are_no_part_of_the_pipeline(tmp_path: Path) -> None:
     import apache_beam as beam
 
-    from beam_tfr.labels import Labeler
+    from beam_tfr.inputs.labels import Labeler
     from beam_tfr.layouts.parsing import parse_layout
     from beam_tfr.transforms import MatchImages
 

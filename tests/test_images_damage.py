@@ -14,12 +14,12 @@ import pytest
 from PIL import Image as PillowImage
 from PIL import ImageDraw
 
-from beam_tfr import manifest
-from beam_tfr.examples import parse_example
+from beam_tfr.dataset import manifest
 from beam_tfr.images import convert_image
 from beam_tfr.images.formats import jpeg
 from beam_tfr.options import ImageOptions
-from beam_tfr.records import read_records
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import Image, RejectError
 from tests.conftest import Run
 from tests.fixtures import hostile, noise, psnr, save, smooth

@@ -16,15 +16,16 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from beam_tfr import manifest, verify
-from beam_tfr.examples import parse_example
+from beam_tfr import verify
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import KEPT_FORMATS
 from beam_tfr.images import convert_image, formats
 from beam_tfr.images.formats.jpeg import open_jpeg
 from beam_tfr.images.keep import MAX_SAMPLES, READABLE, is_readable
 from beam_tfr.images.source import SMALLEST, Source
 from beam_tfr.images.strip import strip_metadata
-from beam_tfr.manifest import KEPT_FORMATS
-from beam_tfr.records import read_records
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import Image, RejectError
 from beam_tfr.transforms import values
 from tests.converted import SAMPLE, convert

@@ -65,9 +65,9 @@ HELP = [
         ("import beam_tfr, beam_tfr.cli; beam_tfr.convert, beam_tfr.verify, beam_tfr.UsageError", LIGHT),
         (COMMANDS_THAT_EXIT.format(commands=HELP), LIGHT),
         (
-            "import beam_tfr.schema, beam_tfr.storage, beam_tfr.options, beam_tfr.records, beam_tfr.manifest\n"
-            "import beam_tfr.inputs, beam_tfr.labels, beam_tfr.images, beam_tfr.examples, beam_tfr.planning\n"
-            "import beam_tfr.shards, beam_tfr.claim, beam_tfr.publish, beam_tfr.verification\n"
+            "import beam_tfr.schema, beam_tfr.storage, beam_tfr.options, beam_tfr.records.examples\n"
+            "import beam_tfr.dataset.manifest, beam_tfr.inputs.labels, beam_tfr.images, beam_tfr.planning\n"
+            "import beam_tfr.output.shards, beam_tfr.output.claim, beam_tfr.output.publish, beam_tfr.verification\n"
             "import beam_tfr.inspection\n"
             "import beam_tfr.reader, beam_tfr.torch",
             HEAVY,
@@ -124,96 +124,35 @@ def heavy(name: str) -> set[str]:
 def test_only_some_modules_import_beam_or_tensorflow() -> None:
     found = {name: heavy(name) for name in MODULES}
     users = {name.partition(".")[0] for name in found if "apache_beam" in found[name]}
-    assert users == {"beam_internals", "beam_yaml", "transforms", "pipeline", "launch", "cloud", "dataflow", "engine"}
+    assert users == {"beam_yaml", "transforms", "pipeline", "launch", "dataflow", "engine"}
     users = {name.partition(".")[0] for name in found if found[name] & {"tensorflow", "keras"}}
-    assert users <= {"reader", "demo", "bench"}
+    assert users <= {"reader", "commands", "bench"}
 
 
 # module -> what of ours it may import; the drawing of docs/architecture.md
 ALLOWED = {
     "version": set(),
-    "naming": set(),
-    "repeats": set(),
-    "terminal": set(),
-    "display": {"terminal"},
-    "schema": {"naming", "terminal"},
-    "interrupt": {"schema"},
+    "console": set(),
+    "schema": {"console"},
+    "layouts": {"console", "schema"},
     "storage": {"schema"},
-    "layouts": {"schema", "naming", "terminal"},
-    "labels": {"schema", "storage", "naming", "layouts"},
-    "images": {"schema", "options", "tensors"},
-    "tensors": set(),
-    "arrays": {"schema", "tensors"},
-    "tables": {"schema", "storage", "inputs", "labels", "layouts", "examples", "naming", "repeats"},
-    "examples": {"schema", "tensors"},
-    "planning": {"schema", "storage", "naming", "layouts"},
-    "shards": {"schema", "storage"},
-    "inputs": {"schema", "storage"},
+    "engine": {"console", "schema", "storage"},
+    "inputs": {"layouts", "schema", "storage"},
+    "planning": {"layouts", "schema"},
     "records": {"schema", "storage"},
-    "diff": set(),
-    "markup": {"terminal"},
-    "tallies": {"manifest", "markup", "schema", "terminal"},
-    "manifest": {"schema", "storage", "options", "naming", "version"},
-    "lock": {"schema", "storage"},
-    "beam_internals": {"schema", "interrupt"},
-    "cloud": {"storage"},
-    "engine": {"schema", "terminal", "interrupt", "beam_internals"},
-    "rejects": {"schema", "storage", "sidecars", "terminal"},
-    "publish": {
-        "schema",
-        "storage",
-        "manifest",
-        "rejects",
-        "terminal",
-        "claim",
-        "lock",
-        "sidecars",
-        "switch",
-        "version",
-    },
-    "sidecars": {"schema", "storage"},
-    "switch": {"schema", "storage", "naming"},
-    "attempts": {"storage"},
-    "claim": {"schema", "storage", "display", "manifest", "attempts", "lock", "diff", "sidecars", "naming", "switch"},
-    "notes": {"storage", "sidecars"},
-    "sources": {
-        "manifest",
-        "schema",
-        "storage",
-        "inputs",
-        "labels",
-        "layouts",
-        "tables",
-        "options",
-        "planning",
-        "naming",
-    },
-    "options": {"schema", "storage", "labels", "layouts", "naming", "display"},
-    "codec_versions": {"schema", "images", "shards"},
-    "dataflow": {"schema", "storage", "options", "images", "beam_internals", "engine", "version"},
-    "reader_arguments": {"schema", "storage"},
-    "verification": {
-        "display",
-        "schema",
-        "storage",
-        "manifest",
-        "options",
-        "naming",
-        "tensors",
-        "examples",
-        "images",
-        "inputs",
-        "records",
-        "repeats",
-        "markup",
-        "terminal",
-    },
-    "splits": {"schema", "storage", "manifest"},
-    "order": {"schema", "reader_arguments"},
-    "reader": {"schema", "storage", "manifest", "options", "inputs", "records", "reader_arguments", "order", "splits"},
-    "torch": {"schema", "storage", "manifest", "options", "examples", "records", "reader_arguments", "order", "splits"},
+    "options": {"console", "inputs", "layouts", "schema", "storage"},
+    "tables": {"inputs", "layouts", "records", "schema", "storage"},
+    "dataset": {"console", "options", "schema", "storage", "version"},
+    "images": {"options", "records", "schema"},
+    "dataflow": {"engine", "images", "options", "schema", "storage", "version"},
+    "order": {"dataset", "schema"},
+    "sources": {"dataset", "inputs", "layouts", "options", "planning", "schema", "storage", "tables"},
+    "verification": {"console", "dataset", "images", "inputs", "options", "records", "schema", "storage"},
+    "output": {"console", "dataset", "images", "schema", "storage", "version"},
+    "reader": {"dataset", "inputs", "options", "order", "records", "schema", "storage"},
+    "torch": {"dataset", "options", "order", "records", "schema"},
 }
-COMMANDS = {"api", "cli", "commands", "demo", "inspection", "preview", "template", "bench"}
+COMMANDS = {"api", "cli", "commands", "inspection", "preview", "bench"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in ALLOWED])

@@ -16,9 +16,9 @@ from PIL import Image
 
 import beam_tfr
 from beam_tfr import reader, storage
-from beam_tfr.display import Progress
-from beam_tfr.examples import serialize
+from beam_tfr.console.display import Progress
 from beam_tfr.inspection import StoredRecord, inspect, pictures
+from beam_tfr.records.examples import serialize
 from beam_tfr.schema import DataError, UsageError
 from tests.conftest import Run
 from tests.converted import converted, converted_photos, converted_sample

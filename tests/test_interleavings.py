@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_tfr import lock, storage
+from beam_tfr import storage
+from beam_tfr.output import lock
 from beam_tfr.schema import Plan
 from beam_tfr.storage import Entry, PendingFile
 from faults import rivals

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.labels import Labeler, choose_split, read_classes
+from beam_tfr.inputs.labels import Labeler, choose_split, read_classes
 from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, from_values

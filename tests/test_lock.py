@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from beam_tfr import lock
+from beam_tfr.output import lock
 from beam_tfr.schema import RunError, UsageError, canonical_json, sha256_hex
 from tests.conftest import wait_for
 from tests.fake_gcs import FakeGcs
@@ -50,7 +50,7 @@ def write_lock(output: Path, number: int = 0, *, silent_s: float = 0.0, **fields
 
 CHILD = """
 import sys, time
-from beam_tfr import lock
+from beam_tfr.output import lock
 lock.WATCHED_S = 0.0
 from beam_tfr.schema import BeamTfrError
 for line in sys.stdin:

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from beam_tfr import __version__, manifest
-from beam_tfr.examples import parse_example
-from beam_tfr.manifest import Manifest
-from beam_tfr.records import read_records
+from beam_tfr import __version__
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import DataError, UsageError, canonical_json, sha256_hex
 from tests.conftest import Run
 from tests.converted import converted_photos

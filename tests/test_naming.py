@@ -7,7 +7,7 @@ from apache_beam.io import WriteToTFRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.naming import NAME, SUFFIXES, file_name, parse_file_name, shard_name
+from beam_tfr.schema.naming import NAME, SUFFIXES, file_name, parse_file_name, shard_name
 
 names = st.from_regex(NAME, fullmatch=True)
 numbers = st.integers(0, 10**7)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from beam_tfr import notes
 from beam_tfr.launch import convert
-from beam_tfr.notes import Notes
 from beam_tfr.options import ConvertOptions
+from beam_tfr.output import notes
+from beam_tfr.output.notes import Notes
+from beam_tfr.output.sidecars import Changes
 from beam_tfr.pipeline import Convert
-from beam_tfr.sidecars import Changes
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
 from tests.test_counting import metrics_of

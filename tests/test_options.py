@@ -16,10 +16,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import beam_internals, launch
+from beam_tfr import launch
 from beam_tfr.cli import make_parser
 from beam_tfr.commands import calls
-from beam_tfr.labels import choose_split
+from beam_tfr.engine import beam_internals
+from beam_tfr.inputs.labels import choose_split
 from beam_tfr.options import ConvertOptions, add_arguments, default_threads, from_arguments, kinds
 from beam_tfr.options.table import Option, options_of
 from beam_tfr.options.tabular import TableOptions

@@ -17,12 +17,13 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 
-from beam_tfr import images, manifest, pipeline, transforms
-from beam_tfr.examples import parse_example
+from beam_tfr import images, pipeline, transforms
+from beam_tfr.dataset import manifest
 from beam_tfr.launch import translate
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import order_key
-from beam_tfr.records import read_records
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import Item, RunError, ShardInfo
 from beam_tfr.sources import open_source
 from beam_tfr.verification import verify

@@ -15,9 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_tfr
-from beam_tfr import cli, display, lock, manifest
-from beam_tfr.display import Progress
+from beam_tfr import cli
+from beam_tfr.console import display
+from beam_tfr.console.display import Progress
+from beam_tfr.dataset import manifest
 from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.output import lock
 from beam_tfr.planning.drafts import PlanSettings, draft_plan
 from beam_tfr.preview import Estimate, Prices, estimates, listed, preview, speed
 from beam_tfr.preview.advice import advise, failure_warning, wait_warnings

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import manifest, publish, rejects, sidecars
-from beam_tfr.claim import Claimed
+from beam_tfr.dataset import manifest
+from beam_tfr.output import publish, rejects, sidecars
+from beam_tfr.output.claim import Claimed
 from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, sha256_hex
 
 LABELS = ["hat", "shoes"]

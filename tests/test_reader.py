@@ -12,8 +12,8 @@ import pytest
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr import manifest
-from beam_tfr.manifest import manifest_digest, to_bytes
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import manifest_digest, to_bytes
 from beam_tfr.options import ImageOptions
 from beam_tfr.reader import load
 from beam_tfr.reader.images import DECODERS, ImageDecoder

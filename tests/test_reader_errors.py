@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from beam_tfr.reader import load
 from beam_tfr.reader.streams import COMPRESSIONS, read_part
-from beam_tfr.records import RecordFile
+from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import ENCODED, LABEL
 from tests.expected_order import expected_steps

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import manifest, storage
+from beam_tfr import storage
+from beam_tfr.dataset import manifest
 from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, files_of
 from tests.tls_proxy import tls_proxy

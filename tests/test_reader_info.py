@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from beam_tfr import cli, manifest, reader
-from beam_tfr.examples import parse_example
+from beam_tfr import cli, reader
+from beam_tfr.dataset import manifest
 from beam_tfr.reader import class_weights, feature_spec
-from beam_tfr.records import read_records
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from tests.reader_fixtures import add_lists, write_dataset

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from beam_tfr.examples import parse_example
 from beam_tfr.reader import mix
 from beam_tfr.reader.mixing import PERIOD, _Turns
+from beam_tfr.records.examples import parse_example
 from beam_tfr.schema import UsageError
 from tests.converted import converted
 from tests.expected_order import expected_steps

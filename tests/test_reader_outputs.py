@@ -10,10 +10,10 @@ import pytest
 import simplejpeg
 import tensorflow as tf
 
-from beam_tfr import manifest
+from beam_tfr.dataset import manifest
 from beam_tfr.reader import load
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.records import read_records
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from tests.converted import converted

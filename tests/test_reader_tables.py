@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from beam_tfr import manifest
+from beam_tfr.dataset import manifest
 from beam_tfr.schema import UsageError
 from tests.conftest import Run
 

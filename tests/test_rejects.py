@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr import manifest, rejects
+from beam_tfr.dataset import manifest
+from beam_tfr.output import rejects
 from beam_tfr.schema import Reject
 from tests.conftest import Run
 from tests.converted import converted_spoiled_photos
@@ -34,7 +35,7 @@ def test_lines_are_sorted_by_key_however_short_the_runs(keys: list[str], run_byt
 
 MANY = """
 import resource, sys
-from beam_tfr import rejects
+from beam_tfr.output import rejects
 from beam_tfr.schema import Reject
 def lines(count):
     for i in range(count):

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import images, lock, manifest
+from beam_tfr import images
 from beam_tfr.commands import calls
+from beam_tfr.dataset import manifest
 from beam_tfr.launch import repairing
 from beam_tfr.options import ConvertOptions, convert
 from beam_tfr.options.table import LOOK, option, options_of
+from beam_tfr.output import lock
 from beam_tfr.reader import load
 from beam_tfr.schema import canonical_json, sha256_hex
 from tests.conftest import Run, files_of

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from beam_tfr import launch, manifest, storage
-from beam_tfr.display import Progress
+from beam_tfr import launch, storage
+from beam_tfr.console.display import Progress
+from beam_tfr.dataset import manifest
 from beam_tfr.engine import runs
 from beam_tfr.launch import progress
 from beam_tfr.launch.repairing import _restored

@@ -17,8 +17,9 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from beam_tfr import publish, storage, switch
-from beam_tfr.claim import Claimed
+from beam_tfr import storage
+from beam_tfr.output import publish, switch
+from beam_tfr.output.claim import Claimed
 from beam_tfr.reader import load
 from beam_tfr.schema import DataError, RunError
 from beam_tfr.torch import ImageDataset

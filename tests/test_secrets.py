@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from beam_tfr.console.terminal import without_secrets
 from beam_tfr.dataflow import staging
-from beam_tfr.terminal import without_secrets
 from tests.conftest import Run, files_of
 from tests.fake_dataflow import FakeDataflow
 from tests.test_dataflow import dataflow_server, pickles_of, service, submit

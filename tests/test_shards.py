@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_tfr import shards
+from beam_tfr.output import shards
+from beam_tfr.output.shards import Sequencer, ShardCounter, ShardFile, gzip_level
 from beam_tfr.schema import NO_SPLIT, Image, ImageRef, Item, Record, Reject, RunError, Shard
-from beam_tfr.shards import Sequencer, ShardCounter, ShardFile, gzip_level
 
 LEVELS = [None, *range(10)]
 BLOCK = 0xFFFF

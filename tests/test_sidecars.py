@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import sidecars, storage
+from beam_tfr import storage
+from beam_tfr.output import sidecars
 from beam_tfr.schema import Reject, RunError, ShardInfo
 from tests.test_claim import begin, built_file, finish_shard, make_plan, shard_of, sidecar
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from beam_tfr import manifest
-from beam_tfr.manifest import Manifest
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.splits import select
 from beam_tfr.schema import UsageError
-from beam_tfr.splits import select
 from tests.reader_fixtures import write_dataset
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr import cli, display, tallies, terminal
+from beam_tfr import cli
 from beam_tfr.commands import convert
-from beam_tfr.display import Display, Progress
+from beam_tfr.console import display, terminal
+from beam_tfr.console.display import Display, Progress
+from beam_tfr.dataset import tallies
+from beam_tfr.dataset.tallies import class_rows
 from beam_tfr.engine import runs
 from beam_tfr.launch import results
-from beam_tfr.tallies import class_rows
 from tests.conftest import Run
 
 Command = Callable[..., Run]

@@ -18,11 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from beam_tfr import convert, manifest, storage
-from beam_tfr.examples import parse_example
-from beam_tfr.records import read_records
-from beam_tfr.repeats import find_repeats, hash_key, parts_of
-from beam_tfr.repeats import rows_of as hashed_rows
+from beam_tfr import convert, storage
+from beam_tfr.dataset import manifest
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.repeats import find_repeats, hash_key, parts_of
+from beam_tfr.records.repeats import rows_of as hashed_rows
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import DataError, ImageRef, UsageError, as_flags
 from beam_tfr.tables import opening
 from beam_tfr.tables.columns import infer_type, parse_type

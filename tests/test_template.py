@@ -20,7 +20,7 @@ from google.protobuf import json_format
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from beam_tfr import template
+from beam_tfr.dataflow import template
 from beam_tfr.options import ConvertOptions, kinds, table
 from tests.conftest import Run
 from tests.worker_env import make_worker_env

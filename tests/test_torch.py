@@ -25,11 +25,12 @@ import PIL.Image
 import pytest
 import simplejpeg
 
-from beam_tfr import manifest, reader, storage
-from beam_tfr.examples import build_example, example_class, parse_example
-from beam_tfr.manifest import manifest_digest, to_bytes
+from beam_tfr import reader, storage
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import manifest_digest, to_bytes
 from beam_tfr.reader.images import ImageDecoder
-from beam_tfr.records import MAX_RECORD_BYTES, read_records
+from beam_tfr.records.examples import build_example, example_class, parse_example
+from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, read_records
 from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, ImageRef, UsageError
 from beam_tfr.schema.features import ENCODED, LABEL, TEXT
 from beam_tfr.torch import ImageDataset

@@ -19,17 +19,20 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_pipeline import TestPipeline as Construction
 from apache_beam.typehints.decorators import TypeCheckError, get_type_hints
 
-from beam_tfr import claim, interrupt, manifest, sidecars, transforms
+from beam_tfr import transforms
+from beam_tfr.dataset import manifest
+from beam_tfr.engine import interrupt
 from beam_tfr.engine.runs import on_interrupt
-from beam_tfr.examples import parse_example
 from beam_tfr.images import convert_image
-from beam_tfr.labels import Labeler
+from beam_tfr.inputs.labels import Labeler
 from beam_tfr.launch import translate
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, ImageOptions
+from beam_tfr.output import claim, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning import packing
-from beam_tfr.records import read_records
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import (
     NO_SPLIT,
     Image,
@@ -107,7 +110,11 @@ def refs_of(photos: Path) -> list[ImageRef]:
         ([1], transforms.BuildExamples(), r"expected List\[<class 'beam_tfr.schema.items.Item'>\], got <class 'int'>"),
         (["a"], transforms.TakeFirst(1, seed=0), "expected <class 'bytes'>, got <class 'str'>"),
         (["a"], transforms.WriteShards("/x", name="d", suffix="", level=None), "got <class 'str'>"),
-        (["/data"], transforms.ReadRejects(), "expected <class 'beam_tfr.manifest.Manifest'>, got <class 'str'>"),
+        (
+            ["/data"],
+            transforms.ReadRejects(),
+            "expected <class 'beam_tfr.dataset.manifest.Manifest'>, got <class 'str'>",
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from beam_tfr import claim, storage
+from beam_tfr import storage
 from beam_tfr.inputs.reading import read_image
+from beam_tfr.output import claim
 from beam_tfr.schema import Plan, RejectError
 from tests.conftest import Run, as_nobody, files_of, finished_shards
 from tests.fake_gcs import FakeGcs

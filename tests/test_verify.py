@@ -20,13 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
-from beam_tfr import manifest as manifests
-from beam_tfr import publish, sidecars
-from beam_tfr.claim import Claimed
-from beam_tfr.display import Progress
-from beam_tfr.examples import build_example, example_class, parse_example
+from beam_tfr.console.display import Progress
+from beam_tfr.dataset import manifest as manifests
 from beam_tfr.options.image import StoredOptions
-from beam_tfr.records import masked_crc
+from beam_tfr.output import publish, sidecars
+from beam_tfr.output.claim import Claimed
+from beam_tfr.records.examples import build_example, example_class, parse_example
+from beam_tfr.records.tfrecords import masked_crc
 from beam_tfr.schema import (
     NO_SPLIT,
     DataError,

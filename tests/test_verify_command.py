@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_tfr.display import Progress, describe
+from beam_tfr.console.display import Progress, describe
 from beam_tfr.verification import verify
 from beam_tfr.verification.problems import KINDS
 from tests.conftest import Run

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NoReturn
 
 from beam_tfr import storage
-from beam_tfr.display import Display, on_stderr
+from beam_tfr.console.display import Display, on_stderr
 from beam_tfr.options import ConvertOptions, DisplayOptions, add_arguments, from_arguments, meant
 from beam_tfr.options.table import options_of
 from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError, whole_number

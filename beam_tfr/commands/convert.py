@@ -46,7 +46,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     with display(parsed, things(options.encoding)) as shown:
         check_flags(parsed, flags)
         from beam_tfr import launch
-        from beam_tfr.summary import print_job, print_summary, summary
+        from beam_tfr.commands.summary import print_job, print_summary, summary
 
         done = launch.start(options, flags, progress=shown, say=lambda text: shown.say(as_flags(text)))
         if not isinstance(done, launch.Job):

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
 from beam_tfr.commands.calls import at_least, display
+from beam_tfr.console.terminal import printable
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema import UsageError
-from beam_tfr.terminal import printable
 
 EXAMPLES = """examples:
   beam-tfr inspect /data/photos --where label=hat

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Sequence
 
 from beam_tfr.commands.calls import add_options, at_least, check_flags, display, read_call
+from beam_tfr.console.terminal import folded
 from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
-from beam_tfr.terminal import folded
 
 EXAMPLES = """examples:
   beam-tfr plan --input photos --layout '{label}/*'

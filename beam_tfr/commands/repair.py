@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from beam_tfr.commands.calls import display
 from beam_tfr.commands.verify import describe, say_problems
+from beam_tfr.console.terminal import counted, some
 from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.terminal import counted, some
 
 GIVEN = (
     "input",

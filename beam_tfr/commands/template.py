@@ -23,7 +23,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Prints the template's spec, or writes it."""
-    from beam_tfr.template import write_spec
+    from beam_tfr.dataflow.template import write_spec
 
     text = write_spec(parsed.image, parsed.output)
     print(text if parsed.output is None else f"wrote {parsed.output}", end="" if parsed.output is None else "\n")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr.commands.calls import display, refuse
+from beam_tfr.console.terminal import counted, folded, say
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import UsageError
-from beam_tfr.terminal import counted, folded, say
 
 if TYPE_CHECKING:
     from beam_tfr.verification import Report

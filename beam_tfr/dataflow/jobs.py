@@ -21,8 +21,8 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRuntimeException
 from apache_beam.runners.runner import PipelineState
 
-from beam_tfr.beam_internals import dataflow_job_state
 from beam_tfr.dataflow.staging import staged
+from beam_tfr.engine.beam_internals import dataflow_job_state
 from beam_tfr.engine.runs import INTERRUPT_WAIT_S, build, counters_of
 from beam_tfr.schema import TRACEBACK_VARIABLE, EngineError, RunError
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, SetupOptions, WorkerOptions
 
 from beam_tfr import images
-from beam_tfr.beam_internals import DataflowRunner, no_folders_in_pickles
+from beam_tfr.engine.beam_internals import DataflowRunner, no_folders_in_pickles
 from beam_tfr.version import __version__
 
 PACKAGE = Path(__file__).parents[1]

@@ -17,8 +17,9 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
-from beam_tfr import interrupt
-from beam_tfr.beam_internals import (
+from beam_tfr.console.terminal import silent_stderr
+from beam_tfr.engine import interrupt
+from beam_tfr.engine.beam_internals import (
     NAMESPACE,
     ONE_RUN,
     LocalRunner,
@@ -28,7 +29,6 @@ from beam_tfr.beam_internals import (
 )
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome, is_starved, translate
 from beam_tfr.schema import TRACEBACK_VARIABLE, EngineError, InterruptedRunError, UsageError
-from beam_tfr.terminal import silent_stderr
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
 PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to come to its end

@@ -9,17 +9,18 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr import markup, storage
-from beam_tfr.display import Progress
+from beam_tfr import storage
+from beam_tfr.console import markup
+from beam_tfr.console.display import Progress
+from beam_tfr.console.terminal import counted, printable
+from beam_tfr.dataset.manifest import Manifest, check_shards
+from beam_tfr.dataset.reader_arguments import integer
+from beam_tfr.dataset.tallies import dataset_rows, html_table
 from beam_tfr.inspection import exporting, pictures
 from beam_tfr.inspection.records import File, RecordReader, StoredRecord, Values, features_of_name, find_files, matches
 from beam_tfr.inspection.values import describe, kind_of
-from beam_tfr.manifest import Manifest, check_shards
-from beam_tfr.reader_arguments import integer
-from beam_tfr.records import RecordError
+from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import DataError, UsageError, in_order, without_traceback
-from beam_tfr.tallies import dataset_rows, html_table
-from beam_tfr.terminal import counted, printable
 
 if TYPE_CHECKING:
     from PIL.Image import Image

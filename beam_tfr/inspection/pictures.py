@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from PIL import Image as PillowImage
 from PIL import ImageDraw, ImageFont, ImageOps
 
+from beam_tfr.console.terminal import printable
 from beam_tfr.images import formats, limits
 from beam_tfr.inspection.records import StoredRecord
 from beam_tfr.inspection.values import image_of, label_of, pixels_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
-from beam_tfr.terminal import printable
 
 SIDE = 112  # pixels of a thumbnail
 COLUMNS = 8

@@ -7,15 +7,16 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr import manifest, storage
-from beam_tfr.examples import TooManyValuesError, parse_example
+from beam_tfr import storage
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images import formats
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import WILDCARD
-from beam_tfr.manifest import Manifest
-from beam_tfr.naming import parse_file_name
-from beam_tfr.records import RecordError, RecordFile, begins_record, longest_in
+from beam_tfr.records.examples import TooManyValuesError, parse_example
+from beam_tfr.records.tfrecords import RecordError, RecordFile, begins_record, longest_in
 from beam_tfr.schema import MANIFEST_FILE, DataError, NotFoundError, RejectError, UsageError, in_order
+from beam_tfr.schema.naming import parse_file_name
 
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from beam_tfr.images import formats
 from beam_tfr.inspection.records import Values, features_of_name, text_of
+from beam_tfr.records.tensors import STRING, parse_tensor
 from beam_tfr.schema import RejectError
 from beam_tfr.schema.features import ARRAY_RAW, RAW
-from beam_tfr.tensors import STRING, parse_tensor
 
 MAX_VALUES = 8  # shown of a list
 MAX_TEXT = 80  # characters shown of a text

@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
-from beam_tfr.beam_internals import LocalRunner, beam_parser
+from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
 from beam_tfr.options import ConvertOptions, default_threads, meant
 from beam_tfr.options.table import NO_DRY_RUN, options_of
 from beam_tfr.schema import UsageError

@@ -6,9 +6,9 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 
-from beam_tfr.display import Progress
+from beam_tfr.console.display import Progress
+from beam_tfr.console.terminal import counted
 from beam_tfr.pipeline import Convert
-from beam_tfr.terminal import counted
 
 MAX_LOOK_SHARE = 0.01  # of the time, for what is finished; with 100,000 shards on gs:// each look takes seconds
 _NOTHING = Progress("listing", 0)

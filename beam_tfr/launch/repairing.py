@@ -14,18 +14,19 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr import claim, diff, lock, rejects, sidecars, storage
-from beam_tfr import manifest as manifests
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
+from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import checks, jobs
-from beam_tfr.display import Progress
+from beam_tfr.dataset import manifest as manifests
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.inputs.patterns import read_input_list
 from beam_tfr.launch.flags import parse_beam_flags
 from beam_tfr.launch.starting import start
-from beam_tfr.manifest import Manifest
-from beam_tfr.naming import parse_file_name, shard_name
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.table import options_of
+from beam_tfr.output import claim, lock, rejects, sidecars
 from beam_tfr.pipeline import Convert, Repair
 from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import planned_total
@@ -38,9 +39,10 @@ from beam_tfr.schema import (
     InputChangedError,
     SplitPlan,
     UsageError,
+    diff,
 )
+from beam_tfr.schema.naming import parse_file_name, shard_name
 from beam_tfr.sources import Input
-from beam_tfr.terminal import counted
 from beam_tfr.verification import Report, verify
 from beam_tfr.verification.dataset_check import DatasetCheck, choose
 from beam_tfr.version import __version__

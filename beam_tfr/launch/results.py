@@ -11,12 +11,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from beam_tfr import diff, manifest, rejects, storage
-from beam_tfr.display import Progress
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.manifest import Split
+from beam_tfr.dataset.tallies import dataset_rows, html_table, tell_shares
 from beam_tfr.inputs.skipped import tell_left_behind, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
-from beam_tfr.manifest import Split
-from beam_tfr.notes import Notes
+from beam_tfr.output import rejects
+from beam_tfr.output.notes import Notes
+from beam_tfr.output.sidecars import Changes
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import (
     ADJUSTMENTS,
@@ -28,11 +32,10 @@ from beam_tfr.schema import (
     Reject,
     RunError,
     UsageError,
+    diff,
     in_order,
 )
 from beam_tfr.schema.features import things
-from beam_tfr.sidecars import Changes
-from beam_tfr.tallies import dataset_rows, html_table, tell_shares
 
 MAX_REJECTS = 100  # that a result holds
 MUCH = 0.1  # share of the images above which a hint is worth giving

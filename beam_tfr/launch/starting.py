@@ -10,15 +10,17 @@ from typing import cast
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner
 
-from beam_tfr import attempts, cloud, lock, notes, sidecars, storage
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
-from beam_tfr.display import Progress
+from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome
 from beam_tfr.engine.runs import Run, follow, on_interrupt, run_of
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Beginning, Result
 from beam_tfr.options import ConvertOptions
+from beam_tfr.output import attempts, lock, notes, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import MANIFEST_FILE, SWITCH_FILE, DataError, InterruptedRunError, RunError, UsageError
 from beam_tfr.sources import Input, check_reach, early_warnings, open_source

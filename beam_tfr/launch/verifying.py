@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from apache_beam.options.pipeline_options import GoogleCloudOptions
 
-from beam_tfr import cloud, manifest, storage
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
-from beam_tfr.display import Progress
+from beam_tfr.dataset import manifest
+from beam_tfr.engine import cloud
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import Run, follow, on_interrupt, run_of
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags

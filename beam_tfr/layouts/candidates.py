@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
+from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.folders import looks_like_split
 from beam_tfr.layouts.parsing import Layout, parse_layout
 from beam_tfr.schema import UsageError
-from beam_tfr.terminal import counted
 
 MAX_NAMES = 10_000  # names that candidates are compared by
 _FEW_NAMES = 300  # names that candidates are made from

@@ -8,8 +8,8 @@ import itertools
 import re
 from collections.abc import Mapping
 
-from beam_tfr.naming import NAME
 from beam_tfr.schema import NO_SPLIT, UsageError
+from beam_tfr.schema.naming import NAME
 
 DEFAULT_LAYOUT = "{label}/*"
 # A value takes as few characters as it can, * as many as it can.

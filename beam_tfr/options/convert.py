@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
-from beam_tfr.naming import NAME, SUFFIXES
 from beam_tfr.options import kinds
 from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
 from beam_tfr.options.run import RunOptions
@@ -19,6 +18,7 @@ from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema import MOST_SHARDS, UsageError
 from beam_tfr.schema.features import OTHER_ENCODINGS
+from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
 MAX_NAME = 100  # characters: a file name has at most 255 bytes

@@ -15,7 +15,7 @@ from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
-from beam_tfr.labels import SPLIT_RULE
+from beam_tfr.inputs.labels import SPLIT_RULE
 from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.schema import in_order, whole_number
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 
 from beam_tfr import storage
-from beam_tfr.display import FORMATS
+from beam_tfr.console.display import FORMATS
 from beam_tfr.options import kinds
 from beam_tfr.options.table import RUN, Checked, option
 

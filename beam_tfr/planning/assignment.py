@@ -6,10 +6,10 @@ import bisect
 import json
 from collections.abc import Iterable, Iterator
 
-from beam_tfr.naming import shard_name
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_key, order_key_of, planned_total
 from beam_tfr.schema import ImageRef, Plan, RunError, Shard, canonical_json
+from beam_tfr.schema.naming import shard_name
 
 _PLANNED, _IMAGES = b"\0", b"\1"  # first byte of the values grouped for a shard
 WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress

@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from beam_tfr.layouts.candidates import tell_candidates
-from beam_tfr.naming import two_spellings
 from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key
 from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, ImageRef, Plan, SplitPlan, UsageError
 from beam_tfr.schema.features import things
+from beam_tfr.schema.naming import two_spellings
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …

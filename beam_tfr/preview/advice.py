@@ -5,13 +5,13 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator, Mapping
 
+from beam_tfr.console.terminal import counted
 from beam_tfr.options import ConvertOptions
+from beam_tfr.output.rejects import most
 from beam_tfr.preview.estimates import DOUBLED_S, FIRST_READS_PER_S, Estimate, ramped_s
 from beam_tfr.preview.listed import Listed
 from beam_tfr.preview.sampling import Sampled
-from beam_tfr.rejects import most
 from beam_tfr.schema import NO_SPLIT, Plan, in_order
-from beam_tfr.terminal import counted
 
 MUCH = 0.1  # share of the sample above which a change is worth a warning
 IMBALANCE = 10  # times as many images in the largest class as in the smallest

@@ -10,7 +10,7 @@ import heapq
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 
-from beam_tfr.display import Progress
+from beam_tfr.console.display import Progress
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.skipped import Skipped

@@ -7,9 +7,10 @@ import functools
 import heapq
 from collections.abc import Callable, Sequence
 
-from beam_tfr import claim, diff, lock, manifest
+from beam_tfr.console.display import Progress
+from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import jobs
-from beam_tfr.display import Progress
+from beam_tfr.dataset import manifest
 from beam_tfr.inputs.listing import check_there
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
@@ -18,6 +19,7 @@ from beam_tfr.launch import prepare
 from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.options import ConvertOptions, default_threads
+from beam_tfr.output import claim, lock
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
 from beam_tfr.preview.advice import advise, failure_warning, wait_warnings
@@ -25,10 +27,9 @@ from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflo
 from beam_tfr.preview.listed import list_references, survey_listing
 from beam_tfr.preview.result import WRITES, Preview
 from beam_tfr.preview.sampling import convert_sample
-from beam_tfr.schema import BeamTfrError, DataError, Plan, UsageError, whole_number
+from beam_tfr.schema import BeamTfrError, DataError, Plan, UsageError, diff, whole_number
 from beam_tfr.schema.features import things
 from beam_tfr.tables.rows import Tables
-from beam_tfr.terminal import counted
 
 
 def preview(

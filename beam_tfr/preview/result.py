@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from beam_tfr import markup
+from beam_tfr.console import markup
+from beam_tfr.console.terminal import counted, printable
+from beam_tfr.dataset.tallies import html_table, plan_lines, plan_rows, tell_shares
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.estimates import Estimate, Prices
 from beam_tfr.preview.listed import Listed
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags
 from beam_tfr.schema.features import things
-from beam_tfr.tallies import html_table, plan_lines, plan_rows, tell_shares
-from beam_tfr.terminal import counted, printable
 
 WRITES = "writes the dataset"
 

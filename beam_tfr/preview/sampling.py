@@ -10,10 +10,10 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 
-from beam_tfr import shards
 from beam_tfr.bench import forget
-from beam_tfr.display import SAMPLING, Progress
+from beam_tfr.console.display import SAMPLING, Progress
 from beam_tfr.inputs.reading import make_record, read_refs
+from beam_tfr.output import shards
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
 from beam_tfr.preview.speed import Speed, measure_speed

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from beam_tfr.display import MEASURING, Progress
+from beam_tfr.console.display import MEASURING, Progress
 from beam_tfr.options import ConvertOptions, default_threads
 
 SECONDS = 6.0  # that the longest conversion takes on an idle machine

@@ -11,9 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from beam_tfr import storage
+from beam_tfr.dataset.reader_arguments import boolean
 from beam_tfr.order import WINDOW, Order
 from beam_tfr.reader.decode import Decoder
-from beam_tfr.reader_arguments import boolean
 from beam_tfr.schema import UsageError, canonical_json, sha256_hex
 
 

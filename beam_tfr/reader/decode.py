@@ -13,7 +13,7 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
-from beam_tfr.manifest import Manifest
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, first_that_works

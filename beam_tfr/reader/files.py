@@ -1,6 +1,6 @@
 """`load_records`: reads the records of any TFRecord files, with errors that name the file.
 
-    files ──interleave──▶ chunks of records, read by `beam_tfr.records` ──unbatch──▶ records
+    files ──interleave──▶ chunks of records, read by `beam_tfr.records.tfrecords` ──unbatch──▶ records
 
 TensorFlow's own reader accepts some truncated gzip files as complete, and its errors name no file.
 """
@@ -15,9 +15,9 @@ from typing import Any
 import tensorflow as tf
 
 from beam_tfr import storage
+from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.inputs.listing import list_files
-from beam_tfr.reader_arguments import integer
-from beam_tfr.records import MAX_RECORD_BYTES, RecordError, RecordFile
+from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, RecordError, RecordFile
 from beam_tfr.schema import UsageError
 
 _CHUNK = 64  # records that Python hands to TensorFlow in one call

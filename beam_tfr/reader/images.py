@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from beam_tfr.manifest import KEPT_FORMATS
+from beam_tfr.dataset.manifest import KEPT_FORMATS
 from beam_tfr.options import ImageOptions
 from beam_tfr.options.image import VARIABLE_SIZES
 

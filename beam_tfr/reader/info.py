@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from beam_tfr import manifest, reader_arguments
-from beam_tfr.manifest import Manifest
+from beam_tfr.dataset import manifest, reader_arguments
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.splits import select
 from beam_tfr.order import Order
 from beam_tfr.schema import UsageError, without_traceback
-from beam_tfr.splits import select
 
 
 def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behind the name of its module

@@ -10,7 +10,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from beam_tfr import manifest, reader_arguments
+from beam_tfr.dataset import manifest, reader_arguments
+from beam_tfr.dataset.reader_arguments import (
+    boolean,
+    check_labels,
+    choice,
+    integer,
+    num_epochs,
+    shuffle_seed,
+    skippable,
+)
+from beam_tfr.dataset.splits import select
 from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
 from beam_tfr.reader import caching
@@ -18,9 +28,7 @@ from beam_tfr.reader.assembly import assemble
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, Streams
-from beam_tfr.reader_arguments import boolean, check_labels, choice, integer, num_epochs, shuffle_seed, skippable
 from beam_tfr.schema import UsageError, without_traceback
-from beam_tfr.splits import select
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 DTYPES = ("uint8", "float32", "bfloat16")

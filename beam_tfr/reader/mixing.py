@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from beam_tfr import manifest, reader_arguments
-from beam_tfr.manifest import Manifest
+from beam_tfr.dataset import manifest, reader_arguments
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.reader_arguments import integer
+from beam_tfr.dataset.splits import select
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.order import Order
 from beam_tfr.reader.images import fold
 from beam_tfr.reader.loading import host_of, load
-from beam_tfr.reader_arguments import integer
 from beam_tfr.schema import UsageError, without_traceback
-from beam_tfr.splits import select
 
 PERIOD = 10_000  # rounds in which each dataset has its share exactly
 

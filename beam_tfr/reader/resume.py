@@ -8,7 +8,7 @@ import tempfile
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.reader_arguments import integer
+from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.schema import DataError, UsageError
 
 WEIGHTS_FILE = "latest.weights.h5"  # of keras.callbacks.BackupAndRestore

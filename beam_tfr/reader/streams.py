@@ -19,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from beam_tfr import order
-from beam_tfr.manifest import REPAIR, Manifest, replaced
+from beam_tfr.dataset.manifest import REPAIR, Manifest, replaced
+from beam_tfr.dataset.splits import Selection
 from beam_tfr.order import FILLER, PARTS, RECORDS, START, WINDOW, Order
-from beam_tfr.splits import Selection
 
 BUFFER_BYTES = 256 << 10  # 256 KiB for each open file
 _LOST = " is damaged from record "

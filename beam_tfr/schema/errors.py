@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
+from beam_tfr.console.terminal import printable, without_secrets
 from beam_tfr.schema.dataset import REJECT_REASONS
-from beam_tfr.terminal import printable, without_secrets
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
 _P = ParamSpec("_P")

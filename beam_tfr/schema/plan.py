@@ -9,9 +9,9 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr.naming import shard_name
 from beam_tfr.schema.dataset import canonical_json, sha256_hex
 from beam_tfr.schema.features import things
+from beam_tfr.schema.naming import shard_name
 
 
 class Shard(NamedTuple):

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.examples import MAX_FEATURES
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import common_folder
+from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema import UsageError
 from beam_tfr.tables.advice import tell_coordinates, tell_joined_labels
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type

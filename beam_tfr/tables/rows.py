@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from beam_tfr import examples, storage
-from beam_tfr.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split
+from beam_tfr import storage
+from beam_tfr.inputs.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split
 from beam_tfr.layouts.parsing import is_split_name
-from beam_tfr.repeats import Place
+from beam_tfr.records import examples
+from beam_tfr.records.repeats import Place
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 from beam_tfr.tables.columns import ColumnType, split_list
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error

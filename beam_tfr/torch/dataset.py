@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from beam_tfr import manifest, reader_arguments
+from beam_tfr.dataset import manifest, reader_arguments
+from beam_tfr.dataset.reader_arguments import check_labels, choice, integer, shuffle_seed, skippable
+from beam_tfr.dataset.splits import select
 from beam_tfr.order import Epoch, Order
-from beam_tfr.reader_arguments import check_labels, choice, integer, shuffle_seed, skippable
 from beam_tfr.schema import DataError, UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
-from beam_tfr.splits import select
 from beam_tfr.torch.elements import ExampleDecoder, stack_images
 from beam_tfr.torch.streams import Share, Stored, rank_of
 
@@ -122,7 +122,9 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         rank, world_size = rank_of(rank, world_size)
         dataset = manifest.read(folder)
         if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:
-            raise UsageError(f"{folder} holds no images (`encoding={encoding}`): read it with beam_tfr.records")
+            raise UsageError(
+                f"{folder} holds no images (`encoding={encoding}`): read it with beam_tfr.records.tfrecords"
+            )
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names

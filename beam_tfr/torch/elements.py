@@ -15,9 +15,9 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
-from beam_tfr.examples import read_message
-from beam_tfr.manifest import Manifest
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
+from beam_tfr.records.examples import read_message
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import CHANNELS, ENCODED, FORMAT, HEIGHT, LABEL, RAW, WIDTH
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beam_tfr.manifest import Manifest, check_current
+from beam_tfr.dataset.manifest import Manifest, check_current
+from beam_tfr.dataset.reader_arguments import integer
+from beam_tfr.dataset.splits import Part
 from beam_tfr.order import WINDOW, Epoch, Order, Run
-from beam_tfr.reader_arguments import integer
-from beam_tfr.records import RecordError, RecordFile, longest_in
+from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
 from beam_tfr.schema import UsageError
-from beam_tfr.splits import Part
 
 
 class Stored(NamedTuple):

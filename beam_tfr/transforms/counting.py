@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from beam_tfr import cloud, storage
-from beam_tfr.beam_internals import NAMESPACE, worker_options
+from beam_tfr import storage
+from beam_tfr.console.terminal import printable
+from beam_tfr.engine import cloud
+from beam_tfr.engine.beam_internals import NAMESPACE, worker_options
+from beam_tfr.output.sidecars import Changes
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, Item, ShardInfo
-from beam_tfr.sidecars import Changes
-from beam_tfr.terminal import printable
 
 # All counters; docs/dataflow.md says what they count.
 COUNTERS = frozenset(

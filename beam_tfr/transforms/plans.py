@@ -14,8 +14,9 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import with_input_types
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_tfr import beam_internals, claim, notes, sidecars
 from beam_tfr.dataflow import jobs
+from beam_tfr.engine import beam_internals
+from beam_tfr.output import claim, notes, sidecars
 from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey

@@ -10,8 +10,10 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
-from beam_tfr import attempts, codec_versions, interrupt, sidecars, storage
+from beam_tfr import storage
+from beam_tfr.engine import interrupt
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
+from beam_tfr.output import attempts, codec_versions, sidecars
 from beam_tfr.schema import MOST_CAUSES, ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
 from beam_tfr.transforms.counting import ShownDoFn, count_read, count_waits, timed
 

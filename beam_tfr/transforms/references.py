@@ -13,14 +13,15 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PBegin, PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
-from beam_tfr import interrupt, storage
+from beam_tfr import storage
+from beam_tfr.engine import interrupt
+from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.skipped import Skipped
-from beam_tfr.labels import Labeler
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_key
-from beam_tfr.repeats import HASH_BYTES, Place, find_repeats, hash_key, parts_of, rows_of
+from beam_tfr.records.repeats import HASH_BYTES, Place, find_repeats, hash_key, parts_of, rows_of
 from beam_tfr.schema import DataError, ImageRef
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import FunctionDoFn, count, counted

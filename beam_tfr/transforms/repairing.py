@@ -9,10 +9,10 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
-from beam_tfr import manifest
-from beam_tfr.naming import file_name
+from beam_tfr.console.terminal import counted
+from beam_tfr.dataset import manifest
 from beam_tfr.schema import MOST_CAUSES, DataError, Plan, RunError, ShardInfo, Unfinished
-from beam_tfr.terminal import counted
+from beam_tfr.schema.naming import file_name
 from beam_tfr.transforms.counting import FunctionDoFn
 from beam_tfr.verification.source_check import find_changed
 from beam_tfr.version import __version__

@@ -11,8 +11,9 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
-from beam_tfr import arrays, examples, images
+from beam_tfr import images
 from beam_tfr.options import ImageOptions
+from beam_tfr.records import arrays, examples
 from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo, batches
 from beam_tfr.transforms.counting import FunctionDoFn, timed
 

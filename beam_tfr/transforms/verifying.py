@@ -14,8 +14,9 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
 from apache_beam.typehints import with_output_types
 
-from beam_tfr import manifest, storage
-from beam_tfr.repeats import parts_of, rows_of
+from beam_tfr import storage
+from beam_tfr.dataset import manifest
+from beam_tfr.records.repeats import parts_of, rows_of
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count
 from beam_tfr.verification.dataset_check import DatasetCheck, choose, repeat_problems
 from beam_tfr.verification.problems import Problems

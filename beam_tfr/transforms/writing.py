@@ -12,9 +12,11 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsIter, PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
-from beam_tfr import claim, lock, manifest, notes, publish, rejects, shards, sidecars, storage, switch
-from beam_tfr.naming import file_name
-from beam_tfr.records import frame
+from beam_tfr import storage
+from beam_tfr.console.terminal import printable
+from beam_tfr.dataset import manifest
+from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
+from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema import (
     NO_SPLIT,
     REJECTS_FILE,
@@ -28,7 +30,7 @@ from beam_tfr.schema import (
     ShardInfo,
     Unfinished,
 )
-from beam_tfr.terminal import printable
+from beam_tfr.schema.naming import file_name
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_changes, count_shard, count_waits
 
 

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from beam_tfr.dataset.manifest import KEPT_FORMATS
 from beam_tfr.images import formats, keep
 from beam_tfr.images.source import SMALLEST, Source
-from beam_tfr.manifest import KEPT_FORMATS
 from beam_tfr.options.image import StoredOptions
+from beam_tfr.records.tensors import DTYPES, MAX_RANK, parse_tensor, serialize_tensor
 from beam_tfr.schema import RejectError, sha256_hex
 from beam_tfr.schema import features as names
-from beam_tfr.tensors import DTYPES, MAX_RANK, parse_tensor, serialize_tensor
 from beam_tfr.verification.problems import shown
 
 _LARGE_PIXELS = 1 << 22

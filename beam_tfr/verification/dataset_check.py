@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from beam_tfr import manifest as manifests
 from beam_tfr import storage
-from beam_tfr.display import Progress
-from beam_tfr.manifest import Manifest
+from beam_tfr.console.display import Progress
+from beam_tfr.dataset import manifest as manifests
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options import default_threads
 from beam_tfr.options.kinds import INTEGER, is_number
-from beam_tfr.repeats import find_repeats, rows_of
+from beam_tfr.records.repeats import find_repeats, rows_of
 from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
 from beam_tfr.verification.manifest_check import check_files, harmless_strangers
 from beam_tfr.verification.problems import KINDS, Problem, Problems, shown

@@ -10,10 +10,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from beam_tfr import manifest as manifests
 from beam_tfr import storage
-from beam_tfr.manifest import Manifest
-from beam_tfr.naming import SUFFIXES, file_name, shard_name
+from beam_tfr.dataset import manifest as manifests
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema import (
     ADJUSTMENTS,
     LABELS_FILE,
@@ -27,6 +26,7 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
+from beam_tfr.schema.naming import SUFFIXES, file_name, shard_name
 from beam_tfr.verification.problems import MAX_LINE_BYTES, Problem, shown, unreadable
 
 

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr.examples import parse_example
+from beam_tfr.dataset.manifest import KEPT_FORMATS, Manifest
 from beam_tfr.images import formats
 from beam_tfr.images.geometry import place
-from beam_tfr.manifest import KEPT_FORMATS, Manifest
 from beam_tfr.options.image import StoredOptions
+from beam_tfr.records.examples import parse_example
 from beam_tfr.schema import features as names
 from beam_tfr.schema import size_bucket
 from beam_tfr.verification.content_check import array_problems, file_problems, image_problems

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from beam_tfr import markup
-from beam_tfr.terminal import counted, some
+from beam_tfr.console import markup
+from beam_tfr.console.terminal import counted, some
 from beam_tfr.verification.problems import Problem
 
 SHOWN_PROBLEMS = 20  # in a notebook

@@ -10,9 +10,9 @@ import threading
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.manifest import ShardEntry
-from beam_tfr.records import RecordError, RecordFile, longest_in
-from beam_tfr.repeats import HASH_BYTES, hash_key
+from beam_tfr.dataset.manifest import ShardEntry
+from beam_tfr.records.repeats import HASH_BYTES, hash_key
+from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
 from beam_tfr.schema import RecordsDigest
 from beam_tfr.verification.problems import Problem, Problems, shown, unreadable
 from beam_tfr.verification.record_check import RecordCheck

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_tfr import storage
-from beam_tfr.examples import parse_example
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import common_root, exclusion, name_folders, order_patterns
-from beam_tfr.manifest import Manifest
-from beam_tfr.records import RecordError, RecordFile
-from beam_tfr.repeats import HASH_BYTES, hash_key
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.repeats import HASH_BYTES, hash_key
+from beam_tfr.records.tfrecords import RecordError, RecordFile
 from beam_tfr.schema import REJECTS_FILE, UsageError
 from beam_tfr.schema.features import Names
 from beam_tfr.verification.problems import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown

@@ -34,7 +34,7 @@ from apache_beam.pipeline import Pipeline
 from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from beam_tfr import interrupt
+from beam_tfr.engine import interrupt
 from beam_tfr.schema import EngineError, UsageError
 
 PROGRESS_REQUEST_S = 1.0
@@ -209,7 +209,9 @@ class LocalRunner(FnApiRunner):
         self._over = False
 
     def run_via_runner_api(self, pipeline_proto: Any, options: PipelineOptions) -> Any:
-        command = f"exec {shlex.quote(sys.executable)} -m beam_tfr.worker {os.getpid()}"  # no shell stays in between
+        command = (
+            f"exec {shlex.quote(sys.executable)} -m beam_tfr.engine.worker {os.getpid()}"  # no shell stays in between
+        )
         for environment in pipeline_proto.components.environments.values():
             if environment.urn == SUBPROCESS_SDK:
                 environment.payload = command.encode()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-from beam_tfr.terminal import counted, own_stderr, printable
+from beam_tfr.console.terminal import counted, own_stderr, printable
 
 LINE_S = 10.0  # between lines, and before the first, where nothing can be overwritten
 PACE_S = 60.0  # over which the rate is averaged

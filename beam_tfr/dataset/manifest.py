@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import fastjsonschema
 
 from beam_tfr import storage
-from beam_tfr.naming import NAME, parse_file_name
 from beam_tfr.options.image import StoredOptions
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -35,6 +34,7 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import Names, features_of, names_of
+from beam_tfr.schema.naming import NAME, parse_file_name
 from beam_tfr.version import __version__
 
 KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of --encoding keep; BMP and GIF by earlier releases

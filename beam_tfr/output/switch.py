@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.naming import parse_file_name
 from beam_tfr.schema import LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SWITCH_FILE, RunError, canonical_json
+from beam_tfr.schema.naming import parse_file_name
 from beam_tfr.storage import Entry, join, work_path
 
 _TAKEN = "another run published a different dataset into {} while this one ran"

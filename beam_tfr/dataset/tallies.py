@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from beam_tfr import markup
-from beam_tfr.manifest import Manifest
+from beam_tfr.console import markup
+from beam_tfr.console.terminal import columns, printable
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema import NO_SPLIT, Plan, in_order
-from beam_tfr.terminal import columns, printable
 
 MAX_CLASSES_SHOWN = 30
 Row = tuple[str, list[int]]  # title, a number for each split; a heading has none

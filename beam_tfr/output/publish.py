@@ -8,10 +8,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr import rejects, storage, switch
-from beam_tfr.claim import Claimed
-from beam_tfr.lock import TAKEN_OVER
-from beam_tfr.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, read, to_bytes
+from beam_tfr import storage
+from beam_tfr.console.terminal import counted
+from beam_tfr.dataset.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, read, to_bytes
+from beam_tfr.output import rejects, switch
+from beam_tfr.output.claim import Claimed
+from beam_tfr.output.lock import TAKEN_OVER
+from beam_tfr.output.sidecars import new_name
+from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_files, name_of
 from beam_tfr.schema import (
     FORMAT_VERSION,
     LABELS_FILE,
@@ -28,10 +32,7 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import features_of
-from beam_tfr.sidecars import new_name
 from beam_tfr.storage import Entry
-from beam_tfr.switch import Built, Switch, is_of_dataset, list_files, name_of
-from beam_tfr.terminal import counted
 from beam_tfr.version import __version__
 
 _UNPUBLISHED = "Nothing is published"

@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from beam_tfr import images, shards
+from beam_tfr import images
+from beam_tfr.output import shards
 from beam_tfr.schema import RunError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 

@@ -1,7 +1,7 @@
 """A worker process of a local run, which ends with it.
 
-`python -m beam_tfr.worker PID` runs Beam's worker until the process PID ends. Without it, workers outlive a killed run
-(`kill -9`, out of memory) for a while, and hold memory.
+`python -m beam_tfr.engine.worker PID` runs Beam's worker until the process PID ends. Without it, workers outlive a
+killed run (`kill -9`, out of memory) for a while, and hold memory.
 """
 
 from __future__ import annotations

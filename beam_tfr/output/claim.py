@@ -18,10 +18,14 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from beam_tfr import diff, lock, manifest, naming, sidecars, storage, switch
-from beam_tfr.attempts import SAMPLE_MARK
-from beam_tfr.display import Progress
-from beam_tfr.lock import LOCK_FILE
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
+from beam_tfr.dataset import manifest
+from beam_tfr.output import lock, sidecars, switch
+from beam_tfr.output.attempts import SAMPLE_MARK
+from beam_tfr.output.lock import LOCK_FILE
+from beam_tfr.output.sidecars import Changes
+from beam_tfr.output.switch import is_of_dataset, list_files, name_of
 from beam_tfr.schema import (
     FORMAT_VERSION,
     MANIFEST_FILE,
@@ -30,10 +34,10 @@ from beam_tfr.schema import (
     RunError,
     UsageError,
     canonical_json,
+    diff,
+    naming,
 )
-from beam_tfr.sidecars import Changes
 from beam_tfr.storage import work_path
-from beam_tfr.switch import is_of_dataset, list_files, name_of
 
 PLAN_FILE = "plan.json"
 # Options that say what is read from the rows of a table, whose digest they change.

@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
-from beam_tfr import sidecars, storage
+from beam_tfr import storage
+from beam_tfr.console.terminal import printable
+from beam_tfr.output import sidecars
 from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject
-from beam_tfr.terminal import printable
 
 MOST_SHOWN = 10  # rejects of the leading reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them

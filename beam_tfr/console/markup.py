@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from beam_tfr.terminal import printable
+from beam_tfr.console.terminal import printable
 
 _NUMBER = ' style="text-align: right"'
 _TEXT = ' style="text-align: left; white-space: pre-wrap"'  # notebooks align cells to the right

@@ -6,11 +6,11 @@ import json
 import shlex
 from typing import IO, Any
 
+from beam_tfr.console.terminal import folded, printable
+from beam_tfr.dataset.tallies import dataset_rows, text_table
 from beam_tfr.launch import Job, Result
 from beam_tfr.launch.results import hints
 from beam_tfr.schema import as_flags, in_order
-from beam_tfr.tallies import dataset_rows, text_table
-from beam_tfr.terminal import folded, printable
 
 
 def summary(result: Result) -> dict[str, Any]:

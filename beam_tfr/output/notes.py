@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from beam_tfr import storage
-from beam_tfr.sidecars import Changes
+from beam_tfr.output.sidecars import Changes
 from beam_tfr.storage import work_path
 
 

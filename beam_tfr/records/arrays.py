@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from beam_tfr.records.tensors import DTYPES, STRING, serialize_tensor
 from beam_tfr.schema import Array, RejectError
-from beam_tfr.tensors import DTYPES, STRING, serialize_tensor
 
 MAGIC = b"\x93NUMPY"
 MAX_TEXTS = 1 << 20  # each becomes an object, however short

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.manifest import Manifest, Split
+from beam_tfr.dataset.manifest import Manifest, Split
 from beam_tfr.schema import NO_SPLIT, UsageError
 
 _TERM = re.compile(r"(?P<name>[^\[\]+]+)(\[(?P<begin>[^:\]]*):(?P<end>[^:\]]*)\])?")

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from beam_tfr import storage
 from beam_tfr.layouts.parsing import Layout, is_split_name
-from beam_tfr.naming import two_spellings
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
+from beam_tfr.schema.naming import two_spellings
 
 DEFAULT_SPLIT = "train"
 LABEL_RULE = "it must be one line of UTF-8 text, without control characters or spaces at either end"

@@ -1,0 +1,1 @@
+"""A finished dataset: its manifest, its splits, its counts."""

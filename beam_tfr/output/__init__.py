@@ -1,0 +1,1 @@
+"""The output folder: who holds it, what is built in it, and how that becomes the dataset."""

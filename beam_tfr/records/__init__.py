@@ -1,0 +1,5 @@
+"""Records: TFRecord files, the Examples in them, and tensors from arrays."""
+
+from __future__ import annotations
+
+from beam_tfr.records.tfrecords import read_records as read_records
