@@ -1,4 +1,4 @@
 """The commands: one module each, with its flags (`add`) and what it does (`run`, which returns the exit code).
 
-They import Beam and TensorFlow only when they run.
+`calls` parses options, `summary` prints results. They import Beam and TensorFlow only when they run.
 """

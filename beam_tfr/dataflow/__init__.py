@@ -1,1 +1,5 @@
-"""Dataflow: `checks` a call, does the `staging` of what workers install, and follows `jobs`."""
+"""Dataflow: jobs, from the check of a call to their end.
+
+`checks` looks at a call before a job exists, `staging` prepares what workers install, `jobs` creates and follows jobs,
+and `template` makes the Flex Template.
+"""

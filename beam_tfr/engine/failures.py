@@ -1,4 +1,4 @@
-"""Turns what ended a run into our errors: the only place where their messages are composed."""
+"""Turns an engine's failure into one of our errors, with what is left and how to go on."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ def _ignore_threads() -> None:
 
 @contextlib.contextmanager
 def on_interrupt() -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM stop the stages and `wait`, in the main thread."""
+    """Lets Ctrl-C and SIGTERM stop the stages and `follow`, in the main thread."""
     in_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
     interrupt.requested.clear()

@@ -1,6 +1,6 @@
 """A worker process of a local run, which ends with it.
 
-`python -m beam_tfr.engine.worker PID` runs Beam's worker until the process PID ends. Without it, workers outlive a
+`python -m beam_tfr.engine.worker PID` runs Beam's worker until the process PID ends. Otherwise workers outlive a
 killed run (`kill -9`, out of memory) for a while, and hold memory.
 """
 

@@ -1,6 +1,7 @@
-"""Starts a conversion, here or where Beam's own options say.
+"""Starts conversions, repairs and checks, here or where Beam's own options say.
 
-`beam-tfr convert` calls `start(options, beam_flags)` after parsing; `convert` is the same for Python.
+`beam-tfr convert` calls `start(options, beam_flags)` after parsing; `convert` is the same for a run that waits for the
+dataset. `results` is what it returns and prints.
 """
 
 import importlib

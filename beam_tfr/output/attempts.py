@@ -1,4 +1,4 @@
-"""Counts attempts whose process died, so that later ones decode each image in a guarded process.
+"""Counts attempts that did not end, so that after two of them each image is decoded in a guarded process.
 
 `OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that started and did not end, because it is in
 progress or its process was killed, perhaps by an image. `sample.attempts` is the same for the plan's sample.

@@ -4,9 +4,12 @@
     OUT/.beam_tfr/plan.json    the plan being written; a run of the same recipe resumes where an earlier one stopped
     OUT/.beam_tfr/SHARD.json   a finished shard: see `sidecars`
     OUT/.beam_tfr/switch.json  puts the finished dataset in its place: see `switch`
+    OUT/.beam_tfr/*.records-*  files that are built: see `switch`
     OUT/.beam_tfr/*.attempts   attempts that crashed: see `attempts`
+    OUT/.beam_tfr/*.changed    finished shards whose input changed: see `sidecars`
+    OUT/.beam_tfr/RUN.notes    what the summary tells besides the dataset: see `notes`
 
-The folder `.beam_tfr` is removed once the manifest is written.
+The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset in it.
 """
 
 from __future__ import annotations

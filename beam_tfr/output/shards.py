@@ -1,7 +1,8 @@
-"""WriteShards: writes the records of a shard to one file.
+"""The content of a shard's file: compresses, hashes and counts, and checks the order of items.
 
-Beam frames the records. The gzip container (RFC 1952) is written here, so that stored blocks (RFC 1951), used for
-payloads that are compressed already, have the same bytes however the records arrive.
+`records.tfrecords.frame` frames the records; `transforms.writing` opens and commits the file. The gzip container (RFC
+1952) is written here, so that stored blocks (RFC 1951), used for payloads that are compressed already, have the same
+bytes however the records arrive.
 """
 
 from __future__ import annotations

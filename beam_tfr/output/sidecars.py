@@ -4,8 +4,8 @@
 shard's reject lines, and one line with the SHA-256 of all lines before it. The file of the shard is beside it, under a
 name that no other attempt uses, until the dataset is published.
 
-When the input has changed since, `SHARD.changed` replaces the sidecar of a shard that must be rewritten. It notes what
-changed, for the user.
+When the input has changed since the shard was finished, `SHARD.changed` replaces the sidecar of a shard that must be
+rewritten. It notes what changed, for the user.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The switch: puts a dataset that was built in the work folder in the place of what stands in the output.
+"""The switch: replaces the dataset in the output folder by the one that was built in the work folder.
 
 A run builds its files in `OUT/.beam_tfr`, each under a name of its own, so it can touch neither a published dataset nor
 what another run builds. When all are complete, the publisher writes `switch.json`, which says what goes where. From

@@ -1,4 +1,4 @@
-"""The element types of the pipeline. Uses only the standard library.
+"""The element types of the pipeline, errors, names. Imports only the standard library and `console`.
 
     MatchImages ──▶ ImageRef ──PlanShards──▶ ShardWork ──ReadImages──▶ Item(bytes) ──ResizeImages──▶ Item(Image)
         ──BuildExamples──▶ Item(Record) ──WriteShards──▶ ShardInfo ──WriteManifest──▶ Manifest

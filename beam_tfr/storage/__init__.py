@@ -1,7 +1,8 @@
 """Files on disk and on gs://, through one interface.
 
 A path is a local path or `gs://bucket/name`. A file appears whole or not at all: on disk by an unfinished file, fsync
-and rename; on gs:// by one upload with a precondition. `STORAGE_EMULATOR_HOST` is respected.
+and a rename, or a link where nothing may be replaced; on gs:// by one upload with a precondition.
+`STORAGE_EMULATOR_HOST` is respected.
 """
 
 from __future__ import annotations
