@@ -72,7 +72,8 @@ def test_a_run_deletes_and_replaces_only_small_files_of_its_own_and_sets_no_acl(
     assert not any("acl" in key.lower() or value == "full" for request in log for key, value in request.items())
     deleted = [request["name"] for request in log if request["method"] == "DELETE"]
     assert all(name.startswith("out/.beam_tfr/") for name in deleted)
-    assert len(deleted) <= 3 * 2 + 4, deleted  # for two shards: a sidecar and at most two marks each
+    # For two shards: a sidecar and at most two marks each; once: lock, plan, notes, switch, what is tried at the start.
+    assert len(deleted) <= 3 * 2 + 5, deleted
     made = [request["name"] for request in log if request["method"] == "POST"]
     assert len(made) == len(set(made)), sorted(made)
     assert verify("gs://b/out").ok

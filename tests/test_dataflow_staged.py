@@ -53,7 +53,9 @@ def test_the_staged_files_convert_on_a_worker_that_has_only_beam(
     if failure:
         raise failure[0]
     assert run.code == 0, run.err
-    assert "convert: job is done" in run.err
+    assert run.err.startswith(
+        "convert: job 2026-01-01_00_00_00-1234567890: https://console.cloud.google.com/dataflow/jobs/"
+    )
     written = manifest.read("gs://b/out")
     assert "balance: 20 matched = 20 written + 0 rejected" in run.out
     assert not [name for name in service.names() if name.startswith("out/.beam_tfr/")]
