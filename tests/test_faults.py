@@ -1,4 +1,4 @@
-"""Trials of `faults` of which no other test has the like; docs/reliability.md tells of the long run."""
+"""Trials of `benchmarks.faults` of which no other test has the like; docs/reliability.md tells of the long run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from beam_tfr.records.tfrecords import read_records
-from faults import mutations
-from faults.mutations import container, mutated
-from faults.outcome import Outcome
-from faults.places import write_photos
-from faults.trials import Scene, run_trial
+from benchmarks.faults import mutations
+from benchmarks.faults.mutations import container, mutated
+from benchmarks.faults.outcome import Outcome
+from benchmarks.faults.places import write_photos
+from benchmarks.faults.trials import Scene, run_trial
 from tests.conftest import files_of
 from tests.converted import converted_photos
 

@@ -17,8 +17,8 @@ from beam_tfr import storage
 from beam_tfr.output import lock
 from beam_tfr.schema import Plan
 from beam_tfr.storage import Entry, PendingFile
-from faults import rivals
-from faults.rivals import plan_of
+from benchmarks.faults import rivals
+from benchmarks.faults.rivals import plan_of
 
 OUT = "gs://b/out"
 PATIENCE_S = 60.0

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from beam_tfr.schema import DataError
 from beam_tfr.verification import verify
-from faults.mutations import mutated
-from faults.outcome import Outcome
-from faults.places import LOCK, REJECTS, Bucket, Disk, Place, bury, files_in
-from faults.runs import HANGS, PHASES, Ended, Lengths, Run, engine_flags, wait_for_moment, wait_until
+from benchmarks.faults.mutations import mutated
+from benchmarks.faults.outcome import Outcome
+from benchmarks.faults.places import LOCK, REJECTS, Bucket, Disk, Place, bury, files_in
+from benchmarks.faults.runs import HANGS, PHASES, Ended, Lengths, Run, engine_flags, wait_for_moment, wait_until
 from tests.fake_gcs import FakeGcs
 
 MOST_CALLS = 4  # until a dataset must be complete

@@ -19,7 +19,7 @@ from PIL import ImageDraw
 from beam_tfr.images import convert_image, formats, limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
-from faults.outcome import Outcome
+from benchmarks.faults.outcome import Outcome
 from tests.fixtures import all_fixtures, save
 
 VARIANTS = 500  # a trial
@@ -79,7 +79,7 @@ def trials(_: Path) -> Callable[[int], Outcome]:
 
     def trial(seed: int) -> Outcome:
         started = time.monotonic()
-        command = [sys.executable, "-c", f"from faults import unwritten; unwritten.outcomes({seed})"]
+        command = [sys.executable, "-c", f"from benchmarks.faults import unwritten; unwritten.outcomes({seed})"]
         runs = [
             subprocess.run(
                 command, env={**os.environ, "MALLOC_PERTURB_": filling}, capture_output=True, text=True, check=True

@@ -26,8 +26,8 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.output import claim, lock, publish, sidecars, switch
 from beam_tfr.schema import BeamTfrError, Plan, Shard, ShardInfo, SplitPlan, sha256_hex
-from faults.outcome import Outcome
-from faults.places import Bucket, Disk, Place, bury, files_in
+from benchmarks.faults.outcome import Outcome
+from benchmarks.faults.places import Bucket, Disk, Place, bury, files_in
 from tests.fake_gcs import FakeGcs
 
 SHARDS = 2
@@ -210,7 +210,7 @@ def trials(folder: Path) -> Callable[[int], Outcome]:
     atexit.register(server.close)
     os.environ["STORAGE_EMULATOR_HOST"] = server.address  # before the processes' own server starts
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["faults.rivals", "google.cloud.storage", "google_crc32c"])
+    context.set_forkserver_preload(["benchmarks.faults.rivals", "google.cloud.storage", "google_crc32c"])
 
     def trial(seed: int) -> Outcome:
         chance = random.Random(f"rivals {seed}")

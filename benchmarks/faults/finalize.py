@@ -24,7 +24,7 @@ from beam_tfr.records.examples import build_example
 from beam_tfr.schema import ImageRef, Item, Plan, Record, Reject, Shard, ShardInfo, SplitPlan
 from beam_tfr.transforms import WriteManifest, WriteShards
 from beam_tfr.transforms.writing import _Write
-from faults.outcome import Outcome
+from benchmarks.faults.outcome import Outcome
 from tests.converted import SAMPLE
 from tests.retries import Attempts, InjectedError, failing
 

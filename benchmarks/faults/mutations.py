@@ -14,7 +14,7 @@ from beam_tfr.output.shards import ShardFile
 from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import BeamTfrError
 from beam_tfr.verification import verify
-from faults.outcome import Outcome
+from benchmarks.faults.outcome import Outcome
 from tests.converted import convert, spoil, write_photos
 
 LEVELS = {"": 0, "--encoding raw": 3, "--compression none": None}  # options of the datasets -> gzip level
