@@ -29,7 +29,7 @@ PLACES: list[tuple[Any, str]] = [
     (lock, "check_held"),
     (publish, "write"),
     (claim, "finish"),
-    (storage, "delete_folder"),
+    (storage, "delete_all"),
 ]
 
 

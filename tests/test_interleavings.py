@@ -86,9 +86,6 @@ class Store:
         if generation in (0, self.files.get(path, (b"", -1))[1]):
             self.files.pop(path, None)
 
-    def delete_folder(self, folder: str) -> None:
-        storage.delete_all([*self.walk(folder, None)])
-
     def for_each(self, call: Callable[[Entry], object], entries: Any) -> None:
         for entry in entries:
             call(entry)
@@ -214,6 +211,7 @@ def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> N
                     scheduler.go_on(name)
                     store.check()
         store.turn = lambda: None
+        buried |= ended.keys()
         last = plan_of(5, 5)
         assert rivals.convert(OUT, "last", last, overwrite=True) == "published", ended
         store.check()
@@ -235,4 +233,44 @@ def test_the_store_would_show_a_wrong_byte() -> None:
         )
     store.put(f"{OUT}/d-train-00001-of-00002.tfrecord.gz", b"of another run")
     with pytest.raises(AssertionError):
+        store.check()
+
+
+def test_a_run_that_was_taken_over_deletes_nothing_of_its_successor() -> None:
+    store, buried = Store(), set[str]()
+    lock._path_of.cache_clear()
+    walk = store.walk
+
+    def overtaken(folder: str, *arguments: Any, **named: Any) -> Iterator[Entry]:
+        if folder.endswith(".beam_tfr") and not named.get("deep", True) and not buried:
+            buried.add("first")
+            assert rivals.convert(OUT, "second", plan_of(1, 1), overwrite=True) == "published"
+            store.put(f"{OUT}/.beam_tfr/train-00000-of-00002.records-0", b"of a third run")
+        return walk(folder, *arguments, **named)
+
+    store.walk = overtaken  # type: ignore[method-assign]
+    with in_memory(store, buried):
+        assert "was taken over by another run" in rivals.convert(OUT, "first", plan_of(0, 0), overwrite=True)
+    assert f"{OUT}/.beam_tfr/train-00000-of-00002.records-0" in store.files
+
+
+def test_an_old_file_is_never_taken_for_one_that_was_moved_in_its_place() -> None:
+    store = Store()
+    lock._path_of.cache_clear()
+    move, lost = store.move, list[str]()
+
+    def without_one(source: str, target: str, *, generation: int = 0) -> None:
+        if "d-train-00000" in target and not lost:
+            lost.append(source)
+            store.files.pop(source)
+        move(source, target, generation=generation)
+
+    with in_memory(store, set()):
+        assert rivals.convert(OUT, "first", plan_of(0, 0), overwrite=False) == "published"
+    store.move = without_one  # type: ignore[method-assign]
+    with in_memory(store, set()):
+        refused = rivals.convert(OUT, "second", plan_of(1, 1), overwrite=True)
+        assert refused.startswith(f"RunError: files in {OUT} were changed while they were put into place"), refused
+        assert f"{OUT}/manifest.json" not in store.files
+        assert rivals.convert(OUT, "third", plan_of(1, 1), overwrite=True) == "published"
         store.check()

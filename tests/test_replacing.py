@@ -28,7 +28,7 @@ from tests.conftest import Run
 from tests.test_publish import build, files_of, generation, make_infos, make_plan, totals_of, write
 
 Command = Callable[..., Run]
-CALLS = ("write_bytes", "delete", "move", "find", "sync_folder", "delete_folder")  # of `storage`, by a publisher
+CALLS = ("write_bytes", "delete", "move", "find", "sync_folder", "delete_all")  # of `storage`, by a publisher
 
 
 class Killed(BaseException):

@@ -204,8 +204,8 @@ def test_deleting_a_missing_file_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "file").touch()
     storage.delete(str(tmp_path / "a" / "b" / "file"))
     storage.delete(str(tmp_path / "a" / "b" / "file"))
-    storage.delete_folder(str(tmp_path / "a"))
-    storage.delete_folder(str(tmp_path / "a"))
+    storage.delete_all(storage.walk(str(tmp_path / "a"), lambda _: True))
+    storage.delete_all(storage.walk(str(tmp_path / "a"), lambda _: True))
     assert list(tmp_path.iterdir()) == []
     assert storage.list_folder(str(tmp_path / "a")) == []
 
@@ -271,7 +271,7 @@ def test_folders_of_objects(gcs: str) -> None:
     assert storage.list_folder(f"{gcs}/none") == []
     listed = {entry.path: entry.size_bytes for entry in storage.walk(gcs, lambda _: True)}
     assert listed == {f"{gcs}/{name}": len(name.encode()) for name in ("a", "b", "sub/c", "sub/d é.jpg", "subway")}
-    storage.delete_folder(f"{gcs}/sub")
+    storage.delete_all(storage.walk(f"{gcs}/sub", lambda _: True))
     storage.delete(f"{gcs}/a")
     storage.delete(f"{gcs}/a")
     assert [entry.path for entry in storage.walk(gcs, lambda _: True)] == [f"{gcs}/b", f"{gcs}/subway"]

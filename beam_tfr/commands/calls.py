@@ -164,7 +164,10 @@ def _take_config(parsed: argparse.Namespace) -> tuple[Collection[str], list[str]
         if name not in OPTIONS:
             if f"--{name}" in parsed.known:
                 raise UsageError(f"`{name}=` can only be given on the command line", option="config", value=path)
-            flags += [f"--{name}" if one is True else f"--{name}={one}" for one in several if one is not False]
+            if value is False:
+                told = f"has no effect; remove it. Beam's own switches are only turned on, some as `no_{name} = true`"
+                raise UsageError(f"`{name} = false` {told}", option="config", value=path)
+            flags += [f"--{name}" if one is True else f"--{name}={one}" for one in several]
         elif getattr(parsed, name) is None:
             setattr(parsed, name, several if OPTIONS[name].kind.many else value)
     return values, flags

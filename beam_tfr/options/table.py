@@ -264,7 +264,8 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
 
 def _refuse_unknown(name: str, known: Iterable[str]) -> NoReturn:
     told = meant(name, [f"--{one}" for one in known]).replace("--", "")
-    hint = f". {told[:1].upper()}{told[1:]}" if told.endswith("?") else ". docs/options.md lists all."
+    told = told and f"{told[:1].upper()}{told[1:]}{'' if told.endswith('?') else '.'}"
+    hint = f". {told or 'docs/options.md lists all.'}"
     if name == "dry_run":
         hint = f": {NO_DRY_RUN}."
     raise UsageError(f"unknown option{hint} Beam's own go into `beam_flags=`", option=name, value="")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ from beam_tfr.schema import (
     diff,
     naming,
 )
-from beam_tfr.storage import work_path
+from beam_tfr.storage import Entry, work_path
 
 PLAN_FILE = "plan.json"
 # Options that say what is read from the rows of a table, whose digest they change.
@@ -100,7 +101,7 @@ def claim(
     if found.begun == json.loads(data):  # a retry of this step: must keep what the run has written since
         return plan
     check_room(output, plan)
-    _clear(output, plan if found.resumes else None)
+    _clear(output, plan if found.resumes else None, run_id)
     lock.check_held(output, run_id)
     storage.write_bytes(work_path(output, PLAN_FILE), data, scratch=work_path(output, ""))
     return plan
@@ -199,15 +200,21 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int,
         line += f"\n  the class ids: {ids}{keeps if folder and old and [*old] != [*new[: len(old)]] else ''}"
 
     def others(of: Mapping[str, Any]) -> dict[str, Any]:
+        options = {**of["options"]}
+        if (level := options.pop("gzip_level", "auto")) != "auto":
+            options["compression"] = f"gzip:{level}"  # as it is given
         splits = {name: {**split, "cuts": None} for name, split in of.get("splits", {}).items()}  # they tell nothing
-        return {name: value for name, value in of.items() if name not in (*digests, "labels")} | {"splits": splits}
+        return {name: value for name, value in of.items() if name not in (*digests, "labels")} | {
+            "splits": splits,
+            "options": options,
+        }
 
     return line + diff.describe(others(there), others(now))
 
 
-def _clear(output: str, plan: Plan | None) -> None:
+def _clear(output: str, plan: Plan | None, run_id: str) -> None:
     """Removes what dead runs left in the work folder, except locks, marks of crashes, and what a plan resumes."""
-    found = list_files(work_path(output, ""))
+    found = _list_held(output, run_id)
     names, planned = {name_of(entry) for entry in found}, set(plan.shards() if plan else ())
     unplanned = {name for name in sidecars.find(names) if name not in planned} if plan else set[str]()
 
@@ -223,6 +230,17 @@ def _clear(output: str, plan: Plan | None) -> None:
     if unplanned:
         sidecars.note(output, "unplanned", Changes(len(unplanned)))
     storage.delete_all(entry for entry in found if not stays(name_of(entry)))
+
+
+def _list_held(output: str, run_id: str) -> list[Entry]:
+    """The files in the work folder, none of them by a run that took over; so they may be deleted at any later time.
+
+    Raises:
+        RunError: another run took over.
+    """
+    found = list_files(work_path(output, ""))
+    lock.check_held(output, run_id)  # a successor removes this lock before it writes anything else
+    return found
 
 
 def check_room(output: str, plan: Plan) -> None:
@@ -271,11 +289,13 @@ def finish(output: str, run_id: str) -> Changes:
     """
     changes = Changes()
     with contextlib.suppress(OSError, RunError):
-        lock.check_held(output, run_id)
+        found = _list_held(output, run_id)
         if _is_being_replaced(output):
             return changes
         changes = sidecars.take_changes(output)
-        storage.delete_folder(work_path(output, ""))
+        storage.delete_all(found)
+        if not storage.is_gcs(output):
+            os.rmdir(work_path(output, ""))
     return changes
 
 

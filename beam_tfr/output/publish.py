@@ -267,12 +267,8 @@ def write(
             raise RunError(f"{path} was removed by another program; run the same command again")
         files.append(Built(name, path.rpartition("/")[2], found.size_bytes, found.generation))
     old = [(name_of(entry), entry.generation) for entry in there]
-    stay = {MANIFEST_FILE, *(file.name for file in files)}
-    decided = Switch(
-        replaces=claimed.replaces,
-        old=[of for of in old if of[0] not in stay and is_of_dataset(of[0], "" if claimed.overwrite else plan.name)],
-        files=files,
-    )
+    of_dataset = [entry for entry in old if is_of_dataset(entry[0], "" if claimed.overwrite else plan.name)]
+    decided = Switch(replaces=claimed.replaces, old=of_dataset, files=files)
     switch.publish(folder, decided, check_held=check_held)
     return parse(data, folder)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
@@ -40,7 +40,7 @@ class Switch:
 
     Attributes:
         replaces: generation of the manifest that stands in the output; 0 if there is none.
-        old: (name, generation) of each other file that goes.
+        old: (name, generation) of each other file of a dataset that is there.
         files: the files of the new dataset, its manifest last.
     """
 
@@ -121,7 +121,7 @@ def complete(output: str) -> bool:
             return end(done=False)
         storage.delete(manifest, generation=switch.replaces)
         storage.sync_folder(output)
-    elif not _are_there(output, [file for at, file in places.items() if at not in left]):
+    elif not _are_there(output, [file for at, file in places.items() if at not in left], dict(switch.old)):
         return end(done=False)
 
     def move(entry: Entry) -> None:
@@ -132,8 +132,9 @@ def complete(output: str) -> bool:
             storage.move(entry.path, join(output, file.name), generation=file.generation)
 
     storage.for_each(move, (entry for entry in waiting if entry.path != last))
-    storage.delete_all([Entry(join(output, name), 0, generation) for name, generation in switch.old])
-    if not _are_there(output, switch.files[:-1]):
+    kept, old = {file.name for file in switch.files}, dict(switch.old)
+    storage.delete_all([Entry(join(output, name), 0, old[name]) for name in old.keys() - kept])
+    if not _are_there(output, switch.files[:-1], old):
         raise RunError(f"files in {output} were changed while they were put into place; run the same command again")
     storage.sync_folder(output)
     try:
@@ -144,14 +145,17 @@ def complete(output: str) -> bool:
     return end(done=True)
 
 
-def _are_there(output: str, files: Sequence[Built]) -> bool:
-    """True if files are in their places, by size and, on a disk, where moving keeps it, by generation."""
+def _are_there(output: str, files: Sequence[Built], old: Mapping[str, int]) -> bool:
+    """True if files are in their places, by size and generation, which moving keeps on a disk and changes on gs://."""
     found = {entry.path: entry for entry in list_files(output)} if files else {}
     for file in files:
         entry = found.get(join(output, file.name))
         if entry is None or entry.size_bytes != file.num_bytes:
             return False
-        if not storage.is_gcs(output) and entry.generation != file.generation:
+        if storage.is_gcs(output) and file.built:
+            if entry.generation == old.get(file.name):
+                return False
+        elif entry.generation != file.generation:
             return False
     return True
 

@@ -7,7 +7,6 @@ and a rename, or a link where nothing may be replaced; on gs:// by one upload wi
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -288,15 +287,6 @@ def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def delete_folder(folder: str) -> None:
-    """Removes a folder with everything in it, if it exists."""
-    if is_gcs(folder):
-        delete_all(walk(folder, lambda _: True))
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(folder)
 
 
 def subfolders(folder: str) -> set[str]:
