@@ -217,7 +217,7 @@ def by_processes(photos: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]
 
 def workers_of(run: subprocess.Popen[str]) -> list[int]:
     """The process ids of the workers of a run."""
-    return processes(rf".* -m beam_tfr\.worker {run.pid}$")
+    return processes(rf".* -m beam_tfr\.engine\.worker {run.pid}$")
 
 
 def processes(pattern: str) -> list[int]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import os
 import subprocess
 import sys
 import tracemalloc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -268,3 +270,17 @@ def test_a_record_of_a_million_features_is_refused_before_it_is_parsed(beam_tfr:
     (tmp_path / "many.tfrecord").write_bytes(frame(record))
     run = beam_tfr("inspect", tmp_path / "many.tfrecord")
     assert (run.code, "record 0 at byte 0: it has more than 100,000 features" in run.out) == (1, True)
+
+
+def test_the_garbage_collector_leaves_the_classes_of_nested_messages() -> None:
+    """One thread collected such a class while another one got it from protobuf, and the process crashed."""
+
+    def classes() -> list[weakref.ref[type]]:
+        example = example_class()()
+        feature = example.features.feature["a"]
+        messages = (example, example.features, feature, feature.bytes_list, feature.int64_list, feature.float_list)
+        return [weakref.ref(type(message)) for message in messages]
+
+    found = classes()
+    gc.collect()
+    assert all(kept() is not None for kept in found)

@@ -254,7 +254,7 @@ def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
                 if "replaced" not in str(error):
                     wrong.append(str(error))
 
-    # TensorFlow crashes where one thread builds a graph while another collects garbage, so it reads by itself.
+    # As training does, readers have processes of their own.
     spawn = multiprocessing.get_context("spawn")
     with spawn.Manager() as manager, ProcessPoolExecutor(2, mp_context=spawn) as pool:
         ended = manager.Event()

@@ -6,7 +6,6 @@ with TensorFlow's.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -79,12 +78,26 @@ message_type {
 """
 
 
-@functools.cache
+def _make_classes() -> dict[str, Any]:
+    """Makes the classes of all messages, nested ones too.
+
+    All are kept: protobuf refers weakly to the class of a nested message, so the garbage collector of one thread could
+    take it away while another thread gets it, and the process would crash.
+    """
+    pool, file = descriptor_pool.DescriptorPool(), text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto())
+    pool.Add(file)
+    messages = [*pool.FindFileByName(file.name).message_types_by_name.values()]
+    for message in messages:
+        messages += message.nested_types
+    return {message.full_name: message_factory.GetMessageClass(message) for message in messages}
+
+
+_CLASSES = _make_classes()
+
+
 def message_class(name: str) -> Any:
-    """Returns a message class that is wire-compatible with TensorFlow's of this name."""
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto()))
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tensorflow.{name}"))
+    """The message class that is wire-compatible with TensorFlow's of this name."""
+    return _CLASSES[f"tensorflow.{name}"]
 
 
 def serialize_tensor(dtype: str, shape: Sequence[int], content: bytes | Sequence[bytes]) -> bytes:
