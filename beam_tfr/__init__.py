@@ -1,7 +1,7 @@
 """Converts folders of images to sharded, verified TFRecord datasets, with Apache Beam.
 
-`convert`, `inspect`, `plan` and `verify` are the commands as functions. Train with `beam_tfr.reader.load`, and build
-pipelines with `beam_tfr.transforms`. Importing this package loads neither Beam nor TensorFlow.
+`convert`, `inspect`, `plan` and `verify` are the commands as functions. Train with `beam_tfr.reader.load`, read single
+records with `Records`, ask a dataset's table of `contents`, and build pipelines with `beam_tfr.transforms`. Importing this package loads neither Beam nor TensorFlow.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from beam_tfr.schema import NotInstalledError as NotInstalledError
     from beam_tfr.schema import RunError as RunError
     from beam_tfr.schema import UsageError as UsageError
+    from beam_tfr.sequence import Records as Records
+    from beam_tfr.sequence import contents as contents
 
 _LATER = {
+    "Records": "sequence",
+    "contents": "sequence",
     "convert": "api",
     "inspect": "inspection",
     "plan": "api",

@@ -21,12 +21,13 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, claim, codec_versions, shards, sidecars
+from beam_tfr.output import attempts, claim, codec_versions, sidecars
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
+from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema import DataError, InputChangedError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS
+from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, names_of
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables
@@ -58,7 +59,7 @@ def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Pl
     """
     options = settings.options
     plan = drafts.draft_plan(survey, record_bytes, settings, codecs=codec_versions.used(options))
-    stored = not shards.gzip_level(options["compression"], options["gzip_level"], options["encoding"])
+    stored = not gzip_level(options["compression"], options["gzip_level"], options["encoding"])
     num_bytes = round(plan.matched * (record_bytes + drafts.FRAME_BYTES)) if stored else 0
     return dataclasses.replace(plan, num_bytes=num_bytes)
 
@@ -107,18 +108,21 @@ class Convert(beam.PTransform):
         return Progress("publishing", images, images, shards, shards)
 
     def _write(
-        self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
+        self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None, *, restarts: bool = True
     ) -> PCollection[ShardInfo | Unfinished]:
-        options = self.options
+        options, planned = self.options, self.source.plan
         items = work | self.read  # ReadImages: Item(bytes)
         for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
-        level = shards.gzip_level(**options.stored_compression, encoding=options.encoding)
+        level = gzip_level(**options.stored_compression, encoding=options.encoding)
         return items | WriteShards(
             options.output,
             name=options.name,
             suffix=options.suffix,
             level=level,
+            features=features_of(planned.options, labelled=planned.labelled),
+            names=names_of(options.encoding),
+            restarts=restarts,
             run_id=self.run_id,
             expected=expected,
             most_rejects=None if options.max_rejects else 0,
@@ -191,7 +195,8 @@ class Repair(Convert):
         plan, work = self._plan(begin)
         broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
         check = CheckRepaired(self.options.output, self.source.root, wanted=wanted, plan=plan)
-        return self._write(broken, self._expected) | check
+        restarts = self._dataset.fields["format_version"] > 1
+        return self._write(broken, self._expected, restarts=restarts) | check
 
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt."""

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_tfr.output import shards
-from beam_tfr.output.shards import Sequencer, ShardCounter, ShardFile, gzip_level
+from beam_tfr.output.shards import Sequencer, ShardCounter
+from beam_tfr.records.shard_file import ShardFile, gzip_level
 from beam_tfr.schema import NO_SPLIT, Image, ImageRef, Item, Record, Reject, RunError, Shard
 
 LEVELS = [None, *range(10)]

@@ -19,11 +19,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import cv2
+import google_crc32c
 import numpy as np
 
 from beam_tfr.images import color, encode, formats, geometry, guard, hard_limits, keep, limits, resample
 from beam_tfr.images import orientation as orientations
 from beam_tfr.images.formats.depth import blocks
+from beam_tfr.images.looks import describe
 from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image, RejectError
@@ -163,6 +165,7 @@ def _finished(
         pixels, notes = _rendered(source, decoded, placement, stored, options)
         if statistics:
             sums, squares = _sums(pixels, options.color)
+    looks = describe(pixels if statistics or not kept else decoded.pixels, sums, squares)
     if kept:
         encoded, (height, width, channels), encoding = kept.encoded, kept.shape, source.format
         notes = set()
@@ -199,6 +202,9 @@ def _finished(
         adjusted=tuple(sorted(notes)),
         damaged=formats.jpeg.KEPT_DAMAGED in notes if options.damaged == "keep" else None,
         cut_ppm=cut,
+        source_bytes=len(data),
+        source_crc32c=google_crc32c.value(data),
+        looks=looks,
     )
 
 

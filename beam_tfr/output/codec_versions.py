@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_tfr import images
-from beam_tfr.output import shards
+from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema import RunError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
@@ -21,7 +21,7 @@ def used(options: Mapping[str, Any]) -> dict[str, str]:
         options: options of the plan.
     """
     versions = images.codec_versions() if options["encoding"] in IMAGE_ENCODINGS else {}
-    if shards.gzip_level(options["compression"], options["gzip_level"], options["encoding"]):  # 0 stores
+    if gzip_level(options["compression"], options["gzip_level"], options["encoding"]):  # 0 stores
         versions = versions | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
     return versions
 

@@ -15,7 +15,7 @@ from beam_tfr.output import rejects, switch
 from beam_tfr.output.claim import Claimed
 from beam_tfr.output.lock import TAKEN_OVER
 from beam_tfr.output.sidecars import new_name
-from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_files, name_of
+from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, list_files, name_in
 from beam_tfr.schema import (
     FORMAT_VERSION,
     LABELS_FILE,
@@ -23,15 +23,18 @@ from beam_tfr.schema import (
     MOST_CAUSES,
     NO_SPLIT,
     REJECTS_FILE,
+    SUMS_FILE,
     Counts,
     Plan,
     RunError,
     ShardInfo,
     Unfinished,
+    WrittenFile,
     canonical_json,
     sha256_hex,
 )
 from beam_tfr.schema.features import features_of
+from beam_tfr.schema.naming import contents_name
 from beam_tfr.storage import Entry
 from beam_tfr.version import __version__
 
@@ -39,7 +42,7 @@ _UNPUBLISHED = "Nothing is published"
 
 
 class CommittedShard(NamedTuple):
-    """What the manifest needs of a single shard, a few hundred bytes; the last two say which of several equal files."""
+    """What the manifest needs of a single shard, a few hundred bytes; the last three say which of several equal files."""
 
     file: str
     num_examples: int
@@ -50,6 +53,7 @@ class CommittedShard(NamedTuple):
     num_rejected: int
     built: str
     generation: int
+    contents: WrittenFile | None
 
 
 @dataclasses.dataclass(slots=True)
@@ -68,7 +72,7 @@ class SplitTotals:
         entry = CommittedShard(*(getattr(info, name) for name in CommittedShard._fields))
         if (before := self.shards.setdefault(info.shard.name, entry)) is entry:
             self.counts.add(info)
-        elif before[:-2] != entry[:-2]:
+        elif before[:-3] != entry[:-3]:
             raise RunError(f"shard {info.shard.name} was written twice, with different content. {_UNPUBLISHED}")
 
 
@@ -248,17 +252,21 @@ def write(
     work_folder = storage.work_path(folder, "")
     shards = [entry for of in totals.values() for entry in of.shards.values() if entry.file]
     files = [Built(entry.file, entry.built, entry.num_bytes, entry.generation) for entry in shards]
-    there = list_files(folder)
+    contents = [(contents_name(entry.file), entry.contents) for entry in shards if entry.contents]
+    files += [Built(name, file.built, file.num_bytes, file.generation) for name, file in contents]
+    there = list_dataset(folder)
     _vouch(folder, files, [*there, *list_files(work_folder)])
 
     def built(name: str) -> str:
-        return storage.join(work_folder, new_name(name))
+        return storage.join(work_folder, new_name(name.rpartition("/")[2]))
 
     others = {REJECTS_FILE: built(REJECTS_FILE)}
     rejects_sha256 = rejects.write(others[REJECTS_FILE], folder, with_rejects(totals))
     if plan.labels is not None:
         others[LABELS_FILE] = built(LABELS_FILE)
         storage.write_bytes(others[LABELS_FILE], labels_text(plan.labels), scratch=work_folder)
+    others[SUMS_FILE] = built(SUMS_FILE)
+    storage.write_bytes(others[SUMS_FILE], sums_text(contents), scratch=work_folder)
     data = to_bytes(manifest_fields(plan, totals, rejects_sha256=rejects_sha256))
     others[MANIFEST_FILE] = built(MANIFEST_FILE)  # the last to be moved
     storage.write_bytes(others[MANIFEST_FILE], data, scratch=work_folder)
@@ -266,11 +274,16 @@ def write(
         if (found := storage.find(path)) is None:
             raise RunError(f"{path} was removed by another program; run the same command again")
         files.append(Built(name, path.rpartition("/")[2], found.size_bytes, found.generation))
-    old = [(name_of(entry), entry.generation) for entry in there]
+    old = [(name_in(folder, entry), entry.generation) for entry in there]
     of_dataset = [entry for entry in old if is_of_dataset(entry[0], "" if claimed.overwrite else plan.name)]
     decided = Switch(replaces=claimed.replaces, old=of_dataset, files=files)
     switch.publish(folder, decided, check_held=check_held)
     return parse(data, folder)
+
+
+def sums_text(contents: Iterable[tuple[str, WrittenFile]]) -> bytes:
+    """Content of SHA256SUMS, given the names of contents and what was written."""
+    return "".join(f"{file.sha256}  {name.rpartition('/')[2]}\n" for name, file in contents).encode()
 
 
 def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:

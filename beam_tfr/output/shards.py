@@ -1,90 +1,14 @@
-"""The content of a shard's file: compresses, hashes and counts, and checks the order of items.
-
-`records.tfrecords.frame` frames the records; `transforms.writing` opens and commits the file. The gzip container (RFC
-1952) is written here, so that stored blocks (RFC 1951), used for payloads that are compressed already, have the same
-bytes however the records arrive.
-"""
+"""Counts the records and rejects of a shard, and checks the order of its items."""
 
 from __future__ import annotations
 
-import hashlib
-import struct
-import zlib
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.schema import Item, Record, RecordsDigest, Reject, RunError, Shard, ShardInfo, add_each, size_bucket
 
 _Key = TypeVar("_Key", int, str)
-_GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
-_BLOCK_BYTES = 0xFFFF  # the largest stored block
-COMPRESSED_ENCODINGS = ("jpeg", "png", "webp", "keep")
-DEFAULT_GZIP_LEVEL = 3  # raw photos: 0.67 of their size at 56 MB/s; level 6 gets the same at 42 MB/s
-
-
-def gzip_level(compression: str, gzip_level: int | str, encoding: str) -> int | None:
-    """The gzip level to write with; None for no gzip."""
-    if compression == "none":
-        return None
-    if gzip_level == "auto":
-        return 0 if encoding in COMPRESSED_ENCODINGS else DEFAULT_GZIP_LEVEL
-    return int(gzip_level)
-
-
-class ShardFile:
-    """A file-like object that compresses, hashes and counts the bytes written to it.
-
-    Args:
-        write: function that receives the bytes of the file.
-        level: gzip level, 0 (stored) to 9; None for no gzip.
-    """
-
-    def __init__(self, write: Callable[[bytes], object], level: int | None) -> None:
-        self._write = write
-        self._hash = hashlib.sha256()
-        self.num_bytes = 0
-        self._level = level
-        self._crc = self._length = 0
-        self._buffer = bytearray()
-        self._deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS) if level else None
-        if level is not None:
-            self._put(_GZIP_HEADER)
-
-    @property
-    def sha256(self) -> str:
-        return self._hash.hexdigest()
-
-    def write(self, data: bytes) -> None:
-        if self._level is None:
-            self._put(data)
-            return
-        self._crc = zlib.crc32(data, self._crc)
-        self._length += len(data)
-        if self._deflate is not None:
-            self._put(self._deflate.compress(data))
-            return
-        self._buffer += data
-        while len(self._buffer) > _BLOCK_BYTES:  # never the last block, which carries the final bit
-            self._put_block(_BLOCK_BYTES, final=False)
-
-    def close(self) -> None:
-        """Writes the rest; the file is then complete, but not yet visible."""
-        if self._level is None:
-            return
-        if self._deflate is not None:
-            self._put(self._deflate.flush())
-        else:
-            self._put_block(len(self._buffer), final=True)
-        self._put(struct.pack("<II", self._crc, self._length & 0xFFFFFFFF))
-
-    def _put_block(self, size: int, *, final: bool) -> None:
-        self._put(struct.pack("<BHH", final, size, size ^ 0xFFFF) + self._buffer[:size])
-        del self._buffer[:size]
-
-    def _put(self, data: bytes) -> None:
-        self._hash.update(data)
-        self.num_bytes += len(data)
-        self._write(data)
 
 
 class ShardCounter:

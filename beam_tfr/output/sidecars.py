@@ -21,7 +21,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.schema import RunError, Shard, ShardInfo, sha256_hex
+from beam_tfr.schema import RunError, Shard, ShardInfo, WrittenFile, sha256_hex
+from beam_tfr.schema.naming import contents_name
 from beam_tfr.storage import work_path
 
 BUILT_SUFFIX = ".records-"
@@ -168,31 +169,37 @@ def read_finished(
         if not info.file:
             return info
         with contextlib.suppress(OSError):
-            if generation := _unchanged(file_path(output, info), info):
-                return dataclasses.replace(info, generation=generation)
-    if info.built:  # it needs room, and will not be used
+            generation = _unchanged(file_path(output, info.file, info.written), info.written)
+            contents = info.contents  # None by an earlier version
+            if generation and contents:
+                there = _unchanged(file_path(output, contents_name(info.file), contents), contents)
+                if there:
+                    return dataclasses.replace(
+                        info, generation=generation, contents=contents._replace(generation=there)
+                    )
+    for built in filter(None, (info.built, info.contents and info.contents.built)):  # they need room
         with contextlib.suppress(OSError):
-            storage.delete(file_path(output, info))
+            storage.delete(work_path(output, built))
     return None
 
 
-def file_path(output: str, info: ShardInfo) -> str:
-    """Where the file of a finished shard is."""
-    return work_path(output, info.built) if info.built else storage.join(output, info.file)
+def file_path(output: str, name: str, file: WrittenFile) -> str:
+    """Where a finished file is that has this name in the dataset."""
+    return work_path(output, file.built) if file.built else storage.join(output, name)
 
 
-def _unchanged(path: str, info: ShardInfo) -> int:
-    """The generation of a file if it still has the bytes of a shard, else 0."""
+def _unchanged(path: str, file: WrittenFile) -> int:
+    """The generation of a file if it still has the bytes that were written, else 0."""
     there = storage.find(path)
-    if there is None or there.size_bytes != info.num_bytes:
+    if there is None or there.size_bytes != file.num_bytes:
         return 0
-    if there.generation == info.generation:
+    if there.generation == file.generation:
         return there.generation
     digest = hashlib.sha256()
-    with storage.open_binary(path) as file:
-        while chunk := file.read(1 << 20):
+    with storage.open_binary(path) as opened:
+        while chunk := opened.read(1 << 20):
             digest.update(chunk)
-    return there.generation if digest.hexdigest() == info.sha256 else 0
+    return there.generation if digest.hexdigest() == file.sha256 else 0
 
 
 def find(names: Iterable[str]) -> set[str]:

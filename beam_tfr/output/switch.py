@@ -18,8 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.schema import LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SWITCH_FILE, RunError, canonical_json
-from beam_tfr.schema.naming import parse_file_name
+from beam_tfr.schema import (
+    CONTENTS_FOLDER,
+    LABELS_FILE,
+    MANIFEST_FILE,
+    REJECTS_FILE,
+    SUMS_FILE,
+    SWITCH_FILE,
+    RunError,
+    canonical_json,
+)
+from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, parse_file_name
 from beam_tfr.storage import Entry, join, work_path
 
 _TAKEN = "another run published a different dataset into {} while this one ran"
@@ -65,6 +74,8 @@ def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> N
     """
     if blocked := sorted(storage.subfolders(output) & {file.name for file in switch.files}):
         raise RunError(f"{join(output, blocked[0])} is a folder; move it away, and run the same command again")
+    if not storage.is_gcs(output) and storage.find(folder := join(output, CONTENTS_FOLDER)):
+        raise RunError(f"{folder} is a file; move it away, and run the same command again")
     path, data = work_path(output, SWITCH_FILE), canonical_json(dataclasses.asdict(switch))
     try:
         storage.write_bytes(path, data, scratch=work_path(output, ""), replace=False)
@@ -131,11 +142,13 @@ def complete(output: str) -> bool:
         ):  # moved already: by a request whose answer was lost, or another run
             storage.move(entry.path, join(output, file.name), generation=file.generation)
 
+    storage.make_folder(join(output, CONTENTS_FOLDER))
     storage.for_each(move, (entry for entry in waiting if entry.path != last))
     kept, old = {file.name for file in switch.files}, dict(switch.old)
     storage.delete_all([Entry(join(output, name), 0, old[name]) for name in old.keys() - kept])
     if not _are_there(output, switch.files[:-1], old):
         raise RunError(f"files in {output} were changed while they were put into place; run the same command again")
+    storage.sync_folder(join(output, CONTENTS_FOLDER))
     storage.sync_folder(output)
     try:
         storage.move(last, manifest, generation=switch.files[-1].generation)
@@ -147,7 +160,7 @@ def complete(output: str) -> bool:
 
 def _are_there(output: str, files: Sequence[Built], old: Mapping[str, int]) -> bool:
     """True if files are in their places, by size and generation, which moving keeps on a disk and changes on gs://."""
-    found = {entry.path: entry for entry in list_files(output)} if files else {}
+    found = {entry.path: entry for entry in list_dataset(output)} if files else {}
     for file in files:
         entry = found.get(join(output, file.name))
         if entry is None or entry.size_bytes != file.num_bytes:
@@ -158,6 +171,16 @@ def _are_there(output: str, files: Sequence[Built], old: Mapping[str, int]) -> b
         elif entry.generation != file.generation:
             return False
     return True
+
+
+def list_dataset(output: str) -> list[Entry]:
+    """The files of a dataset, and others beside them."""
+    return [*list_files(output), *list_files(join(output, CONTENTS_FOLDER))]
+
+
+def name_in(output: str, entry: Entry) -> str:
+    """The name of a file of a dataset: `labels.txt`, `contents/SHA256SUMS`."""
+    return entry.path.removeprefix(join(output, ""))
 
 
 def list_files(folder: str) -> list[Entry]:
@@ -172,5 +195,10 @@ def name_of(entry: Entry) -> str:
 
 def is_of_dataset(name: str, dataset: str = "") -> bool:
     """True if a conversion to a dataset of this name, or any, writes a file of this name; not the manifest."""
+    if name in (LABELS_FILE, REJECTS_FILE, SUMS_FILE):
+        return True
     parsed = parse_file_name(name)
-    return name in (LABELS_FILE, REJECTS_FILE) if parsed is None else dataset in ("", parsed[0])
+    if parsed is None and name.startswith(f"{CONTENTS_FOLDER}/") and name.endswith(CONTENTS_SUFFIX):
+        inside = name.removeprefix(f"{CONTENTS_FOLDER}/").removesuffix(CONTENTS_SUFFIX)
+        parsed = parse_file_name(f"{inside}{SUFFIXES['none']}")
+    return parsed is not None and dataset in ("", parsed[0])

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from beam_tfr.bench import forget
 from beam_tfr.console.display import SAMPLING, Progress
 from beam_tfr.inputs.reading import make_record, read_refs
-from beam_tfr.output import shards
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
 from beam_tfr.preview.speed import Speed, measure_speed
+from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema import ImageRef, RejectError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
@@ -62,7 +62,7 @@ def convert_sample(
     steps = [part.fn for part in step.make]
     files: list[tuple[str, bytes]] = []
     seen: dict[str, str] = {}
-    shard = zlib.compressobj(shards.gzip_level(**options.stored_compression, encoding=options.encoding) or 0)
+    shard = zlib.compressobj(gzip_level(**options.stored_compression, encoding=options.encoding) or 0)
     packed = 0
     sizes = itertools.accumulate(ref.size_bytes for ref in refs)
     refs = [ref for ref, size in zip(refs, sizes, strict=True) if size <= MAX_SAMPLE_BYTES] or refs[:1]

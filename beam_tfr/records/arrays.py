@@ -12,6 +12,7 @@ import math
 import tokenize
 from typing import Any
 
+import google_crc32c
 import numpy as np
 
 from beam_tfr.records.tensors import DTYPES, STRING, serialize_tensor
@@ -67,6 +68,8 @@ def parse_array(data: bytes) -> Array:
         tuple(int(side) for side in shape),
         name,
         hashlib.sha256(data).hexdigest(),
+        len(data),
+        google_crc32c.value(data),
     )
 
 

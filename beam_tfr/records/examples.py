@@ -7,8 +7,10 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import google_crc32c
 from google.protobuf.message import DecodeError
 
+from beam_tfr.records.contents import made_cells
 from beam_tfr.records.tensors import message_class
 from beam_tfr.schema import Image, ImageRef, Record, features, sha256_hex
 from beam_tfr.schema.features import IMAGE_ENCODINGS, Names, names_of
@@ -22,22 +24,30 @@ _CONTINUED = bytes(range(128, 256))  # all bytes of a varint but its last
 example_class = functools.partial(message_class, "Example")
 
 
+Values = dict[str, tuple[str, Sequence[Any]]]  # name -> (dtype, values)
+
+
 def build_record(encoding: str, value: Any, ref: ImageRef) -> Record:
     """Builds the record of an `Image`, or, with one of `schema.OTHER_ENCODINGS`, of bytes, an `Array` or a row."""
-    if encoding in IMAGE_ENCODINGS:
-        return Record(build_example(ref, value), value)
+    image, made = None, dict[str, Any]()
     values: Values = {}  # of a row, all of whose columns are in the reference
     sha256 = ""
-    if encoding == "bytes":
+    if encoding in IMAGE_ENCODINGS:
+        image, sha256, values, made = value, value.source_sha256, _image_values(value), made_cells(value)
+    elif encoding == "bytes":
         values, sha256 = {features.FILE_BYTES: ("bytes", [value])}, sha256_hex(value)
+        made = {"source_bytes": len(value), "source_crc32c": google_crc32c.value(value)}
     elif encoding == "array":
-        sha256 = value.source_sha256
+        sha256, made = value.source_sha256, made_cells(value)
         values = {
             features.ARRAY_RAW: ("bytes", [value.tensor]),
             features.ARRAY_SHAPE: ("int64", value.shape),
             features.ARRAY_DTYPE: ("bytes", [value.dtype.encode()]),
         }
-    return Record(_build(ref, values, names_of(encoding), sha256))
+    _add_names(values, ref, names_of(encoding), sha256)
+    return Record(
+        serialize(values, ref.columns or b""), image, {name: found for name, (_, found) in values.items()}, made
+    )
 
 
 def build_example(ref: ImageRef, image: Image) -> bytes:
@@ -46,6 +56,10 @@ def build_example(ref: ImageRef, image: Image) -> bytes:
     Feature names and dtypes: `schema.features.FEATURES`, `LABEL_FEATURES` when the reference has label ids, and the
     columns of the reference.
     """
+    return build_record("jpeg", image, ref).serialized
+
+
+def _image_values(image: Image) -> Values:
     values: Values = {
         features.RAW if image.format == "raw" else features.ENCODED: ("bytes", [image.encoded]),
         features.FORMAT: ("bytes", [image.format.encode()]),
@@ -59,20 +73,17 @@ def build_example(ref: ImageRef, image: Image) -> bytes:
     }
     if image.damaged is not None:
         values[features.SOURCE_DAMAGED] = ("int64", [int(image.damaged)])
-    return _build(ref, values, names_of("jpeg"), image.source_sha256)
+    return values
 
 
-Values = dict[str, tuple[str, Sequence[Any]]]  # name -> (dtype, values)
-
-
-def _build(ref: ImageRef, values: Values, names: Names, sha256: str = "") -> bytes:
+def _add_names(values: Values, ref: ImageRef, names: Names, sha256: str) -> None:
+    """Adds the features that say what a record is of."""
     values[names.key] = ("bytes", [ref.key.encode("utf-8", "surrogateescape")])
     if names.sha256:
         values[names.sha256] = ("bytes", [sha256.encode()])
     if ref.label_ids is not None:
         values[names.label] = ("int64", ref.label_ids)
         values[names.text] = ("bytes", [label.encode() for label in ref.labels])
-    return serialize(values, ref.columns or b"")
 
 
 def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = b"") -> bytes:

@@ -22,6 +22,7 @@ _SHRINKS = 16  # the factor by which gzip may shrink a file of longer records
 _CHUNK_BYTES = 1 << 18  # 256 KiB read and inflated at a time, to stay in the processor's cache
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
+HEADER_BYTES = _HEADER.size  # of a record, in front of its data
 _FRAME_BYTES = _HEADER.size + _FOOTER.size
 _MAGIC = {"gzip": b"\x1f\x8b", "zlib": b"\x78"}
 _WBITS = {"gzip": 31, "zlib": 15}  # which header and trailer zlib expects

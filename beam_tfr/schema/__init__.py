@@ -11,6 +11,7 @@ passes those on. Items travel in lists; see `batches`. `schema.features` names t
 from __future__ import annotations
 
 from beam_tfr.schema.dataset import ADJUSTMENTS as ADJUSTMENTS
+from beam_tfr.schema.dataset import CONTENTS_FOLDER as CONTENTS_FOLDER
 from beam_tfr.schema.dataset import FORMAT_VERSION as FORMAT_VERSION
 from beam_tfr.schema.dataset import LABELS_FILE as LABELS_FILE
 from beam_tfr.schema.dataset import MANIFEST_FILE as MANIFEST_FILE
@@ -18,6 +19,7 @@ from beam_tfr.schema.dataset import MOST_SHARDS as MOST_SHARDS
 from beam_tfr.schema.dataset import NO_SPLIT as NO_SPLIT
 from beam_tfr.schema.dataset import REJECT_REASONS as REJECT_REASONS
 from beam_tfr.schema.dataset import REJECTS_FILE as REJECTS_FILE
+from beam_tfr.schema.dataset import SUMS_FILE as SUMS_FILE
 from beam_tfr.schema.dataset import SWITCH_FILE as SWITCH_FILE
 from beam_tfr.schema.dataset import WORK_FOLDER as WORK_FOLDER
 from beam_tfr.schema.dataset import RecordsDigest as RecordsDigest
@@ -46,6 +48,7 @@ from beam_tfr.schema.items import Array as Array
 from beam_tfr.schema.items import Image as Image
 from beam_tfr.schema.items import ImageRef as ImageRef
 from beam_tfr.schema.items import Item as Item
+from beam_tfr.schema.items import Looks as Looks
 from beam_tfr.schema.items import Record as Record
 from beam_tfr.schema.items import Reject as Reject
 from beam_tfr.schema.items import ShardWork as ShardWork
@@ -57,5 +60,6 @@ from beam_tfr.schema.plan import Shard as Shard
 from beam_tfr.schema.plan import ShardInfo as ShardInfo
 from beam_tfr.schema.plan import SplitPlan as SplitPlan
 from beam_tfr.schema.plan import Unfinished as Unfinished
+from beam_tfr.schema.plan import WrittenFile as WrittenFile
 from beam_tfr.schema.plan import add_each as add_each
 from beam_tfr.schema.plan import size_bucket as size_bucket

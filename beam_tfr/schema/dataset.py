@@ -8,12 +8,14 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-FORMAT_VERSION = 1  # of manifest.json and of everything under .beam_tfr/
+FORMAT_VERSION = 2  # of manifest.json and of everything under .beam_tfr/; 1 had no contents and no restart points
 
 # Files of a dataset beside its shards.
 MANIFEST_FILE = "manifest.json"
 LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"
+CONTENTS_FOLDER = "contents"  # a table of contents for each shard: see `records.contents`
+SUMS_FILE = f"{CONTENTS_FOLDER}/SHA256SUMS"  # of them, as `sha256sum --check` reads it
 WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
 SWITCH_FILE = "switch.json"  # in it, while a dataset is put into its place
 

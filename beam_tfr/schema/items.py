@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
@@ -94,6 +94,14 @@ class Reject(NamedTuple):
         return json.dumps(self._asdict(), sort_keys=True)
 
 
+class Looks(NamedTuple):
+    """What pixels look like: their mean and standard deviation (0 to 255) over all channels, and a perceptual hash."""
+
+    mean: float
+    std: float
+    phash: bytes
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Image:
     """A converted image.
@@ -111,6 +119,9 @@ class Image:
         adjusted: members of `ADJUSTMENTS`, sorted.
         damaged: whether the source is; None where such images are rejected.
         cut_ppm: millionths of the source's area that a crop cut off.
+        source_bytes: size of the source.
+        source_crc32c: CRC-32C of the source.
+        looks: of the stored pixels before encoding; of a JPEG that is only checked, of an eighth of its size.
     """
 
     encoded: bytes
@@ -128,6 +139,9 @@ class Image:
     adjusted: tuple[str, ...] = ()
     damaged: bool | None = None
     cut_ppm: int = 0
+    source_bytes: int = 0
+    source_crc32c: int = 0
+    looks: Looks | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,19 +153,32 @@ class Array:
         shape: shape of the array.
         dtype: "float32", "bool", "string", …
         source_sha256: hex digest of the source bytes.
+        source_bytes: size of the source.
+        source_crc32c: CRC-32C of the source.
     """
 
     tensor: bytes
     shape: tuple[int, ...]
     dtype: str
     source_sha256: str
+    source_bytes: int = 0
+    source_crc32c: int = 0
 
 
 class Record(NamedTuple):
-    """A serialized tf.train.Example, and its image, if any, for the statistics."""
+    """A serialized tf.train.Example, and what the counts and the contents take from it.
+
+    Attributes:
+        serialized: the Example.
+        image: its image, if any, for the statistics.
+        values: feature -> values, without the columns of a table; None: parsed from the Example where they are needed.
+        made: what was known only while it was made: column of the contents -> value.
+    """
 
     serialized: bytes
     image: Image | None = None
+    values: Mapping[str, Sequence[Any]] | None = None
+    made: Mapping[str, Any] = {}
 
 
 Value = bytes | Image | Array | Record | Reject | ShardInfo | Unfinished | None

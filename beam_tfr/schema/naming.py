@@ -9,8 +9,11 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from beam_tfr.schema.dataset import CONTENTS_FOLDER
+
 NAME = re.compile("[A-Za-z0-9_]+")  # of a dataset or a split
 SUFFIXES = {"gzip": ".tfrecord.gz", "none": ".tfrecord"}  # compression -> suffix of the files
+CONTENTS_SUFFIX = ".parquet"
 _NUMBER = "(?:[0-9]{5}|[1-9][0-9]{5,})"
 _FILE = re.compile(rf"({NAME.pattern})-({NAME.pattern}-{_NUMBER}-of-{_NUMBER})(\.tfrecord(?:\.gz)?)")
 
@@ -36,6 +39,11 @@ def shard_name(split: str, number: int, num_shards: int) -> str:
 def file_name(dataset: str, shard: str, suffix: str) -> str:
     """`flowers-train-00003-of-00016.tfrecord.gz`."""
     return f"{dataset}-{shard}{suffix}"
+
+
+def contents_name(file: str) -> str:
+    """The contents of a shard, given its file: `contents/flowers-train-00003-of-00016.parquet`."""
+    return f"{CONTENTS_FOLDER}/{file.partition('.')[0]}{CONTENTS_SUFFIX}"
 
 
 def parse_file_name(text: str) -> tuple[str, str, str] | None:

@@ -184,6 +184,22 @@ def size_bucket(height: int, width: int) -> int:
     return 1 << (max(height, width) - 1).bit_length()
 
 
+class WrittenFile(NamedTuple):
+    """A committed file.
+
+    Attributes:
+        built: its name in the work folder until it is published; empty if it is in its place.
+        num_bytes: its size.
+        sha256: of its bytes.
+        generation: as `storage.Entry` has it.
+    """
+
+    built: str
+    num_bytes: int
+    sha256: str
+    generation: int
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class ShardInfo(Counts):
     """A finished shard, as written to its sidecar for the manifest and for resuming.
@@ -196,6 +212,7 @@ class ShardInfo(Counts):
         rejects_sha256: of its reject lines.
         built: name of the file in the work folder until it is published; empty if it is in its place.
         generation: of the file, as `storage.Entry` has it.
+        contents: the table of contents; None without a file.
     """
 
     shard: Shard
@@ -205,6 +222,12 @@ class ShardInfo(Counts):
     rejects_sha256: str = ""
     built: str = ""
     generation: int = 0
+    contents: WrittenFile | None = None
+
+    @property
+    def written(self) -> WrittenFile:
+        """The file of the shard."""
+        return WrittenFile(self.built, self.num_bytes, self.sha256, self.generation)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
@@ -213,6 +236,8 @@ class ShardInfo(Counts):
     def from_json(cls, text: str | bytes) -> ShardInfo:
         fields = json.loads(text)
         fields["shard"] = Shard(*fields["shard"])
+        if fields.get("contents"):
+            fields["contents"] = WrittenFile(*fields["contents"])
         for name in ("class_counts", "source_sizes"):  # JSON has only string keys
             fields[name] = {int(key): count for key, count in fields[name].items()}
         return cls(**fields)

@@ -175,16 +175,21 @@ def open_binary(path: str) -> IO[bytes]:
     return os.fdopen(disk.open_descriptor(path), "rb", buffering=1 << 18)
 
 
-def read_part(path: str, begin: int, num_bytes: int) -> bytes:
+def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> bytes:
     """Reads bytes from the middle of a file, on gs:// with one request; fewer at its end.
 
+    Args:
+        path: local or gs://.
+        begin: number of the first byte.
+        num_bytes: how many.
+        generation: required generation of the file; 0 for any.
+
     Raises:
-        OSError: it does not exist or cannot be read.
+        FileNotFoundError: there is no such file, or no such generation of an object.
+        ChangedError: the file has another generation.
+        OSError: it cannot be read.
     """
-    if is_gcs(path):
-        return gcs.read_part(path, begin, num_bytes)
-    with os.fdopen(disk.open_descriptor(path), "rb", buffering=0) as file:
-        return os.pread(file.fileno(), num_bytes, begin)
+    return (gcs if is_gcs(path) else disk).read_part(path, begin, num_bytes, generation)
 
 
 def open_seekable(path: str) -> IO[bytes]:
@@ -292,6 +297,12 @@ def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
 def subfolders(folder: str) -> set[str]:
     """Names of the folders in a local folder; none on gs://, where a folder may have the name of an object."""
     return set() if is_gcs(folder) else disk.subfolders(folder)
+
+
+def make_folder(folder: str) -> None:
+    """Makes a folder on a disk, unless it is there; gs:// needs none."""
+    if not is_gcs(folder):
+        os.makedirs(folder, exist_ok=True)
 
 
 def sync_folder(folder: str) -> None:

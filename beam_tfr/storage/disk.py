@@ -95,6 +95,21 @@ def _open(path: str) -> tuple[int, os.stat_result]:
     return descriptor, status
 
 
+def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
+    """`storage.read_part` on a disk."""
+    descriptor, status = _open(path)
+    try:
+        if generation not in (0, status.st_mtime_ns):
+            raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
+        pieces, left = list[bytes](), num_bytes
+        while left and (piece := os.pread(descriptor, left, begin + num_bytes - left)):
+            pieces.append(piece)
+            left -= len(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
+
+
 def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
     """`storage.read_bytes` on a disk."""
     for _ in range(_TRIES):

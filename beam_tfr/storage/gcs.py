@@ -99,11 +99,11 @@ def is_gone(path: str) -> bool:
         return False
 
 
-def read_part(path: str, begin: int, num_bytes: int) -> bytes:
+def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
     """`storage.read_part` on gs://."""
     how = {"start": begin, "end": begin + num_bytes - 1, "raw_download": True, "checksum": None}
     with named_errors(path, "get"):
-        return blob(path).download_as_bytes(**how, retry=retrying())  # type: ignore[no-any-return]
+        return blob(path, generation=generation).download_as_bytes(**how, retry=retrying())  # type: ignore[no-any-return]
 
 
 def open_seekable(path: str) -> IO[bytes]:

@@ -126,9 +126,9 @@ def bucket(name: str) -> Bucket:
     return client().bucket(name, user_project=user_project())
 
 
-def blob(path: str) -> Blob:
+def blob(path: str, *, generation: int = 0) -> Blob:
     of, name = split_gcs(path)
-    return bucket(of).blob(name)
+    return bucket(of).blob(name, generation=generation or None)
 
 
 def retrying(deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False) -> Retry:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
@@ -16,11 +17,16 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import manifest
 from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
-from beam_tfr.records.tfrecords import frame
+from beam_tfr.records import contents
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.shard_file import ShardFile
+from beam_tfr.records.tfrecords import HEADER_BYTES, frame
 from beam_tfr.schema import (
+    CONTENTS_FOLDER,
     NO_SPLIT,
     REJECTS_FILE,
     DataError,
+    ImageRef,
     Item,
     Plan,
     Record,
@@ -29,8 +35,11 @@ from beam_tfr.schema import (
     Shard,
     ShardInfo,
     Unfinished,
+    WrittenFile,
+    sha256_hex,
 )
-from beam_tfr.schema.naming import file_name
+from beam_tfr.schema.features import Feature, Names
+from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_changes, count_shard, count_waits
 
 
@@ -49,8 +58,11 @@ class WriteShards(beam.io.WriteToTFRecord):
         name: prefix of the files.
         suffix: suffix of the files.
         level: level of gzip, 0 to 9; None for no compression.
+        features: name -> (dtype, shape) of the features of a record, as `schema.features.features_of` returns them.
+        names: those of the key and label features.
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files for `WriteManifest`.
+        restarts: whether compressed shards get restart points: False to repair those of format version 1.
         most_rejects: maximum number of rejects in a bundle; more end the run. None for any number.
 
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps temporarily.
@@ -61,8 +73,11 @@ class WriteShards(beam.io.WriteToTFRecord):
     name: str
     suffix: str
     level: int | None
+    features: Mapping[str, Feature]
+    names: Names
     run_id: str = ""
     expected: Mapping[str, str] | None = None
+    restarts: bool = True
     most_rejects: int | None = None
 
     def __post_init__(self) -> None:
@@ -80,6 +95,7 @@ class _Write(ShownDoFn):
     def __init__(self, step: WriteShards) -> None:
         super().__init__(output=step.output, name=step.name, suffix=step.suffix, gzip_level=step.level)
         self._step = step
+        self._columns = contents.columns_of(step.features, step.names)
         self._pending: storage.PendingFile | None = None
 
     def start_bundle(self) -> None:
@@ -110,6 +126,7 @@ class _Write(ShownDoFn):
         if item.ref is not None:  # a step of one's own may have made the item without a fingerprint
             self._fingerprints += item.fingerprint or sidecars.fingerprint(item.ref.encode())
         if isinstance(item.value, Record) and item.ref is not None:
+            self._rows.append(self._row(item.value, item.ref))
             self._file.write(frame(item.value.serialized))
             self._counter.count_record(item.value, item.ref.label_ids or ())
         elif isinstance(item.value, Reject):
@@ -120,6 +137,16 @@ class _Write(ShownDoFn):
         elif item.ref is not None:
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
+
+    def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
+        """The row of the contents for the next record."""
+        if record.values is None:
+            values: Mapping[str, Any] = parse_example(record.serialized)
+        else:
+            values = {**record.values, **(parse_example(ref.columns) if ref.columns else {})}
+        restart = self._file.begin_record()
+        place = {"offset": self._file.length + HEADER_BYTES, "length": len(record.serialized), "restart": restart}
+        return {**contents.row_of(values, self._columns), **record.made, **place}
 
     def _check_rejects(self, reject: Reject) -> None:
         self._rejects += 1
@@ -133,7 +160,7 @@ class _Write(ShownDoFn):
 
     def _begin(self, shard: Shard) -> None:
         self._shard, self._counter, self._fingerprints = shard, shards.ShardCounter(shard), bytearray()
-        self._file_name, self._started = "", time.monotonic()
+        self._file_name, self._started, self._rows = "", time.monotonic(), list[dict[str, Any]]()
         if shard.split != NO_SPLIT:
             self._file_name = file_name(self._step.name, shard.name, self._step.suffix)
             work_folder, repairs = storage.work_path(self._step.output, ""), self._step.expected is not None
@@ -142,7 +169,7 @@ class _Write(ShownDoFn):
                 storage.join(self._step.output, self._file_name) if repairs else storage.join(work_folder, self._built)
             )
             self._pending = storage.create(path, scratch=work_folder, replace=repairs)
-            self._file = shards.ShardFile(self._pending.write, self._step.level)
+            self._file = ShardFile(self._pending.write, self._step.level, restarts=self._step.restarts)
 
     def _commit(self) -> ShardInfo | Unfinished:
         if self._step.run_id:
@@ -157,11 +184,25 @@ class _Write(ShownDoFn):
                 return Unfinished(shard=self._shard, causes={}, images=total, example=self._file_name, differs=True)
             info.built, info.generation = self._built, self._pending.commit()
             self._pending = None
+            info.contents = self._commit_contents()
         lines = self._counter.reject_lines
         info = sidecars.write(self._step.output, info, lines, fingerprints=bytes(self._fingerprints))
         count_shard(info, lines, time.monotonic() - self._started)
         count_waits()
         return info
+
+    def _commit_contents(self) -> WrittenFile:
+        schema = contents.schema_of(self._step.features, self._step.names)
+        shard, work_folder = self._shard, storage.work_path(self._step.output, "")
+        data = contents.to_bytes(self._rows, schema, split=shard.split, shard=shard.number)
+        name = contents_name(self._file_name)
+        built = sidecars.new_name(shard.name) if self._built else ""
+        if not built:
+            storage.make_folder(storage.join(self._step.output, CONTENTS_FOLDER))
+        path = storage.join(work_folder, built) if built else storage.join(self._step.output, name)
+        with storage.create(path, scratch=work_folder, replace=not built) as file:
+            file.write(data)
+            return WrittenFile(built, len(data), sha256_hex(data), file.commit())
 
     def finish_bundle(self) -> None:
         self._sequence.check_closed()

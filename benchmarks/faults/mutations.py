@@ -10,7 +10,7 @@ from pathlib import Path
 
 from apache_beam.io.tfrecordio import _TFRecordUtil
 
-from beam_tfr.output.shards import ShardFile
+from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import BeamTfrError
 from beam_tfr.verification import verify

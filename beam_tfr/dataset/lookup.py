@@ -1,0 +1,292 @@
+"""Reads any record of a dataset by itself, by the contents of its shards: without TensorFlow and Beam."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr import storage
+from beam_tfr.dataset import manifest as manifests
+from beam_tfr.dataset.manifest import REPAIR, Manifest
+from beam_tfr.dataset.splits import Part
+from beam_tfr.records import contents
+from beam_tfr.records.shard_file import gzip_level, stored_range, without_headers
+from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, longest_in, masked_crc
+from beam_tfr.schema import DataError
+from beam_tfr.schema.naming import contents_name
+
+_FOOTER = struct.Struct("<I")
+_FRAME_BYTES = HEADER_BYTES + _FOOTER.size
+_TRAILER_BYTES = 8  # of gzip
+# Two records that are no farther apart are read with one request, up to so many bytes.
+_GAP_BYTES, _MOST_BYTES = 1 << 16, 8 << 20
+
+
+class _Shard(NamedTuple):
+    """Where the records of a shard are.
+
+    Attributes:
+        path: of its file.
+        generation: of its file, when the dataset was seen to be the one of the manifest.
+        ends: of the frames, in the bytes of the records: int64 [records].
+        restarts: where the inflating starts for each record, in the file; None unless it is compressed.
+        num_bytes: size of the file.
+    """
+
+    path: str
+    generation: int
+    ends: NDArray[np.int64]
+    restarts: NDArray[np.int64] | None
+    num_bytes: int
+
+    def begin(self, row: int) -> int:
+        """Where the frame of a record begins in the bytes of the records."""
+        return int(self.ends[row - 1]) if row else 0
+
+
+class _Span(NamedTuple):
+    """Bytes [begin, end) of a file, which hold the record of a row, and its place among those asked for."""
+
+    begin: int
+    end: int
+    row: int
+    place: int
+
+
+class Lookup:
+    """The records of some parts of a dataset, by number.
+
+    May be used by several threads at once, and pickled. Keeps no file open.
+
+    Args:
+        dataset: manifest of the dataset.
+        parts: the parts, one after the other; record 0 is the first of the first.
+    """
+
+    def __init__(self, dataset: Manifest, parts: Sequence[Part]) -> None:
+        self.dataset, self.parts = dataset, tuple(parts)
+        self._ends = [*itertools.accumulate(part.take for part in parts)]
+        options = dataset.options
+        self._level = gzip_level(options["compression"], options["gzip_level"], options["encoding"])
+        self._shards: dict[str, _Shard] = {}
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_shards": {}}
+
+    def locate(self, number: int) -> tuple[Part, int]:
+        """The part that holds a record, and the number of the record in its file."""
+        at = bisect.bisect_right(self._ends, number)
+        part = self.parts[at]
+        return part, part.begin + number - (self._ends[at] - part.take)
+
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
+        """The records of these numbers, in this order, with as few requests as possible.
+
+        Raises:
+            DataError: there are no contents, a file is damaged (with its name), or another dataset has replaced this.
+            OSError: a file cannot be read.
+        """
+        wanted: dict[Part, list[tuple[int, int]]] = {}
+        for place, number in enumerate(numbers):
+            part, row = self.locate(number)
+            wanted.setdefault(part, []).append((row, place))
+        jobs = [(shard, spans) for part, rows in wanted.items() for shard, spans in self._jobs(part, rows)]
+        found: list[bytes] = [b""] * len(numbers)
+
+        def fetch(job: tuple[_Shard, list[_Span]]) -> None:
+            shard, spans = job
+            data = self._fetch(shard, spans[0].begin, max(span.end for span in spans) - spans[0].begin)
+            for place, record in self._records(shard, spans, data):
+                found[place] = record
+
+        if len(jobs) > 1 and storage.is_gcs(self.dataset.folder):
+            with ThreadPoolExecutor(min(len(jobs), storage.READ_AHEAD)) as pool:
+                for _ in pool.map(fetch, jobs):
+                    pass
+        else:
+            for job in jobs:
+                fetch(job)
+        return found
+
+    def table(self, part: Part, columns: Sequence[str] | None = None) -> Any:
+        """The contents of the whole shard of a part, as a `pyarrow.Table` with the columns of `contents.schema_of`.
+
+        Raises:
+            DataError: there are none, or they are damaged.
+        """
+        return read_table(self.dataset, _name(part), part.records, longest_in(part.num_bytes), columns)
+
+    def _jobs(self, part: Part, rows: Sequence[tuple[int, int]]) -> Iterator[tuple[_Shard, list[_Span]]]:
+        """Groups records of a part, each of which is then read with one request."""
+        shard = self._shards.get(part.file) or self._open(part)
+        group = list[_Span]()
+        for span in sorted(self._span(shard, row, place) for row, place in rows):
+            if group and (span.begin - group[-1].end > _GAP_BYTES or span.end - group[0].begin > _MOST_BYTES):
+                yield shard, group
+                group = []
+            group.append(span)
+        yield shard, group
+
+    def _span(self, shard: _Shard, row: int, place: int) -> _Span:
+        begin, end = shard.begin(row), int(shard.ends[row])
+        if shard.restarts is not None:
+            begin = int(shard.restarts[row])
+            behind = int(np.searchsorted(shard.restarts, begin, side="right"))
+            last = shard.num_bytes - _TRAILER_BYTES
+            end = int(shard.restarts[behind]) if behind < len(shard.restarts) else last
+        elif self._level == 0:
+            begin, end = stored_range(begin, end)
+        return _Span(begin, end, row, place)
+
+    def _open(self, part: Part) -> _Shard:
+        path = part.file
+        there = storage.find(path)
+        table = self.table(part, ["offset", "length", "restart"])
+        manifests.check_current(self.dataset)  # so both belong to it
+        if there is None or there.size_bytes != part.num_bytes:
+            wrong = "is missing" if there is None else f"has {there.size_bytes} bytes instead of {part.num_bytes}"
+            raise DataError(f"{path} {wrong}: {REPAIR}")
+        lengths, offsets = (table.column(name).to_numpy() for name in ("length", "offset"))
+        restarts = table.column("restart").to_numpy() if self._level else None
+        try:
+            ends = _ends(lengths, offsets, longest_in(part.num_bytes))
+            if restarts is not None:
+                restarts = _checked(restarts, part.num_bytes)
+        except ValueError as error:
+            raise DataError(f"{storage.join(self.dataset.folder, contents_name(_name(part)))} {error}") from None
+        shard = _Shard(path, there.generation, ends, restarts, part.num_bytes)
+        self._shards[part.file] = shard
+        return shard
+
+    def _fetch(self, shard: _Shard, begin: int, size: int) -> bytes:
+        try:
+            return storage.read_part(shard.path, begin, size, generation=shard.generation)
+        except (storage.ChangedError, FileNotFoundError):
+            manifests.check_current(self.dataset)
+            raise DataError(f"{shard.path} was changed or removed while it was read: {REPAIR}") from None
+
+    def _records(self, shard: _Shard, spans: Sequence[_Span], data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yields (place, record) of some spans, given the bytes of the file from the first on."""
+        inflated, first, restart = b"", 0, -1
+        for span in spans:
+            piece = data[span.begin - spans[0].begin : span.end - spans[0].begin]
+            begin, end = shard.begin(span.row), int(shard.ends[span.row])
+            if shard.restarts is not None:
+                if span.begin != restart:
+                    (inflated, first), restart = _inflate(shard, shard.restarts, span, piece), span.begin
+                piece = inflated[begin - first : end - first]
+            elif self._level == 0:
+                piece = without_headers(piece, begin)
+            yield span.place, _payload(shard, span.row, begin, piece[: end - begin])
+
+
+def read_table(
+    dataset: Manifest, file: str, num_rows: int, max_bytes: int, columns: Sequence[str] | None = None
+) -> Any:
+    """The contents of a shard, as a `pyarrow.Table` with the columns of `contents.schema_of`.
+
+    Raises:
+        DataError: there are none, or they are damaged.
+        NotInstalledError: pyarrow is missing.
+    """
+    path = storage.join(dataset.folder, contents_name(file))
+    schema = contents.schema_of(features_in(dataset), dataset.names)
+    try:
+        data = storage.read_bytes(path, max_bytes=max_bytes)
+    except FileNotFoundError:
+        raise missing(dataset, file) from None
+    if len(data) > max_bytes:
+        raise DataError(f"{path} has more than {max_bytes} bytes, more than contents of that shard can have")
+    return contents.from_bytes(data, schema, path=path, num_rows=num_rows, columns=columns)
+
+
+def missing(dataset: Manifest, file: str) -> DataError:
+    """The error for missing contents of a shard; raises one if the dataset was replaced."""
+    manifests.check_current(dataset)
+    older = dataset.fields["format_version"] < 2
+    cause = "an earlier beam_tfr made this dataset without contents" if older else "it is missing"
+    path = storage.join(dataset.folder, contents_name(file))
+    return DataError(f"{path}: {cause}; `beam-tfr repair {dataset.folder} --contents` makes them")
+
+
+def features_in(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """name -> (dtype, shape) of the features of a dataset."""
+    return {name: (about["dtype"], tuple(about["shape"])) for name, about in dataset.features.items()}
+
+
+def _name(part: Part) -> str:
+    return part.file.rpartition("/")[2]
+
+
+def _ends(lengths: Any, offsets: Any, longest: int) -> NDArray[np.int64]:
+    """Where each frame ends.
+
+    Raises:
+        ValueError: the columns contradict each other, or no shard is so long.
+    """
+    if lengths.dtype != np.int64 or offsets.dtype != np.int64 or (lengths < 0).any() or (lengths > longest).any():
+        raise ValueError("does not fit its shard: a length is impossible")
+    ends = np.cumsum(lengths + _FRAME_BYTES)
+    if (offsets + lengths + _FOOTER.size != ends).any():
+        raise ValueError("does not fit its shard: an offset is not behind the record before it")
+    return ends
+
+
+def _checked(restarts: Any, num_bytes: int) -> NDArray[np.int64]:
+    """Restart points that are in the file, in order.
+
+    Raises:
+        ValueError: they are not, or missing: an earlier version compressed the shard.
+    """
+    if restarts.dtype != np.int64:
+        raise ValueError(
+            "has no restart points: an earlier beam_tfr compressed this shard, and its records can only be read one "
+            "after the other. Convert again to read any of them"
+        )
+    if len(restarts) and (restarts[0] < 0 or restarts[-1] > num_bytes or (np.diff(restarts) < 0).any()):
+        raise ValueError("does not fit its shard: a restart point is outside of it")
+    return restarts  # type: ignore[no-any-return]
+
+
+def _inflate(shard: _Shard, restarts: NDArray[np.int64], span: _Span, data: bytes) -> tuple[bytes, int]:
+    """The records behind a restart point, and where the first begins in the bytes of the records.
+
+    Raises:
+        RecordError: they are damaged.
+    """
+    first, behind = (int(np.searchsorted(restarts, span.begin, side=side)) for side in ("left", "right"))
+    begin = shard.begin(first)
+    try:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, int(shard.ends[behind - 1]) - begin), begin
+    except zlib.error as error:
+        raise RecordError(shard.path, span.row, shard.begin(span.row), f"it is damaged ({error}); {REPAIR}") from None
+
+
+def _payload(shard: _Shard, row: int, begin: int, frame: bytes) -> bytes:
+    """The data of a frame, checked.
+
+    Raises:
+        RecordError: it is damaged.
+    """
+    data, size = frame[HEADER_BYTES : -_FOOTER.size], int(shard.ends[row]) - begin
+    problem = ""
+    if len(frame) != size:
+        problem = f"the file ends within it; {size - len(frame)} bytes are missing"
+    elif frame[:8] != len(data).to_bytes(8, "little"):
+        problem = "it does not begin where the contents say, or its length is another"
+    elif _FOOTER.pack(masked_crc(data)) != frame[-_FOOTER.size :]:
+        problem = "its data does not match the checksum of the data"
+    if problem:
+        raise RecordError(shard.path, row, begin, f"{problem}; {REPAIR}")
+    return data

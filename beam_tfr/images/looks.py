@@ -1,0 +1,63 @@
+"""What a stored image looks like, in a few numbers: its brightness, its contrast, and a perceptual hash."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr.images.source import Pixels
+from beam_tfr.schema import Looks
+
+_WAVES = 16  # in each direction; 16 x 16 signs are 32 bytes
+_MOST_SIDE = 1000  # with it, every sum below is a whole number that float32 holds exactly: 1000 * 255 * 64 < 2**24
+_SCALE = 64
+
+
+def describe(pixels: Pixels, sums: Sequence[int] = (), squares: Sequence[int] = ()) -> Looks:
+    """Describes pixels: uint8 [height, width, 1 or 3].
+
+    Args:
+        pixels: the pixels.
+        sums, squares: their sums and sums of squares for each channel, if they are known.
+    """
+    if not sums:
+        means, deviations = (part.ravel() for part in cv2.meanStdDev(pixels))
+        sums, squares, count = means, deviations**2 + means**2, len(means)
+    else:
+        count = len(sums) * pixels.shape[0] * pixels.shape[1]
+    mean = float(sum(sums)) / count
+    return Looks(mean, math.sqrt(max(0.0, float(sum(squares)) / count - mean * mean)), perceptual_hash(pixels))
+
+
+def perceptual_hash(pixels: Pixels) -> bytes:
+    """A hash of 256 bits that similar images nearly share: 32 bytes.
+
+    The bits are the signs of the coefficients (1 to 16) x (1 to 16) of the cosine transform of the gray image (see
+    Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions", 2010), by rows from the lowest
+    vertical frequency. The mirrored image has the odd horizontal frequencies, bits 0, 2, 4, … of each row, inverted.
+    All arithmetic is exact, so each processor gets the same bits.
+
+    Args:
+        pixels: uint8 [height, width, 1 or 3].
+    """
+    step = -(-max(pixels.shape[:2]) // _MOST_SIDE)
+    part = np.ascontiguousarray(pixels[::step, ::step])
+    gray = part[..., 0] if part.shape[2] == 1 else cv2.cvtColor(part, cv2.COLOR_RGB2GRAY)
+    rows = _waves(gray.shape[0]) @ gray.astype(np.float32)
+    coefficients = rows.astype(np.float64) @ _waves(gray.shape[1]).T
+    return np.packbits(coefficients > 0).tobytes()
+
+
+@functools.lru_cache(maxsize=64)
+def _waves(size: int) -> NDArray[np.float32]:
+    """The cosines of the lowest frequencies over `size` samples, as whole numbers to 64: float32 [16, size]."""
+    samples = (2 * np.arange(size) + 1) * (math.pi / (2 * size))
+    waves: NDArray[np.float32] = np.rint(_SCALE * np.cos(np.arange(1, _WAVES + 1)[:, None] * samples)).astype(
+        np.float32
+    )
+    return waves

@@ -1,0 +1,208 @@
+"""The table of contents of a shard: a small Parquet file with a row for each record, in the order of the records.
+
+A row says where its record lies, and holds what the record says but for its payload, and what is known only while it is
+made. The columns follow from the features of the dataset (`columns_of`), the names from those of the features:
+
+    image/filename ─▶ key        image/class/label, …/text ─▶ label, class       image/height ─▶ height
+    image/encoded ─▶ bytes (its length)     image/source/height ─▶ source_height     a table's column ─▶ its name
+
+The file is not compressed, so that it takes no more memory than it has bytes, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr.schema import Array, DataError, Image, NotInstalledError, features
+from beam_tfr.schema.features import Feature, Names
+
+MAX_TEXT, MAX_LIST = 1000, 100  # characters and numbers of a cell; longer ones are null
+_PAYLOADS = (features.ENCODED, features.RAW, features.FILE_BYTES, features.ARRAY_RAW)
+_TYPES = {"bytes": "string", "int64": "int64", "float": "float"}
+
+PLACE = {"split": "string", "shard": "int64", "key": "string", "offset": "int64", "length": "int64", "restart": "int64"}
+SOURCE = {"source_bytes": "int64", "source_crc32c": "int64"}
+LOOKS = {"adjusted": "string", "mean": "float", "std": "float", "phash": "hash"}
+MADE = (*SOURCE, *LOOKS)  # columns that no record holds: null where contents were made later
+
+
+class Column(NamedTuple):
+    """A column: its name, its type, and whether it holds lists."""
+
+    name: str
+    kind: str
+    several: bool = False
+
+
+def columns_of(present: Mapping[str, Feature], names: Names) -> dict[str, Column]:
+    """The columns that hold a feature: feature -> column.
+
+    Args:
+        present: name -> (dtype, shape) of the features of the dataset.
+        names: those of the key and label features.
+    """
+    known = {names.key: "key", names.label: "label", names.text: "class"}
+    taken = {*PLACE, *SOURCE, *LOOKS, "bytes", "label", "class", "source_sha256"}
+    found: dict[str, Column] = {}
+    for feature, (dtype, shape) in sorted(present.items()):
+        if feature in _PAYLOADS:
+            found[feature] = Column("bytes", "int64")
+            continue
+        if feature == names.sha256:
+            found[feature] = Column("source_sha256", "hash")
+            continue
+        name = known.get(feature)
+        if name is None:
+            name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
+            while name in taken:
+                name += "_"
+        taken.add(name)
+        found[feature] = Column(name, _TYPES[dtype], shape != ())
+    return found
+
+
+def schema_of(present: Mapping[str, Feature], names: Names) -> Any:
+    """The `pyarrow.Schema` of the contents of a dataset.
+
+    Raises:
+        NotInstalledError: pyarrow is missing.
+    """
+    pa = _pyarrow()
+    own = [Column(name, kind) for name, kind in PLACE.items()]
+    own += [column for column in columns_of(present, names).values() if column.name != "key"]
+    own += [Column(name, kind) for name, kind in SOURCE.items() if names.sha256]
+    own += [Column(name, kind) for name, kind in LOOKS.items() if features.HEIGHT in present]
+    types = {"string": pa.string(), "int64": pa.int64(), "float": pa.float32(), "hash": pa.binary(32)}
+    return pa.schema([pa.field(of.name, pa.list_(types[of.kind]) if of.several else types[of.kind]) for of in own])
+
+
+def row_of(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column]) -> dict[str, Any]:
+    """The cells that a record determines: column -> value.
+
+    Args:
+        values: feature -> values, as `examples.parse_example` returns them.
+        columns: those of `columns_of`.
+    """
+    row = {}
+    for feature, column in columns.items():
+        found = values.get(feature, ())
+        if feature in _PAYLOADS:
+            row[column.name] = len(found[0]) if found else None
+        elif column.several:
+            row[column.name] = _list(found)
+        elif column.kind == "hash":
+            row[column.name] = _digest(found)
+        else:
+            row[column.name] = _cell(found[0]) if found else None
+    return row
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "backslashreplace")
+        return text if len(text) <= MAX_TEXT else None
+    return value
+
+
+def _digest(values: Sequence[bytes]) -> bytes | None:
+    with contextlib.suppress(ValueError):
+        return bytes.fromhex(values[0].decode("ascii")) if values and len(values[0]) == 64 else None
+    return None
+
+
+def _list(values: Sequence[Any]) -> list[Any] | None:
+    return [_cell(value) for value in values] if len(values) <= MAX_LIST else None
+
+
+def made_cells(value: Image | Array) -> dict[str, Any]:
+    """The cells that no record holds, of an image or array just made."""
+    cells: dict[str, Any] = {"source_bytes": value.source_bytes, "source_crc32c": value.source_crc32c}
+    if isinstance(value, Image):
+        cells["adjusted"] = ",".join(value.adjusted)
+        if value.looks:
+            cells |= value.looks._asdict()
+    return cells
+
+
+def to_bytes(rows: Sequence[Mapping[str, Any]], schema: Any, **same: Any) -> bytes:
+    """The Parquet file of some rows.
+
+    Args:
+        rows: column -> value; what is missing is null.
+        schema: that of the dataset.
+        same: the value of columns that is the same in all rows.
+    """
+    pa = _pyarrow()
+    from pyarrow import parquet
+
+    arrays = [
+        pa.repeat(pa.scalar(same[field.name], field.type), len(rows))
+        if field.name in same
+        else pa.array([row.get(field.name) for row in rows], field.type)
+        for field in schema
+    ]
+    packed = {field.name: "DELTA_BINARY_PACKED" for field in schema if field.type == pa.int64()}
+    sink = io.BytesIO()
+    parquet.write_table(
+        pa.Table.from_arrays(arrays, schema=schema),
+        sink,
+        compression="none",
+        use_dictionary=[field.name for field in schema if _repeats(field)],
+        column_encoding={name: coding for name, coding in packed.items() if name not in ("restart",)},
+        store_schema=False,
+    )
+    return sink.getvalue()
+
+
+def _repeats(field: Any) -> bool:
+    return field.name == "restart" or (str(field.type) == "string" and field.name != "key")
+
+
+def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: Sequence[str] | None = None) -> Any:
+    """Reads the contents of a shard from untrusted bytes: a `pyarrow.Table`.
+
+    Args:
+        data: the bytes of the file.
+        schema: that of the dataset.
+        path: for messages.
+        num_rows: records of the shard.
+        columns: those to read; None for all.
+
+    Raises:
+        DataError: they are damaged, or not the contents of such a shard.
+    """
+    pa = _pyarrow()
+    from pyarrow import parquet
+
+    texts = [field.name for field in schema if field.type == pa.string()]
+    try:
+        file = parquet.ParquetFile(pa.BufferReader(data), read_dictionary=texts)
+        about = file.metadata
+        groups = [about.row_group(number) for number in range(about.num_row_groups)]
+        chunks = (group.column(number) for group in groups for number in range(group.num_columns))
+        if about.num_rows != num_rows:
+            raise ValueError(f"it has {about.num_rows} rows, expected {num_rows}")
+        if any(chunk.compression != "UNCOMPRESSED" for chunk in chunks):
+            raise ValueError("it is compressed, which convert never does")
+        plain = pa.schema([pa.field(field.name, _plain(field.type)) for field in file.schema_arrow])
+        if not plain.equals(schema):
+            raise ValueError(f"its columns are {', '.join(plain.names)[:200]}, expected {', '.join(schema.names)}")
+        return file.read(columns=columns, use_threads=False)
+    except (pa.ArrowException, ValueError, OSError, MemoryError) as error:
+        message = str(error).partition("\n")[0][:300]
+        raise DataError(f"{path} is damaged: {message}. `beam-tfr repair` makes it again") from None
+
+
+def _plain(kind: Any) -> Any:
+    return getattr(kind, "value_type", kind) if str(kind).startswith("dictionary") else kind
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise NotInstalledError("contents need pyarrow: pip install 'beam_tfr[contents]'") from None
+    return pyarrow

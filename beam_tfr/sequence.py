@@ -1,0 +1,229 @@
+"""`Records`: a split of a dataset as a sequence; `contents`: its table of contents. Without TensorFlow and Beam.
+
+    import beam_tfr
+
+    train = beam_tfr.Records("/data/photos", split="train")
+    image, label = train[300_000]  # uint8 [224, 224, 3], int
+    hats = train.where(pyarrow.compute.field("class") == "hat")
+
+PyTorch's `DataLoader`, `grain.MapDataset.source` and Keras' `PyDataset` take such a sequence.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr import storage
+from beam_tfr.dataset import lookup, manifest, reader_arguments
+from beam_tfr.dataset.lookup import Lookup
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.reader_arguments import check_labels, choice
+from beam_tfr.dataset.splits import Part, select
+from beam_tfr.records.contents import schema_of
+from beam_tfr.records.examples import parse_example
+from beam_tfr.schema import NO_SPLIT, DataError, UsageError, without_traceback
+from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
+from beam_tfr.schema.naming import contents_name
+from beam_tfr.torch.elements import ExampleDecoder
+
+OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
+
+
+class Records(Sequence[Any]):
+    """The records of a split, by number, in the order on disk.
+
+    May be used by several threads, before and after a fork, and pickled; keeps no file open. Reads each record with one
+    `pread` or one range request, and checks its checksum.
+
+    Args:
+        path: the folder that `convert` wrote, local or gs://.
+        split: name of a split; several, "train+validation"; or slices, "train[:80%]", as for `beam_tfr.reader.load`.
+        output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
+            manifest's names, with the pixels as `image` instead of the encoded bytes. "image": the image alone.
+            "encoded": as "pair", with the encoded bytes. "raw_record": the serialized tf.train.Example. Datasets
+            without images have "dict" (feature -> list of values) and "raw_record".
+        multi_hot: labels become float32 [classes], if an image can have several.
+        transform: function called with each image, or its bytes.
+
+    Attributes:
+        class_names: a tuple of class names; the index is the label.
+
+    An image is uint8 [height, width, channels]; a label is an int, or int64 [labels].
+
+    Raises:
+        UsageError: an argument is wrong.
+        DataError: the folder holds no complete dataset, or a shard is missing or has the wrong size.
+
+    Reading raises DataError that names what is damaged or was replaced, IndexError, and OSError.
+    """
+
+    @without_traceback
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        split: str,
+        output: str = "pair",
+        multi_hot: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        folder = reader_arguments.folder(path)
+        dataset = manifest.read(folder)
+        images = dataset.image_options.encoding in IMAGE_ENCODINGS
+        allowed = OUTPUTS if images else ("dict", "raw_record")
+        self._output = choice("output", output, allowed)
+        labels = dataset.features[LABEL]["shape"] if LABEL in dataset.features else None
+        check_labels(folder, labels, output, multi_hot=multi_hot)
+        chosen = select(dataset, split)
+        manifest.check_shards(dataset, chosen.splits)
+        self._lookup = Lookup(dataset, chosen.parts)
+        decodes = images and output != "raw_record"
+        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot) if decodes else None
+        self._transform = transform
+        self._numbers: range | NDArray[np.int64] = range(len(self._lookup))
+        self.class_names = dataset.class_names
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> Records: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        """The example of a number, from the end if it is negative; or, of a slice, another sequence."""
+        if isinstance(index, slice):
+            return self._chosen(self._numbers[index])
+        return self.__getitems__([index])[0]
+
+    @without_traceback
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """The examples of some numbers, read with as few requests as possible; PyTorch calls this for a batch."""
+        numbers, total = [operator.index(index) for index in indices], len(self)
+        for number in numbers:
+            if not -total <= number < total:
+                raise IndexError(f"record {number} of {total}")
+        found = [int(self._numbers[number]) for number in numbers]
+        return [self._example(*pair) for pair in zip(found, self._lookup.read(found), strict=True)]
+
+    def __iter__(self) -> Iterator[Any]:
+        for begin in range(0, len(self), storage.READ_AHEAD):
+            yield from self.__getitems__(range(begin, min(begin + storage.READ_AHEAD, len(self))))
+
+    @without_traceback
+    def where(self, condition: Any) -> Records:
+        """The records that fit a condition on their rows of the contents, as another sequence, in the same order.
+
+        Args:
+            condition: a `pyarrow.compute.Expression` over columns of the contents: `field("height") < 200`,
+                `field("key").isin(keys)`.
+
+        Raises:
+            UsageError: it is none, or names no column.
+        """
+        import pyarrow as pa
+
+        if not isinstance(condition, pa.compute.Expression):
+            raise UsageError(
+                f"where: must be a pyarrow.compute.Expression, such as pyarrow.compute.field('class') == 'hat', "
+                f"got {condition!r}"
+            )
+
+        def fitting(part: Part) -> NDArray[np.bool_]:
+            table = self._lookup.table(part).slice(part.begin, part.take)
+            try:
+                rows = table.append_column("_", pa.array(range(part.take), pa.int64())).filter(condition)
+            except (pa.ArrowException, ValueError, TypeError) as error:
+                columns = ", ".join(table.column_names)
+                raise UsageError(f"where: {str(error).splitlines()[0][:200]}; the columns are: {columns}") from None
+            fits = np.zeros(part.take, np.bool_)
+            fits[rows.column("_").to_numpy()] = True
+            return fits
+
+        with ThreadPoolExecutor(8) as pool:
+            fits = np.concatenate([*pool.map(fitting, self._lookup.parts)])
+        manifest.check_current(self._lookup.dataset)
+        return self._chosen(np.array([number for number in self._numbers if fits[number]], np.int64))
+
+    def _chosen(self, numbers: range | NDArray[np.int64]) -> Records:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _numbers=numbers)
+        return other
+
+    def _example(self, number: int, record: bytes) -> Any:
+        if self._output == "raw_record":
+            return record
+        try:
+            if self._decoder is None:
+                return parse_example(record)
+            image, features = self._decoder(record)
+        except ValueError as error:
+            part, row = self._lookup.locate(number)
+            raise DataError(f"{part.file}: record {row}: {error}; {manifest.REPAIR}") from None
+        if self._transform is not None:
+            image = self._transform(image)
+        if self._output == "dict":
+            return {"image": image, **features}
+        if self._output == "image" or LABEL not in features:
+            return image
+        return image, features[LABEL]
+
+
+@without_traceback
+def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
+    """The table of contents of a dataset: a `pyarrow.dataset.Dataset` with a row for each record.
+
+    docs/contents.md lists its columns, and asks it with pandas, Polars and DuckDB.
+
+    Args:
+        path: the folder that `convert` wrote, local or gs://.
+        split: name of a split; None for all.
+
+    Raises:
+        UsageError: there is no such split.
+        DataError: the folder holds no complete dataset, or one without contents.
+        NotInstalledError: pyarrow is missing.
+    """
+    dataset = manifest.read(reader_arguments.folder(path))
+    splits = sorted(dataset.splits.keys() - {NO_SPLIT})
+    if split is not None and split not in splits:
+        raise UsageError(f"is not in {dataset.folder}; there are: {', '.join(splits)}", option="split", value=split)
+    files = [shard.file for name in splits if split in (None, name) for shard in dataset.splits[name].shards]
+    schema = schema_of(lookup.features_in(dataset), dataset.names)
+    from pyarrow import dataset as datasets
+
+    _check_there(dataset, files)
+    filesystem, above = _filesystem(dataset.folder)
+    paths = [f"{above}/{contents_name(file)}" for file in files]
+    return datasets.dataset(paths, schema=schema, format="parquet", filesystem=filesystem)
+
+
+def _check_there(dataset: Manifest, files: Sequence[str]) -> None:
+    """Checks that contents are there.
+
+    Raises:
+        DataError: they are not.
+    """
+    there = set(storage.list_folder(storage.join(dataset.folder, contents_name("").rpartition("/")[0])))
+    for file in files:
+        if contents_name(file).rpartition("/")[2] not in there:
+            raise lookup.missing(dataset, file)
+
+
+def _filesystem(folder: str) -> tuple[Any, str]:
+    """The file system of pyarrow for a folder, and the folder's path in it."""
+    from pyarrow import fs
+
+    if not storage.is_gcs(folder):
+        return fs.LocalFileSystem(), folder.rstrip("/")
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
+    scheme, _, host = emulator.rpartition("://")
+    how = {"anonymous": True, "scheme": scheme or "http", "endpoint_override": host} if emulator else {}
+    return fs.GcsFileSystem(**how), folder.removeprefix(storage.GCS).rstrip("/")
