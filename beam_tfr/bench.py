@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
-import random
 import tempfile
 import time
 from collections.abc import Sequence
@@ -15,9 +13,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.console.terminal import silent_stderr
 from beam_tfr.dataset import manifest
-from beam_tfr.dataset.manifest import Manifest, ShardEntry
-from beam_tfr.inputs.listing import list_all
-from beam_tfr.inputs.patterns import name_folders, order_patterns
+from beam_tfr.dataset.manifest import ShardEntry
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
@@ -26,23 +22,19 @@ SECONDS = 2.0  # that each way is read, after its start
 BATCH_SIZE = 64
 MAX_DECODED_BYTES = 512 << 20  # 512 MiB: what is cached decoded for the measurement
 MAX_DISK_BYTES = 256 << 20  # 256 MiB
-MAX_LISTED, MAX_FILES = 10_000, 2000  # files to compare with: listed, and drawn from them
-TRACED_STEPS = 20
 WORTHWHILE = 1.15  # times as fast
 SHORT_S = 1.0  # an epoch that needs no cache
-PLAIN, ALONE, FILES = "load", "without decoding", "the files one by one"
+PLAIN, ALONE = "load", "without decoding"
 
 
-def measure(folder: str, patterns: Sequence[str] = (), *, tensorboard: str = "") -> dict[str, Any]:
+def measure(folder: str) -> dict[str, Any]:
     """Reads the largest split of a dataset in several ways; returns JSON values for `describe`.
 
     Args:
         folder: folder of the dataset, local or gs://.
-        patterns: local patterns of the files that it was made from.
-        tensorboard: folder for a trace, which TensorBoard's profiler shows.
 
     Raises:
-        UsageError: TensorFlow is missing, an argument is wrong, or the dataset has no images.
+        UsageError: TensorFlow is missing, or the dataset has no images.
         DataError: the folder holds no complete dataset, or an empty one.
     """
     dataset = manifest.read(folder)
@@ -57,9 +49,6 @@ def measure(folder: str, patterns: Sequence[str] = (), *, tensorboard: str = "")
             from beam_tfr.reader import load
     except ImportError as error:
         raise UsageError(str(error)) from None
-    if tensorboard:
-        _make_folder(tensorboard)
-    files = _files(patterns, dataset) if patterns else None
     variable = dataset.image_options.resize in VARIABLE_SIZES
     examples = dataset.splits[split].num_examples
     ways: dict[str, tuple[float, float]] = {}  # (images/s, CPU seconds for an image)
@@ -81,10 +70,6 @@ def measure(folder: str, patterns: Sequence[str] = (), *, tensorboard: str = "")
         read("cache=FOLDER", part, cache=scratch)
         if not variable:
             read('cache="memory", cache_decoded=True', part, cache="memory", cache_decoded=True)
-    if files is not None:
-        ways[FILES] = _rate(files, skip=1)
-    if tensorboard:
-        _trace(load(folder, split=split, batch_size=BATCH_SIZE, shuffle=True, repeat=True, output="image"), tensorboard)
     disk = _disk_rate(folder, dataset.splits[split].shards)
     rates = {name: way[0] for name, way in ways.items()}
     return {
@@ -112,54 +97,6 @@ def _rate(batches: Any, *, skip: int) -> tuple[float, float]:
         element = next(iterator)
         images += int(tf.nest.flatten(element, expand_composites=False)[0].shape[0])
     return images / spent, (time.process_time() - cpu) / images
-
-
-def _files(patterns: Sequence[str], dataset: Manifest) -> Any:
-    """Endless batches of files, each opened, decoded and resized by itself, on all cores."""
-    import tensorflow as tf
-
-    checked = [storage.check_path(pattern, option="input") for pattern in patterns]
-    if any(map(storage.is_gcs, checked)):
-        raise UsageError("files to compare with DIR must be on a local disk", option="input", value=patterns[0])
-    listed = sorted(itertools.islice(list_all(order_patterns(name_folders(checked))), MAX_LISTED))
-    drawn = random.Random(0).sample(listed, min(MAX_FILES, len(listed)))  # noqa: S311  # nosec B311  # no secret
-    paths = [entry.path for entry in drawn]
-
-    def decode(path: Any) -> Any:
-        image = tf.io.decode_image(tf.io.read_file(path), channels=3, expand_animations=False)
-        return tf.cast(tf.image.resize(image, dataset.image_options.image_size), tf.uint8)
-
-    images = tf.data.Dataset.from_tensor_slices(paths).repeat().map(decode, num_parallel_calls=tf.data.AUTOTUNE)
-    return images.ignore_errors().batch(BATCH_SIZE).prefetch(tf.data.AUTOTUNE)
-
-
-def _make_folder(folder: str) -> None:
-    """Makes the folder for a trace, before anything is measured.
-
-    Raises:
-        UsageError: it cannot be made.
-    """
-    import tensorflow as tf
-
-    try:
-        tf.io.gfile.makedirs(folder)
-    except tf.errors.OpError as error:
-        raise UsageError(
-            f"cannot be created: {error.message}; give a folder that you may write to",
-            option="tensorboard",
-            value=folder,
-        ) from None
-
-
-def _trace(batches: Any, folder: str) -> None:
-    import tensorflow as tf
-
-    iterator = iter(batches)
-    next(iterator)
-    with tf.profiler.experimental.Profile(folder):
-        for step in range(TRACED_STEPS):
-            with tf.profiler.experimental.Trace("read", step_num=step, _r=1):
-                next(iterator)
 
 
 def _disk_rate(folder: str, shards: Sequence[ShardEntry]) -> float:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from beam_tfr import bench
 from tests.conftest import Run
-from tests.converted import converted_photos, once, write_photos
+from tests.converted import converted_photos
 
 Command = Callable[..., Run]
 
@@ -21,22 +20,17 @@ def test_no_cache_is_suggested_for_an_epoch_of_a_moment() -> None:
 
 
 @pytest.mark.slow
-def test_bench_of_a_dataset_with_a_trace_for_tensorboard(
-    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bench_of_a_dataset(beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorflow")
     monkeypatch.setattr("beam_tfr.bench.SECONDS", 0.05)
-    monkeypatch.setattr("beam_tfr.bench.TRACED_STEPS", 2)
-    photos = once("photos", write_photos)
-    run = beam_tfr("bench", converted_photos(), "--input", f"{photos}/**/*.jpg", "--tensorboard", tmp_path)
+    run = beam_tfr("bench", converted_photos())
     assert (run.code, run.err) == (0, "")
     first, _, _, *lines = run.out.splitlines()
     assert first == "split train: 12 examples, batches of 64"
     names = [line[:36].rstrip() for line in lines]
     ways = ["load", "without decoding", 'cache="memory"', "cache=FOLDER", 'cache="memory", cache_decoded=True']
-    assert names[:7] == [*ways, "the files one by one", "disk alone"]
-    assert [line.partition(":")[0] for line in lines[8:]] == ["decoder", "disk", "suggestion"]
-    assert [*tmp_path.glob("plugins/profile/*/*.xplane.pb")]
+    assert names[:6] == [*ways, "disk alone"]
+    assert [line.partition(":")[0] for line in lines[7:]] == ["decoder", "disk", "suggestion"]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +38,7 @@ def test_bench_of_a_dataset_with_a_trace_for_tensorboard(
     [
         ([], "the following arguments are required: DIR"),
         (["x", "--images", "3"], "unknown: --images"),
-        (["--input", "a", "--tensorboard", "x"], "the following arguments are required: DIR"),
+        (["x", "--tensorboard", "y"], "unknown: --tensorboard; it was removed: use TensorFlow's own profiler"),
     ],
 )
 def test_wrong_calls(arguments: list[str], message: str, beam_tfr: Command) -> None:
@@ -57,10 +51,3 @@ def test_bench_of_a_dataset_without_images(beam_tfr: Command) -> None:
     run = beam_tfr("bench", converted_photos("--encoding bytes"))
     assert run.code == 2
     assert "holds no images (--encoding bytes)" in run.err
-
-
-def test_the_folder_of_a_trace_is_made_before_anything_is_measured(beam_tfr: Command, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    run = beam_tfr("bench", converted_photos(), "--tensorboard", tmp_path / "file" / "x")
-    assert (run.code, run.out) == (2, "")
-    assert f"--tensorboard {tmp_path}/file/x: cannot be created: " in run.err

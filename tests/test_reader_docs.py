@@ -49,7 +49,7 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
     assert next(iter(distributed))[0].shape[1:] == (16, 16, 3)
     assert jax.cardinality() == tf.data.INFINITE_CARDINALITY
     assert len(names["images"]) == len(names["labels"]) == min(256, total)
-    assert mixed.element_spec[0] == tf.TensorSpec([64, 224, 224, 3], tf.uint8)
+    assert next(iter(mixed))[0].shape == (64, 224, 224, 3)
     features, labels = next(iter(plain))
     assert (features["image/encoded"].shape, labels.shape) == ((64,), (64,))
     images, labels = next(iter(names["dataset"]))

@@ -12,8 +12,6 @@ from beam_tfr.options import DisplayOptions, add_arguments
 EXAMPLES = """examples:
   beam-tfr bench /data/photos
       how fast this dataset is read, with and without a cache, and the bottleneck
-  beam-tfr bench /data/photos --input 'photos/**/*.jpg'
-      also how fast its source files are read one by one
 """
 
 
@@ -27,10 +25,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of a dataset, on disk or gs://")
-    parser.add_argument(
-        "--input", metavar="GLOB", nargs="+", default=[], help="files to read one by one, for comparison"
-    )
-    parser.add_argument("--tensorboard", metavar="LOGDIR", default="", help="write a trace for TensorBoard's profiler")
     add_arguments(parser, DisplayOptions, ("json",), switches=True)
     parser.set_defaults(run=run)
 
@@ -39,6 +33,6 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Measures how fast a dataset is read."""
     from beam_tfr import bench
 
-    found = bench.measure(storage.check_path(parsed.folder), parsed.input, tensorboard=parsed.tensorboard)
+    found = bench.measure(storage.check_path(parsed.folder))
     print(json.dumps(found, sort_keys=True) if parsed.json else bench.describe(found))
     return 0

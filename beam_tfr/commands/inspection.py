@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
 from beam_tfr.commands.calls import at_least, display
-from beam_tfr.console.terminal import printable
+from beam_tfr.console.terminal import counted, printable
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema import UsageError
 
@@ -79,7 +79,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
             message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
             raise UsageError(message, option="contact_sheet", value=parsed.contact_sheet) from None
     for name, kept in wrote:
-        print(printable(f"wrote {name}: {found.count_of(kept)}"))
+        print(printable(f"wrote {name}: {counted(len(kept), 'record')}"))
     for line in found.lines(number) if not wrote else found.problem_lines():
         print(line)
     return 1 if found.problem else 0

@@ -20,7 +20,6 @@ from beam_tfr.schema.features import ARRAY_RAW, FILE_NAME, FILENAME, RAW, ROW_KE
 
 _EXTENSIONS = {"jpeg": "jpg", "jpeg2000": "jp2"}  # of other formats: their name
 KEYS = (FILENAME, FILE_NAME, ROW_KEY)
-_LONG = 1000  # bytes of a text that goes into a file of its own
 
 
 def export(records: Sequence[StoredRecord], folder: str) -> None:
@@ -49,26 +48,22 @@ def _files(record: StoredRecord) -> dict[str, bytes]:
     if not record.values:
         return {f"{stem}.bin": record.data}
     files: dict[str, bytes] = {}
-    bases = {stem}
-
-    def shown(feature: str, value: Any, place: str) -> Any:
-        """The JSON for a value; adds the file that it refers to, if it is too large or binary."""
-        found = _file_of(feature, value) if isinstance(value, bytes) else None
-        if found is None:
-            return value.decode() if isinstance(value, bytes) else value
-        base = f"{stem}-{re.sub('[^A-Za-z0-9]+', '_', feature)[:80]}{place}"
-        while base in bases:  # features whose names differ in other characters only
-            base += "_"
-        bases.add(base)
-        files[f"{base}.{found[0]}"] = found[1]
-        return f"{base}.{found[0]}"
-
     fields: dict[str, Any] = {}
     for feature, values in record.values.items():
-        if len(values) == 1:
-            fields[feature] = shown(feature, values[0], "")
-        else:
-            fields[feature] = [shown(feature, value, f"-{n}") for n, value in enumerate(values)]
+        shown = []
+        for number, value in enumerate(values):
+            found = _file_of(feature, value) if isinstance(value, bytes) else None
+            if found is None:
+                shown.append(value.decode() if isinstance(value, bytes) else value)
+                continue
+            extension, content = found
+            parts = [stem, re.sub("[^A-Za-z0-9]+", "_", feature)[:80], *([str(number)] if len(values) > 1 else [])]
+            name = f"{'-'.join(parts)}.{extension}"
+            while name in files:  # of a feature whose name differs in other characters only
+                name = f"_{name}"
+            files[name] = content
+            shown.append(name)
+        fields[feature] = shown[0] if len(shown) == 1 else shown
     text = json.dumps(fields, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     return files | {f"{stem}.json": text.encode()}
 
@@ -80,7 +75,7 @@ def _name_of(record: StoredRecord) -> list[str]:
 
 
 def _file_of(feature: str, value: bytes) -> tuple[str, bytes] | None:
-    """Extension and content of the file for some bytes; None for a short text."""
+    """Extension and content of the file for some bytes; None for a text."""
     pixels = pixels_of(feature, value)
     if pixels is not None:
         return "png", png(picture(pixels))
@@ -95,4 +90,4 @@ def _file_of(feature: str, value: bytes) -> tuple[str, bytes] | None:
         value.decode()
     except UnicodeDecodeError:
         return "bin", value
-    return ("txt", value) if len(value) > _LONG else None
+    return None

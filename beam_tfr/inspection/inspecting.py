@@ -17,7 +17,7 @@ from beam_tfr.dataset.manifest import Manifest, check_shards
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.tallies import dataset_rows, html_table
 from beam_tfr.inspection import exporting, pictures
-from beam_tfr.inspection.records import File, RecordReader, StoredRecord, Values, features_of_name, find_files, matches
+from beam_tfr.inspection.records import File, StoredRecord, Values, features_of_name, find_files, matches, read_files
 from beam_tfr.inspection.values import describe, kind_of
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import DataError, UsageError, in_order, without_traceback
@@ -30,7 +30,6 @@ SHEET = 40  # records of a contact sheet
 PROGRESS_RECORDS = 100  # between two reports of progress
 SAMPLE = 100  # records of files without a manifest, which show their features
 MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
-MAX_FEATURES = 50  # shown of a record
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -79,7 +78,7 @@ class Inspection:
             yield printable(f"  {name}: {counted(splits[name].num_examples, 'record')}{classes and f' ({classes})'}")
         if self.features:
             yield "features:"
-        for name, about in itertools.islice(self.features.items(), MAX_FEATURES):
+        for name, about in self.features.items():
             yield f"  {_inline(name):24} {about}"
         for record in self.records[:most]:
             yield printable(
@@ -91,13 +90,6 @@ class Inspection:
     def problem_lines(self) -> list[str]:
         """A line on the problem, if there is one."""
         return [printable(f"problem: {self.problem}")] if self.problem else []
-
-    def count_of(self, records: Sequence[StoredRecord]) -> str:
-        """The number of some of the records, and their splits: "40 records of train"."""
-        files = {os.path.basename(record.file) for record in records}
-        splits = self.manifest.splits if self.manifest else {}
-        names = [name for name in in_order(splits) if files & {shard.file for shard in splits[name].shards}]
-        return counted(len(records), "record") + (f" of {' and '.join(names)}" if names else "")
 
     def __repr__(self) -> str:
         return f"<{printable(self._title())}; features {', '.join(itertools.islice(self.features, 20))}>"
@@ -195,12 +187,17 @@ class _Search:
 
     def run(self, files: Sequence[File], progress: Callable[[Progress], object]) -> None:
         total = 0 if self._counts else sum(file.num_records for file in files)
-        reader = RecordReader(files, 0 if self._counts else self._start)
-        kept_bytes = 0
+        kept_bytes = num_bytes = 0
+
+        def count(read: bytes) -> None:
+            nonlocal num_bytes
+            num_bytes += len(read)
+
         try:
-            for record in reader:
+            for index, record in read_files(files, 0 if self._counts else self._start, count):
+                self.done = record.number + 1
                 if record.number % PROGRESS_RECORDS == 0:
-                    progress(Progress("reading", reader.done, total, reader.files, len(files), reader.num_bytes))
+                    progress(Progress("reading", self.done, total, index, len(files), num_bytes))
                 if record.number < SAMPLE or not self.first:
                     self._note(record)
                 if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):
@@ -214,10 +211,9 @@ class _Search:
                 if len(self.kept) == self._most and not self._counts:
                     break
         except RecordError as error:
-            self.problem = str(error)
+            self.problem = f"{error}; is it a TFRecord file?" if self._counts and error.record == 0 else str(error)
         except OSError as error:
             self.problem = f"{error.filename or ''}: {error.strerror or error}"
-        self.done = reader.done
 
     def _note(self, record: StoredRecord) -> None:
         self.first = self.first or record.values
@@ -256,10 +252,8 @@ def describe_record(record: StoredRecord) -> Iterator[tuple[str, str]]:
     """Yields the features of a record, each with its values in a printable line."""
     if not record.values:
         yield "", f"not a tf.train.Example: {describe('', [record.data])}"
-    for name, values in itertools.islice(sorted(record.values.items()), MAX_FEATURES):
+    for name, values in sorted(record.values.items()):
         yield name, describe(name, values)
-    if len(record.values) > MAX_FEATURES:
-        yield "…", f"{len(record.values) - MAX_FEATURES:,} more features"
 
 
 def _inline(name: str) -> str:

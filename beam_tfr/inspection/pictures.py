@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 from collections.abc import Sequence
 
@@ -49,15 +50,12 @@ def caption(record: StoredRecord) -> str:
 
 
 def _thumbnail(record: StoredRecord) -> PillowImage.Image:
-    found = image_of(record.values)
-    if found is None:
-        return PillowImage.new("RGB", (SIDE, SIDE), _FAINT)
-    try:
-        pixels = pixels_of(*found)
-        image = picture(_decoded(found[1]) if pixels is None else pixels)
-    except RejectError:
-        return PillowImage.new("RGB", (SIDE, SIDE), _FAINT)
-    return ImageOps.pad(image.convert("RGB"), (SIDE, SIDE), color=_PAPER)
+    with contextlib.suppress(RejectError):
+        if found := image_of(record.values):
+            pixels = pixels_of(*found)
+            image = picture(_decoded(found[1]) if pixels is None else pixels)
+            return ImageOps.pad(image.convert("RGB"), (SIDE, SIDE), color=_PAPER)
+    return PillowImage.new("RGB", (SIDE, SIDE), _FAINT)
 
 
 def _decoded(data: bytes) -> NDArray[np.uint8]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.images import formats
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.records.examples import TooManyValuesError, parse_example
-from beam_tfr.records.tfrecords import RecordError, RecordFile, begins_record, longest_in
-from beam_tfr.schema import MANIFEST_FILE, DataError, NotFoundError, RejectError, UsageError, in_order
-from beam_tfr.schema.naming import parse_file_name
+from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
+from beam_tfr.schema import MANIFEST_FILE, DataError, NotFoundError, UsageError, in_order
 
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
 
@@ -84,10 +82,7 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
         else:
             listed = sorted(storage.walk(path, lambda _: False, deep=False))
             entries = [entry for entry in listed if "tfrecord" in entry.path.rpartition("/")[2]]
-            ours = any(parse_file_name(entry.path.rpartition("/")[2]) for entry in entries)
-            if storage.list_folder(storage.work_path(path, "")) or (
-                ours and storage.find(storage.join(path, MANIFEST_FILE))
-            ):
+            if storage.list_folder(storage.work_path(path, "")) or storage.find(storage.join(path, MANIFEST_FILE)):
                 problem = str(error)
         if not entries:
             raise
@@ -99,65 +94,27 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
     return dataset, [File(storage.join(path, shard.file), shard.num_bytes, shard.num_examples) for shard in shards], ""
 
 
-class RecordReader:
-    """An iterable over the records of files, for one iteration.
+def read_files(
+    files: Sequence[File], start: int, on_bytes: Callable[[bytes], object]
+) -> Iterator[tuple[int, StoredRecord]]:
+    """Yields the index of the file and the record for each record from number `start` on.
 
-    Attributes:
-        done: number of records that were read or skipped.
-        files: number of files that were read or skipped.
-        num_bytes: read so far.
+    Files of known length before it are not opened; `on_bytes` is called with what is read of the others.
 
-    Args:
-        files: of `find_files`.
-        start: number of the first record; files of known length before it are not opened.
-
-    Iterating raises:
+    Raises:
         RecordError: a file is damaged.
-        DataError: a file is something else, such as an image.
         OSError: a file cannot be read.
     """
-
-    def __init__(self, files: Sequence[File], start: int = 0) -> None:
-        self.done = self.files = self.num_bytes = 0
-        self._files, self._start = files, start
-
-    def __iter__(self) -> Iterator[StoredRecord]:
-        before = 0
-        for number, file in enumerate(self._files):
-            self.files = number
-            if 0 <= file.num_records <= self._start - before:
-                before += file.num_records
-                continue
-            records = RecordFile(
-                file.path,
-                max_record_bytes=longest_in(file.num_bytes),
-                skip=max(0, self._start - before),
-                on_bytes=self._count,
-            )
-            try:
-                for data in records:
-                    self.done = before + records.record + 1
-                    yield StoredRecord(before + records.record, file.path, records.offset, data)
-            except RecordError as error:
-                if error.record == 0:
-                    _check_content(records)
-                raise
-            before += records.record
-        self.done = before
-
-    def _count(self, read: bytes) -> None:
-        self.num_bytes += len(read)
-
-
-def _check_content(file: RecordFile) -> None:
-    """Raises a DataError for a file that holds no record, if its content is known."""
-    beginning = file.beginning()
-    try:
-        found = f"a {formats.identify(beginning)} image"
-    except RejectError as error:
-        found = error.detail
-    if not begins_record(beginning) and not found.startswith("unknown"):
-        raise DataError(f"{file.path} is not a TFRecord file, but {found}")
+    before = 0
+    for index, file in enumerate(files):
+        if 0 <= file.num_records <= start - before:
+            before += file.num_records
+            continue
+        longest = longest_in(file.num_bytes)
+        records = RecordFile(file.path, max_record_bytes=longest, skip=max(0, start - before), on_bytes=on_bytes)
+        for data in records:
+            yield index, StoredRecord(before + records.record, file.path, records.offset, data)
+        before += records.record
 
 
 def features_of_name(values: Values, name: str) -> list[str]:

@@ -32,6 +32,7 @@ _MEANT = {
     "keep_all": "it was removed: --encoding bytes keeps every file as it is",
     "max_scan_pixels": "it was removed: the limit is always 1,000,000,000",
     "save_config": "it was removed: write the options into a TOML file for --config",
+    "tensorboard": "it was removed: use TensorFlow's own profiler",
     "batch_size": "a dataset has no batches; load(…, batch_size=32) makes them",
     "resume": "the same command resumes by itself",
     "shuffle": "records are always stored in a random order, that of --seed; load(…, shuffle=True) shuffles them again",
@@ -49,7 +50,7 @@ def meant(flag: str, known: Iterable[str]) -> str:
     """What to say to an unknown flag: "did you mean --encoding?", or advice; empty if nothing is known."""
     flags = {name for name in known if name.lstrip("-") not in DESTRUCTIVE}
     told = _MEANT.get(flag.lstrip("-").lower().replace("-", "_"), "")
-    if told and not told.startswith("-") and "--output" in flags:
+    if told.startswith("it was removed") or (told and not told.startswith("-") and "--output" in flags):
         return told
     near = told if told.partition(" ")[0] in flags else nearest(flag, flags)
     return near and f"did you mean {near}?"

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from beam_tfr.bench import forget
-from beam_tfr.console.display import SAMPLING, Progress
+from beam_tfr.console.display import Progress
 from beam_tfr.inputs.reading import make_record, read_refs
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
@@ -72,7 +72,7 @@ def convert_sample(
     for ref, content in read_refs(root, refs, step.read.ahead):
         found.read_s += time.perf_counter() - started
         found.tried += 1
-        progress(Progress(SAMPLING, found.tried, len(refs)))
+        progress(Progress("sampling", found.tried, len(refs)))
         cpu_s = time.thread_time()
         try:
             record = make_record(content, ref, steps)

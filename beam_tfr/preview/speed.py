@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from beam_tfr.console.display import MEASURING, Progress
+from beam_tfr.console.display import Progress
 from beam_tfr.options import ConvertOptions, default_threads
 
 SECONDS = 6.0  # that the longest conversion takes on an idle machine
@@ -59,7 +59,7 @@ def measure_speed(
 
         def run(turn: int, number: int) -> tuple[float, float]:
             def show(done: int) -> None:  # no total where most of the time is still to come
-                progress(Progress(f"{MEASURING}, turn {turn} of 3", done, number if turn == 3 else 0))
+                progress(Progress(f"measuring, turn {turn} of 3", done, number if turn == 3 else 0))
 
             show(0)
             return _convert(folder, files, number, options, show)

@@ -16,7 +16,6 @@ from beam_tfr.schema import NotInstalledError
 if TYPE_CHECKING:
     from beam_tfr.reader.files import load_records
     from beam_tfr.reader.loading import load
-    from beam_tfr.reader.mixing import mix
 
 __all__ = [
     "Position",
@@ -24,17 +23,12 @@ __all__ = [
     "feature_spec",
     "load",
     "load_records",
-    "mix",
     "open",
     "resume_position",
     "steps_per_epoch",
 ]
 
-_LATER = {
-    "load": "loading",
-    "load_records": "files",
-    "mix": "mixing",
-}
+_LATER = {"load": "loading", "load_records": "files"}
 
 
 def __getattr__(name: str) -> Any:

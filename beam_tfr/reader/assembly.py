@@ -81,10 +81,8 @@ def _elements(records: Any, decoder: Decoder, *, decoded: bool, deterministic: b
 
 def _epochs(first: int, number: int | None, *, advancing: bool) -> Any:
     """The epoch numbers of one iteration: scalar int64."""
-    if number is None:
-        return tf.data.Dataset.counter(first)
     if not advancing:
-        return tf.data.Dataset.range(first, first + number)
+        return tf.data.Dataset.range(first, tf.int64.max if number is None else first + number)
     # The only state that outlives an iteration. Dataset.random has such a state too, but follows tf.random.set_seed.
     following = tf.Variable(first, dtype=tf.int64, trainable=False)
     return tf.data.Dataset.from_tensors(0).map(lambda _: following.assign_add(1) - 1)

@@ -197,14 +197,6 @@ def load(
             advancing=shuffle and repeat is False and not start_step,
             deterministic=deterministic,
         )
-    if decoder.variable and not batch_size:
-
-        def batch(size: Any, *args: Any, **named: Any) -> Any:
-            if size != 1:  # else TensorFlow would fail at the first two images that differ
-                raise _different_sizes(decoder, size)
-            return type(loaded).batch(loaded, size, *args, **named)
-
-        loaded.batch = batch
     loaded.class_names = dataset.class_names  # so named by Keras' image_dataset_from_directory too
     return loaded
 
@@ -266,15 +258,10 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
             '`output="dict"`'
         )
     if decoder.variable and batch_size and not decoder.sizes:
-        raise _different_sizes(decoder, batch_size)
-
-
-def _different_sizes(decoder: Decoder, batch_size: Any) -> UsageError:
-    folder, resize = decoder.dataset.folder, decoder.image.options.resize
-    return UsageError(
-        f"the images of {folder} have different sizes (`resize={resize}`), and a batch takes equal ones. Give load "
-        '`image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or "ragged"; read single images; or '
-        "convert with `resize=crop`, pad or stretch",
-        option="batch_size",
-        value=batch_size,
-    )
+        raise UsageError(
+            f"the images of {folder} have different sizes (`resize={options.resize}`), and a batch takes equal ones. "
+            'Give load `image_size=(height, width)`, or `batch_size=` with `sizes="padded"` or "ragged"; read single '
+            "images; or convert with `resize=crop`, pad or stretch",
+            option="batch_size",
+            value=batch_size,
+        )

@@ -154,10 +154,6 @@ class RecordFile:
             compression = self._compression or _compression_of(first)
             yield from chunks if compression == "none" else _inflate(chunks, compression)
 
-    def beginning(self) -> bytes:
-        """The first bytes of the uncompressed stream, to describe a file that holds no records."""
-        return self._fill(self._stream(), b"", 1)
-
     def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
         while chunk := file.read(_CHUNK_BYTES):
             if self._on_bytes:

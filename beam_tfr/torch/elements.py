@@ -18,8 +18,9 @@ from PIL import Image as PillowImage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.records.examples import read_message
+from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.schema import UsageError
-from beam_tfr.schema.features import CHANNELS, ENCODED, FORMAT, HEIGHT, LABEL, RAW, WIDTH
+from beam_tfr.schema.features import ENCODED, FORMAT, LABEL, RAW
 
 Pixels = NDArray[np.uint8]
 _DTYPES = {"int64": np.int64, "float": np.float32, "bytes": object}
@@ -108,7 +109,7 @@ class ExampleDecoder:
         if not self._decode:
             return data
         if name == RAW:
-            image = _raw_pixels(data, *(_values(found, side, "int64_list", 1)[0] for side in (HEIGHT, WIDTH, CHANNELS)))
+            image = _raw_pixels(data)
         else:
             kept = self._encoding == "keep"
             form = _values(found, FORMAT, "bytes_list", 1)[0].decode("latin-1") if kept else self._encoding
@@ -133,13 +134,12 @@ def _values(found: Any, name: str, kind: str, size: int) -> Sequence[Any]:
     return values
 
 
-def _raw_pixels(tensor: bytes, height: int, width: int, channels: int) -> Pixels:
-    """The content of a serialized TensorProto, which tf.io.serialize_tensor and `convert` write as the last field."""
-    shape = (height, width, channels)
-    size = math.prod(shape)
-    if min(shape) < 0 or not size < len(tensor) < size + 64:
-        raise ValueError(f"{RAW} has {len(tensor)} bytes, which does not fit {height}x{width}x{channels}")
-    return np.frombuffer(bytearray(tensor[len(tensor) - size :]), np.uint8).reshape(shape)  # writable
+def _raw_pixels(tensor: bytes) -> Pixels:
+    """The content of a serialized TensorProto."""
+    dtype, shape, content = parse_tensor(tensor) or ("", [], b"")
+    if dtype != "uint8" or len(shape) != 3:
+        raise ValueError(f"{RAW} is not a uint8 tensor [height, width, channels]")
+    return np.array(np.frombuffer(content, np.uint8).reshape(shape))  # type: ignore[arg-type]  # writable
 
 
 def stack_images(images: list[Any]) -> Any:
