@@ -37,7 +37,6 @@ _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, ol
 _JPEG = (6, 7)
 _FAX = (2, 3, 4, 32771)
 _NOT_UNPACKED = (34712, 34887, 50001, 50002)  # JPEG 2000, LERC, WebP, JPEG XL: not in the libtiff of Pillow
-_MAX_TILE = 1 << 26  # bytes of one tile, if it is larger than the image
 _SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
 # Compression -> the most by which it shrinks: none, PackBits, LZW, deflate, old deflate
 _SHRINKS = {1: 1, 32773: 64, 5: 2800, 8: DEFLATE, 32946: DEFLATE}
@@ -105,14 +104,9 @@ def open_tiff(data: bytes) -> Source:
     height, width = page.get(_HEIGHT), page.get(_WIDTH)
     bytes_each = page.get(_SAMPLES) * page.bits / 8
     sample_bytes = int(height * width * bytes_each)
-    if _TILES in page.tags:  # a decoder unpacks them whole
-        tile = page.get(_TILE_HEIGHT), page.get(_TILE_WIDTH)
-        if not 0 < tile[0] * tile[1] * bytes_each <= max(_MAX_TILE, sample_bytes):
-            raise RejectError("damaged-image", f"TIFF: tiles of {tile[1]} x {tile[0]} pixels")
-        part_bytes = int(tile[0] * tile[1] * bytes_each)
-    else:
-        part_bytes = int(min(height, page.get(_STRIP_ROWS) or height) * width * bytes_each)
-    part_bytes = max(0, part_bytes - _SMALL_PART)
+    strip = min(height, page.get(_STRIP_ROWS) or height), width
+    rows, columns = (page.get(_TILE_HEIGHT), page.get(_TILE_WIDTH)) if _TILES in page.tags else strip
+    part_bytes = max(0, int(rows * columns * bytes_each) - _SMALL_PART)  # a decoder unpacks them whole
     if page.is_deep:
         source = Source(
             format="tiff",
@@ -141,15 +135,6 @@ def open_tiff(data: bytes) -> Source:
     source.orientation = page.orientation
     source.frames = 1 + any(not _is_thumbnail(directory) for directory in directories)
     return source
-
-
-def needs_guard(data: bytes) -> bool:
-    """True if libtiff unpacks it for Pillow, which reports only some of libtiff's errors and bounds no memory."""
-    try:
-        page = _read(data, next(tiff.directories(data)))
-    except RejectError:
-        return False  # `open_tiff` raises it again
-    return not page.is_deep and page.get(_COMPRESSION) != 1
 
 
 def _read(data: bytes, directory: tiff.Directory) -> _Page:
