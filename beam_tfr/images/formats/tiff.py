@@ -112,7 +112,7 @@ def open_tiff(data: bytes) -> Source:
             format="tiff",
             height=height,
             width=width,
-            decode=lambda _: _decode_deep(page, height, width),
+            decode=lambda _: _decode_by_opencv(page, height, width),
             memory=lambda _: sample_bytes + part_bytes + ALPHA_BYTES * height * width * (page.get(_SAMPLES) == 4),
         )
     else:
@@ -126,7 +126,7 @@ def open_tiff(data: bytes) -> Source:
             format="tiff",
             height=height,
             width=width,
-            decode=lambda _: _decode_fax(page, height, width) if is_fax else general.load(image, page.bits),
+            decode=lambda _: _decode_by_opencv(page, height, width) if is_fax else general.load(image, page.bits),
             memory=lambda _: general.loading_bytes(image) + part_bytes,
         )
     source.least_bytes = sample_bytes // _SHRINKS.get(page.get(_COMPRESSION), sample_bytes + 1)
@@ -180,8 +180,12 @@ def _check(page: _Page) -> None:
         raise RejectError("unsupported-image", f"TIFF: {page}")
 
 
-def _decode_deep(page: _Page, height: int, width: int) -> Decoded:
-    samples = by_opencv.decode(page.upright, "TIFF", height, width)
+def _decode_by_opencv(page: _Page, height: int, width: int) -> Decoded:
+    """Decodes deep samples, and fax lines, about whose damage libtiff has only warnings, which OpenCV can print.
+
+    Where a line is damaged, libtiff goes on with the next one, or leaves the rest of the memory as it was.
+    """
+    samples = by_opencv.decode(page.upright, "TIFF", height, width, print_warnings=not page.is_deep)
     if samples.shape[2] == 4:
         extra = page.get(_EXTRA)
         if extra == _ASSOCIATED:
@@ -189,19 +193,9 @@ def _decode_deep(page: _Page, height: int, width: int) -> Decoded:
         elif extra != _UNASSOCIATED and _EXTRA in page.tags:
             samples = samples[..., :3]
     decoded = by_opencv.to_decoded(samples, bits=page.bits, profile=page.profile)
-    if page.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
+    if page.is_deep and page.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
         decoded.pixels = 255 - decoded.pixels
     return decoded
-
-
-def _decode_fax(page: _Page, height: int, width: int) -> Decoded:
-    """Decodes fax lines with OpenCV, which prints libtiff's warnings: about all damage, of which libtiff has no errors.
-
-    Where a line is damaged, libtiff goes on with the next one, or leaves the rest of the memory as it was.
-    """
-    return by_opencv.to_decoded(
-        by_opencv.decode(page.upright, "TIFF", height, width, print_warnings=True), profile=page.profile
-    )
 
 
 def _undo_association(samples: NDArray[Any]) -> None:
