@@ -190,13 +190,6 @@ def test_errors_of_libtiff_are_rejects_and_are_not_printed(form: str, capfd: pyt
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("size", [(32, 24), (64, 64), (65, 48)])
-def test_an_avif_whose_frame_has_another_size_is_damaged(size: tuple[int, int]) -> None:
-    """The decoder would scale the frame without a word."""
-    with pytest.raises(RejectError, match="damaged-image: AVIF: a frame of 64 x 48 pixels, the header says"):
-        convert_image(hostile.sized_avif(save(smooth(), "AVIF"), *size))
-
-
 def test_the_header_of_a_jpeg_2000_is_that_of_its_codestream() -> None:
     """Not of a box before it, by which 10-bit RGB, which decodes to wrong colors, would pass for 8-bit."""
     data = save(smooth(), "JPEG2000")

@@ -15,8 +15,9 @@ from PIL import Image as PillowImage
 from PIL import ImageOps
 
 from beam_tfr.images import convert_image
+from beam_tfr.images.containers.jpeg import MAX_SEGMENTS
 from beam_tfr.images.formats.jpeg import MAX_STRAY, open_jpeg
-from beam_tfr.images.formats.jpeg_header import MAX_SCANS, count_scans, join_profile, read_header
+from beam_tfr.images.formats.jpeg_header import count_scans, join_profile, read_header
 from beam_tfr.images.orientation import TAG, orientation_of, upright
 from beam_tfr.images.source import Decoded
 from beam_tfr.schema import RejectError
@@ -245,7 +246,7 @@ def test_a_flood_of_scans_is_not_walked_to_its_end() -> None:
     header = read_header(data)
     end = data.index(b"\xff\xda", header.first_scan + 2)
     flood = data[:end] + data[end : end + 10] * 3_000_000
-    with bounded_cpu(), pytest.raises(RejectError, match=f"more than {MAX_SCANS} scans"):
+    with bounded_cpu(), pytest.raises(RejectError, match=f"more than {MAX_SEGMENTS} segments"):
         count_scans(flood, read_header(flood))
 
 

@@ -76,11 +76,10 @@ def convert_image(
         return guard.convert_guarded(data, options, name=name, statistics=statistics)
     name_of_format = formats.identify(data)
     form = formats.FORMATS[name_of_format]
-    limited = form.needs_guard(data)
-    if limited and not hard_limits.hold_here():
+    if form.needs_guard and not hard_limits.hold_here():
         return guard.convert_guarded(data, options, name=name, statistics=statistics)
     try:
-        source = _open_limited(data, name_of_format, options) if limited else form.open(data)
+        source = _open_limited(data, name_of_format, options) if form.needs_guard else form.open(data)
         return _convert(data, name, source, options, statistics=statistics)
     except RejectError as error:
         if options.damaged == "reject" or (error.reason, name_of_format) != ("damaged-image", "jpeg"):
@@ -151,7 +150,7 @@ def _finished(
     source: Source,
     decoded: Decoded,
     placement: geometry.Placement,
-    kept: keep.Kept | None,
+    kept: bytes | None,
     options: ImageOptions,
     *,
     statistics: bool,
@@ -167,8 +166,8 @@ def _finished(
             sums, squares = _sums(pixels, options.color)
     looks = describe(pixels if statistics or not kept else decoded.pixels, sums, squares)
     if kept:
-        encoded, (height, width, channels), encoding = kept.encoded, kept.shape, source.format
-        notes = set()
+        encoded, encoding, notes = kept, source.format, set()
+        height, width, channels = source.height, source.width, decoded.pixels.shape[2]
     else:
         (height, width, channels), encoding = pixels.shape, options.encoding
         if encoding == "keep":

@@ -5,7 +5,7 @@ Each thread has its own process, started with its first image and ended with the
 
     guard ◀── None ── serve                                    once, when it is ready
     guard ── (options, name, statistics, bytes) ──▶ serve      for each image
-    guard ◀── bytes ── serve, guard ── None ──▶ serve          to decode one that needs more than `_share`
+    guard ◀── bytes needed ── serve, guard ── None ──▶ serve   before it decodes, when they are reserved
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
 """
 
@@ -62,11 +62,6 @@ def convert_guarded(data: bytes, options: ImageOptions, *, name: str, statistics
 
 class _EndedError(RejectError):
     """The guarded process ended."""
-
-
-def _share(decode_bytes: int) -> int:
-    """Bytes of --max_decode_bytes that are reserved for any image before it is sent."""
-    return decode_bytes // 8
 
 
 def _own_process() -> _Process:
@@ -139,16 +134,16 @@ class _Process:
         """
         if self._sent is None or self._sent[0] is not options:
             self._sent = options, dataclasses.replace(options.image_options(), max_decode_s=None)
-        with limits.BUDGET.hold(_share(options.max_decode_bytes), options.max_decode_bytes):
-            deadline = time.monotonic() + (math.inf if options.max_decode_s is None else options.max_decode_s)
-            self._connection.send((self._sent[1], name, statistics))
-            self._connection.send_bytes(data)
-            answer = self._receive(deadline)
-        if isinstance(answer, int):  # bytes needed
+        deadline = time.monotonic() + (math.inf if options.max_decode_s is None else options.max_decode_s)
+        self._connection.send((self._sent[1], name, statistics))
+        self._connection.send_bytes(data)
+        answer = self._receive(deadline)
+        while isinstance(answer, int):  # bytes needed
             asked = time.monotonic()
             with limits.BUDGET.hold(answer, options.max_decode_bytes):
+                deadline += time.monotonic() - asked
                 self._connection.send(None)
-                return self._receive(deadline + time.monotonic() - asked)
+                answer = self._receive(deadline)
         return answer
 
     def _receive(self, deadline: float) -> Any:
@@ -194,9 +189,8 @@ def serve(descriptor: int, messages: int, target: int, *, convert: Callable[...,
     threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
 
     def reserve(needed: int, limit: int) -> None:
-        if needed > _share(limit):
-            parent.send(needed)
-            parent.recv()
+        parent.send(needed)
+        parent.recv()
 
     limits.BUDGET.delegate(reserve)
     hard_limits.prepare(messages, target)

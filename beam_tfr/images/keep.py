@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable
-from typing import NamedTuple
 
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.containers import chunks, jpeg
@@ -25,20 +24,11 @@ _VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation
 _VP8L_ALPHA = 0x10  # in the last byte of its header
 
 
-class Kept(NamedTuple):
-    """A file that is stored unchanged.
+def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -> bytes | None:
+    """Keeps an undamaged file of the right size.
 
-    Attributes:
-        encoded: its bytes, without metadata if the options say so.
-        shape: height, width and channels when decoded, not turned.
-    """
-
-    encoded: bytes
-    shape: tuple[int, int, int]
-
-
-def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -> Kept | None:
-    """Keeps an undamaged file of the right size; returns None if it must be re-encoded.
+    Returns:
+        Its bytes, without metadata if the options say so; None if it must be re-encoded.
 
     Raises:
         RejectError: `damaged-image`: --strip_metadata cannot remove its metadata.
@@ -46,8 +36,8 @@ def keep(data: bytes, source: Source, decoded: Decoded, options: ImageOptions) -
     if not (is_plain(source, decoded, options) and is_readable(data, source)):
         return None
     if options.strip_metadata:
-        data = strip_metadata(data, source.format, profile=decoded.profile)
-    return Kept(data, (source.height, source.width, decoded.pixels.shape[2]))
+        return strip_metadata(data, source.format, profile=decoded.profile)
+    return data
 
 
 def is_plain(source: Source, decoded: Decoded, options: ImageOptions) -> bool:

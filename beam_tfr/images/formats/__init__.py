@@ -27,7 +27,7 @@ class Format(NamedTuple):
     matches: Callable[[bytes], object]
     open: Callable[[bytes], Source]
     lossless: bool = False
-    needs_guard: Callable[[bytes], bool] = lambda _: False
+    needs_guard: bool = False
 
 
 def _begins(pattern: bytes) -> Callable[[bytes], object]:
@@ -44,10 +44,6 @@ def _has_brand(*names: bytes) -> Callable[[bytes], object]:
     return matches
 
 
-def _always(_: bytes) -> bool:
-    return True
-
-
 # In this order: an AVIF may have the brands of a HEIC too.
 FORMATS = {
     "jpeg": Format(_begins(rb"\xff\xd8\xff"), jpeg.open_jpeg),
@@ -55,22 +51,20 @@ FORMATS = {
     "gif": Format(_begins(rb"GIF8[79]a"), gif.open_gif, lossless=True),
     "webp": Format(_begins(rb"RIFF.{4}WEBP"), general.open_webp),
     "bmp": Format(_begins(rb"BM.{24}"), general.open_bmp, lossless=True),
-    "tiff": Format(
-        _begins(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"), tiff.open_tiff, lossless=True, needs_guard=tiff.needs_guard
-    ),
+    "tiff": Format(_begins(rb"(II[*+]\0|MM\0[*+])(?!.{4}CR)"), tiff.open_tiff, lossless=True, needs_guard=True),
     "ppm": Format(_begins(rb"P[1-6][\s#]"), pnm.open_pnm, lossless=True),
     "jpeg2000": Format(
         _begins(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"),
         general.open_jpeg2000,
-        needs_guard=_always,
+        needs_guard=True,
     ),
-    "avif": Format(_has_brand(b"avif", b"avis"), general.open_avif, needs_guard=_always),
+    "avif": Format(_has_brand(b"avif", b"avis"), general.open_avif, needs_guard=True),
     "heic": Format(
         _has_brand(b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"),
         extras.open_heic,
-        needs_guard=_always,
+        needs_guard=True,
     ),
-    "jxl": Format(_begins(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), extras.open_jxl, needs_guard=_always),
+    "jxl": Format(_begins(rb"\xff\x0a|\0\0\0\x0cJXL \r\n\x87\n"), extras.open_jxl, needs_guard=True),
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import AvifImagePlugin, ImageFile, UnidentifiedImageError, _imaging, features
 from PIL import Image as PillowImage
 
-from beam_tfr.images.containers import avif, chunks
+from beam_tfr.images.containers import chunks
 from beam_tfr.images.formats import by_opencv
 from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts, opaque_is_none, packed, to_8_bit
 from beam_tfr.images.orientation import orientation_of
@@ -45,14 +45,7 @@ def open_avif(data: bytes) -> Source:
     depth = re.search(rb"av1C..(.)", data[:65536], re.DOTALL)  # AV1 codec configuration: high_bitdepth, twelve_bit
     flags = depth[1][0] if depth else 0
     bits = (12 if flags & 0x20 else 10) if flags & 0x40 else 8
-    source = open_any(data, "AVIF", animated=True, bits=bits, pixel_bytes=_AVIF_BYTES)
-    said = avif.sizes_said(data)
-    for size in avif.frame_sizes(data):
-        if size not in said:  # the decoder would scale the frame
-            raise RejectError(
-                "damaged-image", f"AVIF: a frame of {size[0]} x {size[1]} pixels, the header says {sorted(said)[:3]}"
-            )
-    return source
+    return open_any(data, "AVIF", animated=True, bits=bits, pixel_bytes=_AVIF_BYTES)
 
 
 def open_bmp(data: bytes) -> Source:

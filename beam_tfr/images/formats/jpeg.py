@@ -47,7 +47,7 @@ def open_jpeg(data: bytes, *, damaged: bool = False) -> Source:
             in its header.
 
     Raises:
-        RejectError: `damaged-image`, `unsupported-image` or `too-many-scans`.
+        RejectError: `damaged-image` or `unsupported-image`.
     """
     cut = False
     if damaged:

@@ -37,7 +37,6 @@ _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, ol
 _JPEG = (6, 7)
 _FAX = (2, 3, 4, 32771)
 _NOT_UNPACKED = (34712, 34887, 50001, 50002)  # JPEG 2000, LERC, WebP, JPEG XL: not in the libtiff of Pillow
-_MAX_TILE = 1 << 26  # bytes of one tile, if it is larger than the image
 _SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
 # Compression -> the most by which it shrinks: none, PackBits, LZW, deflate, old deflate
 _SHRINKS = {1: 1, 32773: 64, 5: 2800, 8: DEFLATE, 32946: DEFLATE}
@@ -105,20 +104,15 @@ def open_tiff(data: bytes) -> Source:
     height, width = page.get(_HEIGHT), page.get(_WIDTH)
     bytes_each = page.get(_SAMPLES) * page.bits / 8
     sample_bytes = int(height * width * bytes_each)
-    if _TILES in page.tags:  # a decoder unpacks them whole
-        tile = page.get(_TILE_HEIGHT), page.get(_TILE_WIDTH)
-        if not 0 < tile[0] * tile[1] * bytes_each <= max(_MAX_TILE, sample_bytes):
-            raise RejectError("damaged-image", f"TIFF: tiles of {tile[1]} x {tile[0]} pixels")
-        part_bytes = int(tile[0] * tile[1] * bytes_each)
-    else:
-        part_bytes = int(min(height, page.get(_STRIP_ROWS) or height) * width * bytes_each)
-    part_bytes = max(0, part_bytes - _SMALL_PART)
+    strip = min(height, page.get(_STRIP_ROWS) or height), width
+    rows, columns = (page.get(_TILE_HEIGHT), page.get(_TILE_WIDTH)) if _TILES in page.tags else strip
+    part_bytes = max(0, int(rows * columns * bytes_each) - _SMALL_PART)  # a decoder unpacks them whole
     if page.is_deep:
         source = Source(
             format="tiff",
             height=height,
             width=width,
-            decode=lambda _: _decode_deep(page, height, width),
+            decode=lambda _: _decode_by_opencv(page, height, width),
             memory=lambda _: sample_bytes + part_bytes + ALPHA_BYTES * height * width * (page.get(_SAMPLES) == 4),
         )
     else:
@@ -132,7 +126,7 @@ def open_tiff(data: bytes) -> Source:
             format="tiff",
             height=height,
             width=width,
-            decode=lambda _: _decode_fax(page, height, width) if is_fax else general.load(image, page.bits),
+            decode=lambda _: _decode_by_opencv(page, height, width) if is_fax else general.load(image, page.bits),
             memory=lambda _: general.loading_bytes(image) + part_bytes,
         )
     source.least_bytes = sample_bytes // _SHRINKS.get(page.get(_COMPRESSION), sample_bytes + 1)
@@ -141,15 +135,6 @@ def open_tiff(data: bytes) -> Source:
     source.orientation = page.orientation
     source.frames = 1 + any(not _is_thumbnail(directory) for directory in directories)
     return source
-
-
-def needs_guard(data: bytes) -> bool:
-    """True if libtiff unpacks it for Pillow, which reports only some of libtiff's errors and bounds no memory."""
-    try:
-        page = _read(data, next(tiff.directories(data)))
-    except RejectError:
-        return False  # `open_tiff` raises it again
-    return not page.is_deep and page.get(_COMPRESSION) != 1
 
 
 def _read(data: bytes, directory: tiff.Directory) -> _Page:
@@ -195,8 +180,12 @@ def _check(page: _Page) -> None:
         raise RejectError("unsupported-image", f"TIFF: {page}")
 
 
-def _decode_deep(page: _Page, height: int, width: int) -> Decoded:
-    samples = by_opencv.decode(page.upright, "TIFF", height, width)
+def _decode_by_opencv(page: _Page, height: int, width: int) -> Decoded:
+    """Decodes deep samples, and fax lines, about whose damage libtiff has only warnings, which OpenCV can print.
+
+    Where a line is damaged, libtiff goes on with the next one, or leaves the rest of the memory as it was.
+    """
+    samples = by_opencv.decode(page.upright, "TIFF", height, width, print_warnings=not page.is_deep)
     if samples.shape[2] == 4:
         extra = page.get(_EXTRA)
         if extra == _ASSOCIATED:
@@ -204,19 +193,9 @@ def _decode_deep(page: _Page, height: int, width: int) -> Decoded:
         elif extra != _UNASSOCIATED and _EXTRA in page.tags:
             samples = samples[..., :3]
     decoded = by_opencv.to_decoded(samples, bits=page.bits, profile=page.profile)
-    if page.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
+    if page.is_deep and page.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
         decoded.pixels = 255 - decoded.pixels
     return decoded
-
-
-def _decode_fax(page: _Page, height: int, width: int) -> Decoded:
-    """Decodes fax lines with OpenCV, which prints libtiff's warnings: about all damage, of which libtiff has no errors.
-
-    Where a line is damaged, libtiff goes on with the next one, or leaves the rest of the memory as it was.
-    """
-    return by_opencv.to_decoded(
-        by_opencv.decode(page.upright, "TIFF", height, width, print_warnings=True), profile=page.profile
-    )
 
 
 def _undo_association(samples: NDArray[Any]) -> None:
