@@ -93,13 +93,9 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     assert report.ok
     assert report.sources == 18
     assert repr(report) == f"<{tmp_path}/out: OK; 18 records in 3 shards, {report.seconds:.1f} s>"
-    assert "Everything is as the manifest says." in report._repr_html_()
-    assert '>records, against their source files</td><td style="text-align: right">18</td>' in report._repr_html_()
     shard = next((tmp_path / "out").glob("*-00000-of-00002*"))
     shard.write_bytes(shard.read_bytes()[:-9])
-    shown = beam_tfr.verify(tmp_path / "out")._repr_html_()
-    assert "problems; " in shown
-    assert f">{shard.name}</td>" in shown
+    assert "problems; " in repr(beam_tfr.verify(tmp_path / "out"))
 
 
 def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(photos: Path, tmp_path: Path) -> None:

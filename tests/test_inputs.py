@@ -334,11 +334,7 @@ HINTS = [
     ("x[1]/7.jpg", "matches no file; a file has exactly this name: write [[] for [, [{{] for {{"),
     ("a/1.jpg/*.jpg", "matches no file; there is no folder {root}/a/1.jpg"),
     ("a/none.jpg", "matches no file"),
-    ("A/1.JPG", "matches no file; there is no folder {root}/A; did you mean {root}/a/1.jpg?"),
-    ("a/1.JPG", "matches no file; did you mean {root}/a/1.jpg?"),
-    ("A/*.jpg", "matches no file; there is no folder {root}/A; did you mean {root}/a/*.jpg?"),
-    ("a/1.jpg \t", "matches no file; '1.jpg \\t' begins or ends with spaces; are they intended?"),
-    (" a/*.jpg", "matches no file; there is no folder {root}/ a; ' a' begins or ends with spaces"),
+    ("A/1.JPG", "matches no file; there is no folder {root}/A"),
 ]
 
 

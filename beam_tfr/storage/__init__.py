@@ -18,7 +18,7 @@ from typing import IO
 from beam_tfr.schema import WORK_FOLDER, UsageError
 from beam_tfr.storage import disk, download, gcs
 from beam_tfr.storage.base import GCS, AlreadyExistsError, ChangedError, Entry, PendingFile, split_gcs
-from beam_tfr.storage.gcs import connect, first_names
+from beam_tfr.storage.gcs import connect
 from beam_tfr.storage.gcs_client import DEADLINE_S, REQUESTS, Access, use_access
 from beam_tfr.storage.waits import take_waits
 
@@ -32,7 +32,6 @@ __all__ = [
     "Entry",
     "PendingFile",
     "connect",
-    "first_names",
     "split_gcs",
     "take_waits",
     "use_access",

@@ -50,21 +50,6 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", e
                 yield Entry(f"{GCS}{name}/{found}", size, int(item.get("generation", 0)))
 
 
-def first_names(bucket_name: str, start: str, end: str, number: int) -> list[str]:
-    """The first names of objects, up to a number, from `start` on and before `end`, if any."""
-    with named_errors(f"{GCS}{bucket_name}", "list"):
-        listed = client().list_blobs(
-            bucket(bucket_name),
-            start_offset=start or None,
-            end_offset=end or None,
-            fields="items(name),nextPageToken",
-            max_results=number,
-            retry=retrying(),
-        )
-        listed.item_to_value = lambda _, item: item["name"]
-        return [*listed]
-
-
 def _split_folder(folder: str) -> tuple[str, str]:
     """(bucket, prefix of the names below the folder)."""
     name, prefix = split_gcs(folder)
