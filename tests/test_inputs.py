@@ -659,8 +659,6 @@ def test_input_list(tree: Path, tmp_path: Path) -> None:
         (b"", "is empty; give one path or pattern per line"),
         (b"\n\r\n", "is empty; give one path or pattern per line"),
         (b"a\x00b", "is not a text file; give one path or pattern per line, in UTF-8"),
-        (b"/a\n\t/b/c.jpg\n", "line 2: '\\t/b/c.jpg' begins with spaces; remove them"),
-        (b"  gs://b/c.jpg  \n", "line 1: '  gs://b/c.jpg  ' begins with spaces; remove them"),
         (b"/a\n\ns3://b/c\n", "line 3: s3://b/c: only local paths and gs:// are supported"),
     ],
 )

@@ -19,7 +19,6 @@ from beam_tfr.schema.naming import two_spellings
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …
 FLOOR_SHARDS = 32  # … up to this many shards, so that small datasets are written and read in parallel too
-MOST_EMPTY_SHARDS = 10_000  # shards of a split; more only if it has more images
 REJECTS_PER_SHARD = 10_000  # images that fit no split
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
 
@@ -119,11 +118,6 @@ def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
     given = options["num_shards"]
     if isinstance(given, dict) and (unknown := sorted(given.keys() - set(usable))):
         raise UsageError(f"there is no split {unknown[0]}; the data has: {', '.join(usable)}", option="num_shards")
-    for split in usable:
-        count, images = given.get(split, 0) if isinstance(given, dict) else given or 0, survey.counts[split]
-        if count > max(MOST_EMPTY_SHARDS, images):
-            allowed = f"use at most as many shards, or {MOST_EMPTY_SHARDS} if that is more"
-            raise UsageError(f"split {split} has {images} {what}; {allowed}", option="num_shards", value=count)
 
 
 def _labels(survey: Survey, settings: PlanSettings) -> list[str]:

@@ -14,7 +14,7 @@ import operator
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from beam_tfr.console.terminal import printable, without_secrets
 from beam_tfr.schema.dataset import REJECT_REASONS
@@ -147,16 +147,6 @@ def _wrong_call(name: str, signature: inspect.Signature, named: Mapping[str, obj
     needed = [one for one in known if one.default is one.empty and one.kind != one.VAR_KEYWORD]
     call = ", ".join(one.name + ("=…" if one.kind == one.KEYWORD_ONLY else "") for one in needed)
     return UsageError(f"{name}: {why}; call {name}({call}), with further arguments by name")
-
-
-class Attributes:
-    """Base of results whose parts are attributes: a subscript is an error that says so."""
-
-    def __getitem__(self, name: object) -> NoReturn:
-        """Raises a UsageError that names the attribute."""
-        known = [one for one in dir(self) if not one.startswith("_")]
-        there = f".{name}" if name in known else f"one of .{', .'.join(known)}"
-        raise UsageError(f"a {type(self).__name__} has attributes instead of items: use {there}")
 
 
 class RejectError(Exception):

@@ -186,15 +186,6 @@ def read_part(path: str, begin: int, num_bytes: int) -> bytes:
         return os.pread(file.fileno(), num_bytes, begin)
 
 
-def open_seekable(path: str) -> IO[bytes]:
-    """Opens a file to read parts of it; of an object only those are downloaded.
-
-    Raises:
-        OSError: it does not exist or cannot be read; later reads raise it too.
-    """
-    return gcs.open_seekable(path) if is_gcs(path) else os.fdopen(disk.open_descriptor(path), "rb")
-
-
 def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
     """Opens a file that appears at `path` on `commit()`, never before.
 
