@@ -21,7 +21,7 @@ from beam_tfr import reader
 from beam_tfr.console import markup
 from beam_tfr.console.terminal import own_stderr
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.schema import Reject, UsageError
+from beam_tfr.schema import Reject
 from tests.converted import converted_photos
 
 LAYOUT = "{split}/{label}/*"
@@ -84,22 +84,13 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
         assert f"<div>{line}</div>" in shown, shown
     assert "already complete" not in shown
     assert "<div>The dataset was already complete; nothing was written.</div>" in by_text._repr_html_()
-    for of in (by_values, by_values.manifest):
-        with pytest.raises(UsageError, match=rf"^a {type(of).__name__} has .* instead of items: use \.counts$"):
-            of["counts"]
-    with pytest.raises(UsageError, match=r"use one of \.class_names, \.compression, \.counts, "):
-        by_values.manifest["labels"]
     report = beam_tfr.verify(tmp_path / "out", sources=photos / "**" / "*.jpg", progress=False)
     assert report.ok
     assert report.sources == 18
     assert repr(report) == f"<{tmp_path}/out: OK; 18 records in 3 shards, {report.seconds:.1f} s>"
-    assert "Everything is as the manifest says." in report._repr_html_()
-    assert '>records, against their source files</td><td style="text-align: right">18</td>' in report._repr_html_()
     shard = next((tmp_path / "out").glob("*-00000-of-00002*"))
     shard.write_bytes(shard.read_bytes()[:-9])
-    shown = beam_tfr.verify(tmp_path / "out")._repr_html_()
-    assert "problems; " in shown
-    assert f">{shard.name}</td>" in shown
+    assert "problems; " in repr(beam_tfr.verify(tmp_path / "out"))
 
 
 def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(photos: Path, tmp_path: Path) -> None:

@@ -57,16 +57,20 @@ def test_wrong_calls_say_what_is_allowed(folder: Path, read: Any, options: dict[
         (
             ["d", "train"],
             {},
-            "{}: too many positional arguments; call {}(path, split=…), with further arguments by name",
+            "{}: too many positional arguments; call {}(path, split=…), with further arguments by name: see help({})",
         ),
-        (["d"], {}, "{}: missing a required argument: 'split'; call {}(path, split=…), with further arguments by name"),
-        (["d"], {"spilt": "train"}, "`spilt=`: {} has no such argument; did you mean `split=`?"),
+        (
+            ["d"],
+            {},
+            "{}: missing a required argument: 'split'; call {}(path, split=…), with further arguments by name: "
+            "see help({})",
+        ),
         (
             ["d"],
             {"split": "train", "batchsize": 8},
-            "`batchsize=`: {} has no such argument; did you mean `batch_size=`?",
+            "{}: got an unexpected keyword argument 'batchsize'; call {}(path, split=…), with further arguments by "
+            "name: see help({})",
         ),
-        (["d"], {"split": "train", "x": 8}, "`x=`: {} has no such argument: see help({})"),
     ],
 )
 def test_calls_that_do_not_fit(read: Any, arguments: list[str], named: dict[str, Any], message: str) -> None:

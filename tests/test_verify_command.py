@@ -80,7 +80,6 @@ def test_the_report_is_one_json_object(beam_tfr: Command, dataset: Path) -> None
 def test_a_sample_names_what_it_did_not_read(beam_tfr: Command, dataset: Path) -> None:
     reports = [verify(str(dataset), sample=0.01, seed=seed) for seed in range(6)]
     again = verify(str(dataset), sample=0.01, seed=0)
-    assert "Everything that was read is as the manifest says." in again._repr_html_()
     assert dataclasses.replace(again, seconds=0) == dataclasses.replace(reports[0], seconds=0)
     assert all([name.split("-")[1] for name in report.unread] == ["test", "train", "train"] for report in reports)
     assert {name for report in reports for name in report.unread} == {TEST_0, TEST_1, *TRAIN}
@@ -184,7 +183,7 @@ def test_files_that_the_taught_patterns_match_are_problems_and_others_are_told(
         (dataset / name).unlink()
     sound = beam_tfr("verify", dataset, "--json")
     assert (sound.code, sound.json["others"]) == (0, [".beam_tfr/", "README.md", "gone", "link/", "notes/"])
-    assert f"not part of the dataset: {told}" in verify(str(dataset))._repr_html_()
+    assert verify(str(dataset)).describe_others() == [f"also in the folder, and not part of the dataset: {told}"]
 
 
 def test_sources_and_dataset_on_cloud_storage(beam_tfr: Command, dataset: Path, photos: Path, fake: FakeGcs) -> None:

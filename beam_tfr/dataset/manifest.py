@@ -25,7 +25,6 @@ from beam_tfr.schema import (
     MANIFEST_FILE,
     SWITCH_FILE,
     WORK_FOLDER,
-    Attributes,
     DataError,
     NotFoundError,
     UsageError,
@@ -90,7 +89,7 @@ class Stamp(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Manifest(Attributes):
+class Manifest:
     """A complete dataset, as described by its manifest.json.
 
     Attributes:

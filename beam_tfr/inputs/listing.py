@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import itertools
 import os
 import re
@@ -146,11 +145,16 @@ def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
         UsageError: the bucket cannot be listed.
     """
     bucket, literal = storage.split_gcs(literal_start(part.pattern))
+
+    def first_names(start: str, end: str) -> list[str]:
+        listed = storage.walk(f"{storage.GCS}{bucket}", lambda _: True, start=start, end=end)
+        return [storage.split_gcs(entry.path)[1] for entry in itertools.islice(listed, ranges.FEW)]
+
     pool = Pool(DIVIDE_THREADS, "beam_tfr-divide")
     try:
         with _named_errors(part.pattern, "input"):
             divided = ranges.divide(
-                functools.partial(storage.first_names, bucket, number=ranges.FEW),
+                first_names,
                 part.start,
                 part.end or ranges.after_prefix(literal),
                 parts,
@@ -241,23 +245,4 @@ def _hints(pattern: str, option: str) -> str:
         hint = f" below it with an image extension; '{escape(pattern)}**' matches all files"
     elif wild and option in ("input", "sources"):
         hint = tell_instead(folder, option)
-    start = folder if wild else pattern
-    if not storage.is_gcs(pattern) and (other := _in_other_case(start)):
-        hint += f"; did you mean {other}{pattern[len(start) :]}?"
-    part = next((part for part in pattern.split("/") if part != part.strip()), "")
-    return hint + (f"; {part!r} begins or ends with spaces; are they intended?" if part else "")
-
-
-def _in_other_case(path: str) -> str:
-    """The path that exists and differs only in upper and lower case; empty if there is none."""
-    found = ""
-    for name in path.strip("/").split("/"):
-        try:
-            names = sorted(os.listdir(f"{found}/"))
-        except OSError:
-            return ""
-        like = name if name in names else next((other for other in names if other.casefold() == name.casefold()), "")
-        if not like:
-            return ""
-        found += f"/{like}"
-    return found if found != path else ""
+    return hint

@@ -205,8 +205,6 @@ def read_input_list(path: str | None) -> tuple[str, ...]:
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if text := os.fsdecode(line.removesuffix(b"\r")):
             where = f"`input_list={path}`: line {number}:"
-            if text[0].isspace() and text.lstrip().startswith(("/", storage.GCS)):
-                raise UsageError(f"{where} {text!r} begins with spaces; remove them")
             try:
                 patterns.append(storage.check_path(text))
             except UsageError as error:

@@ -140,15 +140,12 @@ class ReadAhead:
             self._pool.close()
             self._pool = None
 
-    def _is_far(self, path: str) -> bool:
-        """True if a file is read ahead by threads."""
-        return storage.is_gcs(path) or self._disk_s > SLOW_DISK_S
-
     def _begin(self, source: FilePath | None, pool: Pool) -> Callable[[], Content]:
-        """Starts to read a source if it is far; returns a function that returns its content."""
+        """Starts to read a source that is on gs:// or a slow disk; returns a function that returns its content."""
         if source is None:
             return lambda: None
-        if self._is_far(source if isinstance(source, str) else source.path):
+        path = source if isinstance(source, str) else source.path
+        if storage.is_gcs(path) or self._disk_s > SLOW_DISK_S:
             return pool.submit(functools.partial(self._read_one, source, pool.closed.is_set)).result
         return functools.partial(self._read_near, source)
 

@@ -26,7 +26,6 @@ from beam_tfr.schema import (
     ADJUSTMENTS,
     NO_SPLIT,
     REJECTS_FILE,
-    Attributes,
     BeamTfrError,
     DataError,
     Reject,
@@ -42,7 +41,7 @@ MUCH = 0.1  # share of the images above which a hint is worth giving
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Result(Attributes):
+class Result:
     """A complete dataset.
 
     Attributes:
@@ -95,7 +94,7 @@ class Result(Attributes):
     @functools.cached_property
     def rejects(self) -> tuple[Reject, ...]:
         """The first `MAX_REJECTS` rejects: key, stage, reason, detail. rejects.jsonl in the folder has all."""
-        with storage.open_seekable(storage.join(self.folder, REJECTS_FILE)) as file:
+        with storage.open_binary(storage.join(self.folder, REJECTS_FILE)) as file:
             return tuple(Reject(**json.loads(line)) for line in itertools.islice(file, MAX_REJECTS))
 
     def __repr__(self) -> str:

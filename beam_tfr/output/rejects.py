@@ -129,7 +129,7 @@ def _key(line: bytes) -> tuple[str, bytes]:
 
 def read(path: str) -> Iterator[Reject]:
     """The rejects in a file."""
-    with storage.open_seekable(path) as file:
+    with storage.open_binary(path) as file:
         yield from (Reject(**json.loads(line)) for line in file)
 
 

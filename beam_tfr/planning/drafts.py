@@ -19,7 +19,6 @@ from beam_tfr.schema.naming import two_spellings
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …
 FLOOR_SHARDS = 32  # … up to this many shards, so that small datasets are written and read in parallel too
-MOST_EMPTY_SHARDS = 10_000  # shards of a split; more only if it has more images
 REJECTS_PER_SHARD = 10_000  # images that fit no split
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
 
@@ -119,11 +118,6 @@ def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
     given = options["num_shards"]
     if isinstance(given, dict) and (unknown := sorted(given.keys() - set(usable))):
         raise UsageError(f"there is no split {unknown[0]}; the data has: {', '.join(usable)}", option="num_shards")
-    for split in usable:
-        count, images = given.get(split, 0) if isinstance(given, dict) else given or 0, survey.counts[split]
-        if count > max(MOST_EMPTY_SHARDS, images):
-            allowed = f"use at most as many shards, or {MOST_EMPTY_SHARDS} if that is more"
-            raise UsageError(f"split {split} has {images} {what}; {allowed}", option="num_shards", value=count)
 
 
 def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
@@ -141,23 +135,16 @@ def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
 
 
 def _refuse_shards(number: int, images: int, record_bytes: float, options: Mapping[str, Any]) -> NoReturn:
-    given = ("num_shards", "examples_per_shard", "target_shard_bytes")
-    option = next((name for name in given if options[name] is not None), given[-1])
-    value = options[option] or DEFAULT_TARGET_BYTES
+    spare = 1.01  # because each split is rounded up too
     cures = {
         "num_shards": "use fewer for each split",
-        "examples_per_shard": f"use at least {_round_up(images / MOST_SHARDS)}",
-        "target_shard_bytes": f"use at least {_round_up(images * record_bytes / MOST_SHARDS)}",
+        "examples_per_shard": f"use at least {math.ceil(images * spare / MOST_SHARDS)}",
+        "target_shard_bytes": f"use at least {math.ceil(images * record_bytes * spare / MOST_SHARDS)}",
     }
+    option = next((name for name in cures if options[name] is not None), "target_shard_bytes")
     size = f"{images:,} {things(options['encoding'])} of about {record_bytes:,.0f} bytes"
     message = f"{size} would be {number:,} shards, and a dataset has at most {MOST_SHARDS:,}; {cures[option]}"
-    raise UsageError(message, option=option, value=value)
-
-
-def _round_up(number: float) -> int:
-    """Rounds up to two digits, after adding 1 %, because each split is rounded up too."""
-    unit: int = 10 ** max(0, len(str(int(number))) - 2)
-    return math.ceil(number * 1.01 / unit) * unit
+    raise UsageError(message, option=option, value=options[option] or DEFAULT_TARGET_BYTES)
 
 
 def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> NoReturn:

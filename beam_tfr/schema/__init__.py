@@ -29,7 +29,6 @@ from beam_tfr.schema.dataset import is_class_name as is_class_name
 from beam_tfr.schema.dataset import sha256_hex as sha256_hex
 from beam_tfr.schema.errors import RESUME as RESUME
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE as TRACEBACK_VARIABLE
-from beam_tfr.schema.errors import Attributes as Attributes
 from beam_tfr.schema.errors import BeamTfrError as BeamTfrError
 from beam_tfr.schema.errors import DataError as DataError
 from beam_tfr.schema.errors import EngineError as EngineError

@@ -7,14 +7,13 @@ comes back from a worker.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 from beam_tfr.console.terminal import printable, without_secrets
 from beam_tfr.schema.dataset import REJECT_REASONS
@@ -126,7 +125,7 @@ def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
             try:
                 signature.bind(*args, **named)
             except TypeError as error:
-                raise _wrong_call(function.__qualname__.partition(".")[0], signature, named, str(error)) from None
+                raise _wrong_call(function.__qualname__.partition(".")[0], signature, str(error)) from None
             return function(*args, **named)
         except BeamTfrError as error:
             if os.environ.get(TRACEBACK_VARIABLE):
@@ -136,27 +135,12 @@ def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
-def _wrong_call(name: str, signature: inspect.Signature, named: Mapping[str, object], why: str) -> UsageError:
+def _wrong_call(name: str, signature: inspect.Signature, why: str) -> UsageError:
     """The error for arguments that do not fit a function; `why` is Python's message."""
     known = [one for one in signature.parameters.values() if one.name != "self"]
-    unknown = [given for given in named if given not in signature.parameters]
-    if unknown and all(one.kind != one.VAR_KEYWORD for one in known):
-        near = difflib.get_close_matches(unknown[0], [one.name for one in known], 1)
-        hint = f"; did you mean `{near[0]}=`?" if near else f": see help({name})"
-        return UsageError(f"{name} has no such argument{hint}", option=unknown[0])
     needed = [one for one in known if one.default is one.empty and one.kind != one.VAR_KEYWORD]
     call = ", ".join(one.name + ("=…" if one.kind == one.KEYWORD_ONLY else "") for one in needed)
-    return UsageError(f"{name}: {why}; call {name}({call}), with further arguments by name")
-
-
-class Attributes:
-    """Base of results whose parts are attributes: a subscript is an error that says so."""
-
-    def __getitem__(self, name: object) -> NoReturn:
-        """Raises a UsageError that names the attribute."""
-        known = [one for one in dir(self) if not one.startswith("_")]
-        there = f".{name}" if name in known else f"one of .{', .'.join(known)}"
-        raise UsageError(f"a {type(self).__name__} has attributes instead of items: use {there}")
+    return UsageError(f"{name}: {why}; call {name}({call}), with further arguments by name: see help({name})")
 
 
 class RejectError(Exception):

@@ -18,7 +18,7 @@ from typing import IO
 from beam_tfr.schema import WORK_FOLDER, UsageError
 from beam_tfr.storage import disk, download, gcs
 from beam_tfr.storage.base import GCS, AlreadyExistsError, ChangedError, Entry, PendingFile, split_gcs
-from beam_tfr.storage.gcs import connect, first_names
+from beam_tfr.storage.gcs import connect
 from beam_tfr.storage.gcs_client import DEADLINE_S, REQUESTS, Access, use_access
 from beam_tfr.storage.waits import take_waits
 
@@ -32,7 +32,6 @@ __all__ = [
     "Entry",
     "PendingFile",
     "connect",
-    "first_names",
     "split_gcs",
     "take_waits",
     "use_access",
@@ -190,15 +189,6 @@ def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> 
         OSError: it cannot be read.
     """
     return (gcs if is_gcs(path) else disk).read_part(path, begin, num_bytes, generation)
-
-
-def open_seekable(path: str) -> IO[bytes]:
-    """Opens a file to read parts of it; of an object only those are downloaded.
-
-    Raises:
-        OSError: it does not exist or cannot be read; later reads raise it too.
-    """
-    return gcs.open_seekable(path) if is_gcs(path) else os.fdopen(disk.open_descriptor(path), "rb")
 
 
 def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:

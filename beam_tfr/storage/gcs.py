@@ -9,13 +9,12 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 from beam_tfr.storage.base import GCS, AlreadyExistsError, ChangedError, Entry, PendingFile, split_gcs
 from beam_tfr.storage.gcs_client import blob, bucket, client, named_errors, retrying, user_project
 
 PAGE_SIZE = 1000  # names in a page of a listing; the service gives no more
-PART_BYTES = 1 << 20  # 1 MiB, fetched at a time of an object that is read in parts
 UPLOAD_CHUNK_BYTES = 16 << 20  # 16 MiB of a large file in memory at a time
 
 
@@ -48,21 +47,6 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", e
             found, size = item["name"], int(item.get("size", 0))
             if size or not found.endswith("/"):
                 yield Entry(f"{GCS}{name}/{found}", size, int(item.get("generation", 0)))
-
-
-def first_names(bucket_name: str, start: str, end: str, number: int) -> list[str]:
-    """The first names of objects, up to a number, from `start` on and before `end`, if any."""
-    with named_errors(f"{GCS}{bucket_name}", "list"):
-        listed = client().list_blobs(
-            bucket(bucket_name),
-            start_offset=start or None,
-            end_offset=end or None,
-            fields="items(name),nextPageToken",
-            max_results=number,
-            retry=retrying(),
-        )
-        listed.item_to_value = lambda _, item: item["name"]
-        return [*listed]
 
 
 def _split_folder(folder: str) -> tuple[str, str]:
@@ -104,25 +88,6 @@ def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
     how = {"start": begin, "end": begin + num_bytes - 1, "raw_download": True, "checksum": None}
     with named_errors(path, "get"):
         return blob(path, generation=generation).download_as_bytes(**how, retry=retrying())  # type: ignore[no-any-return]
-
-
-def open_seekable(path: str) -> IO[bytes]:
-    """`storage.open_seekable` on gs://."""
-    from google.cloud.storage.fileio import BlobReader
-
-    class Reader(BlobReader):
-        def read(self, size: int = -1) -> bytes:
-            with named_errors(path, "get"):
-                return super().read(size)  # type: ignore[no-any-return]
-
-        def seek(self, pos: int, whence: int = 0) -> int:
-            with named_errors(path, "get"):  # it asks for the size
-                return super().seek(pos, whence)  # type: ignore[no-any-return]
-
-    found = find(path)
-    if found is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-    return Reader(blob(path), chunk_size=PART_BYTES, retry=retrying(), if_generation_match=found.generation)
 
 
 def touch(path: str, deadline_s: float) -> None:

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import functools
 import json
-import logging
 import os
 import random
 import re
@@ -31,7 +30,6 @@ DEADLINE_S = 120.0  # for one request with all its retries
 REQUESTS = 64  # for many small changes, at a time
 FIRST_WAIT_S = 0.25  # at most, before the first retry; doubled each time
 LONGEST_WAIT_S = 16.0
-SILENCE_S = 3.0  # before a message says that the search for credentials goes on
 _CLIENT_LOCK = threading.Lock()
 
 
@@ -76,17 +74,7 @@ def _make_client() -> Client:
     project = _access.project or None
     if os.environ.get("STORAGE_EMULATOR_HOST"):
         return storage.Client(credentials=AnonymousCredentials(), project=project or "emulator")
-    said = (
-        "still looking for Google Cloud credentials: in GOOGLE_APPLICATION_CREDENTIALS, then gcloud's, then the "
-        "machine's, which is slow outside Google Cloud"
-    )
-    timer = threading.Timer(SILENCE_S, logging.getLogger(__name__).warning, [said])
-    timer.daemon = True
-    timer.start()
-    try:
-        return storage.Client(project=project, credentials=_impersonated() if _access.impersonate else None)
-    finally:
-        timer.cancel()
+    return storage.Client(project=project, credentials=_impersonated() if _access.impersonate else None)
 
 
 os.register_at_fork(after_in_child=make_client.cache_clear)  # a connection belongs to one process
@@ -231,7 +219,7 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
             number = errno.EACCES
             text += f"no credentials: {str(cause).rstrip('.')}"
         else:
-            text += _describe(cause)
+            text += f"{type(cause).__name__}: {cause}"
         if cure:
             text += f"; {cure}"
         elif code in (401, 403):
@@ -249,17 +237,3 @@ def _answer(error: Exception) -> str:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         said = json.loads(said)["error"]["message"]
     return f": {said[:300]}" if said not in ("", "unknown error") else ""
-
-
-def _describe(error: Exception) -> str:
-    from requests.exceptions import ConnectionError as RequestsConnectionError
-    from requests.exceptions import Timeout
-    from urllib3.exceptions import NewConnectionError, ProtocolError, ReadTimeoutError
-
-    if isinstance(error, (ReadTimeoutError, Timeout)):
-        return "the stream stalled"
-    if isinstance(error, NewConnectionError):
-        return "no connection to the service"
-    if isinstance(error, (ProtocolError, ConnectionError, RequestsConnectionError)):
-        return f"the connection broke: {error}"
-    return f"{type(error).__name__}: {error}"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr.tables.columns import ColumnType, split_list
+from beam_tfr.tables.columns import ColumnType
 
 MOST_NAMED = 4
-_SEPARATORS = ("|", ";", ",", " | ", "; ", ", ")
 _CAMEL = re.compile("(?<=[a-z])(?=[A-Z])")
 _JUST_BOX = re.compile("bounding|b?box|[^a-z0-9]")
 # Names of lists and texts that hold coordinates, as words of a name: `box`, `bbox_2d`, `FaceLandmarks`.
@@ -37,7 +35,7 @@ _SETS = [
 
 
 def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Warns of features that look like places in the image, by their names or as boxes of four numbers.
+    """Warns of features that look like places in the image, by their names.
 
     Args:
         types: column -> type, of the features.
@@ -63,40 +61,7 @@ def _is_number(column_type: ColumnType) -> bool:
 
 
 def _is_shape(name: str, column_type: ColumnType, cells: Sequence[Any]) -> bool:
-    """True for lists, and texts of numbers, with the name of a shape; and for lists of two corners, top left first."""
-    if _is_number(column_type) or column_type.members:
+    """True for lists, and texts of numbers, with the name of a shape."""
+    if _is_number(column_type) or column_type.members or not _SHAPE.search(_CAMEL.sub("_", name).lower()):
         return False
-    named = _SHAPE.search(_CAMEL.sub("_", name).lower()) is not None
-    if named or column_type.dtype == "bytes":
-        return named and (
-            column_type.dtype != "bytes" or all(re.search(r"\d\D+\d", str(cell)) for cell in cells if cell)
-        )
-    try:
-        boxes = [box for box in map(column_type.values, cells) if box]
-    except ValueError:
-        return False
-    return bool(boxes) and all(len(box) == 4 and 0 <= box[0] < box[2] and 0 <= box[1] < box[3] for box in boxes)
-
-
-def tell_joined_labels(column: str, cells: Sequence[Any]) -> Iterator[str]:
-    """Warns if text labels look like several each: most of what a separator makes of them occurs in other labels too.
-
-    Args:
-        column: its name.
-        cells: its first cells.
-    """
-    labels = dict.fromkeys(cell for cell in cells if isinstance(cell, str) and cell)
-    for separator in _SEPARATORS:
-        parts = {label: [*map(str, split_list(label, separator))] for label in labels}
-        joined = [label for label in labels if parts[label] != [label]]
-        counts = collections.Counter(part for label in labels for part in {*parts[label]})
-        within = [part for label in joined for part in parts[label]]
-        repeated = sum(counts[part] > 1 for part in within)
-        lists = sum(label.startswith("[") for label in joined)
-        if all(part == part.strip() for part in within) and (2 * repeated > len(within) or 2 * lists > len(labels)):
-            such = ", ".join(map(repr, joined[:3]))
-            yield (
-                f"labels of `label_column={column}` look like several each, such as {such}: "
-                f"{len(labels):,} classes in the first rows, {len(counts):,} with `label_separator={separator!r}`"
-            )
-            return
+    return column_type.dtype != "bytes" or all(re.search(r"\d\D+\d", str(cell)) for cell in cells if cell)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from beam_tfr.console import markup
 from beam_tfr.console.terminal import counted, some
 from beam_tfr.verification.problems import Problem
-
-SHOWN_PROBLEMS = 20  # in a notebook
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -56,36 +53,13 @@ class Report:
         return sum(self.kinds.values())
 
     def __repr__(self) -> str:
-        return f"<{self._title()}>"
-
-    def _repr_html_(self) -> str:
-        """A summary of the checks, or the first problems, for notebooks."""
-        if self.ok:
-            found = f"Everything{' that was read' if self.unread else ''} is as the manifest says."
-            return markup.table(self._title(), ["checked", ""], self._checked(), [found, *self.describe_others()])
-        shown = self.problems[:SHOWN_PROBLEMS]
-        rows = [(problem.file, "" if problem.record is None else problem.record, problem.message) for problem in shown]
-        more = [f"and {self.num_problems - len(shown):,} more"] if self.num_problems > len(shown) else []
-        return markup.table(self._title(), ["file", "record", "problem"], rows, more)
-
-    def _checked(self) -> Iterator[tuple[str, int | str]]:
-        yield "shards, by SHA-256", self.shards - len(self.unread)
-        yield "bytes of shards", self.num_bytes
-        yield "records, by CRC-32C, and what is in them", self.examples
-        if self.sources is not None:
-            yield "records, against their source files", self.sources
-        if self.unread:
-            yield "shards not read (sample=)", len(self.unread)
-        yield "digest of the dataset", self.dataset_digest[:16]
+        found = "OK" if self.ok else counted(self.num_problems, "problem")
+        read = counted(self.shards - len(self.unread), "shard")
+        return f"<{self.folder}: {found}; {counted(self.examples, 'record')} in {read}, {self.seconds:.1f} s>"
 
     def describe_others(self) -> list[str]:
         """A sentence on what else is in the folder, if there is anything."""
         return [f"also in the folder, and not part of the dataset: {some(self.others)}"] if self.others else []
-
-    def _title(self) -> str:
-        found = "OK" if self.ok else counted(self.num_problems, "problem")
-        read = counted(self.shards - len(self.unread), "shard")
-        return f"{self.folder}: {found}; {counted(self.examples, 'record')} in {read}, {self.seconds:.1f} s"
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values; docs/verifying.md explains the fields."""
