@@ -14,7 +14,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.skipped import Skipped
-from beam_tfr.layouts.candidates import Ambiguities
+from beam_tfr.layouts.names import Ambiguities
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import Survey, order_key
 from beam_tfr.schema import ImageRef
