@@ -14,8 +14,6 @@ from beam_tfr.console.terminal import counted, own_stderr, printable
 LINE_S = 10.0  # between lines, and before the first, where nothing can be overwritten
 PACE_S = 60.0  # over which the rate is averaged
 BAR, WIDE = 20, 60  # columns of a bar, and of a terminal that has room for one
-SAMPLING = "sampling"  # takes less time than what follows, so no time left is shown
-MEASURING = "measuring"  # its images are copies of the sample, whose number tells a user nothing: a share is shown
 FORMATS = ("auto", "plain", "json")
 
 
@@ -160,11 +158,9 @@ def describe(progress: Progress, what: str, rate: float, bytes_rate: float, left
     parts = [
         f"{progress.done:,} of {counted(progress.total, noun)}" if progress.total else counted(progress.done, noun)
     ]
-    if progress.stage.startswith(MEASURING) and progress.total:
-        parts = [f"{progress.done / progress.total:.0%}"]
-    elif not (progress.done or progress.total):
+    if not (progress.done or progress.total):
         parts = []
-    if left and progress.stage != SAMPLING:
+    if left:
         parts.append(f"{duration(left)} left")
     if progress.rejected:
         parts.append(f"{progress.rejected:,} rejected")
