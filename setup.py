@@ -11,7 +11,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/version.py").read
 WORKERS = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()  # what the wheel requires that workers get
 CONVERT = [line for line in WORKERS if line.startswith(("apache-beam", "cykooz-resizer", "pyarrow"))]
 # What only the command line needs, no worker.
-TERMINAL = ["rich>=13,<16", "shtab>=1.13,<2", 'tomli>=2; python_version < "3.11"']
+TERMINAL = ["rich>=13,<16", 'tomli>=2; python_version < "3.11"']
 CORE = [line for line in WORKERS if line not in CONVERT] + TERMINAL
 FORMATS = ["pillow-heif>=1.0", "pillow-jxl-plugin>=1.3"]  # HEIC and JPEG XL
 READER = ["tensorflow>=2.20,<2.22"]

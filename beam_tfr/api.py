@@ -9,7 +9,7 @@ import dataclasses
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr import storage
@@ -85,7 +85,6 @@ def plan(
     output: str | os.PathLike[str] | None = None,
     sample_size: int = 256,
     workers: int = 10,
-    price: str | Sequence[str] | Mapping[str, float] = (),
     progress: bool | Callable[[Progress], object] = True,
     **options: Any,
 ) -> Preview:
@@ -96,12 +95,11 @@ def plan(
         output: see `convert`; None for a folder that holds nothing yet.
         sample_size: number of images to convert.
         workers: number of workers of a Dataflow job.
-        price: replaces list prices: {"vcpu_hour": 0.05}, or "vcpu_hour=0.05".
         progress: whether to print progress, or a function that is called often with a `Progress`; see `convert`.
 
     Returns:
-        The preview: `plan` with splits, shards and classes; `num_bytes`, `rejects`, `seconds` and `cost` as (value,
-        low, high); `warnings`.
+        The preview: `plan` with splits, shards and classes; `num_bytes`, `rejects` and `seconds` as (value, low,
+        high); `dataflow`, the job with its `seconds`, `vcpu_hours` and so on; `warnings`.
 
     Raises:
         UsageError: the call is wrong, or the input cannot be listed; also a ValueError.
@@ -112,10 +110,10 @@ def plan(
     what, quiet = things(checked.encoding), checked.quiet or progress is not True
     with on_stderr("plan", what=what, log_format=checked.log_format, quiet=quiet) as shown:
         importlib.import_module("beam_tfr.launch")  # says which extra is missing
-        from beam_tfr.preview import Prices, preview
+        from beam_tfr.preview import preview
 
-        prices, told = Prices.parse(price), progress if callable(progress) else shown
-        how: dict[str, Any] = {"sample_size": sample_size, "workers": workers, "prices": prices, "progress": told}
+        told = progress if callable(progress) else shown
+        how: dict[str, Any] = {"sample_size": sample_size, "workers": workers, "progress": told}
         return preview(checked, check_output=output is not None, **how)
 
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from beam_tfr.commands import bench, completion, convert, demo, inspection, plan, repair, template, verify
+from beam_tfr.commands import bench, convert, demo, inspection, plan, repair, template, verify
 from beam_tfr.commands.calls import refuse
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
 from beam_tfr.options import nearest
@@ -28,7 +28,6 @@ MODULES = {
     "demo": demo,
     "template": template,
     "bench": bench,
-    "completion": completion,
 }
 COMMANDS = tuple(MODULES)
 STEPS = """getting started:
@@ -56,14 +55,13 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"beam-tfr {__version__}")
-    parser.set_defaults(parser=parser, takes_beam_flags=False, known=["--help", "--version"])
+    parser.set_defaults(takes_beam_flags=False, known=["--help", "--version"])
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     add = functools.partial(
         commands.add_parser, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     for module in MODULES.values():
         module.add(add)
-    parser.set_defaults(commands=commands.choices)
     for command in commands.choices.values():
         command.set_defaults(known=[*command._option_string_actions])
     return parser

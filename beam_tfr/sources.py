@@ -22,7 +22,7 @@ from beam_tfr.inputs.patterns import (
     to_regex,
 )
 from beam_tfr.inputs.skipped import Skipped, tell_left_behind
-from beam_tfr.layouts.candidates import Ambiguities
+from beam_tfr.layouts.names import Ambiguities
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings

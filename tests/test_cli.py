@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import shtab
 
 from beam_tfr import __version__, cli
 from beam_tfr.console.terminal import counted
@@ -52,29 +51,6 @@ def test_without_arguments_it_lists_the_commands(beam_tfr: Command) -> None:
         assert command in run.out
     assert "to see it work: beam-tfr demo" in run.out
     assert "getting started:\n  beam-tfr convert --input photos --output /data/photos " in run.out
-
-
-def test_completion_knows_commands_options_values_and_files(
-    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "photos").mkdir()
-    for shell in shtab.SUPPORTED_SHELLS:
-        run = beam_tfr("completion", shell)
-        assert run.code == 0
-        Path(shell).write_text(run.out)
-    typed = [
-        "con",
-        "convert --overw",
-        "convert --resize c",
-        "convert --input ph",
-        "inspect --contact_sheet ph",
-        "inspect ph",
-    ]
-    complete = """. ./bash; while read line; do COMP_WORDS=(beam-tfr $line) COMP_CWORD=$(wc -w <<< "$line") COMPREPLY=()
-        _shtab_beam_tfr; echo "${COMPREPLY[@]}"; done"""
-    found = subprocess.run(["bash", "-c", complete], input="\n".join([*typed, ""]), capture_output=True, text=True)
-    assert found.stdout.splitlines() == ["convert", "--overwrite", "crop", *["photos"] * 3]
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -377,7 +353,6 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "complete_already": False,
         "cropped": 0.2565,
         "dataset_digest": digest,
-        "hints": [],
         "left_behind": {},
         "nested": {},
         "new_ids": "",

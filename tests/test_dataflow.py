@@ -284,7 +284,6 @@ WRONG = [
     (["--temp_location="], "--temp_location: is required for Dataflow, such as --temp_location gs://"),
     ([CLOUD], "Invalid GCS bucket (gs://b/tmp), given for the option: temp_location"),
     ([CLOUD, "--temp_location=gs://bucket"], "Invalid GCS path: 'gs://bucket' given for option: temp_location"),
-    (["--sdk_container_image=", "--machine_type=t2a-standard-4"], "--machine_type t2a-standard-4: is not x86-64"),
     (
         ["--impersonate_service_account=a@x"],
         "--impersonate_service_account a@x: only submits the job: Beam takes it away from the workers; also give "
@@ -296,10 +295,6 @@ WRONG = [
     (["--num_workers=9", "--max_num_workers=3"], "num_workers (9) cannot exceed max_num_workers (3)"),
     ([CLOUD, "--job_name=No Name"], "Invalid job_name (No Name)"),
     (["--streaming"], "--streaming: is not possible: a conversion is a batch job, and a streaming job would retry"),
-    (
-        ["--number_of_worker_harness_threads=12"],
-        "--number_of_worker_harness_threads 12: must be at most 4: these are the threads of one process",
-    ),
     (["--on_interrupt=stop"], "--on_interrupt stop: must be one of: ask, cancel, leave"),
     (["--number_of_workers=2"], "--number_of_workers: unknown flag; did you mean"),
 ]

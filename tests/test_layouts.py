@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -12,9 +11,8 @@ from typing import Any
 import pytest
 
 import beam_tfr
-from beam_tfr.layouts import candidates
-from beam_tfr.layouts.candidates import KeySample, find_candidates, tell_candidates
 from beam_tfr.layouts.folders import Folders, tell_nested
+from beam_tfr.layouts.names import example_layout
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.schema import UsageError
 from tests.conftest import SAMPLE, Run
@@ -80,57 +78,23 @@ def test_classes_within_classes() -> None:
 
 
 WORDS = ["great_white_shark", "tiger_shark", "tench", "crane", "sea_lion"]
-CLOTHES, SPLIT, DATED = (
-    ["t-shirt", "hat"],
-    "{split}-{label}-{number}.*",
-    "IMG_{number}-{number}-{number} {label} ({number}).*",
-)
-HASHES = [f"{random.Random(seed).getrandbits(128):032x}" for seed in range(40)]
 
 
 @pytest.mark.parametrize(
-    ("names", "first", "labels"),
+    ("name", "layout"),
     [
-        ([f"n0{1440764 + i}_{WORDS[i % 5]}.JPEG" for i in range(40)], "n{number}_{label}.*", {*WORDS}),
-        ([f"n0{1440764 + i % 5}_{i}_{WORDS[i % 5]}.JPEG" for i in range(40)], "n{number}_{number}_{label}.*", {*WORDS}),
-        ([f"{WORDS[i % 5]}_{i}.jpg" for i in range(40)], "{label}_{number}.*", {*WORDS}),
-        ([f"cat{i}.jpg" for i in range(9)] + [f"dog{i}.jpg" for i in range(9)], "{label}{number}.*", {"cat", "dog"}),
-        ([f"{WORDS[i % 2]}.{i}.jpg" for i in range(40)], "{label}.{number}.*", {*WORDS[:2]}),
-        ([f"{'test' if i % 3 else 'train'}-{CLOTHES[i % 2]}-{i}.jpg" for i in range(40)], SPLIT, {*CLOTHES}),
-        ([f"IMG_21-3-{i} {CLOTHES[i % 2]} ({i}).jpg" for i in range(40)], DATED, {*CLOTHES}),
-        ([f"{CLOTHES[i % 2]}_{HASHES[i]}.jpg" for i in range(40)], "{label}_*", {*CLOTHES}),
-        ([f"{i}.jpg" for i in range(40)], "", set()),
-        ([f"{one}.jpg" for one in HASHES], "", set()),
-        (["{a}_1.jpg", "{a}_2.jpg", "b`_3.jpg", "b`_4.jpg"], "{label}_{number}.*", {"{a}", "b`"}),
-        ([], "", set()),
+        ("n01440764_great_white_shark.JPEG", "n{number}_{label}.*"),
+        ("sea_lion_1.jpg", "{label}_{number}.*"),
+        ("a/cat12.jpg", "{label}{number}.*"),
+        ("t-shirt (7).jpg", "{label} ({number}).*"),
+        ("12.jpg", ""),
+        ("{a}_1.jpg", ""),
+        ("", ""),
     ],
 )
-def test_layouts_that_fit_names(names: Sequence[str], first: str, labels: set[str]) -> None:
-    found = find_candidates(names)
-    assert (found[0].layout, {*found[0].labels}) == (first, labels) if first else found == []
-
-
-def test_candidates_are_shown_with_classes_and_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = [f"n0{1440764 + i}_{WORDS[i % 5]}.JPEG" for i in range(40)]
-    one, other = KeySample(), KeySample()
-    for key in keys:
-        random.choice((one, other)).add(key)
-    one.merge(other)
-    assert tell_candidates(one, given="*_{label}.*") == (
-        "; layouts that fit, with their classes:\n"
-        "  `layout='n{number}_{label}.*'`   5 classes   crane, great_white_shark, sea_lion, …\n"
-        "  `layout='*_{label}.*'`   4 classes   shark, crane, lion, …   (given)"
-    )
-    monkeypatch.setattr(candidates, "MAX_NAMES", 10)
-    few, again = KeySample(), KeySample()
-    for key in keys:
-        few.add(key)
-    for key in reversed(keys):
-        again.add(key)
-    assert few.keys() == again.keys()
-    assert "(in 10 of 40 names)" in tell_candidates(few, given="*_{label}.*")
-    assert tell_candidates(one, given="n{number}_{label}.*").count("\n") == 2
-    assert tell_candidates(KeySample(), given="{label}_*") == ""
+def test_an_example_of_a_layout(name: str, layout: str) -> None:
+    assert example_layout(name) == layout
+    assert not layout or parse_layout(layout).read(name)
 
 
 def photos(folder: Path, *names: str) -> Path:
@@ -176,22 +140,19 @@ def test_images_in_a_class_within_a_class_are_told(beam_tfr: Command, tmp_path: 
 
 
 @pytest.mark.parametrize("command", ["plan", "convert"])
-def test_flat_folders_get_layouts_to_choose_from(beam_tfr: Command, tmp_path: Path, command: str) -> None:
+def test_flat_folders_get_an_example_of_a_layout(beam_tfr: Command, tmp_path: Path, command: str) -> None:
     names = [f"n0{1440764 + i}_{WORDS[i % 5]}.jpg" for i in range(10)]
     call = (command, "--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out")
     run = beam_tfr(*call)
     assert (run.code, run.out) == (2, "")
     assert run.err.endswith(
-        "which has 1 part; layouts that fit, with their classes:\n"
-        "  --layout 'n{number}_{label}.*'   5 classes   crane, great_white_shark, sea_lion, …\n"
-        "  --layout '*_{label}.*'   4 classes   shark, crane, lion, …\n"
-        "  --layout '*'   no classes\n"
+        "which has 1 part; say where the names hold the class, such as --layout 'n{number}_{label}.*'; or use --layout "
+        "'*', for no classes, or a --table\n"
     )
     run = beam_tfr(*call, "--layout", "*_{label}.*")
     assert run.code == 0
     assert re.search(
         r"6 of 10 files fit the layout in more than one way, such as n01440764_great_white_shark.jpg: {label} takes "
-        r"'shark', not 'great_white_shark'; layouts that fit, with their classes:\n"
-        r" *--layout 'n{number}_{label}.\*'   5 classes ",
+        r"'shark', not 'great_white_shark'; if that is wrong, use ",
         run.out + run.err,
     )

@@ -482,12 +482,6 @@ def test_data_options_ignore_place_and_run() -> None:
 
 def test_help_has_every_flag_with_its_default() -> None:
     subparsers = next(a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
-    brief = subparsers.choices["convert"].format_help()
-    assert "--help_all" in brief
-    assert "--image_size HxW" in brief
-    assert "--max_decode_s" not in brief
-    with pytest.raises(SystemExit):
-        subparsers.choices["convert"].parse_args(["--help_all"])
     text = " ".join(subparsers.choices["convert"].format_help().split())
     for name, field in FIELDS.items():
         option = field.metadata["option"]

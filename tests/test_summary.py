@@ -17,7 +17,6 @@ from beam_tfr.console.display import Display, Progress
 from beam_tfr.dataset import tallies
 from beam_tfr.dataset.tallies import class_rows
 from beam_tfr.engine import runs
-from beam_tfr.launch import results
 from tests.conftest import Run
 
 Command = Callable[..., Run]
@@ -108,17 +107,6 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
     assert "limit:   a trial run of the first 2 in the order of --seed" in part.out
     same = beam_tfr("convert", "--input", "phone", "--output", "phone")
     assert (same.code, "--output" in same.err, "is the folder of --input" in same.err) == (2, True, True)
-
-
-def test_hints_are_given_when_more_than_a_tenth_of_the_images_deserve_one() -> None:
-    def hints(**adjusted: int) -> list[str]:
-        return results.hints({"written": 50, "adjusted": {name.replace("_", "-"): n for name, n in adjusted.items()}})
-
-    assert hints(aspect_changed=5, cropped=5) == []
-    assert hints(cropped=6) == ["12% of the images lost more than half of their area; `resize=pad` keeps all of it"]
-    assert hints(aspect_changed=6) == [
-        "12% of the images are stretched by more than 1.2; `resize=crop`, pad and shortest preserve the aspect ratio"
-    ]
 
 
 def test_classes_beyond_the_first_thirty_are_summed_up() -> None:

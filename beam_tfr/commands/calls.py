@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "command line takes precedence",
     )
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log, and tracebacks of errors")
-    add_arguments(parser, ConvertOptions, brief=True)
+    add_arguments(parser, ConvertOptions)
 
 
 def read_call(

@@ -22,7 +22,7 @@ EXAMPLES = """examples:
       gs://bucket/photos/train/cat/1.jpg belongs to class cat and split train
 
 Beam's own options are accepted too: --runner=DataflowRunner --project=… --region=… and so on.
---help_all shows all options. Without --runner, the conversion uses all cores of this machine.
+Without --runner, the conversion uses all cores of this machine.
 After an interruption, the same command resumes where it stopped.
 """
 

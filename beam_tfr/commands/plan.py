@@ -14,8 +14,8 @@ from beam_tfr.schema.features import things
 EXAMPLES = """examples:
   beam-tfr plan --input photos --layout '{label}/*'
       what convert would do with the same options: classes, splits, shards, rejects, size, time
-  beam-tfr plan --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --workers 50 --price vcpu_hour=0.04
-      how long a Dataflow job with 50 workers would take, and what it would cost at that price
+  beam-tfr plan --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --workers 50
+      how long a Dataflow job with 50 workers would take, and the vCPU-hours and other units that it is billed by
 """
 
 
@@ -25,7 +25,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "plan",
         help="show what convert would do, without writing anything",
         description="Shows what convert would do with the same options: how it reads keys, labels and splits; classes "
-        "and shards; and estimates of rejects, size, time and cost. Lists all files, converts a sample, and writes "
+        "and shards; and estimates of rejects, size and time. Lists all files, converts a sample, and writes "
         "nothing.",
         epilog=EXAMPLES,
     )
@@ -34,15 +34,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--workers", metavar="N", type=at_least(1), default=10, help="workers of a Dataflow job (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--price",
-        metavar="NAME=NUMBER",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="replaces list prices (vcpu_hour, memory_gb_hour, shuffle_gb, reads_1000) or a worker's size (vcpus, "
-        "memory_gb)",
     )
     add_options(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)
@@ -53,7 +44,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     options, flags = read_call(parsed, others, output="dataset")
     with display(parsed, things(options.encoding)) as shown:
         check_flags(parsed, flags)
-        from beam_tfr.preview import Prices, preview
+        from beam_tfr.preview import preview
 
         found = preview(
             options,
@@ -61,7 +52,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             check_output=parsed.has_output,
             sample_size=parsed.sample_size,
             workers=parsed.workers,
-            prices=Prices.parse(parsed.price),
             progress=shown,
         )
     if options.json:

@@ -9,7 +9,6 @@ from typing import IO, Any
 from beam_tfr.console.terminal import folded, printable
 from beam_tfr.dataset.tallies import dataset_rows, text_table
 from beam_tfr.launch import Job, Result
-from beam_tfr.launch.results import hints
 from beam_tfr.schema import as_flags, in_order
 
 
@@ -35,7 +34,6 @@ def summary(result: Result) -> dict[str, Any]:
         "nested": dict(result.nested),
         "changes": result.changes._asdict(),
         "new_ids": result.new_ids,
-        "hints": [*map(as_flags, hints(dataset.counts))],
         "dataset_digest": dataset.dataset_digest,
         "seconds": round(result.seconds, 3),
         "resumed": result.resumed,

@@ -7,7 +7,6 @@ import re
 import secrets
 
 from apache_beam.options.pipeline_options import (
-    DebugOptions,
     GoogleCloudOptions,
     PipelineOptions,
     StandardOptions,
@@ -23,10 +22,6 @@ from beam_tfr.schema import UsageError
 _REGION_VARIABLE = "CLOUDSDK_COMPUTE_REGION"  # of gcloud
 _NEEDED = {"project": "my-project", "region": "europe-west4", "temp_location": "gs://BUCKET/tmp"}
 _ON_GCS = ("output", "input", "table", "input_list")
-# Of a process, of which there is one per core. Each thread holds a shard and the images that it reads ahead, and more
-# than these wait for each other: see `launch.flags`.
-_MAX_THREADS = 4
-_ARM = ("t2a-", "c4a-", "n4a-", "a4x-")
 
 
 def is_wanted(options: PipelineOptions) -> bool:
@@ -79,21 +74,6 @@ def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
             "account that they act as",
             option="impersonate_service_account",
             value=google.impersonate_service_account,
-        )
-    threads = beam_options.view_as(DebugOptions).number_of_worker_harness_threads
-    if threads and threads > _MAX_THREADS:
-        raise UsageError(
-            f"must be at most {_MAX_THREADS}: these are the threads of one process, there is a process for each core, "
-            "each thread takes the memory of a shard, and more of them are slower. Leave it out for one thread",
-            option="number_of_worker_harness_threads",
-            value=threads,
-        )
-    if not worker.sdk_container_image and (worker.machine_type or "").startswith(_ARM):
-        raise UsageError(
-            "is not x86-64, and cykooz-resizer has no wheel for ARM; choose one such as n2-standard-4, or give "
-            "`sdk_container_image=` with an image of your own that has built it with Rust",
-            option="machine_type",
-            value=worker.machine_type,
         )
     if not google.job_name:
         name = re.sub("[^a-z0-9]+", "-", options.name.lower())[:40].strip("-")

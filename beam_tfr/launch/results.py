@@ -37,7 +37,6 @@ from beam_tfr.schema import (
 from beam_tfr.schema.features import things
 
 MAX_REJECTS = 100  # that a result holds
-MUCH = 0.1  # share of the images above which a hint is worth giving
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -143,7 +142,7 @@ class Result:
             yield f"cropped: {cropped:.0%} of an image on average; `resize=pad` keeps all of it"
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
-        yield from (f"note:    {hint}" for hint in [*hints(counts), *tell_nested(self.nested)])
+        yield from (f"note:    {hint}" for hint in tell_nested(self.nested))
         if self.new_ids:
             old = "; models of it have the old ones" if "->" in self.new_ids else ""
             yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
@@ -161,19 +160,6 @@ class Result:
         counts, classes = self.manifest.counts, self.class_names
         of = f" of {len(classes):,} classes" if classes else ""
         return f"{self.folder}: {counts['written']:,} {things(self.manifest.options['encoding'])}{of}"
-
-
-def hints(counts: Mapping[str, Any]) -> list[str]:
-    """Hints about what the user may not have intended, from the counts of the manifest."""
-    found, adjusted, written = [], counts["adjusted"], counts["written"]
-    if (n := adjusted.get("aspect-changed", 0)) > MUCH * written:
-        found.append(
-            f"{n / written:.0%} of the images are stretched by more than 1.2; `resize=crop`, pad and shortest preserve "
-            "the aspect ratio"
-        )
-    if (n := adjusted.get("cropped", 0)) > MUCH * written:
-        found.append(f"{n / written:.0%} of the images lost more than half of their area; `resize=pad` keeps all of it")
-    return found
 
 
 class Beginning:

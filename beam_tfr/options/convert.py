@@ -56,7 +56,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "number of folders, ? one character, [abc], {a,b}; a file that matches twice counts once",
         kind=kinds.texts(kinds.PATHS, metavar="DIR|GLOB", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
         excludes=_IN_TABLE,
-        example="photos",
     )
     input_list: str | None = _place(
         None,
@@ -70,14 +69,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "share: 'thumbs/**', '**/*.gif'",
         kind=kinds.texts(kinds.PATHS, metavar="GLOB"),
         excludes=_IN_TABLE,
-        example="'**/*_mask.png'",
     )
     output: str = _place(
         help="folder of the dataset, local or gs://",
         kind=kinds.text(
             "the path of a folder", metavar="DIR", form="GCS_WRITE_FOLDER", pattern=kinds.ON_GCS, place=True
         ),
-        example="/data/photos",
     )
     name: str = _place(
         "", help="prefix of the shard files: letters, digits, _ (default: last part of --output)", metavar="NAME"
@@ -88,7 +85,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "of a name: {label}_*; '*' alone means no labels (default: {label}/*)",
         kind=_LAYOUT,
         group=WHAT,
-        example="'{split}/{label}/*'",
     )
     classes: str | None = _place(
         None,
@@ -96,7 +92,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "dataset, its folder or manifest.json: its classes keep their ids, and new ones follow, sorted (default: all "
         "classes found, sorted)",
         kind=dataclasses.replace(kinds.FILE, place=False),
-        example="classes.txt",
     )  # its content changes data: see data_options
     splits: dict[str, Fraction] | None = option(
         None,
@@ -104,7 +99,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         "path, or of {group} if --layout has one, assigns the images (default: {split} of --layout, or all in train)",
         kind=kinds.SHARES,
         group=WHAT,
-        example="train=0.8,validation=0.1,test=0.1",
     )
     limit: int | None = option(
         None,
@@ -115,7 +109,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         high=MAX_LIMIT,
         group=WHAT,
         implied=True,
-        example="100",
     )
     compression: str = _shards(
         "gzip",

@@ -30,6 +30,7 @@ _MEANT = {
     "fail_fast": "--max_rejects 0",
     "gzip_level": "--compression gzip:N",
     "keep_all": "it was removed: --encoding bytes keeps every file as it is",
+    "price": "it was removed: multiply the vCPU-hours, GB-hours and so on that plan shows by your prices",
     "max_scan_pixels": "it was removed: the limit is always 1,000,000,000",
     "save_config": "it was removed: write the options into a TOML file for --config",
     "tensorboard": "it was removed: use TensorFlow's own profiler",

@@ -32,7 +32,6 @@ class ImageOptions(Checked):
         low=1,
         high=MAX_SIDE,
         show="224x224",
-        example="299",
     )
     resize: str = _look(
         "crop",
@@ -41,7 +40,6 @@ class ImageOptions(Checked):
         "the shorter side to the size, which must be square; none: keep all pixels",
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
         number_hint="; a size is given by `image_size=`",
-        example="pad",
     )
     upscale: bool = _look(
         False, help="let --resize fit and pad enlarge small images", only_with={"resize": ("fit", "pad")}
@@ -81,7 +79,6 @@ class ImageOptions(Checked):
         "serialized tensors; row: table rows without files (default: jpeg, or row for --table without --uri_column)",
         choices=IMAGE_ENCODINGS + OTHER_ENCODINGS,
         group=LOOK,
-        example="png",
     )
     quality: int = _look(
         90,

@@ -54,7 +54,6 @@ class RunOptions(DisplayOptions):
         help="how many images may be rejected before the run fails: a share, with a decimal point (0.01), or a count "
         "(25); 0 ends the run at the first",
         kind=kinds.SHARE_OR_COUNT,
-        example="0.05",
     )
     allow_empty: tuple[str, ...] = _run(
         (),

@@ -48,7 +48,6 @@ class Option:
             So must every option that is added after 0.1, or else all older datasets and plans would differ from it.
         show: the default as --help shows it, where it differs from the default itself.
         template: is also a parameter of the Flex Template.
-        example: a value; options with one are in --help, all others in --help_all only.
     """
 
     help: str
@@ -66,7 +65,6 @@ class Option:
     implied: bool = False
     show: str = ""
     template: bool = True
-    example: str = ""
 
     @property
     def placeholder(self) -> str:
@@ -182,29 +180,17 @@ def shown_default(field: dataclasses.Field[Any]) -> str:
     return field.metadata["option"].show or str(field.default)
 
 
-class _HelpAll(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        for action in parser._actions:
-            action.help = getattr(action, "full_help", action.help)
-        parser.print_help()
-        parser.exit()
-
-
 def add_arguments(
     parser: argparse.ArgumentParser,
     of: type,
     names: Collection[str] | None = None,
     *,
-    brief: bool = False,
     switches: bool = False,
 ) -> None:
     """Adds a flag for each option, or for some; values stay text until `from_arguments` parses them.
 
-    With `brief`, --help has the options that have an example, and --help_all has all. With `switches`, flags of
-    booleans take no value, which could be an argument that follows.
+    With `switches`, flags of booleans take no value, which could be an argument that follows.
     """
-    if brief:
-        parser.add_argument("--help_all", action=_HelpAll, nargs=0, help="show all options")
     groups = {group: parser.add_argument_group(group) for group in GROUPS}
     fields = [field for field in dataclasses.fields(of) if names is None or field.name in names]
     for field in sorted(fields, key=lambda field: GROUPS.index(field.metadata["option"].group)):
@@ -222,10 +208,7 @@ def add_arguments(
             extra = {"action": "store_true"}
         elif option.kind is kinds.BOOLEAN:
             extra |= {"nargs": "?", "const": "true", "metavar": "true|false"}
-        added = groups[option.group].add_argument(f"--{field.name}", help=about.replace("%", "%%"), **extra)
-        if brief:
-            added.full_help = added.help  # type: ignore[attr-defined]
-            added.help = f"{added.help}; e.g. --{field.name} {option.example}" if option.example else argparse.SUPPRESS
+        groups[option.group].add_argument(f"--{field.name}", help=about.replace("%", "%%"), **extra)
 
 
 def from_arguments(arguments: argparse.Namespace, of: type[_Options]) -> _Options:

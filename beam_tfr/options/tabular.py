@@ -57,14 +57,12 @@ class TableOptions(Checked):
         (),
         help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; paths or patterns, local or gs://",
         kind=kinds.texts(kinds.PATHS, metavar="FILE", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
-        example="labels.csv",
     )
     uri_column: str = _column(
         "",
         help="column with the path of each image: gs://, absolute, or relative to --image_root; without it, the rows "
         "themselves become the records",
         metavar="NAME",
-        example="path",
     )
     image_root: str = _column(
         "",
@@ -83,7 +81,6 @@ class TableOptions(Checked):
         "",
         help="column with the class, or with a list of classes",
         metavar="NAME",
-        example="class",
     )
     label_separator: str = _column(
         "",

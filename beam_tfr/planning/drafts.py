@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from beam_tfr.layouts.candidates import tell_candidates
+from beam_tfr.layouts.names import example_layout
 from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key
 from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, ImageRef, Plan, SplitPlan, UsageError
 from beam_tfr.schema.features import things
@@ -157,10 +158,9 @@ def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> No
         )
     folders, cure = survey.first_unfit.count("/"), "; use `layout='{label}/*'`"
     if not folders:
-        others = tell_candidates(survey.unfit_sample)
-        cure = (
-            f"{others}\n  `layout='*'`   no classes" if others else "; use `layout='*'`, for no classes, or a `table=`"
-        )
+        example = example_layout(survey.first_unfit)
+        named = example and f"say where the names hold the class, such as `layout={shlex.quote(example)}`; or "
+        cure = f"; {named}use `layout='*'`, for no classes, or a `table=`"
     raise UsageError(
         f"no file fits: below the common folder the first one is {survey.first_unfit!r}, which has {folders + 1} "
         f"part{'s' if folders else ''}{cure}",

@@ -11,7 +11,6 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.layouts.candidates import KeySample
 from beam_tfr.layouts.folders import Folders
 from beam_tfr.schema import NO_SPLIT, ImageRef, SplitPlan
 
@@ -84,7 +83,6 @@ class Survey:
         digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend on their order.
         generations: the same sum with generations.
         first_unfit: the smallest key that has no split, or empty.
-        unfit_sample: some of the keys that have no split.
         folders: the folders of classes and splits; of a table, none.
         sample: the usable references with the smallest hashes: a heap of (negative hash, encoded reference).
     """
@@ -96,7 +94,6 @@ class Survey:
     digest: int = 0
     generations: int = 0
     first_unfit: str = ""
-    unfit_sample: KeySample = dataclasses.field(default_factory=KeySample)
     folders: Folders = dataclasses.field(default_factory=Folders)
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
@@ -113,7 +110,6 @@ class Survey:
         self.generations = (self.generations + int.from_bytes(listed, "big")) % MODULUS
         if ref.split == NO_SPLIT:
             self.first_unfit = min(self.first_unfit or ref.key, ref.key)
-            self.unfit_sample.add(ref.key)
         if not ref.reason:
             if ref.labels and ref.columns is None:
                 self.folders.add(ref.key, ref.labels[0])
@@ -134,7 +130,6 @@ class Survey:
         self.digest = (self.digest + other.digest) % MODULUS
         self.generations = (self.generations + other.generations) % MODULUS
         self.first_unfit = min(filter(None, (self.first_unfit, other.first_unfit)), default="")
-        self.unfit_sample.merge(other.unfit_sample)
         self.folders.merge(other.folders)
         for candidate in other.sample:
             self._offer(candidate)

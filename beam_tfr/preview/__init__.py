@@ -1,7 +1,7 @@
 """`beam-tfr plan`: previews a conversion by its listing and a sample; writes nothing."""
 
-from beam_tfr.preview.estimates import Estimate, Prices
+from beam_tfr.preview.estimates import Estimate
 from beam_tfr.preview.previewing import preview
 from beam_tfr.preview.result import Preview
 
-__all__ = ["Estimate", "Preview", "Prices", "preview"]
+__all__ = ["Estimate", "Preview", "preview"]

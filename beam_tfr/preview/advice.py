@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Iterator, Mapping
 
-from beam_tfr.console.terminal import counted
-from beam_tfr.options import ConvertOptions
 from beam_tfr.output.rejects import most
-from beam_tfr.preview.estimates import DOUBLED_S, FIRST_READS_PER_S, Estimate, ramped_s
-from beam_tfr.preview.listed import Listed
-from beam_tfr.preview.sampling import Sampled
+from beam_tfr.preview.estimates import Estimate
 from beam_tfr.schema import NO_SPLIT, Plan, in_order
 
-MUCH = 0.1  # share of the sample above which a change is worth a warning
-IMBALANCE = 10  # times as many images in the largest class as in the smallest
 FEW = 10  # images of a class in a split
 MAX_NAMED = 5
-LONG_S = 600  # of waiting in a job
-
-
-def advise(options: ConvertOptions, found: Listed, plan: Plan, sampled: Sampled) -> list[str]:
-    """Warnings about what the user may not have intended."""
-    return [*_of_images(options, sampled), *_of_classes(plan), *_of_files(found, sampled)]
 
 
 def failure_warning(max_rejects: int | float, rejects: Mapping[str, Estimate], *, of: int, what: str) -> str:
@@ -44,34 +31,8 @@ def failure_warning(max_rejects: int | float, rejects: Mapping[str, Estimate], *
     )
 
 
-def wait_warnings(cpu_s: float, *, images: int, workers: int, vcpus: float) -> Iterator[str]:
-    """A warning if a Dataflow job would spend much of its time waiting for a bucket."""
-    per_worker = images * vcpus / cpu_s
-    per_s = workers * per_worker
-    if ramped_s(images, per_s) - images / per_s > LONG_S:
-        yield (
-            f"{workers:,} Dataflow workers would read {per_s:,.0f} images/s, but a bucket gives about "
-            f"{FIRST_READS_PER_S:,}/s at first and twice as many every {DOUBLED_S // 60} minutes, so they would wait, "
-            f"as the estimate assumes; {counted(max(1, int(FIRST_READS_PER_S / per_worker)), 'worker')} would not: "
-            "`workers=`"
-        )
-
-
-def _of_images(options: ConvertOptions, sampled: Sampled) -> Iterator[str]:
-    written = len(sampled.record_bytes)
-    height, width = options.image_size
-    stretched, enlarged = (sampled.adjusted[name] / written for name in ("aspect-changed", "enlarged"))
-    if stretched > MUCH:
-        yield (
-            f"{stretched:.0%} of the sample would be stretched by more than 1.2: `resize=crop`, pad and shortest "
-            "preserve the aspect ratio"
-        )
-    if enlarged > MUCH:
-        size = f"{height}x{width} (height x width)"
-        yield f"{enlarged:.0%} of the sample are smaller than {size} and would be enlarged: `image_size=`"
-
-
-def _of_classes(plan: Plan) -> Iterator[str]:
+def class_warnings(plan: Plan) -> Iterator[str]:
+    """Warns of classes with few images in a split."""
     splits = {name: plan.splits[name].class_counts for name in in_order(plan.splits) if name != NO_SPLIT}
     classes = {name: {split: counts.get(name, 0) for split, counts in splits.items()} for name in plan.labels or ()}
     few = sorted(
@@ -84,24 +45,3 @@ def _of_classes(plan: Plan) -> Iterator[str]:
             f"{len(few):,} of {len(classes):,} classes have fewer than {FEW} images in a split: "
             f"{', '.join(named[:MAX_NAMED])}{more}"
         )
-    totals = collections.Counter({name: sum(counts.values()) for name, counts in classes.items()}).most_common()
-    if len(totals) > 1:
-        (largest, most), (smallest, least) = totals[0], totals[-1]
-        if most > IMBALANCE * least:
-            yield f"imbalance: {most:,} images of {largest!r}, {least:,} of {smallest!r}"
-
-
-def _of_files(found: Listed, sampled: Sampled) -> Iterator[str]:
-    if sampled.equal:
-        first, second = sampled.equal_keys
-        yield f"duplicates in the sample: {sampled.equal:,} of {sampled.tried:,} files, such as {first} and {second}"
-    if found.doubled:
-        yield (
-            f"{counted(found.doubled, 'file')} with the name of a file in another split, such as {found.double}: make "
-            "sure that they show different things"
-        )
-    if len(found.extensions) > 1:
-        extensions = ", ".join(
-            f"{count:,} {name or 'without extension'}" for name, count in found.extensions.most_common()
-        )
-        yield f"mixed file extensions: {extensions}"

@@ -1,18 +1,17 @@
-"""Extrapolates from a sample: means and shares with 95 % intervals, time and cost."""
+"""Extrapolates from a sample: means and shares with 95 % intervals, and what a Dataflow job takes."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
-
-from beam_tfr.schema import UsageError
 
 Z = 1.96  # of the normal distribution: 95 %
 NOISE = 0.2  # of a time, from one run to the next on a machine that does other things too: see docs/converting.md
 REF_BYTES = 100  # of a reference in the shuffle: see docs/scale.md
+VCPUS, MEMORY_GB = 4, 15  # of a worker: Dataflow's n1-standard-4
+ENDS_S = 1.0  # of a conversion, to start and to end
 JOB_START_S = 240  # of a Dataflow job, until its workers convert
 FIRST_READS_PER_S, DOUBLED_S = 5000, 1200  # of a bucket that was idle; then it doubles them every 20 minutes
 
@@ -71,49 +70,6 @@ def share(number: int, sampled: int, *, of: int) -> Estimate:
     return Estimate(found, middle - width if number else 0.0, middle + width if number < sampled else 1.0)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Prices:
-    """What Dataflow and Cloud Storage charge: list prices of batch jobs in us-central1, and a worker's size.
-
-    Attributes:
-        vcpu_hour, memory_gb_hour: prices of a worker, per vCPU and per GB.
-        shuffle_gb: price per GB that a job shuffles.
-        reads_1000: price per 1,000 objects read.
-        vcpus, memory_gb: size of one worker; by default that of n1-standard-4.
-    """
-
-    vcpu_hour: float = 0.056
-    memory_gb_hour: float = 0.003557
-    shuffle_gb: float = 0.011
-    reads_1000: float = 0.0004
-    vcpus: float = 4
-    memory_gb: float = 15
-
-    @classmethod
-    def parse(cls, given: str | Sequence[str] | Mapping[str, float]) -> Prices:
-        """Prices from texts such as `vcpu_hour=0.05`, or from a mapping.
-
-        Raises:
-            UsageError: one is unknown or no number.
-        """
-        names = [field.name for field in dataclasses.fields(cls)]
-        values: dict[str, float] = {}
-        if isinstance(given, Mapping):
-            given = [f"{name}={value}" for name, value in given.items()]
-        for text in [given] if isinstance(given, str) or not isinstance(given, Sequence) else given:
-            name, _, value = str(text).partition("=")
-            try:
-                values[name] = float(value)
-            except ValueError:
-                values[name] = math.nan
-            if name not in names or not 0 <= values[name] < math.inf:
-                allowed = f"must be NAME=NUMBER with one of the names {', '.join(names)}, such as vcpu_hour=0.05"
-                raise UsageError(allowed, option="price", value=text)
-        if not values.get("vcpus", 1):
-            raise UsageError("a worker has at least one", option="price", value="vcpus=0")
-        return cls(**values)
-
-
 def ramped_s(reads: float, per_s: float) -> float:
     """Seconds for so many reads from a bucket, asked for at a rate that it may only reach gradually.
 
@@ -126,17 +82,34 @@ def ramped_s(reads: float, per_s: float) -> float:
     return seconds + reads / min(rate, per_s)
 
 
-def on_dataflow(cpu_s: Estimate, *, images: int, workers: int, prices: Prices) -> tuple[Estimate, Estimate]:
-    """The seconds and the cost of a Dataflow job, if its vCPUs are as fast as the cores here, and read one bucket.
+class Job(NamedTuple):
+    """What a Dataflow job takes, to be multiplied by prices.
+
+    Attributes:
+        workers: number of machines of `VCPUS` and `MEMORY_GB`.
+        seconds: time from its start to its end.
+        vcpu_hours, memory_gb_hours: use of all workers.
+        shuffled_gb: GB that it shuffles.
+        reads: number of objects that it reads.
+    """
+
+    workers: int
+    seconds: Estimate
+    vcpu_hours: Estimate
+    memory_gb_hours: Estimate
+    shuffled_gb: float
+    reads: int
+
+
+def on_dataflow(cpu_s: Estimate, *, images: int, workers: int) -> Job:
+    """The Dataflow job, if its vCPUs are as fast as the cores here, and read one bucket.
 
     Args:
         cpu_s: CPU seconds of all images.
         images: number to read and shuffle.
         workers: number of machines, all busy to the end.
-        prices: of images and workers.
     """
-    busy = cpu_s.times(1 / (workers * prices.vcpus))
+    busy = cpu_s.times(1 / (workers * VCPUS))
     seconds = Estimate(*(JOB_START_S + ramped_s(images, images / each if each else math.inf) for each in busy))
-    hourly = workers * (prices.vcpus * prices.vcpu_hour + prices.memory_gb * prices.memory_gb_hour)
-    fixed = images / 1000 * prices.reads_1000 + images * REF_BYTES / 1e9 * prices.shuffle_gb
-    return seconds, seconds.times(hourly / 3600, fixed)
+    hours = seconds.times(workers / 3600)
+    return Job(workers, seconds, hours.times(VCPUS), hours.times(MEMORY_GB), images * REF_BYTES / 1e9, images)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
-import hashlib
 import heapq
-import posixpath
 from collections.abc import Callable, Iterator, Mapping
 
 from beam_tfr.console.display import Progress
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.skipped import Skipped
-from beam_tfr.layouts.candidates import Ambiguities
+from beam_tfr.layouts.names import Ambiguities
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import Survey, order_key
 from beam_tfr.schema import ImageRef
@@ -22,7 +20,6 @@ from beam_tfr.sources import Input
 from beam_tfr.tables.rows import Tables
 
 FIRST = 5  # keys to show
-MAX_NAMES = 1_000_000  # file names compared between splits: about 100 MB
 
 
 @dataclasses.dataclass
@@ -34,11 +31,8 @@ class Listed:
         sample: the references that come first in the order of the dataset's seed.
         first: the references with the smallest keys.
         num_bytes: bytes of all files.
-        extensions: extension, as written -> files.
         reasons: reason -> references that will be rejected.
         details: reason -> an example: its key, and what is wrong.
-        doubled: number of files whose name also occurs in another split.
-        double: such a name; empty without one.
         skipped, left_behind: kind of name -> files that are not converted; see `Skipped`.
     """
 
@@ -46,11 +40,8 @@ class Listed:
     sample: list[ImageRef] = dataclasses.field(default_factory=list, repr=False)
     first: list[ImageRef] = dataclasses.field(default_factory=list)
     num_bytes: int = 0
-    extensions: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     details: dict[str, str] = dataclasses.field(default_factory=dict)
-    doubled: int = 0
-    double: str = ""
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -62,9 +53,8 @@ class Listed:
 def survey_listing(
     refs: Iterator[ImageRef], *, seed: int, sample_size: int, progress: Callable[[Progress], object] = lambda _: None
 ) -> Listed:
-    """Surveys the references in one pass; memory does not grow with them, apart from `MAX_NAMES` names."""
+    """Surveys the references in one pass; memory does not grow with them."""
     found = Listed(Survey(seed))
-    splits: dict[bytes, str] = {}
 
     def usable() -> Iterator[ImageRef]:
         for number, ref in enumerate(refs, start=1):
@@ -72,8 +62,6 @@ def survey_listing(
                 progress(Progress("listing", number))
             found.survey.add(ref.encode())
             found.num_bytes += ref.size_bytes
-            name = posixpath.basename(ref.key)
-            found.extensions[posixpath.splitext(name)[1]] += 1
             bisect.insort(found.first, ref)
             del found.first[FIRST:]
             if ref.reason:
@@ -81,10 +69,6 @@ def survey_listing(
                 example = f"{ref.key} ({ref.detail})"
                 found.details[ref.reason] = min(example, found.details.get(ref.reason, example))
                 continue
-            digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
-            if len(splits) < MAX_NAMES and splits.setdefault(digest, ref.split) != ref.split:
-                found.doubled += 1
-                found.double = min(found.double or name, name)
             yield ref
 
     found.sample = heapq.nsmallest(sample_size, usable(), key=lambda ref: order_key(seed, ref.key))

@@ -1,4 +1,4 @@
-"""Combines the listing, a sample and prices into a preview of a conversion."""
+"""Combines the listing and a sample into a preview of a conversion."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.inputs.skipped import Skipped, tell_left_behind
 from beam_tfr.launch import prepare
-from beam_tfr.layouts.candidates import Ambiguities
 from beam_tfr.layouts.folders import tell_nested
+from beam_tfr.layouts.names import Ambiguities
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
-from beam_tfr.preview.advice import advise, failure_warning, wait_warnings
-from beam_tfr.preview.estimates import NOISE, Estimate, Prices, mean, on_dataflow, share
+from beam_tfr.preview.advice import class_warnings, failure_warning
+from beam_tfr.preview.estimates import ENDS_S, NOISE, Estimate, mean, on_dataflow, share
 from beam_tfr.preview.listed import list_references, survey_listing
 from beam_tfr.preview.result import WRITES, Preview
 from beam_tfr.preview.sampling import convert_sample
@@ -39,7 +39,6 @@ def preview(
     check_output: bool = True,
     sample_size: int,
     workers: int,
-    prices: Prices,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Preview:
     """Checks the call as `convert` does, lists the input, converts a sample, and estimates the rest; writes nothing.
@@ -50,8 +49,7 @@ def preview(
         check_output: whether to check what the output holds.
         sample_size: images to convert.
         workers: number of workers of a Dataflow job.
-        prices: prices of Dataflow.
-        progress: called while files are listed, the sample is converted, and the rate is measured.
+        progress: called while files are listed and the sample is converted.
 
     Raises:
         UsageError: the call is wrong, the input cannot be listed, or the output holds another dataset.
@@ -89,7 +87,7 @@ def preview(
         job_state = functools.partial(jobs.job_state, beam_options)
         outcome, converts = _predict_outcome(options, plan, job_state=job_state)
     usable = plan.matched - listed.reasons.total()
-    sampled = convert_sample(listed.sample, step, of=usable, progress=progress)
+    sampled = convert_sample(listed.sample, step, progress=progress)
     if not sampled.record_bytes:
         reason, example = next(iter((sampled.details or listed.details).items()))
         raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
@@ -98,23 +96,21 @@ def preview(
         rejects[reason] = share(number, sampled.tried, of=usable).times(usable)
     written = share(len(sampled.record_bytes), sampled.tried, of=usable).value * usable
     num_bytes = mean(sampled.record_bytes, of=usable).times(written * sampled.packed)
-    seconds = cpu_s = dataflow_s = cost = None
-    if speed := sampled.speed:
-        # The sample says how much the images differ; the speed of many at once, what one costs on all cores.
+    seconds = cpu_s = dataflow = None
+    if sampled.image_s:
+        # The sample one by one says how much the images differ; all at once, what one costs on all cores.
         cpu_s = mean(sampled.cpu_s, of=usable, noise=NOISE)
-        cpu_s = cpu_s.times(usable * speed.image_cpu_s / cpu_s.value)
-        image_s = max(speed.image_s, sampled.read_s / default_threads())
-        seconds = cpu_s.times(usable * image_s / cpu_s.value, speed.ends_s)
-        dataflow_s, cost = on_dataflow(cpu_s, images=usable, workers=workers, prices=prices)
+        cpu_s = cpu_s.times(usable * sampled.image_cpu_s / cpu_s.value)
+        image_s = max(sampled.image_s, sampled.read_s / default_threads())
+        seconds = cpu_s.times(usable * image_s / cpu_s.value, ENDS_S)
+        dataflow = on_dataflow(cpu_s, images=usable, workers=workers)
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     if listed.left_behind:
         warnings.append(tell_left_behind(listed.left_behind, source.root))
-    if cpu_s:
-        warnings += wait_warnings(cpu_s.value, images=usable, workers=workers, vcpus=prices.vcpus)
     warnings += [
         *ambiguous.tell(),
         *tell_nested(listed.survey.folders.nested()),
-        *advise(options, listed, plan, sampled),
+        *class_warnings(plan),
     ]
     failure = failure_warning(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
     progress(Progress("planned", plan.matched, plan.matched))
@@ -126,10 +122,7 @@ def preview(
         rejects=rejects,
         seconds=seconds,
         cpu_seconds=cpu_s,
-        workers=workers,
-        prices=prices,
-        dataflow_seconds=dataflow_s,
-        cost=cost,
+        dataflow=dataflow,
         outcome=outcome,
         failure=failure if converts else "",
         warnings=warnings,

@@ -12,7 +12,7 @@ from beam_tfr.console import markup
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.tallies import html_table, plan_lines, plan_rows, tell_shares
 from beam_tfr.inputs.skipped import tell_skipped
-from beam_tfr.preview.estimates import Estimate, Prices
+from beam_tfr.preview.estimates import MEMORY_GB, VCPUS, Estimate, Job
 from beam_tfr.preview.listed import Listed
 from beam_tfr.preview.sampling import Sampled
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags
@@ -33,8 +33,7 @@ class Preview:
         rejects: reason -> number of rejects; those that the listing shows are exact.
         seconds: time on this machine; None unless images are converted.
         cpu_seconds: CPU time on this machine, of all cores.
-        workers, prices: of Dataflow, as given.
-        dataflow_seconds, cost: time and cost of a Dataflow job; None unless images are converted.
+        dataflow: a Dataflow job; None unless images are converted.
         warnings: sentences about problems that are cheap to fix now.
         outcome: what `convert` would do: a verb and more.
         failure: why the conversion would or may fail; empty if it is not expected to.
@@ -47,10 +46,7 @@ class Preview:
     rejects: dict[str, Estimate]
     seconds: Estimate | None
     cpu_seconds: Estimate | None
-    workers: int
-    prices: Prices
-    dataflow_seconds: Estimate | None
-    cost: Estimate | None
+    dataflow: Job | None
     warnings: list[str]
     outcome: str
     failure: str
@@ -73,12 +69,7 @@ class Preview:
             "rejects": self.rejects,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
-            "dataflow": {
-                "workers": self.workers,
-                "prices": dataclasses.asdict(self.prices),
-                "seconds": self.dataflow_seconds,
-                "cost": self.cost,
-            },
+            "dataflow": self.dataflow and self.dataflow._asdict(),
             "warnings": [*map(as_flags, self.warnings)],
             "outcome": as_flags(self.outcome),
             "failure": as_flags(self.failure),
@@ -105,13 +96,15 @@ class Preview:
         unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
         out = self.num_bytes.times(1 / size)
         yield "output", f"{out.text(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
-        if self.seconds and self.cpu_seconds and self.dataflow_seconds and self.cost:
+        if self.seconds and self.cpu_seconds and (job := self.dataflow):
             yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
             yield (
                 "Dataflow",
-                f"{_duration(self.dataflow_seconds)} on {counted(self.workers, 'worker')} of {self.prices.vcpus:g} "
-                f"vCPUs; {self.cost.text(',.2f')} USD (`workers=`, `price=`)",
+                f"{_duration(job.seconds)} on {counted(job.workers, 'worker')} of {VCPUS} vCPUs and {MEMORY_GB} GB "
+                "(`workers=`)",
             )
+            yield "Dataflow", f"{job.vcpu_hours.text(',.1f')} vCPU-hours, {job.memory_gb_hours.text(',.1f')} GB-hours"
+            yield "Dataflow", f"{job.shuffled_gb:,.1g} GB shuffled, {job.reads:,} reads"
         yield from (("warning", text) for text in self.warnings)
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
