@@ -25,13 +25,13 @@ def describe(pixels: Pixels, sums: Sequence[int] = (), squares: Sequence[int] = 
         pixels: the pixels.
         sums, squares: their sums and sums of squares for each channel, if they are known.
     """
-    if not sums:
-        means, deviations = (part.ravel() for part in cv2.meanStdDev(pixels))
-        sums, squares, count = means, deviations**2 + means**2, len(means)
-    else:
+    if sums:
         count = len(sums) * pixels.shape[0] * pixels.shape[1]
-    mean = float(sum(sums)) / count
-    return Looks(mean, math.sqrt(max(0.0, float(sum(squares)) / count - mean * mean)), perceptual_hash(pixels))
+        mean, square = sum(sums) / count, sum(squares) / count
+    else:
+        means, deviations = cv2.meanStdDev(pixels)
+        mean, square = float(means.mean()), float((deviations**2 + means**2).mean())
+    return Looks(mean, math.sqrt(max(0.0, square - mean * mean)), perceptual_hash(pixels))
 
 
 def perceptual_hash(pixels: Pixels) -> bytes:
@@ -57,7 +57,5 @@ def perceptual_hash(pixels: Pixels) -> bytes:
 def _waves(size: int) -> NDArray[np.float32]:
     """The cosines of the lowest frequencies over `size` samples, as whole numbers to 64: float32 [16, size]."""
     samples = (2 * np.arange(size) + 1) * (math.pi / (2 * size))
-    waves: NDArray[np.float32] = np.rint(_SCALE * np.cos(np.arange(1, _WAVES + 1)[:, None] * samples)).astype(
-        np.float32
-    )
+    waves: NDArray[np.float32] = np.rint(_SCALE * np.cos(np.outer(np.arange(1, _WAVES + 1), samples))).astype("f4")
     return waves

@@ -42,7 +42,7 @@ _UNPUBLISHED = "Nothing is published"
 
 
 class CommittedShard(NamedTuple):
-    """What the manifest needs of a single shard, a few hundred bytes; the last three say which of several equal files."""
+    """What the manifest needs of a single shard, a few hundred bytes; the last three say which of equal files."""
 
     file: str
     num_examples: int

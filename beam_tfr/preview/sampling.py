@@ -15,9 +15,9 @@ from beam_tfr.console.display import Progress
 from beam_tfr.inputs.reading import make_record, read_refs
 from beam_tfr.launch.flags import MAX_THREADS
 from beam_tfr.options import default_threads
-from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
+from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema import ImageRef, RejectError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 

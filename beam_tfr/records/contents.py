@@ -86,7 +86,7 @@ def row_of(values: Mapping[str, Sequence[Any]], columns: Mapping[str, Column]) -
         values: feature -> values, as `examples.parse_example` returns them.
         columns: those of `columns_of`.
     """
-    row = {}
+    row: dict[str, Any] = {}
     for feature, column in columns.items():
         found = values.get(feature, ())
         if feature in _PAYLOADS:

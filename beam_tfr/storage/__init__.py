@@ -188,7 +188,8 @@ def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> 
         ChangedError: the file has another generation.
         OSError: it cannot be read.
     """
-    return (gcs if is_gcs(path) else disk).read_part(path, begin, num_bytes, generation)
+    part: bytes = (gcs if is_gcs(path) else disk).read_part(path, begin, num_bytes, generation)
+    return part
 
 
 def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
