@@ -18,6 +18,7 @@ from beam_tfr import storage
 from beam_tfr.dataset import manifest
 from beam_tfr.records.repeats import parts_of, rows_of
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count
+from beam_tfr.verification.contents_check import ContentsCheck
 from beam_tfr.verification.dataset_check import DatasetCheck, choose, repeat_problems
 from beam_tfr.verification.problems import Problems
 from beam_tfr.verification.record_check import RecordCheck
@@ -77,9 +78,12 @@ class _Read(ShownDoFn):
         super().setup()
         dataset = manifest.read(self._folder)
         self._tasks, self._check = choose(dataset), RecordCheck(dataset)
+        self._contents = ContentsCheck(dataset)
 
     def process(self, position: int) -> Iterator[Any]:
-        found, problems = ShardCheck(self._folder, self._tasks[position], self._check).run(threading.Event())
+        found, problems = ShardCheck(self._folder, self._tasks[position], self._check, contents=self._contents).run(
+            threading.Event()
+        )
         for part in parts_of(rows_of(position, found.keys)):
             yield beam.pvalue.TaggedOutput("keys", part)
         found.keys.clear()

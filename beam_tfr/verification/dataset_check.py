@@ -19,6 +19,7 @@ from beam_tfr.options import default_threads
 from beam_tfr.options.kinds import INTEGER, is_number
 from beam_tfr.records.repeats import find_repeats, rows_of
 from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
+from beam_tfr.verification.contents_check import ContentsCheck
 from beam_tfr.verification.manifest_check import check_files, harmless_strangers
 from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
 from beam_tfr.verification.record_check import MAX_PIXELS, RecordCheck
@@ -104,6 +105,7 @@ class DatasetCheck:
     ) -> None:
         self._manifest, self._sources, self._max_record_bytes = manifest, sources, max_record_bytes
         self._check, self.found = RecordCheck(manifest, max_pixels=max_pixels), dict[int, ShardFound]()
+        self._contents = ContentsCheck(manifest)
         self._problems, self._started = Problems(), time.monotonic()
 
     def add(self, found: Iterable[ShardFound], problems: Problems | None = None) -> None:
@@ -127,7 +129,14 @@ class DatasetCheck:
         with concurrent.futures.ThreadPoolExecutor(threads or default_threads()) as executor:
             try:
                 for task in tasks:
-                    check = ShardCheck(self._manifest.folder, task, self._check, self._max_record_bytes, self._sources)
+                    check = ShardCheck(
+                        self._manifest.folder,
+                        task,
+                        self._check,
+                        self._max_record_bytes,
+                        self._sources,
+                        self._contents,
+                    )
                     found.append(check.found)
                     left.add(executor.submit(check.run, stop))
                 while left:
@@ -176,6 +185,7 @@ class DatasetCheck:
             sources=sum(shard.sources for shard in found) if sources else None,
             seconds=time.monotonic() - self._started,
             dataset_digest=manifest.dataset_digest,
+            contents=self._contents.how,
         )
 
 

@@ -15,18 +15,21 @@ from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema import (
     ADJUSTMENTS,
+    CONTENTS_FOLDER,
     LABELS_FILE,
     MANIFEST_FILE,
     NO_SPLIT,
     REJECT_REASONS,
     REJECTS_FILE,
+    SUMS_FILE,
     Reject,
     canonical_json,
     in_order,
     sha256_hex,
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
-from beam_tfr.schema.naming import SUFFIXES, file_name, shard_name
+from beam_tfr.schema.naming import SUFFIXES, contents_name, file_name, shard_name
+from beam_tfr.verification.contents_check import read_sums
 from beam_tfr.verification.problems import MAX_LINE_BYTES, Problem, shown, unreadable
 
 
@@ -35,6 +38,7 @@ def check_files(manifest: Manifest) -> Iterator[Problem]:
     for message in manifest_problems(manifest):
         yield Problem("manifest", MANIFEST_FILE, message)
     checks = {MANIFEST_FILE: _text_problems, LABELS_FILE: _labels_problems, REJECTS_FILE: _rejects_problems}
+    checks[SUMS_FILE] = _sums_problems
     for file, check in {**checks, ".": _folder_problems}.items():
         try:
             yield from check(manifest)
@@ -147,6 +151,18 @@ def _reject_reason(line: bytes) -> str:
     return str(fields["reason"])
 
 
+def _sums_problems(manifest: Manifest) -> Iterator[Problem]:
+    try:
+        found = read_sums(manifest.folder)
+    except FileNotFoundError:
+        if manifest.fields["format_version"] > 1:
+            yield Problem("missing", SUMS_FILE, "is missing")
+        return
+    shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
+    if found.keys() != {contents_name(file).rpartition("/")[2] for file in shards}:
+        yield Problem("damaged", SUMS_FILE, "it does not name the contents of each shard, and nothing else")
+
+
 def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
     """Yields strangers that other readers take for shards, and own files that are links out of the folder."""
     patterns = f"{manifest.name}-{[*in_order(manifest.splits), 'train'][0]}-* and *{SUFFIXES[manifest.compression]}"
@@ -154,6 +170,12 @@ def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
         if _looks_like_a_shard(manifest, name):
             message = f"is not in the manifest, but patterns such as {patterns} match it, and other readers read it too"
             yield Problem("foreign", name, f"{message}: move it out of the folder")
+    shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
+    own = {SUMS_FILE, *map(contents_name, shards)}
+    for name in storage.list_folder(storage.join(manifest.folder, CONTENTS_FOLDER)):
+        if (inside := f"{CONTENTS_FOLDER}/{name}") not in own:
+            message = f"is not in the manifest, but {CONTENTS_FOLDER}/* matches it: move it out of the folder"
+            yield Problem("foreign", inside, message)
     for name, target in storage.links_out(manifest.folder).items():
         if name in _own_files(manifest):
             yield Problem("foreign", name, f"is a link that leads out of the folder, to {shown(target)}")
@@ -176,7 +198,7 @@ def _strangers(manifest: Manifest) -> list[str]:
 
 def _own_files(manifest: Manifest) -> set[str]:
     shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
-    return {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, *shards}
+    return {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, CONTENTS_FOLDER, *shards}
 
 
 def _looks_like_a_shard(manifest: Manifest, name: str) -> bool:

@@ -15,6 +15,7 @@ KINDS = {  # a closed list, so that problems can be counted and compared
     "damaged": "a file has different bytes than the manifest says",
     "foreign": "a file that other readers take for a shard, or a link that leads out of the folder",
     "record": "a record, or the image in it, does not match the manifest",
+    "contents": "the contents of a shard contradict its records",
     "repeated": "two records have the same key",
     "manifest": "the manifest contradicts itself or the records",
     "source-changed": "the source has changed since it was converted",

@@ -33,6 +33,7 @@ class RecordResult(NamedTuple):
         labels: the valid class ids.
         pixels: stored pixels, by the record's own height and width; 0 without an image.
         source_size: `size_bucket` of the source; 0 without an image.
+        values: its features; None if they are not those of the manifest.
     """
 
     problems: list[str]
@@ -41,6 +42,7 @@ class RecordResult(NamedTuple):
     labels: Sequence[int] = ()
     pixels: int = 0
     source_size: int = 0
+    values: Mapping[str, Sequence[Any]] | None = None
 
 
 class RecordCheck:
@@ -85,12 +87,13 @@ class RecordCheck:
                 problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
             elif encoding == "array":
                 problems += array_problems(values)
-            return RecordResult(problems, key, sha256, labels)
+            return RecordResult(problems, key, sha256, labels, values=values)
         image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
         problems.extend(option_problems(image, self._options))
         problems.extend(image_problems(image, self._options, max_pixels=self._max_pixels))
         source_size = size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])
-        return RecordResult(problems, key, sha256, labels, image[names.HEIGHT] * image[names.WIDTH], source_size)
+        pixels = image[names.HEIGHT] * image[names.WIDTH]
+        return RecordResult(problems, key, sha256, labels, pixels, source_size, values)
 
     def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
         if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):

@@ -29,6 +29,8 @@ class Report:
         sources: number of records compared with their source files; None if not requested.
         seconds: time taken.
         dataset_digest: from the manifest.
+        contents: "rows" if the contents were compared with the records, "checksums" if only their files were, because
+            pyarrow is not installed, "none" for a dataset of an earlier version.
     """
 
     folder: str
@@ -43,6 +45,7 @@ class Report:
     sources: int | None
     seconds: float
     dataset_digest: str
+    contents: str
 
     @property
     def ok(self) -> bool:
@@ -58,8 +61,11 @@ class Report:
         return f"<{self.folder}: {found}; {counted(self.examples, 'record')} in {read}, {self.seconds:.1f} s>"
 
     def describe_others(self) -> list[str]:
-        """A sentence on what else is in the folder, if there is anything."""
-        return [f"also in the folder, and not part of the dataset: {some(self.others)}"] if self.others else []
+        """A sentence on what else is in the folder, and one on what was not compared, where there is anything."""
+        told = [f"also in the folder, and not part of the dataset: {some(self.others)}"] if self.others else []
+        if self.contents == "checksums":
+            told.append("pyarrow is not installed: only the checksums of contents/ were compared")
+        return told
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values; docs/verifying.md explains the fields."""
@@ -80,6 +86,7 @@ class Report:
             "broken": [*self.broken],
             "unread": [*self.unread],
             "others": [*self.others],
+            "contents": self.contents,
             "seconds": round(self.seconds, 3),
         }
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import ShardEntry
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
-from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
+from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, longest_in
 from beam_tfr.schema import RecordsDigest
+from beam_tfr.verification.contents_check import ContentsCheck, ShardContents
 from beam_tfr.verification.problems import Problem, Problems, shown, unreadable
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck, SourceRecord
@@ -67,6 +68,7 @@ class ShardCheck:
         check: the check of its records.
         max_record_bytes: a longer record is a problem; None: `records.longest_in` of the file.
         sources: the sources to compare the records with, if any.
+        contents: the check of its contents, if they are to be checked.
 
     Attributes:
         found: the result so far.
@@ -79,6 +81,7 @@ class ShardCheck:
         check: RecordCheck,
         max_record_bytes: int | None = None,
         sources: SourceCheck | None = None,
+        contents: ContentsCheck | None = None,
     ) -> None:
         self.found, self._entry, self._path = ShardFound(task), task.entry, storage.join(folder, task.entry.file)
         self._check = check
@@ -86,6 +89,15 @@ class ShardCheck:
         self._sources, self._waiting = sources, list[SourceRecord]()
         self._problems = Problems()
         self._damaged = False
+        self._contents = None if contents is None else self._open(contents)
+
+    def _open(self, check: ContentsCheck) -> ShardContents | None:
+        """Opens the contents."""
+        found = check.open(self.found.task.split, self._entry)
+        if isinstance(found, Problem):
+            self._add(found)
+            return None
+        return found
 
     def run(self, stop: threading.Event) -> tuple[ShardFound, Problems]:
         """Reads the shard, and gives up when `stop` is set."""
@@ -134,6 +146,10 @@ class ShardCheck:
             result = self._check(record)
             for message in result.problems:
                 self._problem("record", message, file.record, file.offset)
+            if self._contents is not None and result.values is not None:
+                place = file.offset + HEADER_BYTES, len(record)
+                for message in self._contents.problems(file.record, *place, result.values):
+                    self._add(Problem("contents", self._contents.name, message, file.record))
             if found.num_problems > MAX_SHARD_PROBLEMS:  # a kilobyte of gzip can hold a million broken records
                 self._problem("record", "there are more problems; the rest was not read")
                 return
@@ -151,6 +167,9 @@ class ShardCheck:
             self._problem("damaged", f"it has {file.record} records, expected {entry.num_examples}")
         if file_sha256.hexdigest() != entry.sha256:
             self._problem("damaged", f"its SHA-256 is {file_sha256.hexdigest()}, expected {shown(entry.sha256)}")
+        if self._contents is not None and not found.num_problems:
+            for message in self._contents.restart_problems():
+                self._add(Problem("contents", self._contents.name, message))
         if not self._damaged:
             found.records_sha256 = digest.hexdigest()
 

@@ -1,0 +1,116 @@
+"""Compares the contents of a dataset with its records, row by row."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from beam_tfr import storage
+from beam_tfr.dataset.lookup import Lookup, features_in, read_table
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.dataset.splits import Part
+from beam_tfr.records.contents import Column, columns_of, row_of
+from beam_tfr.records.tfrecords import longest_in
+from beam_tfr.schema import SUMS_FILE, DataError, sha256_hex
+from beam_tfr.schema.naming import contents_name
+from beam_tfr.verification.problems import Problem, shown
+
+_ROWS = 1024  # compared at a time
+_SUM = re.compile(rb"([0-9a-f]{64})  ([^/\n]+)\n")
+
+
+def read_sums(folder: str) -> dict[str, str]:
+    """The SHA-256 of each file of contents, by its name in the folder `contents`, as SHA256SUMS has them.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    lines = storage.read_bytes(storage.join(folder, SUMS_FILE))
+    return {found[2].decode(errors="replace"): found[1].decode() for found in _SUM.finditer(lines)}
+
+
+class ContentsCheck:
+    """Checks the contents of the shards of a dataset.
+
+    Without pyarrow, compares only their checksums with SHA256SUMS.
+
+    Attributes:
+        how: "rows", "checksums", or "none" for a dataset of an earlier version, which has no contents.
+    """
+
+    def __init__(self, dataset: Manifest) -> None:
+        self._dataset = dataset
+        self._sums, there = dict[str, str](), True
+        try:
+            self._sums = read_sums(dataset.folder)
+        except OSError:
+            there = dataset.fields["format_version"] > 1
+        self.how = "none" if not there else "rows" if importlib.util.find_spec("pyarrow") else "checksums"
+        self._columns = columns_of(features_in(dataset), dataset.names)
+
+    def open(self, split: str, entry: ShardEntry) -> ShardContents | Problem | None:
+        """The contents of a shard, or what is wrong with them; None if there is nothing to compare."""
+        if self.how == "none":
+            return None
+        name = contents_name(entry.file)
+        try:
+            data = storage.read_bytes(storage.join(self._dataset.folder, name), max_bytes=longest_in(entry.num_bytes))
+        except FileNotFoundError:
+            return Problem("missing", name, "is missing")
+        except OSError as error:
+            return Problem("unreadable", name, f"cannot be read: {error.strerror or error}")
+        found, expected = sha256_hex(data), self._sums.get(name.rpartition("/")[2])
+        if found != expected and self._sums:  # without them, that is the problem
+            in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
+            return Problem("damaged", name, f"its SHA-256 is {found}, and {in_sums}")
+        if self.how == "checksums":
+            return None
+        try:
+            table = read_table(self._dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
+        except DataError as error:
+            return Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error))
+        path, total = storage.join(self._dataset.folder, entry.file), entry.num_examples
+        lookup = Lookup(self._dataset, [Part(path, total, 0, total, entry.num_bytes)])
+        same = {"split": split, "shard": int(entry.file.rpartition("-of-")[0].rpartition("-")[2])}
+        return ShardContents(table, lookup, name=name, same=same, columns=self._columns)
+
+
+class ShardContents:
+    """The contents of one shard, compared in the order of the records."""
+
+    def __init__(
+        self, table: Any, lookup: Lookup, *, name: str, same: Mapping[str, Any], columns: Mapping[str, Column]
+    ) -> None:
+        self.name = name
+        self._table, self._lookup, self._same, self._columns = table, lookup, same, columns
+        self._first, self._rows = 0, list[dict[str, Any]]()
+
+    def problems(self, number: int, offset: int, length: int, values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+        """Yields how a row differs from its record.
+
+        Args:
+            number: of the record.
+            offset: of its data in the bytes of the records.
+            length: of its data.
+            values: its features.
+        """
+        if number >= self._table.num_rows:
+            return
+        if not self._first <= number < self._first + len(self._rows):
+            self._first, self._rows = number, self._table.slice(number, _ROWS).to_pylist()
+        row = self._rows[number - self._first]
+        expected = {**row_of(values, self._columns), **self._same, "offset": offset, "length": length}
+        for column, value in expected.items():
+            if row[column] != value and repr(row[column]) != repr(value):  # NaN equals nothing
+                yield f"{column} is {shown(row[column])}, but the record has {shown(value)}"
+
+    def restart_problems(self) -> Iterator[str]:
+        """Yields what is wrong with the restart points of a compressed shard, by reading a record behind each."""
+        points = self._table.column("restart").to_pylist()
+        rows = [row for row, point in enumerate(points) if point is not None and (not row or points[row - 1] != point)]
+        try:
+            self._lookup.read(rows)
+        except DataError as error:
+            yield f"its restart points do not fit the shard: {error}"
