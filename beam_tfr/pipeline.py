@@ -26,8 +26,8 @@ from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
-from beam_tfr.schema import DataError, InputChangedError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, names_of
+from beam_tfr.schema import SUMS_FILE, DataError, InputChangedError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
+from beam_tfr.schema.features import IMAGE_ENCODINGS, Feature, features_of, names_of
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables
@@ -110,7 +110,7 @@ class Convert(beam.PTransform):
     def _write(
         self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None, *, restarts: bool = True
     ) -> PCollection[ShardInfo | Unfinished]:
-        options, planned = self.options, self.source.plan
+        options = self.options
         items = work | self.read  # ReadImages: Item(bytes)
         for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
@@ -120,13 +120,16 @@ class Convert(beam.PTransform):
             name=options.name,
             suffix=options.suffix,
             level=level,
-            features=features_of(planned.options, labelled=planned.labelled),
+            features=self._features(),
             names=names_of(options.encoding),
             restarts=restarts,
             run_id=self.run_id,
             expected=expected,
             most_rejects=None if options.max_rejects else 0,
         )
+
+    def _features(self) -> dict[str, Feature] | None:
+        return features_of(self.source.plan.options, labelled=self.source.plan.labelled)
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         options, source = self.options, self.source
@@ -197,6 +200,10 @@ class Repair(Convert):
         check = CheckRepaired(self.options.output, self.source.root, wanted=wanted, plan=plan)
         restarts = self._dataset.fields["format_version"] > 1
         return self._write(broken, self._expected, restarts=restarts) | check
+
+    def _features(self) -> dict[str, Feature] | None:
+        has_contents = storage.find(storage.join(self._dataset.folder, SUMS_FILE))
+        return super()._features() if has_contents or self._dataset.fields["format_version"] > 1 else None
 
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt."""

@@ -23,6 +23,8 @@ GIVEN = (
 )
 EXAMPLES = """examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'
+  beam-tfr repair /data/photos --contents
+      makes the contents of a dataset of an earlier version, which has none
 
 All other options are taken from the manifest. Beam's own options are accepted too. After an interruption, the same
 command resumes. The dataset keeps its manifest and digest, and an interrupted repair leaves it no worse than before.
@@ -39,6 +41,11 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
+    parser.add_argument(
+        "--contents",
+        action="store_true",
+        help="only make contents/ that is missing or damaged, from the shards alone, without the input",
+    )
     add_arguments(parser, ConvertOptions, (*GIVEN, "log_format", "quiet", "json"), switches=True)
     parser.set_defaults(run=run, takes_beam_flags=True)
 
@@ -50,7 +57,10 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         from beam_tfr import launch
 
         launch.parse_beam_flags(others, parsed.known)
-        report, repaired = launch.repair(parsed.folder, given, others, progress=shown, say=shown.say)
+        if parsed.contents:
+            report, repaired = launch.repair_contents(parsed.folder, progress=shown)
+        else:
+            report, repaired = launch.repair(parsed.folder, given, others, progress=shown, say=shown.say)
     say_problems(report)
     if parsed.json:
         print(json.dumps(report.as_json() | {"repaired": repaired}, sort_keys=True))

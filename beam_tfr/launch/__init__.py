@@ -14,7 +14,7 @@ try:
     from beam_tfr.dataflow.jobs import Job
     from beam_tfr.engine.failures import translate
     from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-    from beam_tfr.launch.repairing import repair
+    from beam_tfr.launch.repairing import repair, repair_contents
     from beam_tfr.launch.results import Result
     from beam_tfr.launch.starting import convert, prepare, start
     from beam_tfr.launch.verifying import verify_on
@@ -29,6 +29,7 @@ __all__ = [
     "parse_beam_flags",
     "prepare",
     "repair",
+    "repair_contents",
     "start",
     "translate",
     "verify_on",

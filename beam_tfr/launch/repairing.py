@@ -26,7 +26,7 @@ from beam_tfr.launch.flags import parse_beam_flags
 from beam_tfr.launch.starting import start
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.table import options_of
-from beam_tfr.output import claim, lock, rejects, sidecars
+from beam_tfr.output import claim, lock, rejects, remade, sidecars
 from beam_tfr.pipeline import Convert, Repair
 from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import planned_total
@@ -35,20 +35,23 @@ from beam_tfr.schema import (
     MANIFEST_FILE,
     NO_SPLIT,
     REJECTS_FILE,
+    SUMS_FILE,
     DataError,
     InputChangedError,
     SplitPlan,
     UsageError,
     diff,
 )
-from beam_tfr.schema.naming import parse_file_name, shard_name
+from beam_tfr.schema.naming import contents_name, parse_file_name, shard_name
 from beam_tfr.sources import Input
 from beam_tfr.verification import Report, verify
+from beam_tfr.verification.contents_check import ContentsCheck
 from beam_tfr.verification.dataset_check import DatasetCheck, choose
+from beam_tfr.verification.problems import Problem
 from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
-_OTHERS = {LABELS_FILE, MANIFEST_FILE, REJECTS_FILE}
+_OTHERS = {LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SUMS_FILE}
 _REPAIRED = ("missing", "damaged", "unreadable")
 
 
@@ -98,12 +101,46 @@ def repair(
             _run(dataset, options, beam_flags, wanted, progress, say)
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
+        if wanted and check.has_contents:
+            files.add(SUMS_FILE)
         _write_others(dataset, files)
         claim.finish(dataset.folder, run_id)
     after = DatasetCheck(dataset)
     after.add(check.found[task.position] for task in tasks if task.entry.file not in broken)
     after.read([task for task in tasks if task.entry.file in broken], progress=progress)
     return after.report(), sorted(broken | files)
+
+
+def repair_contents(
+    folder: str, *, progress: Callable[[Progress], object] = lambda _: None
+) -> tuple[Report, list[str]]:
+    """Makes contents that are missing or damaged, from the shards alone; other files stay as they are.
+
+    Args:
+        folder: folder of the dataset, local or gs://.
+        progress: called while the dataset is read.
+
+    Returns:
+        As `repair`.
+
+    Raises:
+        DataError: the manifest, or a shard without contents, is missing or damaged.
+        RunError: a run holds the folder.
+    """
+    dataset, run_id = manifests.read(storage.check_path(folder)), uuid.uuid4().hex
+    files, check = set[str](), ContentsCheck(dataset)
+    with lock.held(dataset.folder, run_id):
+        for task in (tasks := choose(dataset)):
+            if check.how == "none" or isinstance(check.open(task.split, task.entry), Problem):
+                remade.make(dataset, task.split, task.entry)
+                files.add(contents_name(task.entry.file))
+        if files or not storage.find(storage.join(dataset.folder, SUMS_FILE)):
+            remade.write_sums(dataset)
+            files.add(SUMS_FILE)
+        claim.finish(dataset.folder, run_id)
+    after = DatasetCheck(dataset)
+    after.read(tasks, progress=progress)
+    return after.report(), sorted(files)
 
 
 @contextlib.contextmanager
@@ -184,6 +221,8 @@ def _write_others(dataset: Manifest, files: set[str]) -> None:
         )
     if MANIFEST_FILE in files:
         storage.write_bytes(storage.join(folder, MANIFEST_FILE), manifests.to_bytes(dataset.fields), scratch=scratch)
+    if SUMS_FILE in files:
+        remade.write_sums(dataset)
     if REJECTS_FILE in files:
         names = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
         rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))

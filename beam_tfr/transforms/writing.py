@@ -58,7 +58,8 @@ class WriteShards(beam.io.WriteToTFRecord):
         name: prefix of the files.
         suffix: suffix of the files.
         level: level of gzip, 0 to 9; None for no compression.
-        features: name -> (dtype, shape) of the features of a record, as `schema.features.features_of` returns them.
+        features: name -> (dtype, shape) of the features of a record, as `schema.features.features_of` returns them;
+            None to repair a dataset of format version 1, which has no contents.
         names: those of the key and label features.
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files for `WriteManifest`.
@@ -73,7 +74,7 @@ class WriteShards(beam.io.WriteToTFRecord):
     name: str
     suffix: str
     level: int | None
-    features: Mapping[str, Feature]
+    features: Mapping[str, Feature] | None
     names: Names
     run_id: str = ""
     expected: Mapping[str, str] | None = None
@@ -95,7 +96,7 @@ class _Write(ShownDoFn):
     def __init__(self, step: WriteShards) -> None:
         super().__init__(output=step.output, name=step.name, suffix=step.suffix, gzip_level=step.level)
         self._step = step
-        self._columns = contents.columns_of(step.features, step.names)
+        self._columns = contents.columns_of(step.features or {}, step.names)
         self._pending: storage.PendingFile | None = None
 
     def start_bundle(self) -> None:
@@ -191,7 +192,9 @@ class _Write(ShownDoFn):
         count_waits()
         return info
 
-    def _commit_contents(self) -> WrittenFile:
+    def _commit_contents(self) -> WrittenFile | None:
+        if self._step.features is None:
+            return None
         schema = contents.schema_of(self._step.features, self._step.names)
         shard, work_folder = self._shard, storage.work_path(self._step.output, "")
         data = contents.to_bytes(self._rows, schema, split=shard.split, shard=shard.number)

@@ -108,6 +108,11 @@ class DatasetCheck:
         self._contents = ContentsCheck(manifest)
         self._problems, self._started = Problems(), time.monotonic()
 
+    @property
+    def has_contents(self) -> bool:
+        """Whether the dataset has contents."""
+        return self._contents.how != "none"
+
     def add(self, found: Iterable[ShardFound], problems: Problems | None = None) -> None:
         """Takes shards that were read elsewhere, and their problems."""
         self.found |= {shard.task.position: shard for shard in found}
