@@ -28,7 +28,7 @@ import hypothesis
 import pytest
 
 from beam_tfr import cli, storage
-from beam_tfr.output.sidecars import BUILT_SUFFIX
+from beam_tfr.output.sidecars import RECORDS
 from beam_tfr.schema.naming import parse_file_name
 from tests import converted
 from tests.converted import SAMPLE, converted_photos, write_photos
@@ -264,7 +264,7 @@ def gcs(gcs_emulator: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def finished_shards(output: Path) -> dict[str, Path]:
     """Name -> file of each finished shard of a folder, in its place or still in the work folder."""
     published = {parsed[1]: path for path in output.iterdir() if (parsed := parse_file_name(path.name))}
-    built = (output / ".beam_tfr").glob(f"*-of-*{BUILT_SUFFIX}*")
+    built = (output / ".beam_tfr").glob(f"*-of-*{RECORDS}*")
     return published | {path.name.partition(".")[0]: path for path in built}
 
 

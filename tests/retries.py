@@ -21,7 +21,7 @@ PLACES: list[tuple[Any, str]] = [
     (claim, "claim"),
     (sidecars, "read_finished"),
     (images, "convert_image"),
-    (examples, "build_example"),
+    (examples, "build_record"),
     (storage, "create"),  # also of `write_bytes`
     (storage.disk.DiskPendingFile, "commit"),
     (storage.gcs.GcsPendingFile, "commit"),

@@ -11,7 +11,7 @@ import pytest
 
 from beam_tfr.console.display import Progress
 from beam_tfr.output import claim, sidecars
-from beam_tfr.schema import Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, UsageError, sha256_hex
+from beam_tfr.schema import Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, UsageError, WrittenFile, sha256_hex
 from beam_tfr.schema.naming import shard_name
 from tests.conftest import files_of
 from tests.test_lock import Other, others, pool
@@ -63,6 +63,10 @@ def finish_shard(output: Path, plan: Plan, number: int = 0, split: str = "train"
         )
         path = built_file(output, info)
         path.write_bytes(data)
+        contents = WrittenFile(sidecars.new_name(shard.name, sidecars.CONTENTS), 4, sha256_hex(b"PAR1"), 10**18)
+        info.contents = contents
+        (output / ".beam_tfr" / contents.built).write_bytes(b"PAR1")
+        os.utime(output / ".beam_tfr" / contents.built, (1e9, 1e9))
         os.utime(path, (1e9, 1e9))  # a test that changes it may do so within the same tick of the clock
     return sidecars.write(str(output), info, [reject.to_json()])
 
@@ -179,7 +183,9 @@ def test_shards_of_changed_input_stay_and_those_that_are_not_planned_go(tmp_path
     assert sidecars.read_finished(str(tmp_path), kept.shard) == kept
     assert sidecars.read(str(tmp_path), gone.shard.name) is None
     names = {path.name for path in (tmp_path / ".beam_tfr").iterdir()}
-    assert names == {"lock.1", "plan.json", "unplanned.changed", kept.built, f"{kept.shard.name}.json"}
+    assert kept.contents
+    built = {kept.built, kept.contents.built}
+    assert names == {"lock.1", "plan.json", "unplanned.changed", *built, f"{kept.shard.name}.json"}
     assert sidecars.take_changes(str(tmp_path)) == (1, 0, [])
 
 

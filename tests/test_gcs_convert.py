@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_tfr import storage
 from beam_tfr.engine import cloud
-from beam_tfr.output.sidecars import BUILT_SUFFIX
+from beam_tfr.output.sidecars import RECORDS
 from beam_tfr.storage import Access
 from tests.conftest import SAMPLE, Run
 from tests.fake_gcs import FakeGcs
@@ -65,7 +65,7 @@ def test_a_resume_reads_no_shard_whose_generation_is_that_of_its_commit(photos: 
     for name in NAMES[:2]:
         photos.put(name, b"no image")
     assert convert(beam_tfr, "--max_rejects", "1").code == 1  # with both shards finished
-    shards = [name for name in photos.names() if BUILT_SUFFIX in name]
+    shards = [name for name in photos.names() if RECORDS in name]
     before = [photos.get(name) for name in shards]
     photos.put(shards[1], bytes(len(before[1])))  # of the same size
     photos.take_log()

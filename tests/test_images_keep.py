@@ -432,8 +432,8 @@ def test_without_statistics_the_image_is_the_same(options: dict[str, Any]) -> No
     for name, data in {**files, "cut": JPEG[:-2], "small": save(noise(5, 7), "JPEG")}.items():
         whole, fast = (convert_image(data, statistics=statistics, **options) for statistics in (True, False))
         assert fast.channel_sums == fast.channel_squares == (), name
-        sums = {"channel_sums": whole.channel_sums, "channel_squares": whole.channel_squares}
-        assert dataclasses.replace(fast, **sums) == whole, name
+        statistics = {name: getattr(whole, name) for name in ("channel_sums", "channel_squares", "looks")}
+        assert dataclasses.replace(fast, **statistics) == whole, name
 
 
 @pytest.mark.parametrize("split_sample", [64, 2048])

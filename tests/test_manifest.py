@@ -202,11 +202,11 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
         (b"0," * 2_000_001, f"is not a manifest: it has more than 250000 objects and lists, or 2000000 values{CURE}"),
         (
             b'{"format_version": 1e999, "manifest_digest": ""}',
-            f"has format version inf; this beam_tfr {__version__} reads up to 1: update it",
+            f"has format version inf; this beam_tfr {__version__} reads up to 2: update it",
         ),
         (
-            b'{"format_version": 2, "manifest_digest": ""}',
-            f"has format version 2; this beam_tfr {__version__} reads up to 1: update it",
+            b'{"format_version": 3, "manifest_digest": ""}',
+            f"has format version 3; this beam_tfr {__version__} reads up to 2: update it",
         ),
         (
             b'{"format_version": 1, "manifest_digest": ""}',

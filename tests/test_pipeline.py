@@ -54,6 +54,7 @@ def test_every_photo_is_a_record_with_its_own_content(beam_tfr: Command, photos:
     assert run.json["splits"]["train"]["class_counts"] == {"hat": 4, "shoes": 4, "t-shirt": 4}
     assert (run.json["matched"], run.json["written"], run.json["rejected"]) == (18, 18, {})
     assert sorted(path.name for path in output.iterdir()) == [
+        "contents",
         "d-test-00000-of-00001.tfrecord.gz",
         "d-train-00000-of-00002.tfrecord.gz",
         "d-train-00001-of-00002.tfrecord.gz",
@@ -318,7 +319,10 @@ def test_overwrite_without_labels_leaves_nothing_of_the_old_dataset(
     (output / "notes.txt").write_text("mine")
     flags = ["--num_shards", "2", "--overwrite=true", "--layout", "*"]
     assert beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", output, *flags).code == 0
+    names = ["SHA256SUMS", *(f"out-train-0000{i}-of-00002.parquet" for i in range(2))]
+    assert sorted(path.name for path in (output / "contents").iterdir()) == names
     assert sorted(path.name for path in output.iterdir()) == [
+        "contents",
         "manifest.json",
         "notes.txt",
         "out-train-00000-of-00002.tfrecord.gz",

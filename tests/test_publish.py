@@ -101,7 +101,7 @@ def test_totals_by_split_with_shards_in_order() -> None:
     )
     train = infos["train-00000-of-00002"]
     content = (train.file, 4, 423, train.sha256, train.records_sha256, train.rejects_sha256, 1)
-    assert found["train"].shards[train.shard.name] == (*content, train.built, train.generation)
+    assert found["train"].shards[train.shard.name] == (*content, train.built, train.generation, train.contents)
 
 
 def test_memory_per_shard_does_not_grow_with_the_classes() -> None:

@@ -33,7 +33,7 @@ def test_every_bundle_run_twice_gives_the_same_bytes(
     beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output, expected = tmp_path / "twice", files_of(converted_spoiled_photos())
-    assert len(expected) == 8
+    assert len(expected) == 14
     with every_bundle_twice(monkeypatch, None) as attempts:
         assert convert(beam_tfr, output).code == 0
         times = {path: path.stat().st_mtime_ns for path in output.iterdir()}
@@ -54,7 +54,9 @@ def test_bundles_that_fail_anywhere_and_are_run_again_give_the_same_bytes(
             assert convert(beam_tfr, output, *(["--overwrite"] if seed % 2 else [])).code == 0
         assert attempts.failed
         places |= set(attempts.failed)
-        assert files_of(output) == expected, attempts.failed
+        files = files_of(output)  # a process that died in `create` may leave an empty file; the next run removes it
+        files = {name: data for name, data in files.items() if not name.startswith(".beam_tfr/.tmp-")}
+        assert files == expected, attempts.failed
     assert {"after commit", "before write_sidecar"} & places
     assert len(places) > 8, places
     assert verify(str(output)).ok

@@ -266,6 +266,6 @@ def test_batches_keep_the_order_and_end_with_enough_items_or_bytes(sizes: list[i
 
 def test_the_size_of_an_item_is_that_of_its_image_or_file() -> None:
     image = Image(b"12345", "png", 1, 1, 3, "RGB", 1, 1, "png", "", (), ())
-    values = {b"12": 2, image: 5, Record(b"1234567", image): 7, Array(b"123", (1,), "int8", ""): 3, None: 0}
+    values = [(b"12", 2), (image, 5), (Record(b"1234567", image), 7), (Array(b"123", (1,), "int8", ""), 3), (None, 0)]
     shard = Shard("train", 0, 1, 1, "plan")
-    assert {value: Item(shard, 0, "", None, value).size_bytes for value in values} == values
+    assert [Item(shard, 0, "", None, value).size_bytes for value, _ in values] == [size for _, size in values]

@@ -127,7 +127,7 @@ def test_a_file_without_gzip_is_its_bytes() -> None:
 def test_beyond_4_gib_the_length_field_wraps(before: int) -> None:
     sink = io.BytesIO()
     file = ShardFile(sink.write, 0)
-    file._length = before  # as if so many bytes had been written
+    file.length = before  # as if so many bytes had been written
     file.write(b"hello")
     file.close()
     assert sink.getvalue()[-4:] == ((before + 5) % (1 << 32)).to_bytes(4, "little")

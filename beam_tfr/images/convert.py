@@ -15,17 +15,15 @@ import functools
 import hashlib
 import importlib.metadata
 import math
-from collections.abc import Iterable, Sequence
 from typing import Any
 
-import cv2
 import google_crc32c
 import numpy as np
 
 from beam_tfr.images import color, encode, formats, geometry, guard, hard_limits, keep, limits, resample
 from beam_tfr.images import orientation as orientations
 from beam_tfr.images.formats.depth import blocks
-from beam_tfr.images.looks import describe
+from beam_tfr.images.looks import describe, sums_of
 from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Image, RejectError
@@ -162,9 +160,10 @@ def _finished(
     sums, squares = tuple[int, ...](), tuple[int, ...]()
     if statistics or not kept:
         pixels, notes = _rendered(source, decoded, placement, stored, options)
-        if statistics:
-            sums, squares = _sums(pixels, options.color)
-    looks = describe(pixels if statistics or not kept else decoded.pixels, sums, squares)
+    seen = pixels if statistics or not kept else decoded.pixels
+    looked = sums_of(seen)
+    if statistics:  # in a dataset in color, gray counts for all three channels
+        sums, squares = (of * 3 if len(of) == 1 and options.color != "gray" else of for of in looked)
     if kept:
         encoded, encoding, notes = kept, source.format, set()
         height, width, channels = source.height, source.width, decoded.pixels.shape[2]
@@ -203,7 +202,7 @@ def _finished(
         cut_ppm=cut,
         source_bytes=len(data),
         source_crc32c=google_crc32c.value(data),
-        looks=looks,
+        looks=describe(seen, *looked),
     )
 
 
@@ -249,17 +248,3 @@ def _size_notes(placement: geometry.Placement, options: ImageOptions) -> set[str
     if down < 1 or right < 1:
         notes.add("enlarged")
     return notes
-
-
-def _sums(pixels: Pixels, channels: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sums and sums of squares per channel; in a dataset in color, gray counts for all three channels."""
-    # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
-    count = pixels.shape[2]
-    parts = [pixels[rows] for rows in blocks(*pixels.shape[:2])]
-    sums = _totals(cv2.sumElems(part) for part in parts)[:count]
-    squares = _totals(cv2.sumElems(np.square(part, dtype=np.uint16)) for part in parts)[:count]
-    return (sums, squares) if channels == "gray" or count == 3 else (sums * 3, squares * 3)
-
-
-def _totals(sums: Iterable[Sequence[float]]) -> tuple[int, ...]:
-    return tuple(int(sum(parts)) for parts in zip(*sums, strict=True))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_tfr.images.formats.depth import blocks
 from beam_tfr.images.source import Pixels
 from beam_tfr.schema import Looks
 
@@ -18,20 +19,23 @@ _MOST_SIDE = 1000  # with it, every sum below is a whole number that float32 hol
 _SCALE = 64
 
 
-def describe(pixels: Pixels, sums: Sequence[int] = (), squares: Sequence[int] = ()) -> Looks:
-    """Describes pixels: uint8 [height, width, 1 or 3].
-
-    Args:
-        pixels: the pixels.
-        sums, squares: their sums and sums of squares for each channel, if they are known.
-    """
-    if sums:
-        count = len(sums) * pixels.shape[0] * pixels.shape[1]
-        mean, square = sum(sums) / count, sum(squares) / count
-    else:
-        means, deviations = cv2.meanStdDev(pixels)
-        mean, square = float(means.mean()), float((deviations**2 + means**2).mean())
+def describe(pixels: Pixels, sums: Sequence[int], squares: Sequence[int]) -> Looks:
+    """Describes pixels: uint8 [height, width, channels], whose `sums_of` are known."""
+    mean, square = sum(sums) / pixels.size, sum(squares) / pixels.size
     return Looks(mean, math.sqrt(max(0.0, square - mean * mean)), perceptual_hash(pixels))
+
+
+def sums_of(pixels: Pixels) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sum, and the sum of squares, of each channel of uint8 [height, width, channels]."""
+    # In float64 sums of integers are exact up to 2^53: 10^11 pixels.
+    count = pixels.shape[2]
+    parts = [pixels[rows] for rows in blocks(*pixels.shape[:2])]
+    sums = _totals(cv2.sumElems(part) for part in parts)[:count]
+    return sums, _totals(cv2.sumElems(np.square(part, dtype=np.uint16)) for part in parts)[:count]
+
+
+def _totals(sums: Iterable[Sequence[float]]) -> tuple[int, ...]:
+    return tuple(int(sum(parts)) for parts in zip(*sums, strict=True))
 
 
 def perceptual_hash(pixels: Pixels) -> bytes:

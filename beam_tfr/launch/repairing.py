@@ -101,7 +101,7 @@ def repair(
             _run(dataset, options, beam_flags, wanted, progress, say)
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
-        if wanted and check.has_contents:
+        if check.has_contents and (wanted or SUMS_FILE in files) and remade.write_sums(dataset):
             files.add(SUMS_FILE)
         _write_others(dataset, files)
         claim.finish(dataset.folder, run_id)
@@ -134,8 +134,7 @@ def repair_contents(
             if check.how == "none" or isinstance(check.open(task.split, task.entry), Problem):
                 remade.make(dataset, task.split, task.entry)
                 files.add(contents_name(task.entry.file))
-        if files or not storage.find(storage.join(dataset.folder, SUMS_FILE)):
-            remade.write_sums(dataset)
+        if remade.write_sums(dataset):
             files.add(SUMS_FILE)
         claim.finish(dataset.folder, run_id)
     after = DatasetCheck(dataset)
@@ -221,8 +220,6 @@ def _write_others(dataset: Manifest, files: set[str]) -> None:
         )
     if MANIFEST_FILE in files:
         storage.write_bytes(storage.join(folder, MANIFEST_FILE), manifests.to_bytes(dataset.fields), scratch=scratch)
-    if SUMS_FILE in files:
-        remade.write_sums(dataset)
     if REJECTS_FILE in files:
         names = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
         rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))

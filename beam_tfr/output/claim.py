@@ -4,7 +4,7 @@
     OUT/.beam_tfr/plan.json    the plan being written; a run of the same recipe resumes where an earlier one stopped
     OUT/.beam_tfr/SHARD.json   a finished shard: see `sidecars`
     OUT/.beam_tfr/switch.json  puts the finished dataset in its place: see `switch`
-    OUT/.beam_tfr/*.records-*  files that are built: see `switch`
+    OUT/.beam_tfr/*.records-*, *.contents-*  files that are built: see `switch`
     OUT/.beam_tfr/*.attempts   attempts that crashed: see `attempts`
     OUT/.beam_tfr/*.changed    finished shards whose input changed: see `sidecars`
     OUT/.beam_tfr/RUN.notes    what the summary tells besides the dataset: see `notes`
@@ -221,9 +221,8 @@ def _clear(output: str, plan: Plan | None, run_id: str) -> None:
     def stays(name: str) -> bool:
         if LOCK_FILE.fullmatch(name) or name in (SAMPLE_MARK, PLAN_FILE):  # the plan is replaced at once
             return True
-        shard, built, _ = name.partition(sidecars.BUILT_SUFFIX)
-        if built or name.endswith(".json"):
-            shard = shard.removesuffix(".json")
+        if name.endswith(".json") or sidecars.RECORDS in name or sidecars.CONTENTS in name:
+            shard = name.partition(".")[0]
             return shard in planned and f"{shard}.json" in names
         return bool(plan and not name.startswith(".tmp-"))
 

@@ -6,6 +6,7 @@ of the stored image, which differ a little from those of the pixels before they 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.lookup import features_in
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.images import formats
-from beam_tfr.images.looks import describe
+from beam_tfr.images.looks import describe, sums_of
 from beam_tfr.images.source import SMALLEST
 from beam_tfr.output.publish import sums_text
 from beam_tfr.records import contents
@@ -53,12 +54,17 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
     _write(dataset, contents_name(entry.file), data)
 
 
-def write_sums(dataset: Manifest) -> None:
-    """Writes SHA256SUMS of the contents that are there."""
+def write_sums(dataset: Manifest) -> bool:
+    """Writes SHA256SUMS of the contents that are there; returns False if it was right already."""
     files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
     read = ((name, storage.read_bytes(storage.join(dataset.folder, name))) for name in files)
     written = [(name, WrittenFile("", len(data), sha256_hex(data), 0)) for name, data in read]
-    _write(dataset, SUMS_FILE, sums_text(written))
+    text = sums_text(written)
+    with contextlib.suppress(OSError):
+        if storage.read_bytes(storage.join(dataset.folder, SUMS_FILE)) == text:
+            return False
+    _write(dataset, SUMS_FILE, text)
+    return True
 
 
 def _write(dataset: Manifest, name: str, data: bytes) -> None:
@@ -73,7 +79,8 @@ def _looks(values: Mapping[str, Sequence[Any]], dataset: Manifest) -> dict[str, 
         if tensor is None or not isinstance(tensor[2], bytes):
             return {}
         shape = [values[side][0] for side in (HEIGHT, WIDTH, CHANNELS)]
-        return describe(np.frombuffer(tensor[2], np.uint8).reshape(shape))._asdict()
+        pixels = np.frombuffer(tensor[2], np.uint8).reshape(shape)
+        return describe(pixels, *sums_of(pixels))._asdict()
     if ENCODED not in values:
         return {}
     data = values[ENCODED][0]
@@ -82,4 +89,4 @@ def _looks(values: Mapping[str, Sequence[Any]], dataset: Manifest) -> dict[str, 
         pixels = source.decode(SMALLEST if dataset.image_options.encoding == "keep" else None).pixels
     except RejectError:
         return {}
-    return describe(pixels[..., :3])._asdict()
+    return describe(pixels, *sums_of(pixels))._asdict()

@@ -25,7 +25,7 @@ from beam_tfr.schema import RunError, Shard, ShardInfo, WrittenFile, sha256_hex
 from beam_tfr.schema.naming import contents_name
 from beam_tfr.storage import work_path
 
-BUILT_SUFFIX = ".records-"
+RECORDS, CONTENTS = ".records-", ".contents-"  # in the names of files that are built
 NOTE_SUFFIX = ".changed"
 MOST_KEYS = 3  # in a note
 _SIDECAR = re.compile(r"([A-Za-z0-9_]+-[0-9]+-of-[0-9]+)\.json")
@@ -71,9 +71,9 @@ def _path(output: str, shard_name: str) -> str:
     return work_path(output, f"{shard_name}.json")
 
 
-def new_name(shard_name: str) -> str:
-    """A name in the work folder for the file of a shard, which no other attempt uses."""
-    return f"{shard_name}{BUILT_SUFFIX}{uuid.uuid4().hex[:16]}"
+def new_name(name: str, kind: str = RECORDS) -> str:
+    """A name in the work folder for a file of a shard, or another one, which no other attempt uses."""
+    return f"{name}{kind}{uuid.uuid4().hex[:16]}"
 
 
 def write(output: str, info: ShardInfo, reject_lines: Sequence[str], *, fingerprints: bytes = b"") -> ShardInfo:

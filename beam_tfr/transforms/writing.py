@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -17,7 +18,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import manifest
 from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
-from beam_tfr.records import contents
+from beam_tfr.records.contents import columns_of, row_of, schema_of, to_bytes
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import HEADER_BYTES, frame
@@ -38,7 +39,7 @@ from beam_tfr.schema import (
     WrittenFile,
     sha256_hex,
 )
-from beam_tfr.schema.features import Feature, Names
+from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, Feature, Names, names_of
 from beam_tfr.schema.naming import contents_name, file_name
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_changes, count_shard, count_waits
 
@@ -58,8 +59,8 @@ class WriteShards(beam.io.WriteToTFRecord):
         name: prefix of the files.
         suffix: suffix of the files.
         level: level of gzip, 0 to 9; None for no compression.
-        features: name -> (dtype, shape) of the features of a record, as `schema.features.features_of` returns them;
-            None to repair a dataset of format version 1, which has no contents.
+        features: name -> (dtype, shape) of the features of a record, as `schema.features.features_of` returns them: by
+            default those of images with labels. None to repair a dataset of format version 1, which has no contents.
         names: those of the key and label features.
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files for `WriteManifest`.
@@ -74,8 +75,8 @@ class WriteShards(beam.io.WriteToTFRecord):
     name: str
     suffix: str
     level: int | None
-    features: Mapping[str, Feature] | None
-    names: Names
+    features: Mapping[str, Feature] | None = dataclasses.field(default_factory=lambda: FEATURES | LABEL_FEATURES)
+    names: Names = names_of("jpeg")
     run_id: str = ""
     expected: Mapping[str, str] | None = None
     restarts: bool = True
@@ -96,7 +97,7 @@ class _Write(ShownDoFn):
     def __init__(self, step: WriteShards) -> None:
         super().__init__(output=step.output, name=step.name, suffix=step.suffix, gzip_level=step.level)
         self._step = step
-        self._columns = contents.columns_of(step.features or {}, step.names)
+        self._columns = columns_of(step.features or {}, step.names)
         self._pending: storage.PendingFile | None = None
 
     def start_bundle(self) -> None:
@@ -141,13 +142,12 @@ class _Write(ShownDoFn):
 
     def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
         """The row of the contents for the next record."""
-        if record.values is None:
-            values: Mapping[str, Any] = parse_example(record.serialized)
-        else:
-            values = {**record.values, **(parse_example(ref.columns) if ref.columns else {})}
+        values = dict[str, Any](record.values or {})
+        with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
+            values |= parse_example(record.serialized if record.values is None else ref.columns or b"")
         restart = self._file.begin_record()
         place = {"offset": self._file.length + HEADER_BYTES, "length": len(record.serialized), "restart": restart}
-        return {**contents.row_of(values, self._columns), **record.made, **place}
+        return {**row_of(values, self._columns), **record.made, **place}
 
     def _check_rejects(self, reject: Reject) -> None:
         self._rejects += 1
@@ -195,11 +195,11 @@ class _Write(ShownDoFn):
     def _commit_contents(self) -> WrittenFile | None:
         if self._step.features is None:
             return None
-        schema = contents.schema_of(self._step.features, self._step.names)
+        schema = schema_of(self._step.features, self._step.names)
         shard, work_folder = self._shard, storage.work_path(self._step.output, "")
-        data = contents.to_bytes(self._rows, schema, split=shard.split, shard=shard.number)
+        data = to_bytes(self._rows, schema, split=shard.split, shard=shard.number)
         name = contents_name(self._file_name)
-        built = sidecars.new_name(shard.name) if self._built else ""
+        built = sidecars.new_name(shard.name, sidecars.CONTENTS) if self._built else ""
         if not built:
             storage.make_folder(storage.join(self._step.output, CONTENTS_FOLDER))
         path = storage.join(work_folder, built) if built else storage.join(self._step.output, name)

@@ -25,7 +25,8 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.output import claim, lock, publish, sidecars, switch
-from beam_tfr.schema import BeamTfrError, Plan, Shard, ShardInfo, SplitPlan, sha256_hex
+from beam_tfr.schema import SUMS_FILE, BeamTfrError, Plan, Shard, ShardInfo, SplitPlan, WrittenFile, sha256_hex
+from beam_tfr.schema.naming import contents_name
 from benchmarks.faults.outcome import Outcome
 from benchmarks.faults.places import Bucket, Disk, Place, bury, files_in
 from tests.fake_gcs import FakeGcs
@@ -85,6 +86,10 @@ def write_shard(output: str, run_id: str, plan: Plan, number: int) -> ShardInfo:
     with storage.create(storage.work_path(output, info.built), scratch="", replace=False) as file:
         file.write(data)
         info.generation = file.commit()
+    built = sidecars.new_name(shard.name, sidecars.CONTENTS)
+    with storage.create(storage.work_path(output, built), scratch="", replace=False) as file:
+        file.write(data)
+        info.contents = WrittenFile(built, len(data), info.sha256, file.commit())
     lines = [json.dumps({"key": f"{run_id}/{number}"})]
     fingerprints = sidecars.fingerprint(plan.input_digest.encode())
     return sidecars.write(output, info, lines, fingerprints=fingerprints)
@@ -100,7 +105,10 @@ def check(files: Mapping[str, bytes]) -> None:
         return
     fields = json.loads(files["manifest.json"])
     expected = {shard["file"]: shard["sha256"] for split in fields["splits"].values() for shard in split["shards"]}
+    expected |= {contents_name(file): sha256 for file, sha256 in expected.items()}  # `write_shard` writes equal bytes
     expected["rejects.jsonl"] = fields["rejects"]["sha256"]
+    sums = "".join(f"{expected[name]}  {name[9:]}\n" for name in sorted(expected) if name.startswith("contents/"))
+    expected[SUMS_FILE] = sha256_hex(sums.encode())
     beside = {name for name in files if ".beam_tfr" not in name} - {"manifest.json"}
     assert {name: sha256_hex(files[name]) for name in beside} == expected
 

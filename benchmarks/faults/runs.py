@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from beam_tfr.output.sidecars import BUILT_SUFFIX
+from beam_tfr.output.sidecars import RECORDS
 from benchmarks.faults.places import Place
 from tests.portable_runners import build_prism
 
@@ -126,7 +126,7 @@ def wait_for_moment(run: Run, place: Place, chance: random.Random, lengths: Leng
     Moments lie in the whole length of a run, and closer together where files appear.
     """
     phase = chance.choice(phases)
-    before = sum(BUILT_SUFFIX in name for name in place.names())
+    before = sum(RECORDS in name for name in place.names())
     more = chance.randint(1, 12)
 
     def reached() -> bool:
@@ -136,7 +136,7 @@ def wait_for_moment(run: Run, place: Place, chance: random.Random, lengths: Leng
         if phase == "plan":
             return ".beam_tfr/plan.json" in names
         if phase == "shards":
-            shards = sum(BUILT_SUFFIX in name for name in names)
+            shards = sum(RECORDS in name for name in names)
             return shards >= min(before + more, 15) and ".beam_tfr/plan.json" in names
         return ".beam_tfr/switch.json" in names
 
