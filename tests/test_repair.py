@@ -42,7 +42,7 @@ Command = Callable[..., Run]
 
 
 def identities(dataset: Path) -> dict[str, tuple[int, int]]:
-    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in dataset.iterdir()}
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in dataset.iterdir() if path.is_file()}
 
 
 def test_broken_and_missing_shards_are_made_again_and_no_other_file_is_touched(

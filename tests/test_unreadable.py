@@ -190,8 +190,10 @@ def test_an_object_that_the_service_does_not_give_leaves_only_its_shard_unfinish
     assert convert(beam_tfr, "gs://b/in", "gs://b/sound", *flags).code == 0
     fake.set(faults={"in/0/8": ["", *["503"] * 10_000]})
     run = convert(beam_tfr, "gs://b/in", "gs://b/out", *flags)
-    left = [name for name in fake.names() if name.startswith("out/.beam_tfr/train-")]  # a shard and its sidecar
-    assert (run.code, len(left)) == (1, 2)
+    left = [
+        name for name in fake.names() if name.startswith("out/.beam_tfr/train-")
+    ]  # a shard, its contents, its sidecar
+    assert (run.code, len(left)) == (1, 3)
     assert re.search(r"1 of 20 files cannot be read, such as gs://b/in/0/8 \(1: retried until the deadline; ", run.err)
     fake.set(faults={})
     assert convert(beam_tfr, "gs://b/in", "gs://b/out", *flags).json["written"] == 20

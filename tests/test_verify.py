@@ -23,7 +23,7 @@ from PIL import Image as PillowImage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.options.image import StoredOptions
-from beam_tfr.output import publish, sidecars
+from beam_tfr.output import publish, remade, sidecars
 from beam_tfr.output.claim import Claimed
 from beam_tfr.records.examples import build_example, example_class, parse_example
 from beam_tfr.records.tfrecords import masked_crc
@@ -170,7 +170,11 @@ def make_dataset(
         },
         codecs={},
     )
-    publish.write(str(folder), plan, ledger, Claimed(replaces=0, overwrite=False))
+    published = publish.write(str(folder), plan, ledger, Claimed(replaces=0, overwrite=False))
+    for name, split in published.splits.items():
+        for entry in split.shards:
+            remade.make(published, name, entry)
+    remade.write_sums(published)
     shutil.rmtree(folder / ".beam_tfr")
     return folder
 
@@ -235,6 +239,7 @@ def test_valid_datasets(tmp_path: pathlib.Path, options: dict[str, object]) -> N
         sources=None,
         seconds=report.seconds,
         dataset_digest=manifests.read(str(folder)).dataset_digest,
+        contents="rows",
     )
     assert report.ok
     read = Progress("verifying", report.examples, report.examples, len(files), len(files), report.num_bytes)
@@ -264,8 +269,8 @@ def is_sound(folder: pathlib.Path) -> bool:
 def test_every_mutation_is_found(dataset: pathlib.Path) -> None:
     """A few of each file; BEAM_TFR_MUTATIONS=20000 for more."""
     chance = random.Random(20)
-    files = sorted(dataset.iterdir())
-    assert len(files) == 6
+    files = sorted(path for path in dataset.rglob("*") if path.is_file())
+    assert len(files) == 10
     for trial in range(int(os.environ.get("BEAM_TFR_MUTATIONS", "150"))):
         file = files[trial % len(files)]
         content = file.read_bytes()

@@ -65,6 +65,7 @@ def test_the_report_is_one_json_object(beam_tfr: Command, dataset: Path) -> None
         "broken": [],
         "unread": [],
         "others": [],
+        "contents": "rows",
         "seconds": sound.json["seconds"],
     }
     flip(dataset / TRAIN[1])

@@ -48,7 +48,7 @@ def test_on_beams_own_engine(beam_tfr: Command, broken: Path) -> None:
     check_alike(beam_tfr, converted_spoiled_photos(), *DIRECT)
     check_alike(beam_tfr, broken, *DIRECT)
     found = beam_tfr("verify", broken, "--json", *DIRECT).json["kinds"]
-    assert found.keys() == {"missing", "foreign", "damaged", "repeated"}
+    assert found.keys() == {"missing", "foreign", "damaged", "repeated", "contents"}
 
 
 def test_a_sample_and_repeated_keys(tmp_path: Path) -> None:

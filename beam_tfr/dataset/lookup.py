@@ -18,7 +18,7 @@ from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
-from beam_tfr.records.shard_file import gzip_level, stored_range, without_headers
+from beam_tfr.records.shard_file import stored_range, without_headers
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, longest_in, masked_crc
 from beam_tfr.schema import DataError
 from beam_tfr.schema.naming import contents_name
@@ -74,8 +74,7 @@ class Lookup:
     def __init__(self, dataset: Manifest, parts: Sequence[Part]) -> None:
         self.dataset, self.parts = dataset, tuple(parts)
         self._ends = [*itertools.accumulate(part.take for part in parts)]
-        options = dataset.options
-        self._level = gzip_level(options["compression"], options["gzip_level"], options["encoding"])
+        self._level = dataset.gzip_level
         self._shards: dict[str, _Shard] = {}
 
     def __len__(self) -> int:

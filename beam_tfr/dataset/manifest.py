@@ -20,6 +20,7 @@ import fastjsonschema
 
 from beam_tfr import storage
 from beam_tfr.options.image import StoredOptions
+from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema import (
     FORMAT_VERSION,
     MANIFEST_FILE,
@@ -120,6 +121,11 @@ class Manifest:
     dataset_digest: str
     stamp: Stamp = dataclasses.field(repr=False)
     fields: Mapping[str, Any] = dataclasses.field(repr=False)
+
+    @property
+    def gzip_level(self) -> int | None:
+        """The level of the shards: 0 if they are stored, None without gzip."""
+        return gzip_level(self.compression, self.options.get("gzip_level", "auto"), self.image_options.encoding)
 
     @property
     def compression(self) -> str:

@@ -21,7 +21,7 @@ from beam_tfr.images.source import SMALLEST
 from beam_tfr.output.publish import sums_text
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
-from beam_tfr.records.shard_file import gzip_level, restart_points
+from beam_tfr.records.shard_file import restart_points
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, longest_in
 from beam_tfr.schema import CONTENTS_FOLDER, SUMS_FILE, RejectError, WrittenFile, sha256_hex
@@ -36,17 +36,17 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
         RecordError: the shard is damaged.
         OSError: a file cannot be read or written.
     """
-    path, features, options = storage.join(dataset.folder, entry.file), features_in(dataset), dataset.options
+    path, features = storage.join(dataset.folder, entry.file), features_in(dataset)
     columns, rows, ends = contents.columns_of(features, dataset.names), list[dict[str, Any]](), list[int]()
     file = RecordFile(path, max_record_bytes=longest_in(entry.num_bytes))
     for record in file:
-        values = parse_example(record)
+        values: Mapping[str, Sequence[Any]] = {}
+        with contextlib.suppress(ValueError):  # `verify` tells of a record that is none
+            values = parse_example(record)
         place = {"offset": file.offset + HEADER_BYTES, "length": len(record)}
         rows.append({**contents.row_of(values, columns), **_looks(values, dataset), **place})
         ends.append(file.offset + HEADER_BYTES + len(record) + 4)
-    if dataset.fields["format_version"] > 1 and gzip_level(
-        options["compression"], options["gzip_level"], options["encoding"]
-    ):
+    if dataset.fields["format_version"] > 1 and dataset.gzip_level:
         for row, restart in zip(rows, restart_points(storage.read_bytes(path), ends), strict=True):
             row["restart"] = restart
     number = int(entry.file.rpartition("-of-")[0].rpartition("-")[2])
