@@ -61,6 +61,7 @@ def _draw_files(canvas: ImageDraw.ImageDraw, dataset: Manifest) -> None:
     for split in ("train", "validation", "test"):
         for shard in dataset.splits[split].shards:
             notes[shard.file] = f"{shard.num_examples} records, {shard.num_bytes / 1e6:.1f} MB"
+    notes["contents"] = "a table: a row for each record"
     notes["labels.txt"] = f"{len(dataset.class_names)} classes"
     notes["rejects.jsonl"] = "files left out, each with a reason"
     notes["manifest.json"] = "written last: the dataset is complete"
@@ -68,7 +69,7 @@ def _draw_files(canvas: ImageDraw.ImageDraw, dataset: Manifest) -> None:
     _write(canvas, (MARGIN, MARGIN), f"{folder.name}/", INK)
     for number, file in enumerate(sorted(folder.iterdir(), key=lambda file: list(notes).index(file.name))):
         y = MARGIN + LINE + number * (2 * LINE - 6)
-        _write(canvas, (MARGIN + 20, y), file.name, INK)
+        _write(canvas, (MARGIN + 20, y), f"{file.name}/" if file.is_dir() else file.name, INK)
         _write(canvas, (MARGIN + 20, y + 19), notes[file.name], FAINT, size=14)
 
 
