@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr.tables.columns import ColumnType
+from beam_tfr.tables.columns import ColumnType, split_list
 
 MOST_NAMED = 4
+_SEPARATORS = ("|", ";", ",", " | ", "; ", ", ")
 _CAMEL = re.compile("(?<=[a-z])(?=[A-Z])")
 _JUST_BOX = re.compile("bounding|b?box|[^a-z0-9]")
 # Names of lists and texts that hold coordinates, as words of a name: `box`, `bbox_2d`, `FaceLandmarks`.
@@ -65,3 +68,26 @@ def _is_shape(name: str, column_type: ColumnType, cells: Sequence[Any]) -> bool:
     if _is_number(column_type) or column_type.members or not _SHAPE.search(_CAMEL.sub("_", name).lower()):
         return False
     return column_type.dtype != "bytes" or all(re.search(r"\d\D+\d", str(cell)) for cell in cells if cell)
+
+
+def tell_joined_labels(column: str, cells: Sequence[Any]) -> Iterator[str]:
+    """Warns if text labels look like several each: most of what a separator makes of them occurs in other labels too.
+
+    Args:
+        column: its name.
+        cells: its first cells.
+    """
+    labels = dict.fromkeys(cell for cell in cells if isinstance(cell, str) and cell)
+    for separator in _SEPARATORS:
+        parts = {label: {*map(str, split_list(label, separator))} for label in labels}
+        joined = [label for label in labels if parts[label] != {label}]
+        counts = collections.Counter(itertools.chain.from_iterable(parts.values()))
+        within = [(part, label) for label in joined for part in parts[label]]
+        repeated = sum(counts[part] > 1 or label.startswith("[") for part, label in within)
+        if all(part == part.strip() for part, _ in within) and 2 * repeated > len(within):
+            such = ", ".join(map(repr, joined[:3]))
+            yield (
+                f"labels of `label_column={column}` look like several each, such as {such}: "
+                f"{len(labels):,} classes in the first rows, {len(counts):,} with `label_separator={separator!r}`"
+            )
+            return
