@@ -6,6 +6,7 @@ import dataclasses
 import math
 import random
 import shutil
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from beam_tfr.dataset import manifest
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.output import lock
 from beam_tfr.planning.drafts import PlanSettings, draft_plan
-from beam_tfr.preview import Estimate, estimates, listed, preview
+from beam_tfr.preview import Estimate, estimates, listed, preview, speed
 from beam_tfr.preview.advice import class_warnings, failure_warning
 from beam_tfr.preview.listed import survey_listing
 from beam_tfr.schema import ImageRef, UsageError
@@ -34,6 +35,11 @@ __all__ = ["released"]
 
 Command = Callable[..., Run]
 LAYOUT = "{split}/{label}/*"
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "MAX_CONVERTED", 20)
 
 
 def test_a_plan_says_what_the_conversion_does_and_writes_nothing(beam_tfr: Command, tmp_path: Path) -> None:
@@ -170,6 +176,7 @@ def test_options_of_the_estimates_change_them() -> None:
     )
     plain = preview(options, sample_size=256, workers=1, progress=seen.append)
     assert seen[0] == Progress("listing", 0)
+    assert [state.stage for state in seen[-4:]] == [*["measuring"] * 3, "planned"]
     assert "GB-hours" in str(plain)
     assert " on 1 worker of 4 vCPUs and 15 GB (`workers=`)" in str(plain)
     assert "(<code>workers=</code>)" in plain._repr_html_()
@@ -180,6 +187,29 @@ def test_options_of_the_estimates_change_them() -> None:
     assert wide.dataflow
     assert wide.dataflow.seconds.value < plain.dataflow.seconds.value
     assert wide.dataflow.vcpu_hours.value > 100 * plain.dataflow.vcpu_hours.value
+
+
+def test_the_speed_is_that_of_conversions_of_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = list[int]()
+
+    def convert(options: ConvertOptions) -> types.SimpleNamespace:
+        names = sorted(path.name for path in Path(options.input[0]).parent.iterdir())
+        assert names[:3] == ["000000.jpg", "000001.PNG", "000002.jpg"]
+        assert (options.image_size, options.compression) == ((64, 64), "gzip:1")
+        counts.append(len(names))
+        return types.SimpleNamespace(seconds=2 + len(names) / 100 + (1 if len(counts) == 1 else 0))
+
+    monkeypatch.setattr(speed, "convert", convert)
+    monkeypatch.setattr(speed, "default_threads", lambda: 4)
+    monkeypatch.setattr(speed, "MAX_CONVERTED", 700)
+    options = from_values({"input": "a/*", "output": "b", "image_size": 64, "compression": "gzip:1"}, ConvertOptions)
+    files = [(".jpg", b"1"), (".PNG", b"22")]
+    found = speed.measure_speed(files, options, alone_s=0.02, most=10**6, progress=lambda _: None)
+    assert counts == [4, 74, 700]
+    assert found == pytest.approx((0.01, 0.02, 3))  # the start, with all that is loaded then
+    found = speed.measure_speed(files, options, alone_s=0.2, most=10**6, progress=lambda _: None)
+    assert counts[3:] == [4, 16, 120]
+    assert found == pytest.approx((0.05, 0.2, 1.84))  # not faster than without Beam
 
 
 def test_a_bucket_gives_its_reads_gradually() -> None:

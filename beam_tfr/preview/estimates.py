@@ -11,7 +11,6 @@ Z = 1.96  # of the normal distribution: 95 %
 NOISE = 0.2  # of a time, from one run to the next on a machine that does other things too: see docs/converting.md
 REF_BYTES = 100  # of a reference in the shuffle: see docs/scale.md
 VCPUS, MEMORY_GB = 4, 15  # of a worker: Dataflow's n1-standard-4
-ENDS_S = 1.0  # of a conversion, to start and to end
 JOB_START_S = 240  # of a Dataflow job, until its workers convert
 FIRST_READS_PER_S, DOUBLED_S = 5000, 1200  # of a bucket that was idle; then it doubles them every 20 minutes
 

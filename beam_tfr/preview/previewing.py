@@ -23,7 +23,7 @@ from beam_tfr.output import claim, lock
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
 from beam_tfr.preview.advice import class_warnings, failure_warning
-from beam_tfr.preview.estimates import ENDS_S, NOISE, Estimate, mean, on_dataflow, share
+from beam_tfr.preview.estimates import NOISE, Estimate, mean, on_dataflow, share
 from beam_tfr.preview.listed import list_references, survey_listing
 from beam_tfr.preview.result import WRITES, Preview
 from beam_tfr.preview.sampling import convert_sample
@@ -49,7 +49,7 @@ def preview(
         check_output: whether to check what the output holds.
         sample_size: images to convert.
         workers: number of workers of a Dataflow job.
-        progress: called while files are listed and the sample is converted.
+        progress: called while files are listed, the sample is converted, and the speed is measured.
 
     Raises:
         UsageError: the call is wrong, the input cannot be listed, or the output holds another dataset.
@@ -87,7 +87,7 @@ def preview(
         job_state = functools.partial(jobs.job_state, beam_options)
         outcome, converts = _predict_outcome(options, plan, job_state=job_state)
     usable = plan.matched - listed.reasons.total()
-    sampled = convert_sample(listed.sample, step, progress=progress)
+    sampled = convert_sample(listed.sample, step, of=usable, progress=progress)
     if not sampled.record_bytes:
         reason, example = next(iter((sampled.details or listed.details).items()))
         raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
@@ -97,12 +97,12 @@ def preview(
     written = share(len(sampled.record_bytes), sampled.tried, of=usable).value * usable
     num_bytes = mean(sampled.record_bytes, of=usable).times(written * sampled.packed)
     seconds = cpu_s = dataflow = None
-    if sampled.image_s:
-        # The sample one by one says how much the images differ; all at once, what one costs on all cores.
+    if speed := sampled.speed:
+        # The sample says how much the images differ; the speed of many at once, what one costs on all cores.
         cpu_s = mean(sampled.cpu_s, of=usable, noise=NOISE)
-        cpu_s = cpu_s.times(usable * sampled.image_cpu_s / cpu_s.value)
-        image_s = max(sampled.image_s, sampled.read_s / default_threads())
-        seconds = cpu_s.times(usable * image_s / cpu_s.value, ENDS_S)
+        cpu_s = cpu_s.times(usable * speed.image_cpu_s / cpu_s.value)
+        image_s = max(speed.image_s, sampled.read_s / default_threads())
+        seconds = cpu_s.times(usable * image_s / cpu_s.value, speed.ends_s)
         dataflow = on_dataflow(cpu_s, images=usable, workers=workers)
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     if listed.left_behind:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import dataclasses
 import itertools
+import posixpath
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -13,16 +13,14 @@ from collections.abc import Callable, Sequence
 from beam_tfr.bench import forget
 from beam_tfr.console.display import Progress
 from beam_tfr.inputs.reading import make_record, read_refs
-from beam_tfr.launch.flags import MAX_THREADS
-from beam_tfr.options import default_threads
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
+from beam_tfr.preview.speed import Speed, measure_speed
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema import ImageRef, RejectError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 MAX_SAMPLE_BYTES = 256 << 20  # 256 MiB of files
-BEAM = 1.15  # times as long as the images alone take: Beam, and writing
 
 
 @dataclasses.dataclass
@@ -38,8 +36,7 @@ class Sampled:
         reasons: reason -> rejects.
         details: reason -> an example: its key, and what is wrong.
         adjusted: name of an adjustment -> images.
-        image_s, image_cpu_s: seconds and CPU seconds to convert an image while all cores do; 0 unless images are
-            converted.
+        speed: speed of conversions; None unless images are converted.
     """
 
     tried: int = 0
@@ -50,17 +47,16 @@ class Sampled:
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     adjusted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    image_s: float = 0.0
-    image_cpu_s: float = 0.0
+    speed: Speed | None = None
 
 
 def convert_sample(
-    refs: Sequence[ImageRef], step: Convert, *, progress: Callable[[Progress], object] = lambda _: None
+    refs: Sequence[ImageRef], step: Convert, *, of: int, progress: Callable[[Progress], object] = lambda _: None
 ) -> Sampled:
-    """Reads and converts a sample like `step`; writes nothing."""
+    """Reads and converts a sample (`of` so many references) like `step`; writes only to a temporary folder."""
     options, root, found = step.options, step.read.root, Sampled()
     steps = [part.fn for part in step.make]
-    converted: list[tuple[bytes, ImageRef]] = []
+    files: list[tuple[str, bytes]] = []
     shard = zlib.compressobj(gzip_level(**options.stored_compression, encoding=options.encoding) or 0)
     packed = 0
     sizes = itertools.accumulate(ref.size_bytes for ref in refs)
@@ -86,7 +82,7 @@ def convert_sample(
         if record.image is not None:
             found.adjusted.update(record.image.adjusted)
         if isinstance(content, bytes):
-            converted.append((content, ref))
+            files.append((posixpath.splitext(ref.key)[1], content))
         started = time.perf_counter()
     if step.read.ahead is not None:
         step.read.ahead.close()
@@ -94,18 +90,6 @@ def convert_sample(
     if found.record_bytes:
         found.packed = (packed + len(shard.flush())) / sum(found.record_bytes)
         if options.encoding in IMAGE_ENCODINGS:
-            found.image_s, found.image_cpu_s = _measure(lambda file: make_record(*file, steps), converted)
+            alone_s = sum(found.cpu_s) / len(found.cpu_s)
+            found.speed = measure_speed(files, options, alone_s=alone_s, most=of, progress=progress)
     return found
-
-
-def _measure(
-    convert: Callable[[tuple[bytes, ImageRef]], object], files: Sequence[tuple[bytes, ImageRef]]
-) -> tuple[float, float]:
-    """Seconds and CPU seconds to convert an image while all cores do."""
-    cores = default_threads()
-    threads = min(cores, MAX_THREADS)  # a conversion with more has processes
-    seconds, cpu_s = time.perf_counter(), time.process_time()
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        collections.deque(pool.map(convert, files), maxlen=0)
-    seconds, cpu_s = time.perf_counter() - seconds, time.process_time() - cpu_s
-    return seconds / len(files) * threads / cores * BEAM, cpu_s / len(files) * BEAM
