@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 
@@ -46,6 +47,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         check_flags(parsed, flags)
         from beam_tfr.preview import preview
 
+        loaded_s = shown.seconds  # which a command takes too
         found = preview(
             options,
             flags,
@@ -54,6 +56,8 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             workers=parsed.workers,
             progress=shown,
         )
+    if found.seconds:
+        found = dataclasses.replace(found, seconds=found.seconds.times(1, plus=loaded_s))
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))
     else:
