@@ -404,7 +404,7 @@ def test_closed_or_full_pipes_neither_hang_nor_hurt(photos: Path, tmp_path: Path
             check=False,
         )
 
-    gone = run("a", "2> errors | true; echo ${PIPESTATUS[0]}")
+    gone = run("a", "--quiet 2> errors | true; echo ${PIPESTATUS[0]}")
     assert gone.stdout == "1\n"
     said = (tmp_path / "errors").read_text()
     assert said == ""

@@ -47,7 +47,8 @@ def test_converted_checked_and_read_on_gs(
         run = beam_tfr("convert", "--input", f"{source}/*/hat/*.jpg", "--output", output, *options)
         assert run.code == 0
     local = files_of(tmp_path / "out")
-    assert {name: storage.read_bytes(f"{gcs}/out/{name}") for name in storage.list_folder(f"{gcs}/out")} == local
+    names = [*storage.list_folder(f"{gcs}/out"), *(f"contents/{x}" for x in storage.list_folder(f"{gcs}/out/contents"))]
+    assert {name: storage.read_bytes(f"{gcs}/out/{name}") for name in names} == local
     assert manifest.read(f"{gcs}/out").dataset_digest == manifest.read(f"{tmp_path}/out").dataset_digest
     assert verify(f"{gcs}/out").ok
     with tls_proxy(gcs_emulator, tmp_path) as environment:
