@@ -138,7 +138,8 @@ def inspect(
             feature's name is enough.
         records: number of records to return; 1 if `record` is given. None: the first 40, or fewer if they take more
             than 512 MiB.
-        progress: called every hundred records with `done`, `total`, `shards` (files), `num_shards` and `num_bytes`.
+        progress: called every hundred records, and for each file that is searched by its contents, with `done`,
+            `total`, `shards` (files), `num_shards` and `num_bytes`.
 
     Raises:
         UsageError: there is no such split, record or feature, or the records asked for take too much memory.

@@ -7,7 +7,10 @@ What reads is Python (`dataset.lookup`), several chunks at a time.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +22,37 @@ from beam_tfr.order import FILLER, Order, global_order
 from beam_tfr.schema import DataError
 
 CHUNKS = 4  # read at a time
+_QUIET_S = 0.2  # without a call, at the end of the process
+
+
+class _Calls:
+    """The calls of TensorFlow's threads to Python. At the end of the process, they fail from then on, and it waits for
+    those that run: Python would never let them return, and TensorFlow would wait for them for ever.
+    """
+
+    def __init__(self) -> None:
+        self.ending = False
+        self._begun = self._running = 0
+        self._lock = threading.Lock()
+        atexit.register(self._end)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._begun += 1
+            self._running += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._running -= 1
+
+    def _end(self) -> None:
+        self.ending, seen = True, -1 if self._begun else 0
+        while self._running or seen != self._begun:
+            seen = self._begun
+            time.sleep(_QUIET_S)
+
+
+_calls = _Calls()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,8 +100,9 @@ class RandomReads:
 
     def _numbers(self, epoch: int, first: int) -> Any:
         """The examples of this host from a position of an epoch on: int64 [n]."""
-        numbers = global_order(self.order.total, self.seed, int(epoch))
-        fillers = np.full(max(self.order.end - len(numbers), 0), FILLER)
+        with _calls:
+            numbers = global_order(self.order.total, self.seed, int(epoch))
+            fillers = np.full(max(self.order.end - len(numbers), 0), FILLER)
         return np.concatenate([numbers, fillers])[
             int(first) + self.order.host_index : self.order.end : self.order.num_hosts
         ]
@@ -76,7 +111,10 @@ class RandomReads:
         """The records of some numbers, and what is wrong with them: an exception would come with a stack trace."""
         wanted = [number for number in numbers.tolist() if number != FILLER]
         try:
-            found = iter(self.lookup.read(wanted) if self.strict else self.lookup.read_each(wanted))
+            with _calls:
+                if _calls.ending:
+                    raise DataError("the process ends")
+                found = iter(self.lookup.read(wanted) if self.strict else self.lookup.read_each(wanted))
         except (DataError, OSError) as error:
             return np.full(len(numbers), b"", object), str(error).encode()
         records = (self.padding if number == FILLER else next(found) for number in numbers.tolist())
