@@ -9,9 +9,11 @@ Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow this law:
 3. The epoch's records are the records as they lie on disk. When shuffled, the parts (shards, or slices of them) are
    permuted by (seed, epoch), and the sequence is a circle that begins at a record drawn from (seed, epoch).
 4. When shuffled, each stream permutes its records in windows of `WINDOW`, by (seed, epoch, stream, window).
+5. With shuffle="global", position p is instead record `permutation(N, seed, epoch, GLOBAL)[p]` of the N records as they
+   lie on disk: there are no streams.
 
-So the order depends only on the dataset, the split, `seed`, the epoch and the number of streams V. Batch size and hosts
-merely cut it.
+So the order depends only on the dataset, the split, `shuffle`, `seed`, the epoch and the number of streams V. Batch
+size and hosts merely cut it.
 
 Permutations sort 64-bit hashes (`hash_word`). `reader.streams` computes the same with operations of TensorFlow, because
 a pipeline that calls Python is slower, and can hang when the process ends.
@@ -35,7 +37,7 @@ REMAINDERS = (None, "keep", "drop", "pad")
 FILLER = -1  # the example number of what only fills up a batch
 
 # What a permutation is drawn for, so that no two share their hashes.
-PARTS, START, RECORDS = range(3)
+PARTS, START, RECORDS, GLOBAL = range(4)
 
 # SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 GAMMA = 0x9E3779B97F4A7C15
@@ -64,6 +66,11 @@ def draw(*key: Any) -> NDArray[np.uint64]:
 def permutation(size: int, *key: int) -> Int64:
     """The numbers below `size`, sorted by their hashes: int64 [size]."""
     return np.argsort(draw(*key, np.arange(size)), kind="stable")
+
+
+def global_order(total: int, seed: int, epoch: int) -> Int64:
+    """The example at each position of an epoch with shuffle="global": int64 [total]."""
+    return permutation(total, seed, epoch, GLOBAL)
 
 
 class Run(NamedTuple):

@@ -1,4 +1,5 @@
-"""What a dataset of many shards costs its readers: the manifest, the check of the files, `load` to its first batch.
+"""What a dataset of many shards costs its readers: the manifest, the check of the files, `load` to its first batch, and
+`inspect` of one record.
 
 The shards are hard links to a few files of the sample. Each row is a process of its own.
 """
@@ -17,6 +18,15 @@ from pathlib import Path
 from benchmarks.measuring import ROOT, Table, measure, python
 
 LINKS = 60_000  # to one file: ext4 allows 65,000
+ROWS = (
+    "load, one shard",
+    "manifest",
+    "manifest and check",
+    "inspect --record",
+    "load",
+    "load, two splits",
+    "load, global shuffle",
+)
 COLUMNS = {"": "", "CPU seconds": ".2f", "seconds": ".2f", "peak MB": ",.0f"}
 
 
@@ -32,16 +42,17 @@ def make(folder: Path, shards: int) -> None:
     fields, whole = json.loads((one / "manifest.json").read_text()), manifest.read(str(one)).splits["train"]
     (shard,) = fields["splits"]["train"]["shards"]
     many = folder / "many"
-    many.mkdir()
-    source = one / shard["file"]
+    (many / naming.contents_name("")).parent.mkdir(parents=True)
     for name, number in {"train": shards - shards // 10, "test": shards // 10}.items():
         entries = []
         for i in range(number):
             if i % LINKS == 0:
-                source = many / f"copy-{name}-{i}"
-                source.write_bytes((one / shard["file"]).read_bytes())
+                sources = [many / f"copy-{name}-{i}", many / f"copy-contents-{name}-{i}"]
+                sources[0].write_bytes((one / shard["file"]).read_bytes())
+                sources[1].write_bytes((one / naming.contents_name(shard["file"])).read_bytes())
             file = naming.file_name("d", naming.shard_name(name, i, number), ".tfrecord.gz")
-            os.link(source, many / file)
+            os.link(sources[0], many / file)
+            os.link(sources[1], many / naming.contents_name(file))
             entries.append({**shard, "file": file})
         fields["splits"][name] = {
             "matched": whole.matched * number,
@@ -58,6 +69,7 @@ def make(folder: Path, shards: int) -> None:
 def run_one(what: str, folder: str) -> None:
     """What a row measures, after its imports."""
     from beam_tfr.dataset import manifest
+    from beam_tfr.inspection import inspect
     from beam_tfr.reader import load
 
     started, cpu = time.perf_counter(), time.process_time()
@@ -66,6 +78,11 @@ def run_one(what: str, folder: str) -> None:
     elif what == "manifest and check":
         dataset = manifest.read(folder)
         manifest.check_shards(dataset, dataset.splits.values())
+    elif what == "inspect --record":
+        total = sum(split.num_examples for split in manifest.read(folder).splits.values())
+        inspect(folder, record=total * 9 // 10)
+    elif what == "load, global shuffle":
+        next(iter(load(folder, split="train", batch_size=32, shuffle="global")))
     else:
         of = f"{folder}/../one" if what == "load, one shard" else folder
         for split in ("train", "test")[: 1 + (what == "load, two splits")]:
@@ -82,7 +99,7 @@ def run(arguments: argparse.Namespace) -> Iterator[Table]:
     rows = []
     with tempfile.TemporaryDirectory(prefix="beam_tfr-shards-") as folder:
         make(Path(folder), shards)
-        for what in ("load, one shard", "manifest", "manifest and check", "load", "load, two splits"):
+        for what in ROWS:
             done = measure(python("-m", "benchmarks.shards", what, f"{folder}/many"))
             rows.append([what, *map(float, done.output.split()), done.peak_bytes / 1e6])
     yield Table(f"shards: {shards:,}", COLUMNS, rows)

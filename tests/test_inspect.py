@@ -17,7 +17,9 @@ from PIL import Image
 import beam_tfr
 from beam_tfr import reader, storage
 from beam_tfr.console.display import Progress
+from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.inspection import StoredRecord, inspect, pictures
+from beam_tfr.inspection.records import _may_be, features_of_name, matches, text_of
 from beam_tfr.records.examples import serialize
 from beam_tfr.schema import DataError, UsageError
 from tests.conftest import Run
@@ -74,6 +76,88 @@ def test_any_record_of_a_dataset() -> None:
     for number in (0, 11, 12, 17):
         assert inspect(folder, record=number).records == (every[number],)
     assert inspect(every[12].file, record=3).records[0].data == every[15].data
+
+
+@pytest.mark.parametrize(
+    ("names", "number"),
+    [
+        (["label"], 6),
+        (["class/label", "width"], 6),
+        (["image/filename"], 1),
+        (["key/sha256", "label"], 1),
+        (["format", "encoded"], 1),
+    ],
+    ids=str,
+)
+def test_a_condition_finds_the_same_with_contents_and_without(names: list[str], number: int, tmp_path: Path) -> None:
+    folder = converted_photos()
+    without = shutil.copytree(folder, tmp_path / "d")
+    shutil.rmtree(without / "contents")
+    every = inspect(folder, records=18).records
+    values = every[13].values
+    where = {name: text_of(values[max(features_of_name(values, name))][0]) for name in names}
+    expected = [record.number for record in every if matches(record.values, where)]
+    assert len(expected) == number
+    for path in (folder, without):
+        found = inspect(path, where=where, records=18)
+        assert [record.number for record in found.records] == expected
+        assert [(record.offset, record.data) for record in found.records] == [
+            (every[number].offset, every[number].data) for number in expected
+        ]
+        assert [record.number for record in inspect(path, where=where, record=9).records] == [
+            number for number in expected if number >= 9
+        ][:1]
+
+
+def test_contents_save_reading_the_records_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = converted_photos()
+    every = inspect(folder, records=18).records
+    read: list[int] = []
+    original = Lookup.read
+
+    def counted(lookup: Lookup, numbers: Any) -> list[bytes]:
+        read.extend(numbers)
+        return original(lookup, numbers)
+
+    monkeypatch.setattr(Lookup, "read", counted)
+    monkeypatch.setattr("beam_tfr.inspection.records.RecordFile", None)  # which reads from the beginning
+    assert inspect(folder, record=8).records == (every[8],)
+    assert read == [8, 9, 10, 11]
+    read.clear()
+    told: list[Progress] = []
+    hats = inspect(folder, where="label=hat", progress=told.append).records
+    assert [record.number for record in hats] == read
+    assert len(hats) == 6
+    assert told[0] == Progress("reading", 0, 18, 0, 2, 0)
+    with pytest.raises(
+        UsageError, match="`where=lable`: unknown feature; known are image/channels, image/class/label, "
+    ):
+        inspect(folder, where="lable=hat")
+    copy = shutil.copytree(folder, tmp_path / "d")
+    shard = copy / Path(every[8].file).name
+    data = bytearray(shard.read_bytes())
+    data[-30] ^= 1
+    shard.write_bytes(data)
+    found = inspect(copy, record=11)
+    assert (found.records, found.problem[: len(str(shard)) + 11]) == ((), f"{shard}: record 11")
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "may_be"),
+    [
+        ("hat", "hat", True),
+        ("hat", "ha", False),
+        (7, "7", True),
+        (0.5, "0.5", True),
+        (b"\xab\x01", "ab01", True),
+        ([1, 2], "2", True),
+        ([], "2", False),
+        (None, "too long", True),
+        (["a", None], "too long", True),
+    ],
+)
+def test_a_cell(cell: object, value: str, may_be: bool) -> None:
+    assert _may_be(cell, value) is may_be
 
 
 @pytest.mark.parametrize("name", ["x.tfrecord.gz", "data"])

@@ -118,6 +118,22 @@ class Lookup:
                 fetch(job)
         return found
 
+    def read_each(self, numbers: Sequence[int]) -> list[bytes | RecordError]:
+        """The records of these numbers; of a damaged one, its error.
+
+        Raises:
+            DataError, OSError: as `read` does for all else.
+        """
+        try:
+            return [*self.read(numbers)]
+        except RecordError as error:
+            return [error] if len(numbers) == 1 else [one for number in numbers for one in self.read_each([number])]
+
+    def offset(self, number: int) -> int:
+        """Where the frame of a record begins in the uncompressed bytes of its file; raises as `read` does."""
+        part, row = self.locate(number)
+        return (self._shards.get(part.file) or self._open(part)).begin(row)
+
     def table(self, part: Part, columns: Sequence[str] | None = None) -> Any:
         """The contents of the whole shard of a part, as a `pyarrow.Table` with the columns of `contents.schema_of`.
 

@@ -9,6 +9,8 @@ from beam_tfr import storage
 from beam_tfr.schema import UsageError, whole_number
 
 MAX_SKIPPED = 100
+STREAMS = 8  # by default
+GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
 
 
 def integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
@@ -23,14 +25,14 @@ def integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
         raise UsageError(str(error), option=name, value=repr(value)) from None
 
 
-def boolean(name: str, value: Any, hint: str = "") -> bool:
+def boolean(name: str, value: Any) -> bool:
     """Checks and returns an argument that is True or False.
 
     Raises:
         UsageError: it is neither.
     """
     if not isinstance(value, bool):
-        raise UsageError(f"must be True or False{hint and f': {hint}'}", option=name, value=repr(value))
+        raise UsageError("must be True or False", option=name, value=repr(value))
     return value
 
 
@@ -75,7 +77,27 @@ def shuffle_seed(shuffle: Any, seed: Any) -> int | None:
         UsageError: one of the two is wrong.
     """
     seed = integer("seed", seed, 0, bits=63)
-    return seed if boolean("shuffle", shuffle, "there is no shuffle buffer") else None
+    if not isinstance(shuffle, bool) and shuffle != GLOBAL:
+        raise UsageError(
+            f'must be True, False or "{GLOBAL}": there is no shuffle buffer', option="shuffle", value=repr(shuffle)
+        )
+    return seed if shuffle else None
+
+
+def check_global(streams: int, cache: Any = False) -> None:
+    """Checks the arguments that do not go together with shuffle="global".
+
+    Raises:
+        UsageError: one is given.
+    """
+    if streams != STREAMS:
+        why = f'has no effect with `shuffle="{GLOBAL}"`, which reads each record by itself: leave it out'
+        raise UsageError(why, option="streams", value=repr(streams))
+    if cache is not False:
+        why = (
+            f'does not go with `shuffle="{GLOBAL}"`: it keeps records in one order. Leave it out, or give shuffle=True'
+        )
+        raise UsageError(why, option="cache", value=repr(cache))
 
 
 def skippable(on_error: Any, max_skipped: Any) -> int | None:

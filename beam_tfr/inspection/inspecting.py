@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from beam_tfr import storage
@@ -17,7 +17,16 @@ from beam_tfr.dataset.manifest import Manifest, check_shards
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.tallies import dataset_rows, html_table
 from beam_tfr.inspection import exporting, pictures
-from beam_tfr.inspection.records import File, StoredRecord, Values, features_of_name, find_files, matches, read_files
+from beam_tfr.inspection.records import (
+    Chosen,
+    File,
+    StoredRecord,
+    Values,
+    features_of_name,
+    find_files,
+    matches,
+    read_files,
+)
 from beam_tfr.inspection.values import describe, kind_of
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import DataError, UsageError, in_order, without_traceback
@@ -129,7 +138,8 @@ def inspect(
             feature's name is enough.
         records: number of records to return; 1 if `record` is given. None: the first 40, or fewer if they take more
             than 512 MiB.
-        progress: called every hundred records with `done`, `total`, `shards` (files), `num_shards` and `num_bytes`.
+        progress: called every hundred records, and for each file that is searched by its contents, with `done`,
+            `total`, `shards` (files), `num_shards` and `num_bytes`.
 
     Raises:
         UsageError: there is no such split, record or feature, or the records asked for take too much memory.
@@ -151,16 +161,16 @@ def inspect(
         except DataError as error:
             problem = str(error)
     total = sum(file.num_records for file in files) if dataset else None
+    if dataset is not None:
+        _check_known(dataset.features, wanted)
+    chosen = Chosen(dataset, files, start=start, where=wanted) if dataset else None
     search = _Search(wanted, start=start, most=most, strict=records is not None, counts=total is None)
-    search.run(files, progress or (lambda _: None))
+    search.run(files, chosen, progress or (lambda _: None))
     number = search.done if total is None else total
     if record is not None and record >= number and not search.problem:
         raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
     if search.first and not search.kept:
-        for name in wanted:
-            if not features_of_name(search.first, name):
-                known = ", ".join(itertools.islice(sorted(search.first), 20))
-                raise UsageError(f"unknown feature; known are {known}", option="where", value=name)
+        _check_known(search.first, wanted)
     return Inspection(
         path=place,
         manifest=dataset,
@@ -185,19 +195,22 @@ class _Search:
         self._lengths = collections.defaultdict[str, set[int]](set)
         self._kinds = dict[str, str]()
 
-    def run(self, files: Sequence[File], progress: Callable[[Progress], object]) -> None:
+    def run(self, files: Sequence[File], chosen: Chosen | None, progress: Callable[[Progress], object]) -> None:
         total = 0 if self._counts else sum(file.num_records for file in files)
         kept_bytes = num_bytes = 0
+
+        def report(index: int, done: int) -> None:
+            progress(Progress("reading", done, total, index, len(files), num_bytes))
 
         def count(read: bytes) -> None:
             nonlocal num_bytes
             num_bytes += len(read)
 
         try:
-            for index, record in read_files(files, 0 if self._counts else self._start, count):
+            for index, record in read_files(files, chosen, report, count):
                 self.done = record.number + 1
                 if record.number % PROGRESS_RECORDS == 0:
-                    progress(Progress("reading", self.done, total, index, len(files), num_bytes))
+                    report(index, self.done)
                 if record.number < SAMPLE or not self.first:
                     self._note(record)
                 if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):
@@ -212,6 +225,8 @@ class _Search:
                     break
         except RecordError as error:
             self.problem = f"{error}; is it a TFRecord file?" if self._counts and error.record == 0 else str(error)
+        except DataError as error:
+            self.problem = str(error)
         except OSError as error:
             self.problem = f"{error.filename or ''}: {error.strerror or error}"
 
@@ -228,6 +243,18 @@ class _Search:
             shape = f" [{'any' if len(lengths) > 1 else min(lengths)}]"
             found[name] = f"{self._kinds[name]}{'' if lengths == {1} else shape}".lstrip()
         return found
+
+
+def _check_known(features: Iterable[str], where: Mapping[str, str]) -> None:
+    """Checks that some features, or the ends of their names, exist.
+
+    Raises:
+        UsageError: one does not.
+    """
+    for name in where:
+        if not features_of_name(features, name):
+            known = ", ".join(itertools.islice(sorted(features), 20))
+            raise UsageError(f"unknown feature; known are {known}", option="where", value=name)
 
 
 def _features_of(dataset: Manifest) -> dict[str, str]:

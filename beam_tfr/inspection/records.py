@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
+from beam_tfr.dataset.lookup import Lookup, features_in
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.splits import Part
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import WILDCARD
+from beam_tfr.records import contents
 from beam_tfr.records.examples import TooManyValuesError, parse_example
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
-from beam_tfr.schema import MANIFEST_FILE, DataError, NotFoundError, UsageError, in_order
+from beam_tfr.schema import MANIFEST_FILE, DataError, NotFoundError, NotInstalledError, UsageError, in_order
 
+_AT_A_TIME = 4  # records that are read at a time: of 128 MiB at most
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
 
 
@@ -95,32 +101,102 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
 
 
 def read_files(
-    files: Sequence[File], start: int, on_bytes: Callable[[bytes], object]
+    files: Sequence[File],
+    chosen: Chosen | None,
+    on_file: Callable[[int, int], object],
+    on_bytes: Callable[[bytes], object],
 ) -> Iterator[tuple[int, StoredRecord]]:
-    """Yields the index of the file and the record for each record from number `start` on.
+    """Yields the index of the file and the record for each record of some files.
 
-    Files of known length before it are not opened; `on_bytes` is called with what is read of the others.
+    Args:
+        files: the files.
+        chosen: of a dataset, which of its records may be wanted; None for all.
+        on_file: called with the index of each file that is not read from its beginning, and the records before it.
+        on_bytes: called with what is read of files from their beginning.
 
     Raises:
         RecordError: a file is damaged.
+        DataError: another dataset has replaced this one.
         OSError: a file cannot be read.
     """
     before = 0
     for index, file in enumerate(files):
-        if 0 <= file.num_records <= start - before:
+        first = max(0, chosen.start - before) if chosen else 0
+        if 0 <= file.num_records <= first:
             before += file.num_records
             continue
-        longest = longest_in(file.num_bytes)
-        records = RecordFile(file.path, max_record_bytes=longest, skip=max(0, start - before), on_bytes=on_bytes)
+        numbers = chosen.numbers(index, before) if chosen else None
+        if chosen and numbers is not None:
+            on_file(index, before)
+            yield from ((index, record) for record in chosen.read(numbers))
+            before += file.num_records
+            continue
+        records = RecordFile(file.path, max_record_bytes=longest_in(file.num_bytes), skip=first, on_bytes=on_bytes)
         for data in records:
             yield index, StoredRecord(before + records.record, file.path, records.offset, data)
         before += records.record
 
 
-def features_of_name(values: Values, name: str) -> list[str]:
+class Chosen:
+    """The records of a dataset from number `start` on that may have some values, found by its contents.
+
+    Args:
+        dataset: the dataset.
+        files: its files.
+        start: number of the first record.
+        where: feature -> value, as text.
+    """
+
+    def __init__(self, dataset: Manifest, files: Sequence[File], *, start: int, where: Mapping[str, str]) -> None:
+        parts = [Part(file.path, file.num_records, 0, file.num_records, file.num_bytes) for file in files]
+        self.start = start
+        self._lookup = Lookup(dataset, parts)
+        columns = contents.columns_of(features_in(dataset), dataset.names)
+        known = (
+            (value, [columns[one].name for one in features_of_name(columns, name)]) for name, value in where.items()
+        )
+        # The contents hold the length of a payload, and escape what is not UTF-8.
+        self._known = [(value, names) for value, names in known if "bytes" not in names and "\ufffd" not in value]
+        self._answers = bool(self._known) or not where
+
+    def numbers(self, index: int, before: int) -> list[int] | None:
+        """The records of a file; None if only reading it from its beginning tells, or is as good."""
+        part = self._lookup.parts[index]
+        first = max(0, self.start - before)
+        if not self._answers or not (first or self._known):
+            return None
+        try:
+            self._lookup.offset(before + first)
+            table = self._lookup.table(part, sorted({name for _, names in self._known for name in names}))
+        except (DataError, NotInstalledError):  # `verify` says what is wrong
+            return None
+        rows = np.ones(part.records, bool)
+        for value, names in self._known:
+            rows &= np.any(
+                [[_may_be(cell, value) for cell in table.column(name).to_pylist()] for name in names], axis=0
+            )
+        return [before + row for row in np.flatnonzero(rows).tolist() if row >= first]
+
+    def read(self, numbers: Sequence[int]) -> Iterator[StoredRecord]:
+        """Yields the records of some numbers; raises as `read_files` does."""
+        for begin in range(0, len(numbers), _AT_A_TIME):
+            some = numbers[begin : begin + _AT_A_TIME]
+            for number, data in zip(some, self._lookup.read_each(some), strict=True):
+                if isinstance(data, RecordError):
+                    raise data
+                yield StoredRecord(number, self._lookup.locate(number)[0].file, self._lookup.offset(number), data)
+
+
+def _may_be(cell: Any, value: str) -> bool:
+    """True if a cell has a value, given as text, or is null, as one that is too long."""
+    cells = cell if isinstance(cell, list) else [cell]
+    return any(one is None or value == (one.hex() if isinstance(one, bytes) else str(one)) for one in cells)
+
+
+def features_of_name(features: Iterable[str], name: str) -> list[str]:
     """The features that a short name means: "label" is "image/class/label" and "image/class/text"."""
     ends = (f"/{name}", "class/text") if name == "label" else (f"/{name}",)
-    return [feature for feature in values if feature == name or f"/{feature}".endswith(ends)]
+    return [feature for feature in features if feature == name or f"/{feature}".endswith(ends)]
 
 
 def matches(values: Values, where: Mapping[str, str]) -> bool:

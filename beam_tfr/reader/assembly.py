@@ -10,13 +10,14 @@ from typing import Any
 import tensorflow as tf
 
 from beam_tfr.reader.decode import Decoder
+from beam_tfr.reader.random_reads import RandomReads
 from beam_tfr.reader.streams import Streams
 
 CHUNK = 64  # images decoded in one call, about: enough that its overhead does not count, few enough for memory
 
 
 def assemble(
-    streams: Streams,
+    streams: Streams | RandomReads,
     decoder: Decoder,
     *,
     decoded: bool,

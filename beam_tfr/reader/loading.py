@@ -11,8 +11,12 @@ from typing import Any
 import tensorflow as tf
 
 from beam_tfr.dataset import manifest, reader_arguments
+from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.reader_arguments import (
+    GLOBAL,
+    STREAMS,
     boolean,
+    check_global,
     check_labels,
     choice,
     integer,
@@ -27,6 +31,7 @@ from beam_tfr.reader import caching
 from beam_tfr.reader.assembly import assemble
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
+from beam_tfr.reader.random_reads import RandomReads
 from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.schema import UsageError, without_traceback
 
@@ -41,12 +46,12 @@ def load(
     split: str,
     batch_size: int | None = None,
     remainder: str | None = None,
-    shuffle: bool = False,
+    shuffle: bool | str = False,
     seed: int = 0,
     epoch: int = 0,
     repeat: bool | int = False,
     start_step: int = 0,
-    streams: int = 8,
+    streams: int = STREAMS,
     host_index: int | None = None,
     num_hosts: int = 1,
     input_context: tf.distribute.InputContext | None = None,
@@ -74,7 +79,9 @@ def load(
         remainder: what to do with the examples that do not fill the last batch of an epoch. "keep" yields a smaller
             batch, "drop" omits them, "pad" fills the batch up with black images of label 0 and weight 0 (every element
             then has a weight). None: "keep" on one host, "drop" on several.
-        shuffle: whether to shuffle by (`seed`, epoch); otherwise, all epochs have the same order.
+        shuffle: whether to shuffle by (`seed`, epoch); otherwise, all epochs have the same order. True shuffles shards,
+            then records within windows, and reads shards from beginning to end. "global" permutes the whole split and
+            reads each record by itself, for disks where random reads are cheap; it takes neither `streams` nor `cache`.
         seed: seed for the shuffle and random crops.
         epoch: number of the first epoch. Without `repeat` and `start_step`, each iteration over a shuffled dataset has
             a new order (Keras starts more iterations than it trains epochs, so which one is not guaranteed).
@@ -109,7 +116,8 @@ def load(
         deterministic: False lets batches arrive out of order.
         on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of weight 0
             and label 0 in its place, reports it on standard error, and raises after `max_skipped` of them.
-        max_skipped: with on_error="skip", 100 if None; a damaged shard counts as many as it has records left.
+        max_skipped: with on_error="skip", 100 if None; a damaged shard counts as many as it has records left, or with
+            shuffle="global" as many as are damaged.
 
     Returns:
         For "pair": images [batch, height, width, channels] of `dtype`, labels int64 [batch], and with "pad" or "skip"
@@ -121,10 +129,13 @@ def load(
 
     Raises:
         UsageError: an argument is wrong, or two of them do not fit together.
-        DataError: the folder holds no complete dataset, or a shard is missing or has the wrong size.
+        DataError: the folder holds no complete dataset, or a shard is missing or has the wrong size; or with
+            shuffle="global", the dataset has no contents.
+        NotInstalledError: pyarrow is missing, with shuffle="global".
 
     Iterating raises tf.errors.InvalidArgumentError, naming file and record, where a shard or an image is damaged or a
-    label is outside the class list, and tf.errors.NotFoundError for a shard that has disappeared.
+    label is outside the class list, and tf.errors.NotFoundError for a shard that has disappeared (with
+    shuffle="global" the former, too).
     """
     folder = reader_arguments.folder(path)
     host_index, num_hosts = host_of(input_context, host_index, num_hosts)
@@ -172,21 +183,30 @@ def load(
     )
     _check_output(decoder, batch_size)
     manifest.check_shards(dataset, selection.splits)
+    if shuffle == GLOBAL:
+        check_global(streams, cache)
     cache_blocks = caching.cache_of(cache, cache_decoded, decoder, order)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot reach them.
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
     build = tf.autograph.experimental.do_not_convert(assemble)
     with tf.device("CPU"):
-        records = Streams(
-            dataset=dataset,
-            parts=parts,
-            order=order,
-            seed=shuffled,
-            padding=decoder.padding,
-            strict=on_error == "raise",
-            cache=cache_blocks,
-        )
+        records: Streams | RandomReads
+        if shuffle == GLOBAL:
+            lookup = Lookup(dataset, selection.parts)
+            records = RandomReads(
+                lookup=lookup, order=order, seed=seed, padding=decoder.padding, strict=on_error == "raise"
+            )
+        else:
+            records = Streams(
+                dataset=dataset,
+                parts=parts,
+                order=order,
+                seed=shuffled,
+                padding=decoder.padding,
+                strict=on_error == "raise",
+                cache=cache_blocks,
+            )
         loaded = build(
             records,
             decoder,
@@ -194,7 +214,7 @@ def load(
             epoch=epoch,
             epochs=epochs,
             start_step=start_step,
-            advancing=shuffle and repeat is False and not start_step,
+            advancing=bool(shuffle) and repeat is False and not start_step,
             deterministic=deterministic,
         )
     loaded.class_names = dataset.class_names  # so named by Keras' image_dataset_from_directory too

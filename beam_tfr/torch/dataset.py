@@ -14,13 +14,23 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.dataset import manifest, reader_arguments
-from beam_tfr.dataset.reader_arguments import check_labels, choice, integer, shuffle_seed, skippable
+from beam_tfr.dataset.lookup import Lookup
+from beam_tfr.dataset.reader_arguments import (
+    GLOBAL,
+    STREAMS,
+    check_global,
+    check_labels,
+    choice,
+    integer,
+    shuffle_seed,
+    skippable,
+)
 from beam_tfr.dataset.splits import select
 from beam_tfr.order import Epoch, Order
 from beam_tfr.schema import DataError, UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
 from beam_tfr.torch.elements import ExampleDecoder, stack_images
-from beam_tfr.torch.streams import Share, Stored, rank_of
+from beam_tfr.torch.streams import GlobalShare, Share, Stored, rank_of
 
 _Base: Any = object
 try:
@@ -53,7 +63,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             batch, and is refused if ranks would have different numbers of batches; "drop" omits them (different ones
             in each shuffled epoch); "pad" fills the batch up with black images of label 0 and weight 0.
             None: "keep" on one rank, "drop" on several.
-        shuffle: whether to shuffle by (`seed`, `epoch`); otherwise, all epochs have the same order.
+        shuffle: whether to shuffle by (`seed`, `epoch`); otherwise, all epochs have the same order. "global" permutes
+            the whole split and reads each record by itself, as in `beam_tfr.reader.load`: each worker only its own.
         seed: seed for the shuffle.
         epoch: number of the epoch, until `set_epoch` is called.
         start_step: number of finished steps, after which to resume, without decoding earlier examples or opening shards
@@ -72,7 +83,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of label 0
             and weight 0 in its place, reports it on standard error, and raises after `max_skipped` of them.
         max_skipped: with on_error="skip", for all workers of this rank together, 100 if None; a damaged shard counts as
-            many as it has records left.
+            many as it has records left, or with shuffle="global" as many as are damaged.
         transform: function called with each image (or its bytes) before batching, by several threads at once. If it
             draws random numbers, a resumed run draws others; DataLoader seeds PyTorch's generator in each worker.
 
@@ -102,13 +113,13 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         split: str,
         batch_size: int | None = None,
         remainder: str | None = None,
-        shuffle: bool = False,
+        shuffle: bool | str = False,
         seed: int = 0,
         epoch: int = 0,
         start_step: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        streams: int = 8,
+        streams: int = STREAMS,
         threads: int = 0,
         output: str = "pair",
         multi_hot: bool = False,
@@ -150,6 +161,11 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             batch_size=batch_size,
             remainder=remainder,
         )
+        self._lookup = None
+        if shuffle == GLOBAL:
+            check_global(streams)
+            self._lookup = Lookup(dataset, chosen.parts)
+            self._lookup.read_each([0])  # fails without contents
         self._threads = integer("threads", threads, 0, bits=10)
         self._max_skipped = skippable(on_error, max_skipped)
         self._pads = remainder == "pad"
@@ -191,14 +207,26 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return self._elements(self.epoch, worker, num_workers)  # the epoch of now, not that of the first element
 
     def _elements(self, epoch: int, worker: int, num_workers: int) -> Iterator[Any]:
-        share = Share(
-            dataset=self._dataset,
-            parts=self._parts,
-            order=self._order,
-            epoch=Epoch([part.take for part in self._parts], seed=self._seed, number=epoch),
-            first_step=self._first_step(epoch) + worker,
-            num_workers=num_workers,
-        )
+        share: Share | GlobalShare
+        first_step = self._first_step(epoch) + worker
+        if self._lookup is not None and self._seed is not None:
+            share = GlobalShare(
+                lookup=self._lookup,
+                order=self._order,
+                seed=self._seed,
+                epoch=epoch,
+                first_step=first_step,
+                num_workers=num_workers,
+            )
+        else:
+            share = Share(
+                dataset=self._dataset,
+                parts=self._parts,
+                order=self._order,
+                epoch=Epoch([part.take for part in self._parts], seed=self._seed, number=epoch),
+                first_step=first_step,
+                num_workers=num_workers,
+            )
         if not self._threads:
             yield from map(self._element, share.batches())
             return

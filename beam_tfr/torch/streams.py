@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.manifest import Manifest, check_current
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
-from beam_tfr.order import WINDOW, Epoch, Order, Run
+from beam_tfr.order import WINDOW, Epoch, Order, Run, global_order
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
 from beam_tfr.schema import UsageError
 
@@ -95,6 +96,32 @@ class Share:
             if data is None and not problem:
                 problem = f"{part.file} ends after {file.record} of its {part.records} records"
             yield Stored(data or b"", part.file, number, problem)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GlobalShare:
+    """One worker's share of an epoch with shuffle="global", each record read by itself; otherwise like `Share`."""
+
+    lookup: Lookup
+    order: Order
+    seed: int
+    epoch: int
+    first_step: int
+    num_workers: int
+
+    def batches(self) -> Iterator[list[Stored]]:
+        """The records of each step, without fillers; raises as `Share` does."""
+        order = global_order(self.order.total, self.seed, self.epoch)
+        for step in range(self.first_step, self.order.steps, self.num_workers):
+            positions = self.order.positions(step)
+            numbers = order[positions[positions < self.order.total]].tolist()
+            found = zip(map(self.lookup.locate, numbers), self.lookup.read_each(numbers), strict=True)
+            yield [
+                Stored(record, part.file, row)
+                if isinstance(record, bytes)
+                else Stored(b"", part.file, row, str(record))
+                for (part, row), record in found
+            ]
 
 
 def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
