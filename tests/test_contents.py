@@ -31,8 +31,10 @@ from beam_tfr.records.tfrecords import frame, read_records
 from beam_tfr.schema import DataError, UsageError
 from tests.converted import converted_photos, once
 from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
 from tests.test_docs import ROOT
 
+__all__ = ["fake", "fake_server"]
 ROWS = [
     {"n": i, "score": i / 4, "kinds": ["a", "b", "c"][: i % 4], "ids": [i, i + 1][: i % 3], "text": "é" * (i * 40)}
     for i in range(40)
@@ -69,7 +71,8 @@ def converted_files() -> Path:
         source.mkdir()
         for number in range(3):
             (source / f"{number}.bin").write_bytes(bytes(range(100)) * (number > 0))
-        flags = ["--input", f"{source}/*.bin", "--encoding", "bytes", "--num_shards", 3, "--max_rejects", 1]
+        flags = ["--input", f"{source}/*.bin", "--encoding", "bytes", "--layout", "*", "--num_shards", 3]
+        flags += ["--max_rejects", 1]
         assert cli.main([str(part) for part in ["convert", "--output", folder, *flags]]) == 0
 
     return once("contents_bytes", write)

@@ -73,7 +73,7 @@ def test_examples_are_those_of_the_streaming_reader() -> None:
     streamed = ImageDataset(folder, split="train", shuffle=False)
     assert found == {image.tobytes(): int(label) for image, label in streamed}
     assert {image.shape for image, _ in records} == {(224, 224, 3)}
-    assert {len(output) for output in beam_tfr.Records(folder, split="train[:50%]", output="dict")} == {12}
+    assert {len(output) for output in beam_tfr.Records(folder, split="train[:50%]", output="dict")} == {13}
     flipped = beam_tfr.Records(folder, split="train", output="image", transform=np.fliplr)
     np.testing.assert_array_equal(np.fliplr(flipped[-1]), records[11][0])
 
