@@ -26,18 +26,18 @@ CONVERT = """
 import sys
 pattern, output, what = sys.argv[1:]
 import beam_tfr
-from beam_tfr.images import looks
+from beam_tfr.images import convert, looks
 from beam_tfr.schema import Looks
 from beam_tfr.transforms import writing
 if what != "all":
     looks.perceptual_hash = lambda pixels: bytes(32)
 if what == "neither":
-    looks.describe = lambda *_: Looks(0.0, 0.0, bytes(32))
+    convert.describe = lambda *_: Looks(0.0, 0.0, bytes(32))
     for of in vars(writing).values():
         if hasattr(of, "_row"):
             of._row = lambda self, record, ref: {}
     writing.contents.to_bytes = lambda *_, **__: b""
-beam_tfr.convert(input=pattern, output=output, name="d", num_shards=8)
+beam_tfr.convert(input=pattern, output=output, name="d", num_shards=8, layout="{label}/*")
 """
 
 
