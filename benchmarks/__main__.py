@@ -21,6 +21,7 @@ NAMES = (
     "gil",
     "counters",
     "read",
+    "random_access",
     "resize",
     "memory",
     "tables",

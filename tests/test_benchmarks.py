@@ -24,6 +24,7 @@ FIRST_COLUMNS = {
     "gil": ["1", "4"],
     "counters": ["20"],
     "read": ["tutorial", "decoding alone", "beam_tfr, 97 shards", "beam_tfr, float32", "tutorial, batch 1"],
+    "random_access": ["Records, one by one, warm", "Records, batches of 64, warm", "ImageDataset, warm", "load, warm"],
     "resize": ["beam_tfr", "OpenCV AREA", "Pillow BILINEAR", "Pillow BICUBIC"],
     "memory": ["WebP", "PNG, 16 bits", "TIFF, 64-bit floats"],
     "tables": ["parquet, read", "parquet, converted"],

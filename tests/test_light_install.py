@@ -11,6 +11,27 @@ import pytest
 from tests.converted import SAMPLE, converted_photos
 from tests.test_dataflow_installs import ROOT, copy_sources, site_packages
 
+NUMBERS = """
+import sys
+folder, *missing = sys.argv[1:]
+sys.modules.update(dict.fromkeys(missing))
+import beam_tfr
+if "pyarrow" not in missing:
+    import pyarrow.compute
+    records = beam_tfr.Records(folder, split="train")
+    image, label = records[-1]
+    assert image.shape == (224, 224, 3), image.shape
+    assert len(records.where(pyarrow.compute.field("class") == "hat")) == 4
+    assert beam_tfr.contents(folder, "test").count_rows() == 6
+else:
+    for use in (lambda: beam_tfr.Records(folder, split="train")[0], lambda: beam_tfr.contents(folder)):
+        try:
+            use()
+        except beam_tfr.NotInstalledError as error:
+            assert str(error) == "contents need pyarrow: pip install 'beam_tfr[contents]'", error
+        else:
+            raise AssertionError
+"""
 CONVERT = ["convert", "--input", f"{SAMPLE}/test/hat/*.jpg", "--output", "out"]
 NEEDS = "beam-tfr convert: converting needs {}: pip install 'beam_tfr[convert]'\n"
 WITHOUT = "import sys; sys.modules[sys.argv.pop(1)] = None; from beam_tfr.cli import main; sys.exit(main())"
@@ -33,6 +54,13 @@ def test_converting_without_its_extra_says_which(library: str, tmp_path: Path) -
     command = [sys.executable, "-c", WITHOUT, library, *CONVERT]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
     assert (run.returncode, run.stderr) == (2, NEEDS.format(library))
+
+
+@pytest.mark.parametrize("missing", [["apache_beam", "tensorflow"], ["pyarrow"]], ids=" ".join)
+def test_records_by_number_need_pyarrow_alone(missing: list[str]) -> None:
+    command = [sys.executable, "-c", NUMBERS, converted_photos(), *missing]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.slow

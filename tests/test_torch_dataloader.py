@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
+from beam_tfr import Records
 from beam_tfr.schema import DataError
 from beam_tfr.torch import ImageDataset
+from tests.converted import converted_photos
 from tests.reader_fixtures import write_dataset
 from tests.torch_fixtures import batches, labels, write_damaged, write_few, write_lists, write_many
 
@@ -39,6 +41,21 @@ def test_workers_give_what_one_process_gives(tmp_path: Path, workers: int) -> No
     for (images, numbers), (expected_images, expected_numbers) in zip(found, expected, strict=True):
         np.testing.assert_array_equal(images, expected_images)
         np.testing.assert_array_equal(numbers, expected_numbers)
+
+
+@pytest.mark.parametrize("context", [None, "fork", "spawn", "forkserver"])
+def test_records_by_number(context: str | None) -> None:
+    records = Records(converted_photos("--num_shards 3"), split="train")
+    expected = sorted((int(image.sum()), label) for image, label in records)
+    workers: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": context} if context else {}
+    found = []
+    for rank in range(2):
+        sampler = DistributedSampler(records, num_replicas=2, rank=rank, shuffle=True, seed=3)
+        loader = DataLoader(records, batch_size=4, sampler=sampler, **workers)
+        for images, numbers in loader:
+            assert (images.dtype, images.shape[1:]) == (torch.uint8, (224, 224, 3))
+            found += [(int(image.sum()), int(number)) for image, number in zip(images, numbers, strict=True)]
+    assert sorted(found) == expected != found
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])

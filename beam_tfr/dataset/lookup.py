@@ -6,7 +6,7 @@ import bisect
 import itertools
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
-from beam_tfr.records.shard_file import stored_range, without_headers
+from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, longest_in, masked_crc
 from beam_tfr.schema import DataError
 from beam_tfr.schema.naming import contents_name
@@ -100,7 +100,6 @@ class Lookup:
         for place, number in enumerate(numbers):
             part, row = self.locate(number)
             wanted.setdefault(part, []).append((row, place))
-        jobs = [(shard, spans) for part, rows in wanted.items() for shard, spans in self._jobs(part, rows)]
         found: list[bytes] = [b""] * len(numbers)
 
         def fetch(job: tuple[_Shard, list[_Span]]) -> None:
@@ -109,13 +108,8 @@ class Lookup:
             for place, record in self._records(shard, spans, data):
                 found[place] = record
 
-        if len(jobs) > 1 and storage.is_gcs(self.dataset.folder):
-            with ThreadPoolExecutor(min(len(jobs), storage.READ_AHEAD)) as pool:
-                for _ in pool.map(fetch, jobs):
-                    pass
-        else:
-            for job in jobs:
-                fetch(job)
+        jobs = [job for of in self._each(lambda item: list(self._jobs(*item)), wanted.items()) for job in of]
+        self._each(fetch, jobs)
         return found
 
     def read_each(self, numbers: Sequence[int]) -> list[bytes | RecordError]:
@@ -133,6 +127,13 @@ class Lookup:
         """Where the frame of a record begins in the uncompressed bytes of its file; raises as `read` does."""
         part, row = self.locate(number)
         return (self._shards.get(part.file) or self._open(part)).begin(row)
+
+    def _each(self, function: Callable[[Any], Any], items: Collection[Any]) -> list[Any]:
+        """What a function returns for each item; on gs:// in threads, as each waits for requests."""
+        if len(items) < 2 or not storage.is_gcs(self.dataset.folder):
+            return [*map(function, items)]
+        with ThreadPoolExecutor(min(len(items), storage.READ_AHEAD)) as pool:
+            return [*pool.map(function, items)]
 
     def table(self, part: Part, columns: Sequence[str] | None = None) -> Any:
         """The contents of the whole shard of a part, as a `pyarrow.Table` with the columns of `contents.schema_of`.
@@ -177,12 +178,18 @@ class Lookup:
         try:
             ends = _ends(lengths, offsets, longest_in(part.num_bytes))
             if restarts is not None:
-                restarts = _checked(restarts, part.num_bytes)
+                restarts = _checked(restarts, ends, part.num_bytes)
+            elif len(ends) and self._file_bytes(int(ends[-1])) != part.num_bytes:
+                raise ValueError("does not fit its shard: the file has another size")
         except ValueError as error:
             raise DataError(f"{storage.join(self.dataset.folder, contents_name(_name(part)))} {error}") from None
         shard = _Shard(path, there.generation, ends, restarts, part.num_bytes)
         self._shards[part.file] = shard
         return shard
+
+    def _file_bytes(self, num_bytes: int) -> int:
+        """The size of the file of so many bytes of records, if it is not compressed."""
+        return num_bytes if self._level is None else stored_range(0, num_bytes)[1] + _TRAILER_BYTES
 
     def _fetch(self, shard: _Shard, begin: int, size: int) -> bytes:
         try:
@@ -217,6 +224,8 @@ def read_table(
     """
     path = storage.join(dataset.folder, contents_name(file))
     schema = contents.schema_of(features_in(dataset), dataset.names)
+    if num_rows * _FRAME_BYTES > max_bytes:
+        raise DataError(f"{path}: the manifest says that its shard has {num_rows} records, too many for its size")
     try:
         data = storage.read_bytes(path, max_bytes=max_bytes)
     except FileNotFoundError:
@@ -258,7 +267,7 @@ def _ends(lengths: Any, offsets: Any, longest: int) -> NDArray[np.int64]:
     return ends
 
 
-def _checked(restarts: Any, num_bytes: int) -> NDArray[np.int64]:
+def _checked(restarts: Any, ends: NDArray[np.int64], num_bytes: int) -> NDArray[np.int64]:
     """Restart points that are in the file, in order.
 
     Raises:
@@ -271,6 +280,10 @@ def _checked(restarts: Any, num_bytes: int) -> NDArray[np.int64]:
         )
     if len(restarts) and (restarts[0] < 0 or restarts[-1] > num_bytes or (np.diff(restarts) < 0).any()):
         raise ValueError("does not fit its shard: a restart point is outside of it")
+    first = np.flatnonzero(np.diff(restarts, prepend=-1))  # records behind each restart point
+    begins = np.concatenate([[0], ends])[first]
+    if (np.diff(begins, append=ends[-1:]) > RESTART_BYTES + longest_in(num_bytes) + _FRAME_BYTES).any():
+        raise ValueError("does not fit its shard: two restart points are too far apart")
     return restarts  # type: ignore[no-any-return]
 
 

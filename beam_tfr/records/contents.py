@@ -16,10 +16,13 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from beam_tfr.records.parquet_layout import chunks_of
 from beam_tfr.schema import Array, DataError, Image, NotInstalledError, features
 from beam_tfr.schema.features import Feature, Names
 
 MAX_TEXT, MAX_LIST = 1000, 100  # characters and numbers of a cell; longer ones are null
+_REPAIR = "`beam-tfr repair` makes it again"
+_MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
 _PAYLOADS = (features.ENCODED, features.RAW, features.FILE_BYTES, features.ARRAY_RAW)
 _TYPES = {"bytes": "string", "int64": "int64", "float": "float"}
 
@@ -70,7 +73,7 @@ def schema_of(present: Mapping[str, Feature], names: Names) -> Any:
     Raises:
         NotInstalledError: pyarrow is missing.
     """
-    pa = _pyarrow()
+    pa = need_pyarrow()
     own = [Column(name, kind) for name, kind in PLACE.items()]
     own += [column for column in columns_of(present, names).values() if column.name != "key"]
     own += [Column(name, kind) for name, kind in SOURCE.items() if names.sha256]
@@ -135,7 +138,7 @@ def to_bytes(rows: Sequence[Mapping[str, Any]], schema: Any, **same: Any) -> byt
         schema: that of the dataset.
         same: the value of columns that is the same in all rows.
     """
-    pa = _pyarrow()
+    pa = need_pyarrow()
     from pyarrow import parquet
 
     arrays = [
@@ -174,33 +177,84 @@ def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: S
     Raises:
         DataError: they are damaged, or not the contents of such a shard.
     """
-    pa = _pyarrow()
+    pa = need_pyarrow()
     from pyarrow import parquet
 
-    texts = [field.name for field in schema if field.type == pa.string()]
+    texts = [_leaf(field) for field in schema if pa.string() in (field.type, getattr(field.type, "value_type", None))]
     try:
+        # As dictionaries, whose texts are looked at before they are repeated in every row.
         file = parquet.ParquetFile(pa.BufferReader(data), read_dictionary=texts)
         about = file.metadata
-        groups = [about.row_group(number) for number in range(about.num_row_groups)]
-        chunks = (group.column(number) for group in groups for number in range(group.num_columns))
         if about.num_rows != num_rows:
             raise ValueError(f"it has {about.num_rows} rows, expected {num_rows}")
-        if any(chunk.compression != "UNCOMPRESSED" for chunk in chunks):
-            raise ValueError("it is compressed, which convert never does")
+        if not str(about.created_by).startswith("parquet-cpp-arrow"):
+            raise ValueError(f"{str(about.created_by)[:50]} wrote it, not pyarrow")
         plain = pa.schema([pa.field(field.name, _plain(field.type)) for field in file.schema_arrow])
         if not plain.equals(schema):
             raise ValueError(f"its columns are {', '.join(plain.names)[:200]}, expected {', '.join(schema.names)}")
-        return file.read(columns=columns, use_threads=False)
-    except (pa.ArrowException, ValueError, OSError, MemoryError) as error:
+        _check_chunks(data, schema, num_rows)
+        table = file.read(columns=columns, use_threads=False)
+        for column in table.columns:
+            _check_texts(column)
+        return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+    except KeyError as error:  # a column of texts
+        raise DataError(f"{path} is damaged: it has no column {error.args[0]!r}. {_REPAIR}") from None
+    except (pa.ArrowException, ValueError, IndexError, OSError, MemoryError) as error:
         message = str(error).partition("\n")[0][:300]
-        raise DataError(f"{path} is damaged: {message}. `beam-tfr repair` makes it again") from None
+        raise DataError(f"{path} is damaged: {message}. {_REPAIR}") from None
+
+
+def _check_chunks(data: bytes, schema: Any, num_rows: int) -> None:
+    """Checks that decoding columns takes no more memory than their rows may.
+
+    Raises:
+        ValueError: it would.
+    """
+    counts = [0] * len(schema)
+    for chunk in chunks_of(data):
+        if chunk.compressed:
+            raise ValueError("it is compressed, which convert never does")
+        counts[chunk.column] += chunk.num_values
+    for field, count in zip(schema, counts, strict=True):
+        if count > num_rows * (MAX_LIST if hasattr(field.type, "value_type") else 1):
+            raise ValueError(f"{field.name} has more values than its rows can have")
+
+
+def _check_texts(column: Any) -> None:
+    """Checks that no text of a column is longer than convert writes.
+
+    Raises:
+        ValueError: one is.
+    """
+    from pyarrow import compute
+
+    for chunk in column.chunks:
+        values = getattr(chunk, "values", chunk)  # of lists
+        texts = getattr(values, "dictionary", None)
+        if texts and (compute.max(compute.binary_length(texts)).as_py() or 0) > _MAX_TEXT_BYTES:
+            raise ValueError(f"a text has more than {MAX_TEXT} characters")
+
+
+def _leaf(field: Any) -> str:
+    """The name of a column in Parquet's own terms."""
+    return f"{field.name}.list.element" if hasattr(field.type, "value_type") else str(field.name)
 
 
 def _plain(kind: Any) -> Any:
-    return getattr(kind, "value_type", kind) if str(kind).startswith("dictionary") else kind
+    """A type without dictionaries."""
+    if str(kind).startswith("dictionary"):
+        return kind.value_type
+    if str(kind).startswith("list"):
+        return need_pyarrow().list_(_plain(kind.value_type))
+    return kind
 
 
-def _pyarrow() -> Any:
+def need_pyarrow() -> Any:
+    """The module pyarrow.
+
+    Raises:
+        NotInstalledError: it is missing.
+    """
     try:
         import pyarrow
     except ImportError:

@@ -1,0 +1,273 @@
+"""The table of contents of a dataset: every row is derived from its record again, and hostile files are refused."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import io
+import json
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import beam_tfr
+from beam_tfr import cli
+from beam_tfr.dataset import lookup, manifest
+from beam_tfr.images.looks import describe
+from beam_tfr.records import contents
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import frame, read_records
+from beam_tfr.schema import DataError, UsageError
+from tests.converted import converted_photos, once
+from tests.fake_gcs import FakeGcs
+from tests.gcs_fixtures import fake, fake_server
+from tests.test_docs import ROOT
+
+__all__ = ["fake", "fake_server"]
+ROWS = [
+    {"n": i, "score": i / 4, "kinds": ["a", "b", "c"][: i % 4], "ids": [i, i + 1][: i % 3], "text": "é" * (i * 40)}
+    for i in range(40)
+]
+PHOTOS = (
+    "",
+    "--num_shards 3 --compression gzip:6",
+    "--num_shards 2 --encoding raw",
+    "--encoding png --compression none",
+    "--encoding keep --resize none",
+)
+
+
+@functools.cache
+def converted_rows() -> Path:
+    """A table with lists, texts that fit no cell, and several labels, as rows."""
+
+    def write(folder: Path) -> None:
+        table = folder.with_name("contents_rows.jsonl")
+        table.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        columns = "n:int64,score:float,ids:int64[],text:bytes"
+        flags = ["--table", table, "--label_column", "kinds", "--feature_columns", columns, "--num_shards", 3]
+        assert cli.main([str(part) for part in ["convert", "--output", folder, *flags]]) == 0
+
+    return once("contents_rows", write)
+
+
+@functools.cache
+def converted_files() -> Path:
+    """Files as they are, each in a shard of its own; one is rejected, so its shard is empty."""
+
+    def write(folder: Path) -> None:
+        source = folder.with_name("contents_files")
+        source.mkdir()
+        for number in range(3):
+            (source / f"{number}.bin").write_bytes(bytes(range(100)) * (number > 0))
+        flags = ["--input", f"{source}/*.bin", "--encoding", "bytes", "--layout", "*", "--num_shards", 3]
+        flags += ["--max_rejects", 1]
+        assert cli.main([str(part) for part in ["convert", "--output", folder, *flags]]) == 0
+
+    return once("contents_bytes", write)
+
+
+DATASETS: dict[str, Callable[[], Path]] = {
+    **{flags or "defaults": functools.partial(converted_photos, flags) for flags in PHOTOS},
+    "rows": converted_rows,
+    "files": converted_files,
+}
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_row_is_derived_from_its_record_again(name: str) -> None:
+    folder = DATASETS[name]()
+    dataset = manifest.read(str(folder))
+    columns = contents.columns_of(lookup.features_in(dataset), dataset.names)
+    for split in dataset.splits.keys() - {"none"}:
+        rows = iter(beam_tfr.contents(folder, split).to_table().to_pylist())
+        for number, shard in enumerate(dataset.splits[split].shards):
+            data = (folder / shard.file).read_bytes()
+            plain = gzip.decompress(data) if shard.file.endswith(".gz") else data
+            for record in read_records(str(folder / shard.file)):
+                row = next(rows)
+                derived = contents.row_of(parse_example(record), columns)
+                assert {column: row[column] for column in derived} == derived
+                assert (row["split"], row["shard"]) == (split, number)
+                assert plain[row["offset"] :][: row["length"]] == record
+                if row["restart"] is not None:
+                    assert frame(record) in zlib.decompressobj(-15).decompress(data[row["restart"] :])
+                assert row.keys() - derived.keys() <= {*contents.PLACE, *contents.MADE}
+        assert next(rows, None) is None
+
+
+def test_what_is_known_only_while_converting() -> None:
+    folder = converted_photos("--num_shards 2 --encoding raw")
+    rows = beam_tfr.contents(folder, "train").to_table().to_pylist()
+    for example, row in zip(beam_tfr.Records(folder, split="train", output="dict"), rows, strict=True):
+        source = (folder.parent / "photos" / row["key"]).read_bytes()
+        assert (row["source_bytes"], row["source_crc32c"]) == (len(source), google_crc32c.value(source))
+        assert row["source_sha256"].hex() == example["image/key/sha256"].decode()
+        looks = describe(example["image"])
+        assert (row["mean"], row["std"]) == pytest.approx((looks.mean, looks.std), rel=1e-5)
+        assert row["phash"] == looks.phash
+
+
+def test_filters_and_columns() -> None:
+    folder = converted_photos("--num_shards 3 --compression gzip:6")
+    field = pa.compute.field
+    found = beam_tfr.contents(str(folder)).to_table(columns=["key", "split"], filter=field("class") == "hat")
+    assert found.num_rows == 6
+    assert found.column_names == ["key", "split"]
+    assert all("/hat/" in key for key in found["key"].to_pylist())
+    assert beam_tfr.contents(folder, split="test").count_rows() == 6
+
+
+def test_wrong_calls(tmp_path: Path) -> None:
+    folder = converted_photos()
+    with pytest.raises(UsageError, match=r"^`split=nope`: is not in .*; there are: test, train$"):
+        beam_tfr.contents(folder, "nope")
+    shutil.copytree(folder, tmp_path / "d")
+    shutil.rmtree(tmp_path / "d" / "contents")
+    with pytest.raises(DataError, match=r"contents/d-test-00000-of-00001.parquet: it is missing; `beam-tfr repair"):
+        beam_tfr.contents(tmp_path / "d")
+
+
+def test_on_gs(fake: FakeGcs) -> None:
+    folder = converted_photos("--num_shards 3 --compression gzip:6")
+    fake.put_folder(folder, "d")
+    fake.take_log()
+    there = beam_tfr.contents("gs://b/d")
+    assert len(fake.take_log()) == 2  # the manifest, a listing; however many shards
+    assert there.to_table().equals(beam_tfr.contents(folder).to_table())
+
+
+def test_the_page_lists_every_column() -> None:
+    dataset = manifest.read(str(converted_photos()))
+    text = (ROOT / "docs" / "contents.md").read_text()
+    rows = [row for row in text.splitlines() if row.startswith("| `")]
+    listed = {name.strip(" `") for row in rows for name in row.split("|")[1].split(",")}
+    assert listed == {*contents.schema_of(lookup.features_in(dataset), dataset.names).names}
+
+
+# Hostile files
+
+FEATURES = {"row/key": ("bytes", ()), "n": ("int64", ()), "ids": ("int64", (-1,)), "words": ("bytes", (-1,))}
+
+
+def schema() -> pa.Schema:
+    names = manifest.read(str(converted_rows())).names
+    return contents.schema_of(FEATURES, names)
+
+
+def rows_of(**columns: list[Any]) -> pa.Table:
+    size = len(next(iter(columns.values())))
+    return pa.table([pa.array(columns.get(field.name, [None] * size), field.type) for field in schema()], schema())
+
+
+def written(table: pa.Table, **how: Any) -> bytes:
+    sink = io.BytesIO()
+    parquet.write_table(table, sink, **{"compression": "none", "store_schema": False, **how})
+    return sink.getvalue()
+
+
+def long_list(values: int) -> pa.Table:
+    """Two rows, of which one has a list of many zeros: some hundred bytes as Parquet."""
+    zeros = pa.ListArray.from_arrays(pa.array([0, values, values + 1], pa.int32()), pa.array(np.zeros(values + 1, int)))
+    return rows_of(key=["a", "b"]).set_column(schema().get_field_index("ids"), "ids", zeros)
+
+
+def lie(data: bytes, values: int) -> bytes:
+    """Says 2 values instead of `values` in the metadata, but not in the pages."""
+
+    def number(value: int) -> bytes:
+        return bytes([value & 127 | 128, value >> 7 & 127 | 128, value >> 14 & 127 | 128, value >> 21 & 127])
+
+    metadata = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    return data[:metadata] + data[metadata:].replace(number(values * 2), number(4))
+
+
+MANY = 20_000_000
+PAGE = {"data_page_size": 1 << 40, "write_batch_size": 1 << 30}
+
+
+@functools.cache
+def hostile() -> dict[str, tuple[bytes, str]]:
+    """What it is -> (the file, what must be said)."""
+    good = rows_of(key=["a", "b"], n=[1, 2])
+    data = written(good)
+    bomb = written(long_list(MANY), **PAGE)
+    many_rows = rows_of(key=["a"] * 100_000, n=[7] * 100_000)
+    texts = rows_of(key=["a", "b"], words=[["x" * 5000] * 100, ["y"]])
+    nested = pa.table({"key": pa.array([[["a"]], []])})
+    lied = lie(bomb, MANY + 1)
+    assert lied != bomb
+    return {
+        "compressed": (written(good, compression="zstd"), "it is compressed"),
+        "other rows": (written(many_rows), "it has 100000 rows, expected 2"),
+        "other columns": (written(pa.table({"a": [1, 2]})), "it has no column "),
+        "other types": (written(good.set_column(2, "key", pa.array([1, 2]))), "its columns are"),
+        "nested": (written(nested), "it has no column "),
+        "a long list": (bomb, "ids has more values than its rows can have"),
+        "a long list that the metadata hide": (lied, "ids has more values than its rows can have"),
+        "a long text": (written(rows_of(key=["a" * 5000, "b"])), "a text has more than 1000 characters"),
+        "a long text in lists": (written(texts), "a text has more than 1000 characters"),
+        "another writer": (data.replace(b"parquet-cpp-arrow", b"parquet-mr version"[:17]), "wrote it, not pyarrow"),
+        "no Parquet": (b"PAR1" + bytes(100) + b"PAR1", ""),
+        "nothing": (b"", ""),
+        "no footer": (data[:-9], ""),
+        "half a footer": (data[: len(data) // 2] + data[-8:], ""),
+        "a footer longer than the file": (data[:-8] + b"\xff\xff\xff\x7fPAR1", ""),
+    }
+
+
+READ = """
+import resource, sys
+from beam_tfr.records import contents
+from beam_tfr.schema import DataError
+from tests.test_contents import schema
+wanted = schema()
+import pyarrow.parquet, pyarrow.compute
+limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (100 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for path in sys.argv[1:]:
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        contents.from_bytes(data, wanted, path=path, num_rows=2)
+        print("read")
+    except DataError as error:
+        print(error)
+"""
+
+
+def test_hostile_files_are_errors_in_bounded_memory(tmp_path: Path) -> None:
+    paths = []
+    for number, (data, _) in enumerate(hostile().values()):
+        paths.append(tmp_path / f"{number}.parquet")
+        paths[-1].write_bytes(data)
+    command = [sys.executable, "-c", READ, *map(str, paths)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert run.returncode == 0, run.stderr[-2000:]
+    lines = run.stdout.splitlines()
+    for (name, (_, said)), path, line in zip(hostile().items(), paths, lines, strict=True):
+        assert line.startswith(f"{path} is damaged: {said}"[: len(f"{path} is damaged: ")]), name
+        assert said in line, name
+
+
+def test_damaged_bytes_are_errors_or_read() -> None:
+    data = written(rows_of(key=["a", "b"], n=[1, 2], ids=[[1], [2, 3]], words=[["a"], []]))
+    random = np.random.default_rng(0)
+    for position in random.integers(0, len(data), 300):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << int(random.integers(8))
+        with contextlib.suppress(DataError):  # any other error fails
+            found = contents.from_bytes(bytes(damaged), schema(), path="p", num_rows=2)
+            assert found.schema.equals(schema())
+            assert found.num_rows == 2
