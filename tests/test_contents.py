@@ -24,7 +24,7 @@ from pyarrow import parquet
 import beam_tfr
 from beam_tfr import cli
 from beam_tfr.dataset import lookup, manifest
-from beam_tfr.images.looks import describe
+from beam_tfr.images.looks import describe, sums_of
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import frame, read_records
