@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from beam_tfr import storage
 from beam_tfr.dataset import lookup, manifest, reader_arguments
+from beam_tfr.dataset.elements import ExampleDecoder
 from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.reader_arguments import check_labels, choice
@@ -31,7 +32,6 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.schema import NO_SPLIT, DataError, UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
 from beam_tfr.schema.naming import contents_name
-from beam_tfr.torch.elements import ExampleDecoder
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 

@@ -150,7 +150,7 @@ ALLOWED = {
     "verification": {"console", "dataset", "images", "inputs", "options", "records", "schema", "storage"},
     "output": {"console", "dataset", "images", "records", "schema", "storage", "version"},
     "reader": {"dataset", "inputs", "options", "order", "records", "schema", "storage"},
-    "torch": {"dataset", "options", "order", "records", "schema"},
+    "torch": {"dataset", "order", "records", "schema"},
 }
 COMMANDS = {"api", "cli", "commands", "inspection", "preview", "bench"}
 

@@ -27,6 +27,7 @@ import simplejpeg
 
 from beam_tfr import reader, storage
 from beam_tfr.dataset import manifest
+from beam_tfr.dataset.elements import ExampleDecoder, decode_image
 from beam_tfr.dataset.manifest import manifest_digest, to_bytes
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records.examples import build_example, example_class, parse_example
@@ -34,7 +35,6 @@ from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, read_records
 from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, ImageRef, UsageError
 from beam_tfr.schema.features import ENCODED, LABEL, TEXT
 from beam_tfr.torch import ImageDataset
-from beam_tfr.torch.elements import ExampleDecoder, decode_image
 from beam_tfr.verification import verify
 from tests.conftest import files_of
 from tests.converted import CONVERSIONS, converted, converted_photos

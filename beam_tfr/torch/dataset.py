@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.dataset import manifest, reader_arguments
+from beam_tfr.dataset.elements import ExampleDecoder, stack_images
 from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.reader_arguments import (
     GLOBAL,
@@ -29,7 +30,6 @@ from beam_tfr.dataset.splits import select
 from beam_tfr.order import Epoch, Order
 from beam_tfr.schema import DataError, UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
-from beam_tfr.torch.elements import ExampleDecoder, stack_images
 from beam_tfr.torch.streams import GlobalShare, Share, Stored, rank_of
 
 _Base: Any = object
