@@ -152,7 +152,11 @@ def complete(output: str) -> bool:
     storage.sync_folder(output)
     try:
         storage.move(last, manifest, generation=switch.files[-1].generation)
-    except (FileNotFoundError, storage.ChangedError):
+    except FileNotFoundError:  # moved already, as above
+        there = storage.find(manifest)
+        if there is None or there.size_bytes != switch.files[-1].num_bytes:
+            raise RunError(_TAKEN.format(output)) from None
+    except storage.ChangedError:
         raise RunError(_TAKEN.format(output)) from None
     storage.sync_folder(output)
     return end(done=True)

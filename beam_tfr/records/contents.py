@@ -149,14 +149,16 @@ def to_bytes(rows: Sequence[Mapping[str, Any]], schema: Any, **same: Any) -> byt
     ]
     packed = {field.name: "DELTA_BINARY_PACKED" for field in schema if field.type == pa.int64()}
     sink = io.BytesIO()
-    parquet.write_table(
-        pa.Table.from_arrays(arrays, schema=schema),
+    with parquet.ParquetWriter(
         sink,
+        schema,
         compression="none",
         use_dictionary=[field.name for field in schema if _repeats(field)],
         column_encoding={name: coding for name, coding in packed.items() if name not in ("restart",)},
         store_schema=False,
-    )
+    ) as writer:
+        if rows:  # a row group without rows has pages nowhere
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=len(rows))
     return sink.getvalue()
 
 
