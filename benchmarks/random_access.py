@@ -36,7 +36,7 @@ if what == "neither":
     for of in vars(writing).values():
         if hasattr(of, "_row"):
             of._row = lambda self, record, ref: {}
-    writing.contents.to_bytes = lambda *_, **__: b""
+    writing.to_bytes = lambda *_, **__: b""
 beam_tfr.convert(input=pattern, output=output, name="d", num_shards=8, layout="{label}/*")
 """
 

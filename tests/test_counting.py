@@ -103,7 +103,7 @@ def test_images_count_before_their_shard_is_whole(
     write = sidecars.write
 
     def write_when_seen(*arguments: Any, **named: Any) -> Any:
-        wait_for(lambda: seen and seen[-1].done == 18)
+        wait_for(lambda: seen and (seen[-1].stage, seen[-1].done) == ("converting", 18))
         return write(*arguments, **named)
 
     monkeypatch.setattr(beam_internals, "PROGRESS_REQUEST_S", 0.01)

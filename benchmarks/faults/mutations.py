@@ -75,7 +75,7 @@ class Dataset:
 
     def __init__(self, folder: Path, level: int | None) -> None:
         self.folder, self._level = folder, level
-        self.sound = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+        self.sound = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
         self._shards = [name for name in self.sound if name.startswith("d-")]
         self._records = {name: [*read_records(str(folder / name))] for name in self._shards}
         for name, records in self._records.items():
