@@ -259,11 +259,12 @@ def test_shards_that_are_not_those_of_the_manifest(folder: Path) -> None:
         records[0]
 
 
-def test_a_dataset_that_is_replaced_while_it_is_read(folder: Path) -> None:
+@pytest.mark.parametrize("flags", ["--encoding keep --resize none", "--num_shards 3 --limit 9"])
+def test_a_dataset_that_is_replaced_while_it_is_read(folder: Path, flags: str) -> None:
     records = beam_tfr.Records(folder, split="train", output="raw_record")
     first = records[0]
     shutil.rmtree(folder)
-    shutil.copytree(converted_photos("--encoding keep --resize none"), folder)
+    shutil.copytree(converted_photos(flags), folder)
     for use in (lambda: records[0], lambda: records[11], lambda: records.where(field("class") == "hat")):
         with pytest.raises(DataError, match="was replaced by another dataset, or is being replaced"):
             use()

@@ -219,7 +219,7 @@ def read_table(
     """The contents of a shard, as a `pyarrow.Table` with the columns of `contents.schema_of`.
 
     Raises:
-        DataError: there are none, or they are damaged.
+        DataError: there are none, they are damaged, or another dataset has replaced this one.
         NotInstalledError: pyarrow is missing.
     """
     path = storage.join(dataset.folder, contents_name(file))
@@ -232,7 +232,11 @@ def read_table(
         raise missing(dataset, file) from None
     if len(data) > max_bytes:
         raise DataError(f"{path} has more than {max_bytes} bytes, more than contents of that shard can have")
-    return contents.from_bytes(data, schema, path=path, num_rows=num_rows, columns=columns)
+    try:
+        return contents.from_bytes(data, schema, path=path, num_rows=num_rows, columns=columns)
+    except DataError:
+        manifests.check_current(dataset)  # else they may be those of another dataset, and intact
+        raise
 
 
 def missing(dataset: Manifest, file: str) -> DataError:
