@@ -176,7 +176,7 @@ def test_files_that_the_taught_patterns_match_are_problems_and_others_are_told(
     repaired = beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg")
     assert repaired.code == 1
     assert repaired.out.startswith(
-        "nothing was damaged\nleft alone: d-test-00000-of-00002.bak, d-train-00001-of-00003 (copy).tfrecord.gz, "
+        "nothing was rebuilt\nleft alone: d-test-00000-of-00002.bak, d-train-00001-of-00003 (copy).tfrecord.gz, "
         "d-train-00001-of-00003_old.tfrecord.gz and 1 more; move them out of the folder\n"
     )
     assert {*STRAYS} <= {file.name for file in dataset.iterdir()}

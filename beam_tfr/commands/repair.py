@@ -10,6 +10,8 @@ from beam_tfr.commands.calls import display
 from beam_tfr.commands.verify import describe, say_problems
 from beam_tfr.console.terminal import counted, some
 from beam_tfr.options import ConvertOptions, add_arguments
+from beam_tfr.schema import CONTENTS_FOLDER, UsageError
+from beam_tfr.schema.naming import CONTENTS_SUFFIX
 
 GIVEN = (
     "input",
@@ -58,6 +60,8 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
         launch.parse_beam_flags(others, parsed.known)
         if parsed.contents:
+            if wrong := [name for name in ("input", "input_list", "table") if given[name]]:
+                raise UsageError("leave it out: --contents reads the shards alone", option=wrong[0])
             report, repaired = launch.repair_contents(parsed.folder, progress=shown)
         else:
             report, repaired = launch.repair(parsed.folder, given, others, progress=shown, say=shown.say)
@@ -65,7 +69,13 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if parsed.json:
         print(json.dumps(report.as_json() | {"repaired": repaired}, sort_keys=True))
     else:
-        print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else "nothing was damaged")
+        nothing = "nothing was damaged" if report.ok else "nothing was rebuilt"
+        print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else nothing)
+        if parsed.contents and any(name.endswith(CONTENTS_SUFFIX) for name in repaired):
+            print(
+                "made from the shards: source_bytes, source_crc32c and adjusted are null in them. To have these too, "
+                f"remove {CONTENTS_FOLDER}/ and repair with --input"
+            )
         if strays := [problem.file for problem in report.problems if problem.kind == "foreign"]:
             print(f"left alone: {some(strays)}; move them out of the folder")
         print("\n".join(describe(report)))

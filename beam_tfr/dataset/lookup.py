@@ -243,7 +243,7 @@ def missing(dataset: Manifest, file: str) -> DataError:
     """The error for missing contents of a shard; raises one if the dataset was replaced."""
     manifests.check_current(dataset)
     older = dataset.fields["format_version"] < 2
-    cause = "an earlier beam_tfr made this dataset without contents" if older else "it is missing"
+    cause = "it is missing (beam_tfr 0.1, which made this dataset, made none)" if older else "it is missing"
     path = storage.join(dataset.folder, contents_name(file))
     return DataError(f"{path}: {cause}; `beam-tfr repair {dataset.folder} --contents` makes them")
 

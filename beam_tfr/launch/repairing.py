@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -47,7 +48,9 @@ from beam_tfr.sources import Input
 from beam_tfr.verification import Report, verify
 from beam_tfr.verification.contents_check import ContentsCheck
 from beam_tfr.verification.dataset_check import DatasetCheck, choose
-from beam_tfr.verification.problems import Problem
+from beam_tfr.verification.problems import Problems
+from beam_tfr.verification.record_check import RecordCheck
+from beam_tfr.verification.shard_check import ShardCheck
 from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
@@ -128,12 +131,15 @@ def repair_contents(
         RunError: a run holds the folder.
     """
     dataset, run_id = manifests.read(storage.check_path(folder)), uuid.uuid4().hex
-    files, check = set[str](), ContentsCheck(dataset)
+    files, check, records = set[str](), ContentsCheck(dataset, sums=False), RecordCheck(dataset)
     with lock.held(dataset.folder, run_id):
         for task in (tasks := choose(dataset)):
-            if check.how == "none" or isinstance(check.open(task.split, task.entry), Problem):
+            name, problems = contents_name(task.entry.file), Problems()
+            if check.how != "none":
+                _, problems = ShardCheck(dataset.folder, task, records, contents=check).run(threading.Event())
+            if check.how == "none" or any(problem.file == name for problem in problems.first):
                 remade.make(dataset, task.split, task.entry)
-                files.add(contents_name(task.entry.file))
+                files.add(name)
         if remade.write_sums(dataset):
             files.add(SUMS_FILE)
         claim.finish(dataset.folder, run_id)

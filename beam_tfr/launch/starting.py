@@ -155,9 +155,8 @@ def _held(
             yield hold
         except (DataError, RunError, InterruptedRunError) as error:
             if storage.find(storage.work_path(output, SWITCH_FILE)):
-                raise type(error)(
-                    f"the run ended while the dataset was put into its place in {output}; the same command completes it"
-                ) from error
+                place = f"the run ended while the dataset was put into its place in {output}"
+                raise type(error)(f"{place}: {error}\nThe same command completes it") from error
             if before and storage.find(manifest) == before:
                 raise type(error)(f"{error}\nThe dataset that stands in {output} is whole, as it was") from error
             raise

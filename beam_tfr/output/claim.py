@@ -31,6 +31,7 @@ from beam_tfr.output.lock import LOCK_FILE
 from beam_tfr.output.sidecars import Changes
 from beam_tfr.output.switch import is_of_dataset, list_files, name_of
 from beam_tfr.schema import (
+    CONTENTS_FOLDER,
     FORMAT_VERSION,
     MANIFEST_FILE,
     DataError,
@@ -129,6 +130,9 @@ def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
     Raises:
         UsageError, DataError: as `claim`.
     """
+    if not storage.is_gcs(output) and storage.find(storage.join(output, CONTENTS_FOLDER)):
+        message = f"holds a file {CONTENTS_FOLDER}, where the folder of that name has to be; move it away"
+        raise UsageError(message, option="output", value=output)
     if not overwrite and _is_complete(output, plan):
         return Standing(complete=True)
     begun, published = _read_plan(output), storage.find(storage.join(output, MANIFEST_FILE))
@@ -141,10 +145,16 @@ def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
             message = f"holds part of a dataset with other options:{different}\n{_CURE}"
             raise UsageError(message, option="output", value=output)
         resumes = resumes and begun.get("replaces", 0) == replaces
-    elif not overwrite and (strays := [name for name in storage.list_folder(output) if is_of_dataset(name)]):
+    elif not overwrite and (strays := [name for name in _names_in(output) if is_of_dataset(name)]):
         message = f"holds files of an unknown dataset, such as {strays[0]}. {_CURE}"
         raise UsageError(message, option="output", value=output)
     return Standing(replaces=replaces, begun=begun, resumes=resumes)
+
+
+def _names_in(output: str) -> list[str]:
+    """Names of the files in an output, and in its contents."""
+    inside = storage.list_folder(storage.join(output, CONTENTS_FOLDER))
+    return [*storage.list_folder(output), *(f"{CONTENTS_FOLDER}/{name}" for name in inside)]
 
 
 class Claimed(NamedTuple):

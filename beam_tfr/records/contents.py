@@ -156,6 +156,7 @@ def to_bytes(rows: Sequence[Mapping[str, Any]], schema: Any, **same: Any) -> byt
         use_dictionary=[field.name for field in schema if _repeats(field)],
         column_encoding={name: coding for name, coding in packed.items() if name not in ("restart",)},
         store_schema=False,
+        write_page_checksum=True,
     ) as writer:
         if rows:  # a row group without rows has pages nowhere
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=len(rows))
@@ -185,7 +186,7 @@ def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: S
     texts = [_leaf(field) for field in schema if pa.string() in (field.type, getattr(field.type, "value_type", None))]
     try:
         # As dictionaries, whose texts are looked at before they are repeated in every row.
-        file = parquet.ParquetFile(pa.BufferReader(data), read_dictionary=texts)
+        file = parquet.ParquetFile(pa.BufferReader(data), read_dictionary=texts, page_checksum_verification=True)
         about = file.metadata
         if about.num_rows != num_rows:
             raise ValueError(f"it has {about.num_rows} rows, expected {num_rows}")
@@ -202,7 +203,7 @@ def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: S
     except KeyError as error:  # a column of texts
         raise DataError(f"{path} is damaged: it has no column {error.args[0]!r}. {_REPAIR}") from None
     except (pa.ArrowException, ValueError, IndexError, OSError, MemoryError) as error:
-        message = str(error).partition("\n")[0][:300]
+        message = str(error).partition("\n")[0][:300].rstrip(".")
         raise DataError(f"{path} is damaged: {message}. {_REPAIR}") from None
 
 

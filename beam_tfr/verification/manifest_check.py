@@ -28,7 +28,7 @@ from beam_tfr.schema import (
     sha256_hex,
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
-from beam_tfr.schema.naming import SUFFIXES, contents_name, file_name, shard_name
+from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
 from beam_tfr.verification.contents_check import read_sums
 from beam_tfr.verification.problems import MAX_LINE_BYTES, Problem, shown, unreadable
 
@@ -173,8 +173,9 @@ def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
     shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
     own = {SUMS_FILE, *map(contents_name, shards)}
     for name in storage.list_folder(storage.join(manifest.folder, CONTENTS_FOLDER)):
-        if (inside := f"{CONTENTS_FOLDER}/{name}") not in own:
-            message = f"is not in the manifest, but {CONTENTS_FOLDER}/* matches it: move it out of the folder"
+        if (inside := f"{CONTENTS_FOLDER}/{name}") not in own and name.endswith(CONTENTS_SUFFIX):
+            pattern = f"{CONTENTS_FOLDER}/*{CONTENTS_SUFFIX}"
+            message = f"is not in the manifest, but {pattern} matches it: move it out of the folder"
             yield Problem("foreign", inside, message)
     for name, target in storage.links_out(manifest.folder).items():
         if name in _own_files(manifest):
