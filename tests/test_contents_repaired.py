@@ -1,0 +1,95 @@
+"""Contents that are missing or damaged: told by `verify`, made again by `repair`, and never written over others'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import beam_tfr as package
+from tests.conftest import Run, files_of
+from tests.test_verify_command import TRAIN, dataset, sources
+
+__all__ = ["dataset", "sources"]
+
+Command = Callable[..., Run]
+CONTENTS = "contents/" + TRAIN[1].replace(".tfrecord.gz", ".parquet")
+SUMS = "contents/SHA256SUMS"
+
+
+def spoil(path: Path, how: str) -> None:
+    if how == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-5] + b"spoil")
+
+
+@pytest.mark.parametrize("how", ["gone", "spoiled"])
+@pytest.mark.parametrize("name", [CONTENTS, SUMS])
+def test_with_the_input_the_bytes_are_those_of_before(
+    beam_tfr: Command, dataset: Path, sources: Path, name: str, how: str
+) -> None:
+    before = files_of(dataset)
+    spoil(dataset / name, how)
+    told = beam_tfr("verify", dataset, "--json").json
+    assert (told["ok"], told["kinds"].keys() <= {"missing", "damaged"}) == (False, True)
+    assert beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg").code == 0
+    assert files_of(dataset) == before
+
+
+def test_from_the_shards_alone_all_but_what_no_record_holds(beam_tfr: Command, dataset: Path) -> None:
+    before = package.contents(dataset).to_table().to_pylist()
+    (dataset / CONTENTS).unlink()
+    run = beam_tfr("repair", dataset, "--contents")
+    assert (run.code, run.out.splitlines()[0]) == (0, "rebuilt: 2 files")
+    assert "source_bytes, source_crc32c and adjusted are null in them" in run.out
+    after = package.contents(dataset).to_table().to_pylist()
+    changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+    assert changed
+    for old, new in changed:
+        assert (new["source_bytes"], new["source_crc32c"], new["adjusted"]) == (None, None, None)
+        differing = {name for name in old if old[name] != new[name]}
+        assert differing <= {"source_bytes", "source_crc32c", "adjusted", "mean", "std", "phash"}
+        assert abs(old["mean"] - new["mean"]) < 2
+    assert beam_tfr("verify", dataset).code == 0
+
+
+def test_sound_contents_are_kept_where_only_their_sums_are_wrong(beam_tfr: Command, dataset: Path) -> None:
+    before = files_of(dataset)
+    spoil(dataset / SUMS, "spoiled")
+    run = beam_tfr("repair", dataset, "--contents")
+    assert (run.code, run.out.splitlines()[0]) == (0, "rebuilt: 1 file")
+    assert files_of(dataset) == before
+
+
+def test_input_beside_contents_is_refused(beam_tfr: Command, dataset: Path) -> None:
+    run = beam_tfr("repair", dataset, "--contents", "--input", "photos")
+    assert (run.code, run.err) == (
+        2,
+        "beam-tfr repair: --input: leave it out: --contents reads the shards alone\n",
+    )
+
+
+def test_files_of_others_in_contents_are_not_replaced(beam_tfr: Command, sources: Path, tmp_path: Path) -> None:
+    command = [
+        "convert",
+        "--input",
+        sources,
+        "--output",
+        tmp_path / "out",
+        "--max_rejects",
+        "9",
+        "--layout",
+        "{split}/{label}/*",
+    ]
+    (tmp_path / "out" / "contents").mkdir(parents=True)
+    (tmp_path / "out" / SUMS).write_text("mine")
+    refused = beam_tfr(*command)
+    assert (refused.code, "holds files of an unknown dataset, such as contents/SHA256SUMS" in refused.err) == (2, True)
+    assert files_of(tmp_path / "out")[SUMS] == b"mine"
+    (tmp_path / "out" / SUMS).unlink()
+    (tmp_path / "out" / "contents").rmdir()
+    (tmp_path / "out" / "contents").write_text("mine")
+    refused = beam_tfr(*command)
+    assert (refused.code, "holds a file contents, where the folder of that name has to be" in refused.err) == (2, True)
