@@ -17,6 +17,7 @@ from beam_tfr.schema import Looks
 _WAVES = 16  # in each direction; 16 x 16 signs are 32 bytes
 _MOST_SIDE = 1000  # with it, every sum below is a whole number that float32 holds exactly: 1000 * 255 * 64 < 2**24
 _SCALE = 64
+_HALVED = 128  # smaller sides have few samples for each wave
 
 
 def describe(pixels: Pixels, sums: Sequence[int], squares: Sequence[int]) -> Looks:
@@ -52,6 +53,9 @@ def perceptual_hash(pixels: Pixels) -> bytes:
     step = -(-max(pixels.shape[:2]) // _MOST_SIDE)
     part = np.ascontiguousarray(pixels[::step, ::step])
     gray = part[..., 0] if part.shape[2] == 1 else cv2.cvtColor(part, cv2.COLOR_RGB2GRAY)
+    if min(gray.shape) >= _HALVED:  # means of 2 x 2 pixels, in whole numbers
+        height, width = gray.shape[0] // 2, gray.shape[1] // 2
+        gray = cv2.resize(gray[: 2 * height, : 2 * width], (width, height), interpolation=cv2.INTER_AREA)
     rows = _waves(gray.shape[0]) @ gray.astype(np.float32)
     coefficients = rows.astype(np.float64) @ _waves(gray.shape[1]).T
     return np.packbits(coefficients > 0).tobytes()
