@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import struct
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,12 +18,10 @@ from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
 from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
-from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, longest_in, masked_crc
+from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, HEADER_BYTES, RecordError, longest_in, masked_crc
 from beam_tfr.schema import DataError
 from beam_tfr.schema.naming import contents_name
 
-_FOOTER = struct.Struct("<I")
-_FRAME_BYTES = HEADER_BYTES + _FOOTER.size
 _TRAILER_BYTES = 8  # of gzip
 # Two records that are no farther apart are read with one request, up to so many bytes.
 _GAP_BYTES, _MOST_BYTES = 1 << 16, 8 << 20
@@ -224,7 +221,7 @@ def read_table(
     """
     path = storage.join(dataset.folder, contents_name(file))
     schema = contents.schema_of(features_in(dataset), dataset.names)
-    if num_rows * _FRAME_BYTES > max_bytes:
+    if num_rows * FRAME_BYTES > max_bytes:
         raise DataError(f"{path}: the manifest says that its shard has {num_rows} records, too many for its size")
     try:
         data = storage.read_bytes(path, max_bytes=max_bytes)
@@ -265,8 +262,8 @@ def _ends(lengths: Any, offsets: Any, longest: int) -> NDArray[np.int64]:
     """
     if lengths.dtype != np.int64 or offsets.dtype != np.int64 or (lengths < 0).any() or (lengths > longest).any():
         raise ValueError("does not fit its shard: a length is impossible")
-    ends = np.cumsum(lengths + _FRAME_BYTES)
-    if (offsets + lengths + _FOOTER.size != ends).any():
+    ends = np.cumsum(lengths + FRAME_BYTES)
+    if (offsets + lengths + FOOTER.size != ends).any():
         raise ValueError("does not fit its shard: an offset is not behind the record before it")
     return ends
 
@@ -286,7 +283,7 @@ def _checked(restarts: Any, ends: NDArray[np.int64], num_bytes: int) -> NDArray[
         raise ValueError("does not fit its shard: a restart point is outside of it")
     first = np.flatnonzero(np.diff(restarts, prepend=-1))  # records behind each restart point
     begins = np.concatenate([[0], ends])[first]
-    if (np.diff(begins, append=ends[-1:]) > RESTART_BYTES + longest_in(num_bytes) + _FRAME_BYTES).any():
+    if (np.diff(begins, append=ends[-1:]) > RESTART_BYTES + longest_in(num_bytes) + FRAME_BYTES).any():
         raise ValueError("does not fit its shard: two restart points are too far apart")
     return restarts  # type: ignore[no-any-return]
 
@@ -311,13 +308,13 @@ def _payload(shard: _Shard, row: int, begin: int, frame: bytes) -> bytes:
     Raises:
         RecordError: it is damaged.
     """
-    data, size = frame[HEADER_BYTES : -_FOOTER.size], int(shard.ends[row]) - begin
+    data, size = frame[HEADER_BYTES : -FOOTER.size], int(shard.ends[row]) - begin
     problem = ""
     if len(frame) != size:
         problem = f"the file ends within it; {size - len(frame)} bytes are missing"
     elif frame[:8] != len(data).to_bytes(8, "little"):
         problem = "it does not begin where the contents say, or its length is another"
-    elif _FOOTER.pack(masked_crc(data)) != frame[-_FOOTER.size :]:
+    elif FOOTER.pack(masked_crc(data)) != frame[-FOOTER.size :]:
         problem = "its data does not match the checksum of the data"
     if problem:
         raise RecordError(shard.path, row, begin, f"{problem}; {REPAIR}")

@@ -23,10 +23,10 @@ from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import restart_points
 from beam_tfr.records.tensors import parse_tensor
-from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, longest_in
+from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, RecordFile, longest_in
 from beam_tfr.schema import CONTENTS_FOLDER, SUMS_FILE, RejectError, WrittenFile, sha256_hex
 from beam_tfr.schema.features import CHANNELS, ENCODED, HEIGHT, RAW, WIDTH
-from beam_tfr.schema.naming import contents_name
+from beam_tfr.schema.naming import contents_name, shard_number
 
 
 def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
@@ -45,12 +45,12 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
             values = parse_example(record)
         place = {"offset": file.offset + HEADER_BYTES, "length": len(record)}
         rows.append({**contents.row_of(values, columns), **_looks(values, dataset), **place})
-        ends.append(file.offset + HEADER_BYTES + len(record) + 4)
+        ends.append(file.offset + FRAME_BYTES + len(record))
     if dataset.fields["format_version"] > 1 and dataset.gzip_level:
         for row, restart in zip(rows, restart_points(storage.read_bytes(path), ends), strict=True):
             row["restart"] = restart
-    number = int(entry.file.rpartition("-of-")[0].rpartition("-")[2])
-    data = contents.to_bytes(rows, contents.schema_of(features, dataset.names), split=split, shard=number)
+    schema = contents.schema_of(features, dataset.names)
+    data = contents.to_bytes(rows, schema, split=split, shard=shard_number(entry.file))
     _write(dataset, contents_name(entry.file), data)
 
 

@@ -21,9 +21,9 @@ MAX_RECORD_BYTES = 128 << 20  # 128 MiB, twice the default of --max_file_bytes
 _SHRINKS = 16  # the factor by which gzip may shrink a file of longer records
 _CHUNK_BYTES = 1 << 18  # 256 KiB read and inflated at a time, to stay in the processor's cache
 _HEADER = struct.Struct("<QI")
-_FOOTER = struct.Struct("<I")
+FOOTER = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size  # of a record, in front of its data
-_FRAME_BYTES = _HEADER.size + _FOOTER.size
+FRAME_BYTES = _HEADER.size + FOOTER.size
 _MAGIC = {"gzip": b"\x1f\x8b", "zlib": b"\x78"}
 _WBITS = {"gzip": 31, "zlib": 15}  # which header and trailer zlib expects
 
@@ -95,8 +95,8 @@ class RecordFile:
         stream = self._stream()
         buffer, at = b"", 0  # the current record begins at buffer[at]
         while True:
-            if len(buffer) < at + _FRAME_BYTES:
-                buffer, at = self._fill(stream, buffer[at:], _FRAME_BYTES), 0
+            if len(buffer) < at + FRAME_BYTES:
+                buffer, at = self._fill(stream, buffer[at:], FRAME_BYTES), 0
                 if not buffer:
                     return
             length, length_crc = _HEADER.unpack_from(buffer, at)
@@ -104,15 +104,15 @@ class RecordFile:
                 raise self._error("its length does not match the checksum of the length")
             if length > self._max_record_bytes:
                 raise self._error(f"its length is {length} bytes, allowed are {self._max_record_bytes}")
-            end = at + _FRAME_BYTES + length
+            end = at + FRAME_BYTES + length
             if len(buffer) < end:
                 buffer, at, end = self._fill(stream, buffer[at:], end - at), 0, end - at
             size = end - at
             if self.record < self._skip:
                 at = end
             else:
-                data = buffer[at + _HEADER.size : end - _FOOTER.size]
-                (data_crc,) = _FOOTER.unpack_from(buffer, end - _FOOTER.size)
+                data = buffer[at + _HEADER.size : end - FOOTER.size]
+                (data_crc,) = FOOTER.unpack_from(buffer, end - FOOTER.size)
                 at = end
                 if size > _CHUNK_BYTES:  # do not keep a second copy of a long record while the caller works on it
                     buffer, at = buffer[at:], 0
@@ -176,7 +176,7 @@ def longest_in(file_bytes: int) -> int:
 def frame(data: bytes) -> bytes:
     """A record as it stands in a file: its length and its bytes, each with a checksum."""
     length = struct.pack("<Q", len(data))
-    return b"".join((length, _FOOTER.pack(masked_crc(length)), data, _FOOTER.pack(masked_crc(data))))
+    return b"".join((length, FOOTER.pack(masked_crc(length)), data, FOOTER.pack(masked_crc(data))))
 
 
 def masked_crc(data: bytes) -> int:

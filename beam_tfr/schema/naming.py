@@ -46,6 +46,11 @@ def contents_name(file: str) -> str:
     return f"{CONTENTS_FOLDER}/{file.partition('.')[0]}{CONTENTS_SUFFIX}"
 
 
+def shard_number(file: str) -> int:
+    """The number of a shard in its split, given its file."""
+    return int(file.rpartition("-of-")[0].rpartition("-")[2])
+
+
 def parse_file_name(text: str) -> tuple[str, str, str] | None:
     """Parses the result of `file_name` to its arguments; None for any other text."""
     match = _FILE.fullmatch(text)

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset.lookup import Lookup, features_in, read_table
+from beam_tfr.dataset.lookup import Lookup, features_in
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.dataset.splits import Part
-from beam_tfr.records.contents import Column, columns_of, row_of
+from beam_tfr.records.contents import Column, columns_of, from_bytes, row_of, schema_of
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema import SUMS_FILE, DataError, sha256_hex
-from beam_tfr.schema.naming import contents_name
+from beam_tfr.schema.naming import contents_name, shard_number
 from beam_tfr.verification.problems import Problem, shown
 
 _ROWS = 1024  # compared at a time
@@ -52,15 +52,18 @@ class ContentsCheck:
         except OSError:
             there = dataset.fields["format_version"] > 1
         self.how = "none" if not there else "rows" if importlib.util.find_spec("pyarrow") else "checksums"
-        self._columns = columns_of(features_in(dataset), dataset.names)
+        features = features_in(dataset)
+        self._columns = columns_of(features, dataset.names)
+        self._schema = schema_of(features, dataset.names) if self.how == "rows" else None
 
     def open(self, split: str, entry: ShardEntry) -> ShardContents | Problem | None:
         """The contents of a shard, or what is wrong with them; None if there is nothing to compare."""
         if self.how == "none":
             return None
         name = contents_name(entry.file)
+        path = storage.join(self._dataset.folder, name)
         try:
-            data = storage.read_bytes(storage.join(self._dataset.folder, name), max_bytes=longest_in(entry.num_bytes))
+            data = storage.read_bytes(path, max_bytes=longest_in(entry.num_bytes))
         except FileNotFoundError:
             return Problem("missing", name, "is missing")
         except OSError as error:
@@ -72,12 +75,12 @@ class ContentsCheck:
         if self.how == "checksums":
             return None
         try:
-            table = read_table(self._dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
+            table = from_bytes(data, self._schema, path=path, num_rows=entry.num_examples)
         except DataError as error:
             return Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error))
-        path, total = storage.join(self._dataset.folder, entry.file), entry.num_examples
-        lookup = Lookup(self._dataset, [Part(path, total, 0, total, entry.num_bytes)])
-        same = {"split": split, "shard": int(entry.file.rpartition("-of-")[0].rpartition("-")[2])}
+        shard, total = storage.join(self._dataset.folder, entry.file), entry.num_examples
+        lookup = Lookup(self._dataset, [Part(shard, total, 0, total, entry.num_bytes)])
+        same = {"split": split, "shard": shard_number(entry.file)}
         return ShardContents(table, lookup, name=name, same=same, columns=self._columns)
 
 
