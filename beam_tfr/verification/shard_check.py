@@ -89,7 +89,8 @@ class ShardCheck:
         self._sources, self._waiting = sources, list[SourceRecord]()
         self._problems = Problems()
         self._damaged = False
-        self._contents = None if contents is None else self._open(contents)
+        self._contents_check: ContentsCheck | None = contents
+        self._contents: ShardContents | None = None
 
     def _open(self, check: ContentsCheck) -> ShardContents | None:
         """Opens the contents."""
@@ -101,6 +102,8 @@ class ShardCheck:
 
     def run(self, stop: threading.Event) -> tuple[ShardFound, Problems]:
         """Reads the shard, and gives up when `stop` is set."""
+        if self._contents_check is not None and not stop.is_set():
+            self._contents = self._open(self._contents_check)
         try:
             self._read(stop)
         except RecordError as error:
@@ -108,6 +111,7 @@ class ShardCheck:
         except OSError as error:
             self._add(unreadable(self._entry.file, error))
         self._compare_sources()
+        self._contents = None  # so that only shards that are being read have theirs in memory
         return self.found, self._problems
 
     def _problem(self, kind: str, message: str, record: int | None = None, offset: int | None = None) -> None:
