@@ -74,7 +74,7 @@ class Labeler:
 
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
         """Returns the reference of an image; one that cannot be used carries the reason of its reject."""
-        ref = functools.partial(ImageRef, key, entry.size_bytes, entry.generation)
+        ref = functools.partial(ImageRef, key, entry.size_bytes, entry.generation, crc32c=entry.crc32c)
         found = self.layout.read(key)
         if found is None:
             wanted = "/".join(self.layout.parts)

@@ -43,7 +43,7 @@ def read_image(
             pass: `unreadable` (no permission, a failing service or disk, no disk), and `changed-while-reading` if a
             file that no version was listed of is changing all the time.
     """
-    path, size_bytes, generation = (source, 0, 0) if isinstance(source, str) else source
+    path, size_bytes, generation = (source, 0, 0) if isinstance(source, str) else source[:3]
     if storage.is_gcs(path) and size_bytes > max_bytes:
         raise _too_large(max_bytes)
     try:

@@ -19,7 +19,7 @@ import dataclasses
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -29,7 +29,7 @@ from beam_tfr.output import lock, sidecars, switch
 from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
 from beam_tfr.output.sidecars import Changes
-from beam_tfr.output.switch import is_of_dataset, list_files, name_of
+from beam_tfr.output.switch import is_of_dataset, list_files
 from beam_tfr.schema import (
     CONTENTS_FOLDER,
     FORMAT_VERSION,
@@ -225,7 +225,7 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int,
 def _clear(output: str, plan: Plan | None, run_id: str) -> None:
     """Removes what dead runs left in the work folder, except locks, marks of crashes, and what a plan resumes."""
     found = _list_held(output, run_id)
-    names, planned = {name_of(entry) for entry in found}, set(plan.shards() if plan else ())
+    names, planned = {entry.name for entry in found}, set(plan.shards() if plan else ())
     unplanned = {name for name in sidecars.find(names) if name not in planned} if plan else set[str]()
 
     def stays(name: str) -> bool:
@@ -238,7 +238,7 @@ def _clear(output: str, plan: Plan | None, run_id: str) -> None:
 
     if unplanned:
         sidecars.note(output, "unplanned", Changes(len(unplanned)))
-    storage.delete_all(entry for entry in found if not stays(name_of(entry)))
+    storage.delete_all(entry for entry in found if not stays(entry.name))
 
 
 def _list_held(output: str, run_id: str) -> list[Entry]:
@@ -291,10 +291,16 @@ def read_progress(output: str) -> Progress | None:
     )
 
 
-def finish(output: str, run_id: str) -> Changes:
+def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> Changes:
     """Removes the work folder of a complete dataset; returns which finished shards were rewritten for changed input.
 
-    What a run that was killed has built to replace the dataset stays, for the next run; so does that of another run.
+    The sidecars of its shards are kept for updates. What a run that was killed has built to replace the dataset stays,
+    for the next run; so does that of another run.
+
+    Args:
+        output: folder of the dataset.
+        run_id: id of the run.
+        shards: names of all shards of the dataset; None after a repair, which changes no source.
     """
     changes = Changes()
     with contextlib.suppress(OSError, RunError):
@@ -302,6 +308,8 @@ def finish(output: str, run_id: str) -> Changes:
         if _is_being_replaced(output):
             return changes
         changes = sidecars.take_changes(output)
+        if shards is not None:
+            sidecars.keep(output, found, shards)
         storage.delete_all(found)
         if not storage.is_gcs(output):
             os.rmdir(work_path(output, ""))

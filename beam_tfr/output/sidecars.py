@@ -1,8 +1,9 @@
-"""Sidecars of finished shards, for the manifest and for resuming.
+"""Sidecars of finished shards, for the manifest, for resuming, and for updates.
 
-`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with the fingerprints of its references, the
-shard's reject lines, and one line with the SHA-256 of all lines before it. The file of the shard is beside it, under a
-name that no other attempt uses, until the dataset is published.
+`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with its references, one with the sums of its
+images, the shard's reject lines, and one line with the SHA-256 of all lines before it. The file of the shard is beside
+it, under a name that no other attempt uses, until the dataset is published. The sidecars of a published dataset stay
+beside it in `OUT/.sources`: they are no part of it, and let an update see which sources are the same.
 
 When the input has changed since the shard was finished, `SHARD.changed` replaces the sidecar of a shard that must be
 rewritten. It notes what changed, for the user.
@@ -16,14 +17,17 @@ import dataclasses
 import hashlib
 import json
 import re
+import struct
 import uuid
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.schema import RunError, Shard, ShardInfo, WrittenFile, sha256_hex
+from beam_tfr.planning import packing
+from beam_tfr.schema import SOURCES_FOLDER, Image, RunError, Shard, ShardInfo, WrittenFile, sha256_hex
 from beam_tfr.schema.naming import contents_name
-from beam_tfr.storage import work_path
+from beam_tfr.storage import Entry, work_path
 
 RECORDS, CONTENTS = ".records-", ".contents-"  # in the names of files that are built
 NOTE_SUFFIX = ".changed"
@@ -33,10 +37,18 @@ _FINGERPRINT_BYTES = 8
 
 
 class Sidecar(NamedTuple):
-    """The content of a sidecar."""
+    """The content of a sidecar.
+
+    Attributes:
+        info: the shard.
+        refs: its encoded references in order; of table rows, which hold the records, their fingerprints.
+        sums: of each record: the channels' sums and squares, as text with spaces; empty without statistics.
+        reject_lines: lines of rejects.jsonl, with line ends.
+    """
 
     info: ShardInfo
-    fingerprints: bytes
+    refs: list[bytes]
+    sums: list[bytes]
     reject_lines: list[bytes]
 
 
@@ -67,6 +79,11 @@ def fingerprint(ref: bytes) -> bytes:
     return hashlib.blake2b(ref, digest_size=_FINGERPRINT_BYTES).digest()
 
 
+def sums_of(image: Image | None) -> bytes:
+    """`Sidecar.sums` of a record."""
+    return b" ".join(b"%d" % number for number in (*image.channel_sums, *image.channel_squares)) if image else b""
+
+
 def _path(output: str, shard_name: str) -> str:
     return work_path(output, f"{shard_name}.json")
 
@@ -76,12 +93,26 @@ def new_name(name: str, kind: str = RECORDS) -> str:
     return f"{name}{kind}{uuid.uuid4().hex[:16]}"
 
 
-def write(output: str, info: ShardInfo, reject_lines: Sequence[str], *, fingerprints: bytes = b"") -> ShardInfo:
-    """Writes the sidecar of a shard whose file is committed; returns its `ShardInfo` with the digest of its rejects."""
+def write(
+    output: str,
+    info: ShardInfo,
+    reject_lines: Sequence[str],
+    *,
+    refs: Iterable[bytes] = (),
+    sums: Iterable[bytes] = (),
+) -> ShardInfo:
+    """Writes the sidecar of a shard whose file is committed; returns its `ShardInfo` with the digest of its rejects.
+
+    Args:
+        output: folder of the dataset.
+        info: the shard.
+        reject_lines: lines of rejects.jsonl, without line ends.
+        refs, sums: see `Sidecar`.
+    """
     lines = [f"{line}\n".encode() for line in reject_lines]
     info = dataclasses.replace(info, rejects_sha256=_digest(lines))
-    head = f"{info.to_json()}\n{base64.b64encode(fingerprints).decode()}\n"
-    body = b"".join([head.encode(), *lines])
+    packed = [base64.b64encode(packing.pack(values)) + b"\n" for values in (refs, sums)]
+    body = b"".join([f"{info.to_json()}\n".encode(), *packed, *lines])
     path, data = _path(output, info.shard.name), body + sha256_hex(body).encode() + b"\n"
     for last in (False, False, True):  # another attempt may write it at the same time; any of them will do
         try:
@@ -100,22 +131,25 @@ def _digest(lines: Iterable[bytes]) -> str:
 
 
 def read(output: str, shard_name: str) -> Sidecar | None:
-    """The sidecar of a shard; None if it is missing or damaged."""
+    """The sidecar of a shard that is being written; None if it is missing or damaged."""
+    return _parse(_path(output, shard_name))
+
+
+def _parse(path: str) -> Sidecar | None:
     try:
-        data = storage.read_bytes(_path(output, shard_name))
+        data = storage.read_bytes(path)
     except FileNotFoundError:
         return None
     body, _, checksum = data.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
-    first, of_file, *lines = body.splitlines(keepends=True)
-    # Early versions wrote the generation here, and no digest of the rejects.
-    generation, _, fingerprints = of_file.rpartition(b" ")
-    info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=_digest(lines))
-    if generation:
-        info.generation = int(generation)
-    return Sidecar(info, base64.b64decode(fingerprints), lines)
+    with contextlib.suppress(ValueError, struct.error, zlib.error):  # beam_tfr 0.1 wrote something else
+        first, *packed, lines = *(rows := body.splitlines(keepends=True))[:3], rows[3:]
+        refs, sums = ([*packing.unpack(base64.b64decode(values))] for values in packed)
+        info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=_digest(lines))
+        return Sidecar(info, refs, sums, lines)
+    return None
 
 
 def read_rejects(output: str, shard_name: str, sha256: str = "") -> list[bytes]:
@@ -160,10 +194,10 @@ def read_finished(
     if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (shard.name, shard.recipe):
         return None
     info = dataclasses.replace(sidecar.info, shard=shard)
-    now = [*map(fingerprint, refs)]
-    if (sidecar.info.shard.total, sidecar.fingerprints) != (shard.total, b"".join(now)):
-        found, size = sidecar.fingerprints, _FINGERPRINT_BYTES
-        before = {found[i : i + size] for i in range(0, len(found), size)}
+    are_rows = sidecar.refs and len(sidecar.refs[0]) == _FINGERPRINT_BYTES
+    now = [*map(fingerprint, refs)] if are_rows else [*refs]
+    if (sidecar.info.shard.total, sidecar.refs) != (shard.total, now):
+        before = {*sidecar.refs}
         drop(output, shard.name, [ref for ref, of in zip(refs, now, strict=True) if of not in before])
     elif "unreadable" not in info.rejected or accept_unreadable:
         if not info.file:
@@ -200,6 +234,40 @@ def _unchanged(path: str, file: WrittenFile) -> int:
         while chunk := opened.read(1 << 20):
             digest.update(chunk)
     return there.generation if digest.hexdigest() == file.sha256 else 0
+
+
+def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:
+    """Keeps the sidecars of a published dataset beside it, where `read_kept` finds them, and no older ones.
+
+    Args:
+        output: folder of the dataset.
+        entries: files in the work folder.
+        shards: names of all shards of the dataset.
+    """
+    folder = storage.join(output, SOURCES_FOLDER)
+
+    def is_wanted(entry: Entry) -> bool:
+        match = _SIDECAR.fullmatch(entry.name)
+        return match is not None and match[1] in shards
+
+    storage.make_folder(folder)
+    storage.for_each(
+        lambda entry: storage.move(entry.path, storage.join(folder, entry.name)), filter(is_wanted, entries)
+    )
+    if shards is not None:
+        storage.delete_all(entry for entry in storage.walk(folder, lambda _: False, deep=False) if not is_wanted(entry))
+
+
+def read_kept(output: str, shard_name: str, sha256: str) -> Sidecar | None:
+    """The sidecar of a shard of a published dataset; None if it is missing, or that of another file.
+
+    Args:
+        output: folder of the dataset.
+        shard_name: name of the shard.
+        sha256: of its file; empty for shards without one.
+    """
+    sidecar = _parse(storage.join(storage.join(output, SOURCES_FOLDER), f"{shard_name}.json"))
+    return sidecar if sidecar and (sidecar.info.shard.name, sidecar.info.sha256) == (shard_name, sha256) else None
 
 
 def find(names: Iterable[str]) -> set[str]:

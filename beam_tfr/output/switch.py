@@ -192,11 +192,6 @@ def list_files(folder: str) -> list[Entry]:
     return [*storage.walk(folder.rstrip("/"), lambda _: False, deep=False)]
 
 
-def name_of(entry: Entry) -> str:
-    """The name of a file in its folder."""
-    return entry.path.rpartition("/")[2]
-
-
 def is_of_dataset(name: str, dataset: str = "") -> bool:
     """True if a conversion to a dataset of this name, or any, writes a file of this name; not the manifest."""
     if name in (LABELS_FILE, REJECTS_FILE, SUMS_FILE):

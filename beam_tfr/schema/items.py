@@ -23,6 +23,7 @@ class ImageRef(NamedTuple):
         key: path below the folder that all inputs share; names the image in records, rejects and hashes.
         size_bytes: as listed; 0 if unknown.
         generation: generation of the object (gs://), or modification time in ns (disk); 0 if unknown.
+        crc32c: of the object, as listed (gs://); 0 if unknown.
         split: name of the split, or `NO_SPLIT`.
         labels: class names: one, empty if a row of a table has none; any number in a dataset with several labels per
             image; none in a dataset without labels.
@@ -42,21 +43,22 @@ class ImageRef(NamedTuple):
     reason: str = ""
     detail: str = ""
     columns: bytes | None = None
+    crc32c: int = 0
 
     def encode(self) -> bytes:
         """NUL-separated texts, then the columns; no path or class can contain a NUL."""
         labels = "".join(f"\n{label}" for label in self.labels)
         label_ids = "-" if self.label_ids is None else ",".join(map(str, self.label_ids))
-        file = f"{self.key}\0{self.size_bytes}\0{self.generation}"
+        file = f"{self.key}\0{self.size_bytes}\0{self.generation}\0{self.crc32c or ''}"
         text = f"{file}\0{self.split}\0{labels}\0{label_ids}\0{self.reason}\0{self.detail}"
         encoded = text.encode("utf-8", "surrogateescape")
         return encoded if self.columns is None else encoded + b"\0" + self.columns
 
     @classmethod
     def decode(cls, data: bytes) -> ImageRef:
-        parts = data.split(b"\0", 8)
-        text = b"\0".join(parts[:8]).decode("utf-8", "surrogateescape")  # one call takes less time than eight
-        key, size_bytes, generation, split, labels, label_ids, reason, detail = text.split("\0")
+        parts = data.split(b"\0", 9)
+        text = b"\0".join(parts[:9]).decode("utf-8", "surrogateescape")  # one call takes less time than nine
+        key, size_bytes, generation, crc32c, split, labels, label_ids, reason, detail = text.split("\0")
         return cls(
             key,
             int(size_bytes),
@@ -66,7 +68,8 @@ class ImageRef(NamedTuple):
             None if label_ids == "-" else tuple(map(int, label_ids.split(","))) if label_ids else (),
             reason,
             detail,
-            *parts[8:],
+            parts[9] if len(parts) > 9 else None,
+            int(crc32c or 0),
         )
 
 
@@ -195,7 +198,6 @@ class Item(NamedTuple):
         value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; or `Unfinished`; None
             for an empty shard, and for a row of a table, whose reference holds everything.
         guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
-        fingerprint: fingerprint of the encoded reference, for the sidecar.
     """
 
     shard: Shard
@@ -204,7 +206,6 @@ class Item(NamedTuple):
     ref: ImageRef | None
     value: Value
     guarded: bool = False
-    fingerprint: bytes = b""
 
     def reject(self, stage: str, error: RejectError) -> Item:
         """The item with a `Reject` in place of its value."""
@@ -213,7 +214,7 @@ class Item(NamedTuple):
 
     def with_value(self, value: Value) -> Item:
         """The item with another value."""
-        return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.fingerprint)
+        return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded)
 
     @property
     def size_bytes(self) -> int:

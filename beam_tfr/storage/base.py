@@ -16,11 +16,17 @@ def split_gcs(path: str) -> tuple[str, str]:
 
 
 class Entry(NamedTuple):
-    """A listed file, with its generation (gs://) or modification time in ns (disk)."""
+    """A listed file, with its generation and CRC-32C (gs://), or modification time in ns (disk)."""
 
     path: str
     size_bytes: int
     generation: int
+    crc32c: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the file in its folder."""
+        return self.path.rpartition("/")[2]
 
 
 class AlreadyExistsError(Exception):

@@ -38,7 +38,7 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", e
             delimiter=None if deep else "/",
             start_offset=start or None,
             end_offset=end or None,
-            fields="items(name,size,generation),nextPageToken",
+            fields="items(name,size,generation,crc32c),nextPageToken",
             page_size=PAGE_SIZE,
             retry=retrying(),
         )
@@ -46,7 +46,11 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", e
         for item in listed:
             found, size = item["name"], int(item.get("size", 0))
             if size or not found.endswith("/"):
-                yield Entry(f"{GCS}{name}/{found}", size, int(item.get("generation", 0)))
+                yield Entry(f"{GCS}{name}/{found}", size, int(item.get("generation", 0)), _crc32c(item.get("crc32c")))
+
+
+def _crc32c(encoded: str | None) -> int:
+    return int.from_bytes(base64.b64decode(encoded or ""), "big")
 
 
 def _split_folder(folder: str) -> tuple[str, str]:
@@ -69,7 +73,7 @@ def find(path: str) -> Entry | None:
         return None
     with named_errors(path, "get"):
         found = bucket(of).get_blob(name, retry=retrying())
-    return None if found is None else Entry(path, int(found.size or 0), int(found.generation or 0))
+    return found and Entry(path, int(found.size or 0), int(found.generation or 0), _crc32c(found.crc32c))
 
 
 def is_gone(path: str) -> bool:

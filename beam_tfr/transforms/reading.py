@@ -13,7 +13,7 @@ from apache_beam.typehints import with_input_types, with_output_types
 from beam_tfr import storage
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
-from beam_tfr.output import attempts, codec_versions, sidecars
+from beam_tfr.output import attempts, codec_versions
 from beam_tfr.schema import MOST_CAUSES, ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
 from beam_tfr.transforms.counting import ShownDoFn, count_read, count_waits, timed
 
@@ -94,8 +94,7 @@ class _Read(ShownDoFn):
         """
         for position, (ref, content) in enumerate(contents):
             interrupt.check()
-            fingerprint = sidecars.fingerprint(work.refs[position])
-            item = Item(work.shard, position, self._step.root + ref.key, ref, None, False, fingerprint)
+            item = Item(work.shard, position, self._step.root + ref.key, ref, None)
             if ref.reason:
                 error = RejectError(ref.reason, ref.detail)
                 yield item.reject("MatchImages" if ref.columns is None else "ReadTable", error)

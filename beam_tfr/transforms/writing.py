@@ -125,10 +125,12 @@ class _Write(ShownDoFn):
     def _write(self, item: Item) -> bool:
         """Writes the next item of a shard; returns whether it was the last."""
         last = self._sequence.take(item, self._begin)
-        if item.ref is not None:  # a step of one's own may have made the item without a fingerprint
-            self._fingerprints += item.fingerprint or sidecars.fingerprint(item.ref.encode())
+        if item.ref is not None:
+            ref = item.ref.encode()
+            self._refs.append(ref if self._step.names.sha256 else sidecars.fingerprint(ref))
         if isinstance(item.value, Record) and item.ref is not None:
             self._rows.append(self._row(item.value, item.ref))
+            self._sums.append(sidecars.sums_of(item.value.image))
             self._file.write(frame(item.value.serialized))
             self._counter.count_record(item.value, item.ref.label_ids or ())
         elif isinstance(item.value, Reject):
@@ -160,8 +162,9 @@ class _Write(ShownDoFn):
             )
 
     def _begin(self, shard: Shard) -> None:
-        self._shard, self._counter, self._fingerprints = shard, shards.ShardCounter(shard), bytearray()
+        self._shard, self._counter, self._refs = shard, shards.ShardCounter(shard), list[bytes]()
         self._file_name, self._started, self._rows = "", time.monotonic(), list[dict[str, Any]]()
+        self._sums = list[bytes]()
         if shard.split != NO_SPLIT:
             self._file_name = file_name(self._step.name, shard.name, self._step.suffix)
             work_folder, repairs = storage.work_path(self._step.output, ""), self._step.expected is not None
@@ -187,7 +190,7 @@ class _Write(ShownDoFn):
             self._pending = None
             info.contents = self._commit_contents()
         lines = self._counter.reject_lines
-        info = sidecars.write(self._step.output, info, lines, fingerprints=bytes(self._fingerprints))
+        info = sidecars.write(self._step.output, info, lines, refs=self._refs, sums=self._sums)
         count_shard(info, lines, time.monotonic() - self._started)
         count_waits()
         return info
@@ -251,7 +254,7 @@ class WriteManifest(beam.PTransform):
     def _publish(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[manifest.Manifest]:
         # A complete plan may have a work folder too, of a run that was killed at its end.
         published = manifest.read(self.output) if plan.complete else self._published(plan, infos)
-        changes = claim.finish(self.output, self.run_id)
+        changes = claim.finish(self.output, self.run_id, plan.shards())
         count_changes(changes)
         if self.attended:
             notes.write(self.output, self.run_id, notes.Notes(**plan.notes, changes=changes))

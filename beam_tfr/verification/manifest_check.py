@@ -21,6 +21,7 @@ from beam_tfr.schema import (
     NO_SPLIT,
     REJECT_REASONS,
     REJECTS_FILE,
+    SOURCES_FOLDER,
     SUMS_FILE,
     Reject,
     canonical_json,
@@ -199,7 +200,7 @@ def _strangers(manifest: Manifest) -> list[str]:
 
 def _own_files(manifest: Manifest) -> set[str]:
     shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
-    return {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, CONTENTS_FOLDER, *shards}
+    return {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, CONTENTS_FOLDER, SOURCES_FOLDER, *shards}
 
 
 def _looks_like_a_shard(manifest: Manifest, name: str) -> bool:

@@ -91,8 +91,7 @@ def write_shard(output: str, run_id: str, plan: Plan, number: int) -> ShardInfo:
         file.write(data)
         info.contents = WrittenFile(built, len(data), info.sha256, file.commit())
     lines = [json.dumps({"key": f"{run_id}/{number}"})]
-    fingerprints = sidecars.fingerprint(plan.input_digest.encode())
-    return sidecars.write(output, info, lines, fingerprints=fingerprints)
+    return sidecars.write(output, info, lines, refs=[plan.input_digest.encode()])
 
 
 def check(files: Mapping[str, bytes]) -> None:
