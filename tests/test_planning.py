@@ -96,7 +96,7 @@ def fill(refs: Sequence[ImageRef], plan: Plan, max_bytes: int = 1000) -> dict[Sh
     joined = [pair for ref in refs for pair in assigned.add(*assignment.assign(ref.encode(), plan))]
     for name, value in [*joined, *assigned.flush(), *assignment.every_shard(plan)]:
         groups.setdefault(name, []).append(value)
-    shards = dict(assignment.order(values, plan.options["seed"]) for values in groups.values())
+    shards = dict(assignment.order(values, plan.options["seed"])[:2] for values in groups.values())
     assert sorted(groups) == sorted(shard.name for shard in shards) == sorted(plan.shards())
     return {shard: [ImageRef.decode(ref) for ref in found] for shard, found in shards.items()}
 

@@ -156,7 +156,7 @@ def _finished(
     """Encodes a decoded image, unless it is kept, and describes the result."""
     turned = source.orientation >= 5 and not options.ignore_orientation
     stored = placement.turned() if turned else placement
-    cut = 1_000_000 - 1_000_000 * stored.rows * stored.columns // (source.height * source.width)
+    cut = geometry.cut_ppm(placement, source.height, source.width)
     sums, squares = tuple[int, ...](), tuple[int, ...]()
     if statistics or not kept:
         pixels, notes = _rendered(source, decoded, placement, stored, options)

@@ -34,6 +34,11 @@ class Placement(NamedTuple):
         return Placement(*sides, canvas=self.canvas[::-1])
 
 
+def cut_ppm(placement: Placement, height: int, width: int) -> int:
+    """Millionths of the area of a source that are cut off."""
+    return 1_000_000 - 1_000_000 * placement.rows * placement.columns // (height * width)
+
+
 def place(height: int, width: int, image_size: tuple[int, int], resize: str, *, upscale: bool = False) -> Placement:
     """Computes the placement for a source.
 

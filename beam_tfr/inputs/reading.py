@@ -7,7 +7,7 @@ import dataclasses
 import errno
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -162,18 +162,24 @@ class ReadAhead:
             return error
 
 
-def read_refs(root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None) -> Iterator[tuple[ImageRef, Content]]:
+def read_refs(
+    root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None, *, leave: Container[int] = ()
+) -> Iterator[tuple[ImageRef, Content]]:
     """Each reference with the content of its file, in order; None for known rejects.
 
     Args:
         root: folder that keys are relative to, with a trailing slash.
         refs: the references to read.
         ahead: how to read the files; None for table rows, whose references contain everything.
+        leave: positions of those to leave unread, also None.
     """
     if ahead is None:
         return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
     refs = list(refs)
-    files = [None if r.reason else storage.Entry(root + r.key, r.size_bytes, r.generation) for r in refs]
+    files = [
+        None if ref.reason or position in leave else storage.Entry(root + ref.key, ref.size_bytes, ref.generation)
+        for position, ref in enumerate(refs)
+    ]
     return zip(refs, ahead.read(files), strict=True)
 
 

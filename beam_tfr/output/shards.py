@@ -19,8 +19,10 @@ class ShardCounter:
         self._records = RecordsDigest()
         self.reject_lines: list[str] = []
 
-    def count_record(self, record: Record, label_ids: Iterable[int]) -> None:
+    def count_record(self, record: Record, label_ids: Iterable[int], before: str = "") -> None:
         self._records.add(record.serialized)
+        if before:
+            _count(self._info.before, before)
         info = self._info  # without a `Counts` for each record, which takes longer than to count
         info.num_examples += 1
         for label_id in label_ids:

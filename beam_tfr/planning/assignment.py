@@ -11,7 +11,7 @@ from beam_tfr.planning.survey import order_key, order_key_of, planned_total
 from beam_tfr.schema import ImageRef, Plan, RunError, Shard, canonical_json
 from beam_tfr.schema.naming import shard_name
 
-_PLANNED, _IMAGES = b"\0", b"\1"  # first byte of the values grouped for a shard
+_PLANNED, _IMAGES, _KNOWN = b"\0", b"\1", b"\2"  # first byte of the values grouped for a shard
 WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress
 
 
@@ -27,16 +27,32 @@ def assign(encoded: bytes, plan: Plan) -> tuple[str, bytes]:
     return name, encoded
 
 
+def assign_known(encoded: bytes, plan: Plan, splits: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yields each shard in which the reference of a known image may be, and the image.
+
+    Args:
+        encoded: its key, and what is known of it after a NUL.
+        plan: the plan.
+        splits: those that the image may be in now.
+    """
+    order = order_key_of(plan.options["seed"], encoded.partition(b"\0")[0]).hex()
+    for name in splits:
+        if split := plan.splits.get(name):
+            yield shard_name(name, bisect.bisect_right(split.cuts, order), split.num_shards), encoded
+
+
 class Assigned:
     """Packs assigned references by shard before they are grouped: fewer elements, and a third of the bytes.
 
     Args:
         max_bytes: maximum to hold; eight times as many while a shard has less than `WORTH_BYTES`.
+        known: whether they are results of `assign_known`.
     """
 
-    def __init__(self, max_bytes: int = 8 << 20) -> None:
+    def __init__(self, max_bytes: int = 8 << 20, *, known: bool = False) -> None:
         self._max_bytes, self._held = max_bytes, 0
         self._shards: dict[str, list[bytes]] = {}
+        self._kind = _KNOWN if known else _IMAGES
 
     def add(self, name: str, value: bytes) -> list[tuple[str, bytes]]:
         """Adds a result of `assign`; returns the packed values that are ready, often none."""
@@ -48,7 +64,7 @@ class Assigned:
     def flush(self) -> list[tuple[str, bytes]]:
         """Returns all packed values that are left."""
         shards, self._shards, self._held = self._shards, {}, 0
-        return [(name, _IMAGES + packing.pack(values)) for name, values in shards.items()]
+        return [(name, self._kind + packing.pack(values)) for name, values in shards.items()]
 
 
 def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
@@ -60,8 +76,8 @@ def every_shard(plan: Plan) -> Iterator[tuple[str, bytes]]:
             yield shard.name, _PLANNED + canonical_json(shard)
 
 
-def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes]]:
-    """Returns a shard and its encoded references in order, from the values grouped for it.
+def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes], dict[bytes, bytes]]:
+    """Returns a shard, its encoded references in order, and known images by key, from the values grouped for it.
 
     Args:
         values: in any order.
@@ -72,11 +88,14 @@ def order(values: Iterable[bytes], seed: int) -> tuple[Shard, list[bytes]]:
     """
     planned, *rest = sorted(values)
     shard = Shard(*json.loads(planned[1:]))
-    refs = [ref for value in rest if value != planned for ref in packing.unpack(value[1:])]
+    packed = [value for value in rest if value != planned]
+    refs = [ref for value in packed if value.startswith(_IMAGES) for ref in packing.unpack(value[1:])]
     different = len(set(refs))
     if not len(refs) == different == shard.total:
         raise RunError(
             f"the runner lost or repeated references: shard {shard.name} got {len(refs)} ({different} "
             f"different ones) instead of {shard.total}. Nothing is published"
         )
-    return shard, sorted(refs, key=lambda ref: order_key_of(seed, ref.partition(b"\0")[0]))
+    images = (of for value in packed if value.startswith(_KNOWN) for of in packing.unpack(value[1:]))
+    known = {of.partition(b"\0")[0]: of for of in images}
+    return shard, sorted(refs, key=lambda ref: order_key_of(seed, ref.partition(b"\0")[0])), known

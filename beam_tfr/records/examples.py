@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import google_crc32c
@@ -96,10 +96,34 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
     example = example_class().FromString(columns)
     feature = example.features.feature
     for name, (dtype, of) in values.items():
-        target = getattr(feature[name], f"{dtype}_list")
-        target.SetInParent()
-        target.value.extend(of)
+        _set(getattr(feature[name], f"{dtype}_list"), of)
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
+
+
+def with_names(serialized: bytes, ref: ImageRef, names: Names, own: Container[str]) -> bytes:
+    """A record with the labels and columns of a reference; all else stays.
+
+    Args:
+        serialized: the record.
+        ref: a reference to the same source; without `columns`, the record keeps those that it has.
+        names: those of the label features.
+        own: names of the features that are neither labels nor columns.
+    """
+    example = example_class().FromString(serialized)
+    feature = example.features.feature
+    for name in [*feature]:
+        if name in (names.label, names.text) or (ref.columns is not None and name not in own):
+            del feature[name]
+    example.MergeFromString(ref.columns or b"")
+    if ref.label_ids is not None:
+        _set(feature[names.label].int64_list, ref.label_ids)
+        _set(feature[names.text].bytes_list, [label.encode() for label in ref.labels])
+    return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
+
+
+def _set(values: Any, of: Iterable[Any]) -> None:
+    values.SetInParent()
+    values.value.extend(of)
 
 
 class TooManyValuesError(ValueError):

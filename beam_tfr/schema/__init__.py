@@ -48,6 +48,7 @@ from beam_tfr.schema.items import Array as Array
 from beam_tfr.schema.items import Image as Image
 from beam_tfr.schema.items import ImageRef as ImageRef
 from beam_tfr.schema.items import Item as Item
+from beam_tfr.schema.items import Known as Known
 from beam_tfr.schema.items import Looks as Looks
 from beam_tfr.schema.items import Record as Record
 from beam_tfr.schema.items import Reject as Reject

@@ -68,21 +68,9 @@ class ImageRef(NamedTuple):
             None if label_ids == "-" else tuple(map(int, label_ids.split(","))) if label_ids else (),
             reason,
             detail,
-            parts[9] if len(parts) > 9 else None,
-            int(crc32c or 0),
+            *parts[9:],
+            crc32c=int(crc32c) if crc32c else 0,
         )
-
-
-class ShardWork(NamedTuple):
-    """A shard with its references in order; `finished` if an earlier run wrote it."""
-
-    shard: Shard
-    refs: list[bytes]
-    finished: ShardInfo | None = None
-
-    def done(self) -> Item | None:
-        """The item for a whole shard, if it is finished or empty; else None."""
-        return Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
 
 
 class Reject(NamedTuple):
@@ -95,6 +83,41 @@ class Reject(NamedTuple):
 
     def to_json(self) -> str:
         return json.dumps(self._asdict(), sort_keys=True)
+
+
+class Known(NamedTuple):
+    """What an update knows of an image.
+
+    Attributes:
+        number: of its record in the dataset that is updated, in the order of the manifest; -1 for a reject.
+        state: "same" if its reference is, so its record stays as it is; "unchanged" if its source is; "unsure" if the
+            source has to be read to know; "changed".
+        reject: the reject, if it stays one.
+    """
+
+    number: int
+    state: str
+    reject: Reject | None = None
+
+
+class ShardWork(NamedTuple):
+    """A shard with its references in order.
+
+    Attributes:
+        shard: its place in the plan.
+        refs: encoded references.
+        finished: if an earlier run wrote it.
+        known: by position, with an update.
+    """
+
+    shard: Shard
+    refs: list[bytes]
+    finished: ShardInfo | None = None
+    known: Mapping[int, Known] = {}
+
+    def done(self) -> Item | None:
+        """The item for a whole shard, if it is finished or empty; else None."""
+        return Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
 
 
 class Looks(NamedTuple):
@@ -175,13 +198,16 @@ class Record(NamedTuple):
         serialized: the Example.
         image: its image, if any, for the statistics.
         values: feature -> values, without the columns of a table; None: parsed from the Example where they are needed.
-        made: what was known only while it was made: column of the contents -> value.
+        made: what was known only while it was made: column of the contents -> value. With `values={}` all columns,
+            but those that say where it lies.
+        copied: whether an update takes it from the dataset that is there.
     """
 
     serialized: bytes
     image: Image | None = None
     values: Mapping[str, Sequence[Any]] | None = None
     made: Mapping[str, Any] = {}
+    copied: bool = False
 
 
 Value = bytes | Image | Array | Record | Reject | ShardInfo | Unfinished | None
@@ -198,6 +224,7 @@ class Item(NamedTuple):
         value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; or `Unfinished`; None
             for an empty shard, and for a row of a table, whose reference holds everything.
         guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
+        before: with an update: "kept", "relabelled" or "changed"; empty for a new image.
     """
 
     shard: Shard
@@ -206,6 +233,7 @@ class Item(NamedTuple):
     ref: ImageRef | None
     value: Value
     guarded: bool = False
+    before: str = ""
 
     def reject(self, stage: str, error: RejectError) -> Item:
         """The item with a `Reject` in place of its value."""
@@ -214,7 +242,7 @@ class Item(NamedTuple):
 
     def with_value(self, value: Value) -> Item:
         """The item with another value."""
-        return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded)
+        return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.before)
 
     @property
     def size_bytes(self) -> int:

@@ -145,6 +145,7 @@ class Counts:
         channel_sums, channel_squares: integer sums over them per channel; empty without pixels.
         cut_ppm: sum of `Image.cut_ppm`.
         source_sizes: `size_bucket` of the source -> records.
+        before: with an update: `Item.before` -> records; none of those that are new.
     """
 
     num_examples: int = 0
@@ -157,6 +158,7 @@ class Counts:
     channel_squares: list[int] = dataclasses.field(default_factory=list)
     cut_ppm: int = 0
     source_sizes: dict[int, int] = dataclasses.field(default_factory=dict)
+    before: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def num_rejected(self) -> int:

@@ -16,11 +16,12 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr.dataflow import jobs
 from beam_tfr.engine import beam_internals
-from beam_tfr.output import claim, notes, sidecars
+from beam_tfr.output import claim, known, notes, sidecars
+from beam_tfr.output.known import Base
 from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import Plan, Shard, ShardInfo, ShardWork
+from beam_tfr.schema import Known, Plan, Shard, ShardInfo, ShardWork
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
 _Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets in which they lie
@@ -35,12 +36,14 @@ class Target(NamedTuple):
         run_id: id of the run that holds the folder's lock.
         overwrite: whether to replace another dataset in the folder.
         accept_unreadable: whether to keep shards in which an earlier run accepted unreadable files.
+        base: the dataset to update, if any.
     """
 
     output: str
     run_id: str
     overwrite: bool = False
     accept_unreadable: bool = False
+    base: Base | None = None
 
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder."""
@@ -58,8 +61,9 @@ class Target(NamedTuple):
         yield plan
 
     def finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
-        """The shard, if an earlier run finished it."""
-        return sidecars.read_finished(self.output, shard, refs, accept_unreadable=self.accept_unreadable)
+        """The shard, if an earlier run finished it, or if it is in the dataset that is updated."""
+        found = sidecars.read_finished(self.output, shard, refs, accept_unreadable=self.accept_unreadable)
+        return found or (self.base and known.find_shard(self.base, shard, refs))
 
 
 @with_input_types(bytes)
@@ -75,6 +79,8 @@ class PlanShards(beam.PTransform):
         draft: survey -> `Plan` without cuts.
         seed: seed for the order.
         listed: counts of the listing, for `Plan.notes`; nothing is written before all of them exist.
+        known: with an update: packed (split, known image) of the dataset.
+        base: the dataset to update.
 
     Output: (the `Plan`, a PCollection of one; `ShardWork`).
     """
@@ -84,6 +90,8 @@ class PlanShards(beam.PTransform):
     draft: Callable[[Survey], Plan]
     seed: int
     listed: PCollection[_Counts] | None = None
+    known: PCollection[bytes] | None = None
+    base: Base | None = None
 
     def expand(self, refs: PCollection[bytes]) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         listed = [] if self.listed is None else [AsIter(self.listed)]
@@ -109,9 +117,15 @@ class PlanShards(beam.PTransform):
             lambda plan: [] if plan.complete else assignment.every_shard(plan)
         ).with_output_types(tuple[str, bytes])
         assigned = refs | "Assign" >> beam.ParDo(_Assign(), AsSingleton(plan)).with_output_types(tuple[str, bytes])
-        order = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target))
+        there = []
+        if self.known is not None:
+            there = [
+                self.known
+                | "AssignKnown" >> beam.ParDo(_AssignKnown(), AsSingleton(plan)).with_output_types(tuple[str, bytes])
+            ]
+        order = FunctionDoFn(functools.partial(_order, seed=self.seed, target=self.target, base=self.base))
         work = (
-            (assigned, shards)
+            (assigned, shards, *there)
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
             | "Order" >> beam.ParDo(order).with_output_types(ShardWork)
@@ -156,8 +170,10 @@ def _pick_cuts(bucket: tuple[Bucket, Iterable[bytes]], drafted: _Draft) -> tuple
 
 
 class _Assign(beam.DoFn):
+    known = False
+
     def start_bundle(self) -> None:
-        self._assigned = assignment.Assigned()
+        self._assigned = assignment.Assigned(known=self.known)
 
     def process(self, packed: bytes, plan: Plan) -> Iterator[tuple[str, bytes]]:
         for ref in [] if plan.complete else packing.unpack(packed):
@@ -167,6 +183,25 @@ class _Assign(beam.DoFn):
         yield from map(GlobalWindows.windowed_value, self._assigned.flush())
 
 
-def _order(grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None) -> Iterator[ShardWork]:
-    shard, refs = assignment.order(grouped[1], seed)
-    yield ShardWork(shard, refs, target and target.finished(shard, refs))
+class _AssignKnown(_Assign):
+    known = True
+
+    def process(self, packed: bytes, plan: Plan) -> Iterator[tuple[str, bytes]]:
+        for image in [] if plan.complete else packing.unpack(packed):
+            split, _, about = image.partition(b"\0")
+            for of in assignment.assign_known(about, plan, [split.decode()] if split else plan.splits):
+                yield from self._assigned.add(*of)
+
+
+def _order(
+    grouped: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None, base: Base | None
+) -> Iterator[ShardWork]:
+    shard, refs, images = assignment.order(grouped[1], seed)
+    finished = target and target.finished(shard, refs)
+    found: dict[int, Known] = {}
+    if base and not finished:
+        for position, ref in enumerate(refs):
+            image = images.get(ref.partition(b"\0")[0])
+            if image and (matched := known.match(ref, image, base.compare)):
+                found[position] = matched
+    yield ShardWork(shard, refs, finished, found)

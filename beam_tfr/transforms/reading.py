@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
@@ -13,8 +14,22 @@ from apache_beam.typehints import with_input_types, with_output_types
 from beam_tfr import storage
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
+from beam_tfr.options import ImageOptions
 from beam_tfr.output import attempts, codec_versions
-from beam_tfr.schema import MOST_CAUSES, ImageRef, Item, RejectError, RunError, Shard, ShardWork, Unfinished, batches
+from beam_tfr.output.known import Base, Copy
+from beam_tfr.schema import (
+    MOST_CAUSES,
+    ImageRef,
+    Item,
+    Known,
+    RejectError,
+    RunError,
+    Shard,
+    ShardWork,
+    Unfinished,
+    batches,
+)
+from beam_tfr.transforms.copying import Copier, is_source, stored_source
 from beam_tfr.transforms.counting import ShownDoFn, count_read, count_waits, timed
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
@@ -33,6 +48,8 @@ class ReadImages(beam.PTransform):
         output: folder of the dataset, where attempts at each shard are marked; if they crashed twice, its items are
             guarded. Empty where nothing can crash.
         guarded: whether the items of all shards are guarded.
+        base: the dataset to update, whose records are copied where their sources did not change.
+        options: image options, for an update.
 
     Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. A shard with files that
     cannot be read now ends with an `Unfinished`, or, if they can be read in the end, with all of its items again.
@@ -44,6 +61,8 @@ class ReadImages(beam.PTransform):
     accept_unreadable: bool = False
     output: str = ""
     guarded: bool = False
+    base: Base | None = None
+    options: ImageOptions | None = None
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
         return work | "Read" >> beam.ParDo(_Read(self))
@@ -74,7 +93,7 @@ class _Read(ShownDoFn):
             yield [item]
             return
         codec_versions.check(work.shard.codecs)
-        contents = read_refs(self._step.root, map(ImageRef.decode, work.refs), self._step.ahead)
+        contents = self._contents(work)
         mark = self._step.output and storage.work_path(self._step.output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
             guarded = crashed or self._step.guarded
@@ -82,6 +101,34 @@ class _Read(ShownDoFn):
                 count_read(items)
                 count_waits()
                 yield [item._replace(guarded=True) for item in items] if guarded else items
+
+    def _contents(self, work: ShardWork) -> Iterator[tuple[ImageRef, Content]]:
+        leave = {position for position, known in work.known.items() if known.state in ("same", "unchanged")}
+        return read_refs(self._step.root, map(ImageRef.decode, work.refs), self._step.ahead, leave=leave)
+
+    @functools.cached_property
+    def _copier(self) -> Copier | None:
+        base, options = self._step.base, self._step.options
+        return Copier(base, options) if base and options else None
+
+    def _copied(
+        self, item: Item, known: Known, content: Content, copy: Copy | None, work: ShardWork
+    ) -> tuple[Item, Content]:
+        """An item with the record that is there, or with what has to be converted, which is also returned."""
+        if isinstance(content, RejectError):
+            return item, content
+        item, copier, ref = item._replace(before="kept"), self._copier, item.ref
+        if content is not None and copy and not is_source(content, copy):
+            return item._replace(before="changed"), content
+        if copy and copier and ref and copier.can_copy(copy, work, item.position):
+            record = copier.record(copy, ref, known)
+            before = "kept" if record.values is not None else "relabelled"
+            return item._replace(before=before).with_value(record), None
+        if content is None and copy:
+            content = stored_source(copy)
+        if content is None and ref:
+            ((_, content),) = read_refs(self._step.root, [ref], self._step.ahead)
+        return item, content
 
     def _read(
         self, work: ShardWork, contents: Iterator[tuple[ImageRef, Content]], *, again: bool = False
@@ -92,6 +139,7 @@ class _Read(ShownDoFn):
         succeeds, the shard starts over, because nothing of it was kept in memory and its order is fixed. Waiting for
         each image would delay every shard in which a permission is missing.
         """
+        copies = self._copier.copies(work) if self._copier else iter(())
         for position, (ref, content) in enumerate(contents):
             interrupt.check()
             item = Item(work.shard, position, self._step.root + ref.key, ref, None)
@@ -99,6 +147,17 @@ class _Read(ShownDoFn):
                 error = RejectError(ref.reason, ref.detail)
                 yield item.reject("MatchImages" if ref.columns is None else "ReadTable", error)
                 continue
+            if known := work.known.get(position):
+                if known.reject:
+                    yield item.with_value(known.reject)
+                    continue
+                if known.state == "changed":
+                    item = item._replace(before="changed")
+                else:
+                    item, content = self._copied(item, known, content, next(copies), work)
+                    if item.value is not None:
+                        yield item
+                        continue
             self._watch(item.uri, content)
             if not isinstance(content, RejectError):
                 yield item.with_value(content)
@@ -119,8 +178,7 @@ class _Read(ShownDoFn):
             tried = read_refs(self._step.root, unread, self._step.ahead)
             still = any(isinstance(content, RejectError) and content.may_pass for _, content in tried)
             if self._step.accept_unreadable or not still:
-                refs = map(ImageRef.decode, work.refs)
-                yield from self._read(work, read_refs(self._step.root, refs, self._step.ahead), again=True)
+                yield from self._read(work, self._contents(work), again=True)
 
     def _watch(self, uri: str, content: Content) -> None:
         """Raises an error when the source seems to be gone."""

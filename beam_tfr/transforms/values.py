@@ -14,7 +14,7 @@ from apache_beam.typehints import with_input_types, with_output_types
 from beam_tfr import images
 from beam_tfr.options import ImageOptions
 from beam_tfr.records import arrays, examples
-from beam_tfr.schema import ImageRef, Item, Reject, RejectError, ShardInfo, batches
+from beam_tfr.schema import ImageRef, Item, Record, Reject, RejectError, Shard, ShardInfo, batches
 from beam_tfr.transforms.counting import FunctionDoFn, timed
 
 SPLIT_SAMPLE, SHARD_SAMPLE = 2048, 64  # images for statistics: of a split, and at least of each of its shards
@@ -50,7 +50,7 @@ class MapImages(beam.PTransform):
         return timed(batches(applied), "image-usec")
 
     def _apply(self, item: Item) -> Item:
-        if item.ref is None or isinstance(item.value, (Reject, ShardInfo)):
+        if item.ref is None or isinstance(item.value, (Reject, ShardInfo)) or _is_copy(item.value):
             return item
         try:
             return item.with_value(self._function_for(item)(item.value, item.ref))
@@ -59,6 +59,10 @@ class MapImages(beam.PTransform):
 
     def _function_for(self, item: Item) -> _Function:
         return self.guarded if item.guarded and self.guarded else self.fn
+
+
+def _is_copy(value: Any) -> bool:
+    return isinstance(value, Record) and value.copied
 
 
 class ResizeImages(MapImages):
@@ -78,10 +82,15 @@ class ResizeImages(MapImages):
         self._measuring = _converters(options, statistics=True)
 
     def _function_for(self, item: Item) -> _Function:
-        sample = max(SHARD_SAMPLE, SPLIT_SAMPLE // item.shard.num_shards)
-        if self._all or item.position % -(-item.shard.total // sample):
+        if self._all or not in_sample(item.shard, item.position):
             return super()._function_for(item)
         return self._measuring[item.guarded]
+
+
+def in_sample(shard: Shard, position: int) -> bool:
+    """Whether an image is in the sample for statistics, with `encoding=keep`."""
+    sample = max(SHARD_SAMPLE, SPLIT_SAMPLE // shard.num_shards)
+    return position % -(-shard.total // sample) == 0
 
 
 def _converters(options: ImageOptions, *, statistics: bool) -> tuple[_Function, _Function]:

@@ -132,7 +132,7 @@ class _Write(ShownDoFn):
             self._rows.append(self._row(item.value, item.ref))
             self._sums.append(sidecars.sums_of(item.value.image))
             self._file.write(frame(item.value.serialized))
-            self._counter.count_record(item.value, item.ref.label_ids or ())
+            self._counter.count_record(item.value, item.ref.label_ids or (), item.before)
         elif isinstance(item.value, Reject):
             self._counter.count_reject(item.value)
             count("rejected")
@@ -145,8 +145,9 @@ class _Write(ShownDoFn):
     def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
         """The row of the contents for the next record."""
         values = dict[str, Any](record.values or {})
-        with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
-            values |= parse_example(record.serialized if record.values is None else ref.columns or b"")
+        if record.values != {}:
+            with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
+                values |= parse_example(record.serialized if record.values is None else ref.columns or b"")
         restart = self._file.begin_record()
         place = {"offset": self._file.length + HEADER_BYTES, "length": len(record.serialized), "restart": restart}
         return {**row_of(values, self._columns), **record.made, **place}

@@ -1,0 +1,260 @@
+"""What a finished dataset knows of its images, and its records: an update copies them instead of converting again.
+
+The sidecars that stay beside a dataset hold the references of its images and the sums of their pixels, the contents
+hold the rest that a record does not tell. So a copied record gives the same shard, contents and statistics as one that
+is made again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import struct
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.dataset import manifest as manifests
+from beam_tfr.dataset.lookup import Lookup
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.dataset.splits import Part
+from beam_tfr.output import sidecars
+from beam_tfr.planning import drafts
+from beam_tfr.planning.survey import planned_total
+from beam_tfr.records import contents
+from beam_tfr.records.tfrecords import RecordError
+from beam_tfr.schema import NO_SPLIT, ImageRef, Known, Reject, RunError, Shard, ShardInfo, SplitPlan
+from beam_tfr.schema.naming import contents_name, shard_name
+
+_PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
+_TABLES = 4  # contents in memory at a time
+
+
+class Base(NamedTuple):
+    """The dataset that an update starts from.
+
+    Attributes:
+        folder: folder of the dataset.
+        digest: digest of its manifest.
+        compare: how to see that a source is the same: "auto", "checksum" or "names", as in `UpdateOptions`.
+        with_rejects: whether what was rejected, and did not change, is rejected again without being read.
+        codecs: those that made the records, as JSON; empty if they do not matter.
+    """
+
+    folder: str
+    digest: str
+    compare: str = "auto"
+    with_rejects: bool = True
+    codecs: str = ""
+
+    def read(self) -> Manifest:
+        """The manifest.
+
+        Raises:
+            RunError: another dataset has replaced this one.
+        """
+        return _read(self.folder, self.digest)
+
+
+@functools.lru_cache(maxsize=2)
+def _read(folder: str, digest: str) -> Manifest:
+    dataset = manifests.read(folder)
+    if dataset.fields["manifest_digest"] != digest:
+        raise RunError(f"another run has replaced the dataset in {folder}; run the same command again")
+    return dataset
+
+
+class PlannedShard(NamedTuple):
+    """A shard of a finished dataset.
+
+    Attributes:
+        name: `train-00003-of-00016`.
+        split: its split.
+        images: planned for it: records and rejects.
+        first: number of its first record, in the order of the manifest.
+        entry: its file; None if it has only rejects.
+    """
+
+    name: str
+    split: str
+    images: int
+    first: int
+    entry: ShardEntry | None
+
+
+def shards_of(dataset: Manifest) -> list[PlannedShard]:
+    """All shards of a dataset, also those that hold only rejects."""
+    found, first = list[PlannedShard](), 0
+    for name, split in dataset.splits.items():
+        number = drafts.count_shards(split.matched, 0, {}, NO_SPLIT) if name == NO_SPLIT else len(split.shards)
+        plan = SplitPlan(matched=split.matched, num_shards=number, cuts=[], class_counts={})
+        for i in range(number):
+            entry = None if name == NO_SPLIT else split.shards[i]
+            found.append(PlannedShard(shard_name(name, i, number), name, planned_total(plan, i), first, entry))
+            first += entry.num_examples if entry else 0
+    return found
+
+
+class Source(NamedTuple):
+    """An image of a finished dataset: its encoded reference, and the number of its record, or its reject."""
+
+    ref: bytes
+    number: int
+    reject: Reject | None
+
+
+def sources_of(folder: str, shard: PlannedShard) -> list[Source] | None:
+    """The images of a shard, in order; None if its sidecar is missing."""
+    sidecar = sidecars.read_kept(folder, shard.name, shard.entry.sha256 if shard.entry else "")
+    if sidecar is None or len(sidecar.refs) != shard.images:
+        return None
+    rejects = {reject.key: reject for reject in (Reject(**json.loads(line)) for line in sidecar.reject_lines)}
+    found, number = list[Source](), shard.first
+    for ref in sidecar.refs:
+        reject = rejects.get(ref.partition(b"\0")[0].decode("utf-8", "surrogateescape"))
+        found.append(Source(ref, -1 if reject else number, reject))
+        number += reject is None
+    return found
+
+
+@functools.lru_cache(maxsize=2)
+def _by_name(base: Base) -> dict[str, PlannedShard]:
+    return {shard.name: shard for shard in shards_of(base.read())}
+
+
+def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
+    """The shard that stands in the dataset, if it has the same references and recipe, so it stays; else None."""
+    there = _by_name(base).get(shard.name)
+    if there is None or base.compare == "checksum":
+        return None
+    entry = there.entry
+    sidecar = sidecars.read_kept(base.folder, shard.name, entry.sha256 if entry else "")
+    if not sidecar or (sidecar.info.shard.recipe, sidecar.refs) != (shard.recipe, refs):
+        return None
+    if base.compare == "auto" and any(ref.split(b"\0", 3)[2] == b"0" for ref in refs):  # rows of a table
+        return None
+    if not base.with_rejects and sidecar.reject_lines:
+        return None
+    info = dataclasses.replace(sidecar.info, shard=shard, built="", before={"kept": sidecar.info.num_examples})
+    if entry:
+        file = storage.find(storage.join(base.folder, entry.file))
+        table = storage.find(storage.join(base.folder, contents_name(entry.file)))
+        if not (file and table and info.contents) or file.size_bytes != entry.num_bytes:
+            return None
+        info.generation, info.contents = file.generation, info.contents._replace(built="", generation=table.generation)
+        if table.size_bytes != info.contents.num_bytes:
+            return None
+    return sidecars.write(
+        base.folder, info, [line.decode().rstrip("\n") for line in sidecar.reject_lines], refs=refs, sums=sidecar.sums
+    )
+
+
+def encode(source: Source) -> bytes:
+    """What `match` needs of an image, short, for the shuffle."""
+    key, size, generation, crc32c, _ = source.ref.split(b"\0", 4)
+    place = (source.number, int(size), int(generation), int(crc32c or 0), sidecars.fingerprint(source.ref))
+    told = (source.reject.to_json() if source.reject else "").encode()
+    return key + b"\0" + _PLACE.pack(*place) + told
+
+
+def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
+    """Compares a reference with what is known of its image; None if it has to be read anyway.
+
+    Args:
+        ref: an encoded reference.
+        encoded: the result of `encode` for the same key.
+        compare: `Base.compare`.
+    """
+    start = len(ref.partition(b"\0")[0]) + 1
+    number, size, generation, crc32c, fingerprint = _PLACE.unpack_from(encoded, start)
+    same = fingerprint == sidecars.fingerprint(ref)
+    if number < 0:
+        reject = Reject(**json.loads(encoded[start + _PLACE.size :]))
+        return Known(number, "same", reject) if same and generation and compare != "checksum" else None
+    now = ImageRef.decode(ref)
+    if compare == "names":
+        state = "same" if same else "unchanged"
+    elif now.size_bytes != size:
+        state = "changed"
+    elif generation and now.generation == generation and compare != "checksum":
+        state = "same" if same else "unchanged"
+    elif crc32c and now.crc32c:
+        state = "unchanged" if now.crc32c == crc32c else "changed"
+    else:
+        state = "unsure"
+    return Known(number, state)
+
+
+class Copy(NamedTuple):
+    """A record of a finished dataset.
+
+    Attributes:
+        serialized: the tf.train.Example.
+        row: its row of the contents, without the columns that say where it lies.
+        sums: as in `Sidecar`.
+    """
+
+    serialized: bytes
+    row: dict[str, Any]
+    sums: tuple[int, ...]
+
+
+class Copies:
+    """Reads records of a finished dataset, with all that is known of them.
+
+    Args:
+        base: the dataset.
+    """
+
+    def __init__(self, base: Base) -> None:
+        dataset = base.read()
+        above = storage.join(dataset.folder, "")
+        self._shards = {above + shard.entry.file: shard for shard in shards_of(dataset) if shard.entry}
+        entries = [(path, shard.entry) for path, shard in self._shards.items() if shard.entry]
+        self._lookup = Lookup(
+            dataset, [Part(path, of.num_examples, 0, of.num_examples, of.num_bytes) for path, of in entries]
+        )
+        self._about = functools.lru_cache(maxsize=_TABLES)(self._read_about)
+
+    def read(self, numbers: Sequence[int]) -> list[Copy | None]:
+        """The records of these numbers; None for one that is damaged.
+
+        Raises:
+            DataError, OSError: as `Lookup.read`, for all else.
+        """
+        records = self._lookup.read_each(numbers)
+        rows: dict[int, tuple[dict[str, Any], tuple[int, ...]]] = {}
+        wanted: dict[Part, list[tuple[int, int]]] = {}
+        for place, number in enumerate(numbers):
+            part, row = self._lookup.locate(number)
+            wanted.setdefault(part, []).append((place, row))
+        for part, places in wanted.items():
+            table, sums = self._about(part)
+            cells = table.take([row for _, row in places]).to_pylist()
+            rows |= {place: (of, sums[row]) for (place, row), of in zip(places, cells, strict=True)}
+        return [
+            None if isinstance(record, RecordError) else Copy(record, *rows[place])
+            for place, record in enumerate(records)
+        ]
+
+    def sizes(self, keys: Collection[bytes]) -> dict[bytes, int]:
+        """The sizes of the records of some keys; reads all sidecars."""
+        found: dict[bytes, int] = {}
+        for shard in self._shards.values():
+            numbers = {source.ref.partition(b"\0")[0]: source.number for source in self._sources(shard)}
+            wanted = [key for key in keys if numbers.get(key, -1) >= 0]
+            found |= dict(zip(wanted, map(len, self._lookup.read([numbers[key] for key in wanted])), strict=True))
+        return found
+
+    def _sources(self, shard: PlannedShard) -> list[Source]:
+        return sources_of(self._lookup.dataset.folder, shard) or []
+
+    def _read_about(self, part: Part) -> tuple[Any, list[tuple[int, ...]]]:
+        table = self._lookup.table(part)
+        shard = self._shards[part.file]
+        sidecar = sidecars.read_kept(self._lookup.dataset.folder, shard.name, shard.entry.sha256 if shard.entry else "")
+        if sidecar is None:
+            raise RunError(f"the sidecar of {part.file} was removed while it was read; run the same command again")
+        own = [name for name in table.column_names if name == "key" or name not in contents.PLACE]
+        return table.select(own), [tuple(map(int, of.split())) for of in sidecar.sums]

@@ -1,0 +1,96 @@
+"""ReadImages, for an update: takes records from the dataset that is there instead of reading their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import google_crc32c
+
+from beam_tfr.images import geometry
+from beam_tfr.options import ImageOptions
+from beam_tfr.output.known import Base, Copies, Copy
+from beam_tfr.records import examples
+from beam_tfr.records.contents import MADE
+from beam_tfr.schema import Image, ImageRef, Known, Record, ShardWork
+from beam_tfr.schema.features import ENCODED, IMAGE_ENCODINGS, features_of, names_of
+from beam_tfr.transforms.values import in_sample
+
+AT_ONCE, AHEAD_BYTES = 256, 8 << 20  # records to read at a time
+
+
+class Copier:
+    """Copies records of a dataset.
+
+    Args:
+        base: the dataset.
+        options: its image options, which are those of the update too.
+    """
+
+    def __init__(self, base: Base, options: ImageOptions) -> None:
+        self._copies, self._options = Copies(base), options
+        self._names = names_of(options.encoding)
+        features = features_of({"encoding": options.encoding, "damaged": options.damaged}, labelled=False)
+        self._own = frozenset(features)
+
+    def copies(self, work: ShardWork) -> Iterator[Copy | None]:
+        """Yields the record of each known image of a shard whose source did not change, in order; None if damaged."""
+        numbers = [known.number for known in work.known.values() if not known.reject and known.state != "changed"]
+        step = AT_ONCE
+        while numbers:
+            some, numbers = numbers[:step], numbers[step:]
+            found = self._copies.read(some)
+            total = sum(len(copy.serialized) for copy in found if copy)
+            step = max(1, min(AT_ONCE, AHEAD_BYTES * len(some) // (total + 1)))
+            yield from found
+
+    def can_copy(self, copy: Copy, work: ShardWork, position: int) -> bool:
+        """Whether a record and its statistics are those that a conversion would make.
+
+        With `encoding=keep`, those of images in the sample for statistics, now or before, are not: see `ResizeImages`.
+        """
+        return self._options.encoding != "keep" or not (copy.sums or in_sample(work.shard, position))
+
+    def record(self, copy: Copy, ref: ImageRef, known: Known) -> Record:
+        """The record for a reference to the same source, with what the counts and the contents take from it."""
+        image, row = None, copy.row
+        if self._options.encoding in IMAGE_ENCODINGS:
+            image = self._image(copy)
+        if known.state == "same":
+            return Record(copy.serialized, image, {}, row, copied=True)
+        serialized = examples.with_names(copy.serialized, ref, self._names, self._own)
+        if serialized == copy.serialized:
+            return Record(copy.serialized, image, {}, row, copied=True)
+        return Record(serialized, image, None, {name: row[name] for name in MADE if name in row}, copied=True)
+
+    def _image(self, copy: Copy) -> Image:
+        row, of = copy.row, self._options
+        height, width = row["source_height"], row["source_width"]
+        channels = len(copy.sums) // 2
+        placement = geometry.place(height, width, of.image_size, of.resize, upscale=of.upscale)
+        return Image(
+            encoded=b"",
+            format=row["format"],
+            height=row["height"],
+            width=row["width"],
+            channels=row["channels"],
+            colorspace=row["colorspace"],
+            source_height=height,
+            source_width=width,
+            source_format=row["source_format"],
+            source_sha256=row["source_sha256"].hex(),
+            channel_sums=copy.sums[:channels],
+            channel_squares=copy.sums[channels:],
+            adjusted=tuple(filter(None, row["adjusted"].split(","))),
+            cut_ppm=geometry.cut_ppm(placement, height, width),
+        )
+
+
+def is_source(data: bytes, copy: Copy) -> bool:
+    """Whether these are the bytes that a record was made from, by size and CRC-32C."""
+    return (len(data), google_crc32c.value(data)) == (copy.row["source_bytes"], copy.row["source_crc32c"])
+
+
+def stored_source(copy: Copy) -> bytes | None:
+    """The source, if the record holds its very bytes."""
+    values = examples.parse_example(copy.serialized).get(ENCODED)
+    return values[0] if values and is_source(values[0], copy) else None
