@@ -18,10 +18,12 @@ from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
+from beam_tfr.dataset.base import Base
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, claim, codec_versions, sidecars
+from beam_tfr.output import attempts, claim, codec_versions, history, sidecars
+from beam_tfr.output.known import Copies
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
@@ -38,7 +40,9 @@ from beam_tfr.transforms import (
     MatchImages,
     ParseArrays,
     PlanShards,
+    ReadDataset,
     ReadImages,
+    ReadKnown,
     ReadRows,
     ReadTable,
     ResizeImages,
@@ -72,20 +76,27 @@ class Convert(beam.PTransform):
         options: checked options.
         source: result of `open_source(options)`, if it is open already.
         run_id: a unique id, under which the run holds the folder's lock.
+        base: the dataset to update: the records of images that are in it are copied.
 
     Attributes:
         read: the step that reads the files of a shard.
         make: the steps from the bytes of files to records; each maps lists of `Item` to lists of `Item`.
+        update: what the history says of an update.
         attended: whether this process waits for the end of the run, and takes its `Notes`.
 
     Output: the `Manifest`, once the dataset is complete.
     """
 
-    def __init__(self, options: ConvertOptions, source: Input | None = None, *, run_id: str = "") -> None:
+    def __init__(
+        self, options: ConvertOptions, source: Input | None = None, *, run_id: str = "", base: Base | None = None
+    ) -> None:
         super().__init__()
         self.options, self.run_id, self.attended = options, run_id or uuid.uuid4().hex, False
+        self.update: history.Update | None = None
         self.source = source or open_source(options)
         self.read, self.make = _by_encoding(options, self.source.root)
+        self.base = self.read.base = base
+        self.read.options = options.image_options() if base else None
 
     def expand(self, begin: PBegin) -> PCollection[Manifest]:
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
@@ -96,6 +107,7 @@ class Convert(beam.PTransform):
             max_rejects=self.options.max_rejects,
             allow_empty=self.options.allow_empty,
             attended=self.attended,
+            update=self.update,
         )
 
     def progress(self) -> Progress | None:
@@ -125,6 +137,7 @@ class Convert(beam.PTransform):
             restarts=restarts,
             run_id=self.run_id,
             expected=expected,
+            base=self.base,
             most_rejects=None if options.max_rejects else 0,
         )
 
@@ -135,7 +148,9 @@ class Convert(beam.PTransform):
         options, source = self.options, self.source
         if not isinstance(begin, PBegin):
             raise UsageError("Convert lists its own input: apply it to the pipeline itself, not to a PCollection")
-        if isinstance(source.origin, Tables):
+        if isinstance(source.origin, Base):
+            refs, listed = begin | ReadDataset(source.origin, root=source.root)
+        elif isinstance(source.origin, Tables):
             refs, listed = begin | ReadTable(source.origin)  # ImageRef
         else:
             refs, listed = begin | MatchImages(
@@ -145,9 +160,19 @@ class Convert(beam.PTransform):
                 input_list=options.input_list,
                 exclude=source.exclude,
             )
-        if options.limit is not None:
+        if options.limit is not None and not isinstance(source.origin, Base):
             refs = refs | TakeFirst(options.limit, seed=options.seed)
-        return refs | self.plan_shards(listed=listed)  # type: ignore[no-any-return]
+        planning = self.plan_shards(listed=listed)
+        if self.base:
+            planning.base, planning.known = self.base, begin | ReadKnown(self.base, splits_stay=self.splits_stay)
+        return refs | planning  # type: ignore[no-any-return]
+
+    @property
+    def splits_stay(self) -> bool:
+        """Whether an image that a dataset has and the input still has is in the same split."""
+        now = self.source.plan.options
+        there = self.base.read().options if self.base else {}
+        return "layout" in now and all(there.get(name) == now.get(name) for name in ("layout", "splits"))
 
     def plan_shards(self, *, listed: PCollection[Mapping[str, Mapping[str, int]]] | None = None) -> PlanShards:
         """The step that plans the shards; for `listed` see `PlanShards`."""
@@ -158,20 +183,28 @@ class Convert(beam.PTransform):
         mark, known = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         # Not all options, since paths must not leave with a job.
         accept, splits, check_folders = options.accept_unreadable, options.splits, not options.layout
+        base, origin = self.base, self.source.origin
 
         def draft(survey: Survey) -> Plan:
             if check_folders:
                 survey.folders.check(splits)
+            refs = survey.sample_refs()
+            there = Copies(origin).sizes([ref.key for ref in refs]) if isinstance(origin, Base) else {}
+            if base and not base.with_rejects:
+                there = {key: size for key, size in there.items() if size is not None}
             with attempts.marked(mark) as crashed:
-                sample = measure(survey.sample_refs(), steps=guarded if crashed or known else plain)
+                sample = measure(refs, steps=guarded if crashed or known else plain, known=there)
+            plan = make_plan(survey, sample.record_bytes, settings)
+            if base:
+                base.check_codecs(plan.codecs)
             return dataclasses.replace(
-                make_plan(survey, sample.record_bytes, settings),
+                plan,
                 provisional=not (sample.whole or accept),
                 notes={"nested": survey.folders.nested()},
             )
 
         of = self.options
-        target = Target(of.output, self.run_id, of.overwrite, of.accept_unreadable)
+        target = Target(of.output, self.run_id, of.overwrite, of.accept_unreadable, base)
         return PlanShards(target, draft=draft, seed=options.seed, listed=listed)
 
 

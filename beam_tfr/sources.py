@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
+from beam_tfr.dataset.base import Base
 from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, check_there, list_parts
 from beam_tfr.inputs.patterns import (
@@ -43,14 +44,15 @@ class Input:
     Attributes:
         root: folder that all keys are relative to, with a trailing slash.
         input, exclude: patterns of files to convert and to skip; folders end in /, and exclude the output.
-        origin: opened tables, or the labeler, which reads labels and splits from paths.
+        origin: opened tables; or the labeler, which reads labels and splits from paths; or a dataset, whose images are
+            taken as they were listed for it.
         plan: name, suffix, options and so on of the future plan.
     """
 
     root: str
     input: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    origin: Tables | Labeler
+    origin: Tables | Labeler | Base
     plan: PlanSettings
 
     @property

@@ -7,7 +7,7 @@ import dataclasses
 import errno
 import functools
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -208,14 +208,22 @@ def measure_sample(
     root: str,
     ahead: ReadAhead | None,
     steps: Sequence[Callable[[Any, ImageRef], Any]],
+    known: Mapping[str, int | None] | None = None,
 ) -> Sample:
     """Measures the records of a sample.
+
+    Args:
+        refs: references to the images.
+        root, ahead: see `read_refs`.
+        steps: from the content of a file to its record.
+        known: key -> size of the record that is there already, or None for a reject.
 
     Raises:
         RunError: none of its files can be read now.
     """
-    sizes, unread = [], []
-    for ref, content in read_refs(root, refs, ahead):
+    known = known or {}
+    sizes, unread = [size for ref in refs if (size := known.get(ref.key)) is not None], []
+    for ref, content in read_refs(root, [ref for ref in refs if ref.key not in known], ahead):
         try:
             sizes.append(len(make_record(content, ref, steps).serialized))
         except RejectError as error:

@@ -17,6 +17,7 @@ try:
     from beam_tfr.launch.repairing import repair, repair_contents
     from beam_tfr.launch.results import Result
     from beam_tfr.launch.starting import convert, prepare, start
+    from beam_tfr.launch.updating import update
     from beam_tfr.launch.verifying import verify_on
 except ModuleNotFoundError as error:
     raise NotInstalledError(f"converting needs {error.name}: pip install 'beam_tfr[convert]'") from error
@@ -32,5 +33,6 @@ __all__ = [
     "repair_contents",
     "start",
     "translate",
+    "update",
     "verify_on",
 ]

@@ -6,13 +6,10 @@ a repair never makes a dataset worse, even if it is killed. The next repair read
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from beam_tfr import storage
@@ -20,30 +17,27 @@ from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.dataset import manifest as manifests
+from beam_tfr.dataset.base import shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.inputs.patterns import read_input_list
 from beam_tfr.launch.flags import parse_beam_flags
+from beam_tfr.launch.restored import restored
 from beam_tfr.launch.starting import start
-from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.options.table import options_of
+from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock, rejects, remade, sidecars
 from beam_tfr.pipeline import Convert, Repair
-from beam_tfr.planning import drafts
-from beam_tfr.planning.survey import planned_total
 from beam_tfr.schema import (
     LABELS_FILE,
     MANIFEST_FILE,
-    NO_SPLIT,
     REJECTS_FILE,
     SUMS_FILE,
     DataError,
     InputChangedError,
-    SplitPlan,
     UsageError,
     diff,
 )
-from beam_tfr.schema.naming import contents_name, parse_file_name, shard_name
+from beam_tfr.schema.naming import contents_name, parse_file_name
 from beam_tfr.sources import Input
 from beam_tfr.verification import Report, verify
 from beam_tfr.verification.contents_check import ContentsCheck
@@ -88,7 +82,7 @@ def repair(
         raise UsageError("`template_location=` and `dry_run=` repair nothing")
     dataset = manifests.read(storage.check_path(folder))
 
-    with _restored(dataset, given) as options:
+    with restored(dataset, given) as options:
         check = DatasetCheck(dataset)
         check.read(tasks := choose(dataset), progress=progress)
         report = check.report()
@@ -148,21 +142,6 @@ def repair_contents(
     return after.report(), sorted(files)
 
 
-@contextlib.contextmanager
-def _restored(dataset: Manifest, given: Mapping[str, Any]) -> Iterator[ConvertOptions]:
-    """The options of the dataset, combined with those given."""
-    values = {name: dataset.options[name] for name in options_of(ConvertOptions).keys() & dataset.options.keys()}
-    if (level := dataset.options.get("gzip_level", "auto")) != "auto":
-        values["compression"] = f"gzip:{level}"
-    present = {name: value for name, value in given.items() if value}
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as place:
-        if classes := values.pop("classes", None):
-            values["classes"] = os.path.join(place, "classes.txt")
-            with open(values["classes"], "wb") as file:
-                file.write(manifests.labels_text(classes))
-        yield from_values({**values, **present, "output": dataset.folder, "name": dataset.name}, ConvertOptions)
-
-
 def _run(
     dataset: Manifest,
     options: ConvertOptions,
@@ -176,7 +155,7 @@ def _run(
         if different := diff.describe(dict(dataset.options), now):
             made = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
             raise UsageError(f"the dataset was made from other input, or with other options (by {made}):{different}")
-        images = _images(dataset)
+        images = {shard.name: shard.images for shard in shards_of(dataset)}
         return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
 
     try:
@@ -200,21 +179,11 @@ def _name_changes(dataset: Manifest, options: ConvertOptions) -> str:
     return "".join(f"\n  {text}" for text in ([told] if told else []) + names)
 
 
-def _images(dataset: Manifest) -> dict[str, int]:
-    """Name of each shard, and of those that hold only rejects -> images planned for it."""
-    found: dict[str, int] = {}
-    for name, split in dataset.splits.items():
-        number = drafts.count_shards(split.matched, 0, {}, NO_SPLIT) if name == NO_SPLIT else len(split.shards)
-        plan = SplitPlan(matched=split.matched, num_shards=number, cuts=[], class_counts={})
-        found |= {shard_name(name, i, number): planned_total(plan, i) for i in range(number)}
-    return found
-
-
 def _with_rejects(dataset: Manifest) -> set[str]:
     """Names of the shards that have rejects."""
     shards = [shard for split in dataset.splits.values() for shard in split.shards]
     written = {parse_file_name(shard.file)[1]: shard.num_examples for shard in shards}  # type: ignore[index]
-    return {name for name, images in _images(dataset).items() if images > written.get(name, 0)}
+    return {shard.name for shard in shards_of(dataset) if shard.images > written.get(shard.name, 0)}
 
 
 def _write_others(dataset: Manifest, files: set[str]) -> None:

@@ -18,7 +18,7 @@ from beam_tfr.dataset.manifest import Split
 from beam_tfr.dataset.tallies import dataset_rows, html_table, tell_shares
 from beam_tfr.inputs.skipped import tell_left_behind, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
-from beam_tfr.output import rejects
+from beam_tfr.output import history, rejects
 from beam_tfr.output.notes import Notes
 from beam_tfr.output.sidecars import Changes
 from beam_tfr.pipeline import Convert
@@ -53,6 +53,7 @@ class Result:
         changes: shards of an earlier run that were rewritten because the input has changed.
         nested: result of `Folders.nested`.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they do not.
+        changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
     """
 
     manifest: manifest.Manifest
@@ -64,6 +65,7 @@ class Result:
     changes: Changes = Changes()
     nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
     new_ids: str = ""
+    changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -202,7 +204,9 @@ class Beginning:
             published = manifest.read(options.output)
         except (UsageError, DataError) as error:
             raise RunError(f"the runner reports success, but it lost elements: {error}") from error
-        fresh = options.overwrite or self._before != published.fields
+        updates = self._step.update is not None
+        fresh = (options.overwrite and not updates) or self._before != published.fields
+        last = history.read(options.output)[-1:] if updates and fresh else []
         old = self._before["labels"]["names"] if self._before else published.class_names
         if progress:
             read, rejected = counters.get("bytes-read", 0), counters.get("rejected", 0)
@@ -217,4 +221,5 @@ class Beginning:
             new_ids=diff.describe_ids(old, published.class_names),
             changes=notes.changes,
             nested=notes.nested,
+            changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},
         )

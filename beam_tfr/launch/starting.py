@@ -42,7 +42,11 @@ def convert(
     return cast(Result, start(options, beam_flags, progress=progress, say=say))
 
 
-def prepare(options: ConvertOptions, beam_flags: Sequence[str]) -> tuple[PipelineOptions, PipelineRunner | None, Input]:
+def prepare(
+    options: ConvertOptions,
+    beam_flags: Sequence[str],
+    open_input: Callable[[ConvertOptions], Input] = open_source,
+) -> tuple[PipelineOptions, PipelineRunner | None, Input]:
     """Checks a call, for `convert` and `plan`, and opens its input; the runner is None for Dataflow.
 
     Raises:
@@ -59,7 +63,7 @@ def prepare(options: ConvertOptions, beam_flags: Sequence[str]) -> tuple[Pipelin
         raise UsageError(f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its command")
     runner = None if on_dataflow else choose_runner(beam_options, beam_flags)  # wrong flags are refused before files
     cloud.use(beam_options)
-    source = open_source(options)
+    source = open_input(options)
     if runner or not checks.is_only_form(beam_options):
         check_reach(options, source)
     return beam_options, runner, source
@@ -69,6 +73,7 @@ def start(
     options: ConvertOptions,
     beam_flags: Sequence[str] = (),
     *,
+    open_input: Callable[[ConvertOptions], Input] = open_source,
     make: Callable[[ConvertOptions, Input], Convert] = Convert,
     outcome: Outcome = UNPUBLISHED,
     progress: Callable[[Progress], object] | None = None,
@@ -79,6 +84,7 @@ def start(
     Args:
         options: checked options.
         beam_flags: Beam's own options, as on a command line.
+        open_input: opens the source.
         make: makes the step from the options and the opened source.
         outcome: what is left if the run fails, for its error.
         progress: called at the start, then about every second, and at the end.
@@ -93,7 +99,7 @@ def start(
         RunError: the run failed; the same call resumes from the finished shards.
         InterruptedRunError: Ctrl-C.
     """
-    beam_options, runner, source = prepare(options, beam_flags)
+    beam_options, runner, source = prepare(options, beam_flags, open_input)
     only_form = runner is None and checks.is_only_form(beam_options)
     if not only_form:
         for told in early_warnings(options, source):

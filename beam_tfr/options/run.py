@@ -12,35 +12,35 @@ from beam_tfr.options.table import RUN, Checked, option
 
 MAX_READ_AHEAD = 1024  # each image read ahead has its own thread
 MAX_DEADLINE_S = 86_400
-_run = functools.partial(option, group=RUN, changes_data=False)
+of_run = functools.partial(option, group=RUN, changes_data=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DisplayOptions(Checked):
     """How a command shows its progress and result."""
 
-    log_format: str = _run(
+    log_format: str = of_run(
         "auto",
         help="how to show progress on stderr: live on a terminal, else a line every 10 s (auto); always lines (plain); "
         "or one JSON object per line (json); warnings, errors and the summary stay text, see --json",
         choices=FORMATS,
         template=False,
     )
-    quiet: bool = _run(False, help="hide progress; still print warnings, errors and the summary", template=False)
-    json: bool = _run(False, help="print the summary as one JSON object on stdout, and nothing else", template=False)
+    quiet: bool = of_run(False, help="hide progress; still print warnings, errors and the summary", template=False)
+    json: bool = of_run(False, help="print the summary as one JSON object on stdout, and nothing else", template=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions(DisplayOptions):
     """The options of `ConvertOptions` for the run."""
 
-    read_ahead: int = _run(
+    read_ahead: int = of_run(
         storage.READ_AHEAD,
         help="images per shard to fetch while others are decoded; increase it for distant storage",
         low=1,
         high=MAX_READ_AHEAD,
     )
-    read_deadline_s: float = _run(
+    read_deadline_s: float = of_run(
         storage.DEADLINE_S,
         help="seconds to read an image from gs://, including retries, or up to an hour while the service throttles it "
         "but gives others; after that, its shard stays unfinished (see --accept_unreadable)",
@@ -48,25 +48,25 @@ class RunOptions(DisplayOptions):
         low=0.001,
         high=MAX_DEADLINE_S,
     )
-    gcs_project: str = _run("", help="project to bill for requests to requester-pays buckets", metavar="PROJECT")
-    max_rejects: int | float = _run(
+    gcs_project: str = of_run("", help="project to bill for requests to requester-pays buckets", metavar="PROJECT")
+    max_rejects: int | float = of_run(
         0.01,
         help="how many images may be rejected before the run fails: a share, with a decimal point (0.01), or a count "
         "(25); 0 ends the run at the first",
         kind=kinds.SHARE_OR_COUNT,
     )
-    allow_empty: tuple[str, ...] = _run(
+    allow_empty: tuple[str, ...] = of_run(
         (),
         help="splits and classes whose images may all be rejected",
         kind=kinds.texts("names, such as ('test',)", metavar="NAME"),
     )
-    accept_unreadable: bool = _run(
+    accept_unreadable: bool = of_run(
         False,
         help="reject images that cannot be read now but may be later: no permission, a failing disk or service; "
         "without it, the run fails and the next one tries them again",
     )
-    overwrite: bool = _run(False, help="replace another dataset in the output folder")
-    no_wait: bool = _run(False, help="on Dataflow: return as soon as the job is created", template=False)
-    on_interrupt: str = _run(
+    overwrite: bool = of_run(False, help="replace another dataset in the output folder")
+    no_wait: bool = of_run(False, help="on Dataflow: return as soon as the job is created", template=False)
+    on_interrupt: str = of_run(
         "ask", help="on Dataflow: what Ctrl-C does with the job", choices=("ask", "cancel", "leave"), template=False
     )

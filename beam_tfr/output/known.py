@@ -15,85 +15,17 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.dataset import manifest as manifests
+from beam_tfr.dataset.base import Base, PlannedShard, shards_of
 from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.dataset.splits import Part
 from beam_tfr.output import sidecars
-from beam_tfr.planning import drafts
-from beam_tfr.planning.survey import planned_total
 from beam_tfr.records import contents
 from beam_tfr.records.tfrecords import RecordError
-from beam_tfr.schema import NO_SPLIT, ImageRef, Known, Reject, RunError, Shard, ShardInfo, SplitPlan
-from beam_tfr.schema.naming import contents_name, shard_name
+from beam_tfr.schema import ImageRef, Known, Reject, RunError, Shard, ShardInfo
+from beam_tfr.schema.naming import contents_name, parse_file_name
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
 _TABLES = 4  # contents in memory at a time
-
-
-class Base(NamedTuple):
-    """The dataset that an update starts from.
-
-    Attributes:
-        folder: folder of the dataset.
-        digest: digest of its manifest.
-        compare: how to see that a source is the same: "auto", "checksum" or "names", as in `UpdateOptions`.
-        with_rejects: whether what was rejected, and did not change, is rejected again without being read.
-        codecs: those that made the records, as JSON; empty if they do not matter.
-    """
-
-    folder: str
-    digest: str
-    compare: str = "auto"
-    with_rejects: bool = True
-    codecs: str = ""
-
-    def read(self) -> Manifest:
-        """The manifest.
-
-        Raises:
-            RunError: another dataset has replaced this one.
-        """
-        return _read(self.folder, self.digest)
-
-
-@functools.lru_cache(maxsize=2)
-def _read(folder: str, digest: str) -> Manifest:
-    dataset = manifests.read(folder)
-    if dataset.fields["manifest_digest"] != digest:
-        raise RunError(f"another run has replaced the dataset in {folder}; run the same command again")
-    return dataset
-
-
-class PlannedShard(NamedTuple):
-    """A shard of a finished dataset.
-
-    Attributes:
-        name: `train-00003-of-00016`.
-        split: its split.
-        images: planned for it: records and rejects.
-        first: number of its first record, in the order of the manifest.
-        entry: its file; None if it has only rejects.
-    """
-
-    name: str
-    split: str
-    images: int
-    first: int
-    entry: ShardEntry | None
-
-
-def shards_of(dataset: Manifest) -> list[PlannedShard]:
-    """All shards of a dataset, also those that hold only rejects."""
-    found, first = list[PlannedShard](), 0
-    for name, split in dataset.splits.items():
-        number = drafts.count_shards(split.matched, 0, {}, NO_SPLIT) if name == NO_SPLIT else len(split.shards)
-        plan = SplitPlan(matched=split.matched, num_shards=number, cuts=[], class_counts={})
-        for i in range(number):
-            entry = None if name == NO_SPLIT else split.shards[i]
-            found.append(PlannedShard(shard_name(name, i, number), name, planned_total(plan, i), first, entry))
-            first += entry.num_examples if entry else 0
-    return found
 
 
 class Source(NamedTuple):
@@ -123,6 +55,16 @@ def _by_name(base: Base) -> dict[str, PlannedShard]:
     return {shard.name: shard for shard in shards_of(base.read())}
 
 
+def find_file(base: Base, file: str, num_bytes: int, sha256: str) -> storage.Entry | None:
+    """The file of a shard in the dataset, if it has these bytes; else None."""
+    parsed = parse_file_name(file)
+    there = _by_name(base).get(parsed[1]) if parsed else None
+    if there is None or there.entry is None or (there.entry.file, there.entry.sha256) != (file, sha256):
+        return None
+    found = storage.find(storage.join(base.folder, file))
+    return found if found and found.size_bytes == num_bytes else None
+
+
 def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
     """The shard that stands in the dataset, if it has the same references and recipe, so it stays; else None."""
     there = _by_name(base).get(shard.name)
@@ -138,9 +80,9 @@ def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | N
         return None
     info = dataclasses.replace(sidecar.info, shard=shard, built="", before={"kept": sidecar.info.num_examples})
     if entry:
-        file = storage.find(storage.join(base.folder, entry.file))
+        file = find_file(base, entry.file, entry.num_bytes, entry.sha256)
         table = storage.find(storage.join(base.folder, contents_name(entry.file)))
-        if not (file and table and info.contents) or file.size_bytes != entry.num_bytes:
+        if not (file and table and info.contents):
             return None
         info.generation, info.contents = file.generation, info.contents._replace(built="", generation=table.generation)
         if table.size_bytes != info.contents.num_bytes:
@@ -238,17 +180,15 @@ class Copies:
             for place, record in enumerate(records)
         ]
 
-    def sizes(self, keys: Collection[bytes]) -> dict[bytes, int]:
-        """The sizes of the records of some keys; reads all sidecars."""
-        found: dict[bytes, int] = {}
-        for shard in self._shards.values():
-            numbers = {source.ref.partition(b"\0")[0]: source.number for source in self._sources(shard)}
-            wanted = [key for key in keys if numbers.get(key, -1) >= 0]
-            found |= dict(zip(wanted, map(len, self._lookup.read([numbers[key] for key in wanted])), strict=True))
+    def sizes(self, keys: Collection[str]) -> dict[str, int | None]:
+        """The sizes of the records of some keys, None for rejects; reads the sidecars of all shards."""
+        found: dict[str, int | None] = {}
+        wanted = {key.encode("utf-8", "surrogateescape"): key for key in keys}
+        for shard in shards_of(self._lookup.dataset):
+            for source in sources_of(self._lookup.dataset.folder, shard) or ():
+                if key := wanted.get(source.ref.partition(b"\0")[0]):
+                    found[key] = None if source.reject else len(self._lookup.read([source.number])[0])
         return found
-
-    def _sources(self, shard: PlannedShard) -> list[Source]:
-        return sources_of(self._lookup.dataset.folder, shard) or []
 
     def _read_about(self, part: Part) -> tuple[Any, list[tuple[int, ...]]]:
         table = self._lookup.table(part)

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 from beam_tfr import storage
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, read, to_bytes
-from beam_tfr.output import rejects, switch
+from beam_tfr.output import claim, history, rejects, switch
 from beam_tfr.output.claim import Claimed
 from beam_tfr.output.lock import TAKEN_OVER
 from beam_tfr.output.sidecars import new_name
 from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, list_files, name_in
 from beam_tfr.schema import (
+    CONTENTS_FOLDER,
     FORMAT_VERSION,
+    HISTORY_FILE,
     LABELS_FILE,
     MANIFEST_FILE,
     MOST_CAUSES,
@@ -234,6 +236,7 @@ def write(
     claimed: Claimed | None,
     *,
     check_held: Callable[[], None] = lambda: None,
+    update: history.Update | None = None,
 ) -> Manifest:
     """Publishes the dataset: checks the files of all shards, writes the others, and makes the switch.
 
@@ -243,6 +246,7 @@ def write(
         totals: from `add_up`.
         claimed: the claim of the run.
         check_held: raises an error if this run has lost the folder.
+        update: how the dataset in the folder is updated. If nothing changed, it stays as it is.
 
     Raises:
         RunError: another run has published or taken over, or a file is not the one that this run wrote.
@@ -267,7 +271,18 @@ def write(
         storage.write_bytes(others[LABELS_FILE], labels_text(plan.labels), scratch=work_folder)
     others[SUMS_FILE] = built(SUMS_FILE)
     storage.write_bytes(others[SUMS_FILE], sums_text(contents), scratch=work_folder)
-    data = to_bytes(manifest_fields(plan, totals, rejects_sha256=rejects_sha256))
+    fields = manifest_fields(plan, totals, rejects_sha256=rejects_sha256)
+    data = to_bytes(fields)
+    if update and (before := read(folder)):
+        if before.fields == fields and not any(file.built for file in files):
+            claim.forget(folder)
+            return before
+        counts = rejects.add_up(of.counts for of in totals.values())
+        others[HISTORY_FILE] = built(HISTORY_FILE)
+        told = history.with_update(before, fields, counts, update.command)
+        storage.write_bytes(others[HISTORY_FILE], told, scratch=work_folder)
+        if update.keep_previous:
+            _keep(before, there)
     others[MANIFEST_FILE] = built(MANIFEST_FILE)  # the last to be moved
     storage.write_bytes(others[MANIFEST_FILE], data, scratch=work_folder)
     for name, path in others.items():
@@ -279,6 +294,23 @@ def write(
     decided = Switch(replaces=claimed.replaces, old=of_dataset, files=files)
     switch.publish(folder, decided, check_held=check_held)
     return parse(data, folder)
+
+
+def previous_folder(dataset: Manifest) -> str:
+    """Where an update keeps the dataset that it replaces, if it is told to."""
+    return f"{dataset.folder.rstrip('/')}.{dataset.dataset_digest[:16]}"
+
+
+def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:
+    """Keeps a dataset beside it, its manifest last: by links on a disk, by copies within the service on gs://."""
+    names = {name_in(dataset.folder, entry): entry for entry in there}
+    target = previous_folder(dataset)
+    storage.make_folder(storage.join(target, CONTENTS_FOLDER))
+    own = [entry for name, entry in names.items() if is_of_dataset(name, dataset.name)]
+    for entries in (own, [names[MANIFEST_FILE]]):
+        storage.for_each(
+            lambda entry: storage.copy(entry.path, storage.join(target, name_in(dataset.folder, entry))), entries
+        )
 
 
 def sums_text(contents: Iterable[tuple[str, WrittenFile]]) -> bytes:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from beam_tfr import storage
 from beam_tfr.schema import (
     CONTENTS_FOLDER,
+    HISTORY_FILE,
     LABELS_FILE,
     MANIFEST_FILE,
     REJECTS_FILE,
@@ -194,7 +195,7 @@ def list_files(folder: str) -> list[Entry]:
 
 def is_of_dataset(name: str, dataset: str = "") -> bool:
     """True if a conversion to a dataset of this name, or any, writes a file of this name; not the manifest."""
-    if name in (LABELS_FILE, REJECTS_FILE, SUMS_FILE):
+    if name in (LABELS_FILE, REJECTS_FILE, SUMS_FILE, HISTORY_FILE):
         return True
     parsed = parse_file_name(name)
     if parsed is None and name.startswith(f"{CONTENTS_FOLDER}/") and name.endswith(CONTENTS_SUFFIX):

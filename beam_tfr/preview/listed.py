@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping
 
 from beam_tfr.console.display import Progress
+from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.skipped import Skipped
@@ -88,6 +89,7 @@ def list_references(
         for path in source.origin.files:
             yield from (ref for _, ref in source.origin.read(path))
         return
+    assert isinstance(source.origin, Labeler)  # `plan` takes no dataset
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
     for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), skipped=skipped):
         key = entry.path.removeprefix(source.root)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from beam_tfr.schema.dataset import ADJUSTMENTS as ADJUSTMENTS
 from beam_tfr.schema.dataset import CONTENTS_FOLDER as CONTENTS_FOLDER
 from beam_tfr.schema.dataset import FORMAT_VERSION as FORMAT_VERSION
+from beam_tfr.schema.dataset import HISTORY_FILE as HISTORY_FILE
 from beam_tfr.schema.dataset import LABELS_FILE as LABELS_FILE
 from beam_tfr.schema.dataset import MANIFEST_FILE as MANIFEST_FILE
 from beam_tfr.schema.dataset import MOST_SHARDS as MOST_SHARDS

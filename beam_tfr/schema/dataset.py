@@ -16,6 +16,7 @@ LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"
 CONTENTS_FOLDER = "contents"  # a table of contents for each shard: see `records.contents`
 SUMS_FILE = f"{CONTENTS_FOLDER}/SHA256SUMS"  # of them, as `sha256sum --check` reads it
+HISTORY_FILE = "history.jsonl"  # of updates; like the next, in no digest
 SOURCES_FOLDER = ".sources"  # what each shard was made from, for updates: see `output.sidecars`
 WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
 SWITCH_FILE = "switch.json"  # in it, while a dataset is put into its place

@@ -133,6 +133,14 @@ def move(source: str, target: str, generation: int) -> None:
         raise ChangedError(errno.ESTALE, "it was changed after it was written", source) from error
 
 
+def copy(source: str, target: str) -> None:
+    """`storage.copy` on gs://."""
+    of, name = split_gcs(target)
+    with named_errors(source, "get"):
+        found = blob(source)
+        found.bucket.copy_blob(found, bucket(of), name, retry=retrying())
+
+
 def delete(path: str, generation: int) -> None:
     """`storage.delete` on gs://."""
     with contextlib.suppress(FileNotFoundError, FileExistsError), named_errors(path, "delete"):

@@ -4,6 +4,7 @@
 of `Convert`.
 """
 
+from beam_tfr.transforms.known import ReadDataset, ReadKnown
 from beam_tfr.transforms.plans import PlanShards, Target
 from beam_tfr.transforms.reading import ReadImages, ReadRows
 from beam_tfr.transforms.references import MatchImages, ReadTable, TakeFirst
@@ -19,7 +20,9 @@ __all__ = [
     "MatchImages",
     "ParseArrays",
     "PlanShards",
+    "ReadDataset",
     "ReadImages",
+    "ReadKnown",
     "ReadRejects",
     "ReadRows",
     "ReadTable",

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import google_crc32c
 
+from beam_tfr.dataset.base import Base
 from beam_tfr.images import geometry
 from beam_tfr.options import ImageOptions
-from beam_tfr.output.known import Base, Copies, Copy
+from beam_tfr.output.known import Copies, Copy
 from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
 from beam_tfr.schema import Image, ImageRef, Known, Record, ShardWork

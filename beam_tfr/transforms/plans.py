@@ -15,9 +15,9 @@ from apache_beam.typehints import with_input_types
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_tfr.dataflow import jobs
+from beam_tfr.dataset.base import Base
 from beam_tfr.engine import beam_internals
 from beam_tfr.output import claim, known, notes, sidecars
-from beam_tfr.output.known import Base
 from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey

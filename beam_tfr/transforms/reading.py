@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
@@ -12,11 +11,12 @@ from apache_beam.pvalue import PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import storage
+from beam_tfr.dataset.base import Base
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
 from beam_tfr.options import ImageOptions
 from beam_tfr.output import attempts, codec_versions
-from beam_tfr.output.known import Base, Copy
+from beam_tfr.output.known import Copy
 from beam_tfr.schema import (
     MOST_CAUSES,
     ImageRef,
@@ -86,6 +86,7 @@ class _Read(ShownDoFn):
         shown = {} if step.ahead is None else dataclasses.asdict(step.ahead)
         super().__init__(root=step.root, **shown, accept_unreadable=step.accept_unreadable, guarded=step.guarded)
         self._step = step
+        self._copier: Copier | None = None
         self._missed = 0  # reads that failed since the last one that did not
 
     def process(self, work: ShardWork) -> Iterator[list[Item]]:
@@ -93,6 +94,8 @@ class _Read(ShownDoFn):
             yield [item]
             return
         codec_versions.check(work.shard.codecs)
+        if self._copier is None and self._step.base and self._step.options:
+            self._copier = Copier(self._step.base, self._step.options)
         contents = self._contents(work)
         mark = self._step.output and storage.work_path(self._step.output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
@@ -105,11 +108,6 @@ class _Read(ShownDoFn):
     def _contents(self, work: ShardWork) -> Iterator[tuple[ImageRef, Content]]:
         leave = {position for position, known in work.known.items() if known.state in ("same", "unchanged")}
         return read_refs(self._step.root, map(ImageRef.decode, work.refs), self._step.ahead, leave=leave)
-
-    @functools.cached_property
-    def _copier(self) -> Copier | None:
-        base, options = self._step.base, self._step.options
-        return Copier(base, options) if base and options else None
 
     def _copied(
         self, item: Item, known: Known, content: Content, copy: Copy | None, work: ShardWork

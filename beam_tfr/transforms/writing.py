@@ -17,7 +17,9 @@ from apache_beam.typehints import with_input_types, with_output_types
 from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import manifest
-from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
+from beam_tfr.dataset.base import Base
+from beam_tfr.output import claim, history, lock, notes, publish, rejects, shards, sidecars, switch
+from beam_tfr.output.known import find_file
 from beam_tfr.records.contents import columns_of, row_of, schema_of, to_bytes
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
@@ -65,6 +67,7 @@ class WriteShards(beam.io.WriteToTFRecord):
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files for `WriteManifest`.
         restarts: whether compressed shards get restart points: False to repair those of format version 1.
+        base: with an update: the dataset in the output. Its files that would not change stay.
         most_rejects: maximum number of rejects in a bundle; more end the run. None for any number.
 
     Output: `ShardInfo`, one per planned shard; `Unfinished` for a shard that was given up, perhaps temporarily.
@@ -80,6 +83,7 @@ class WriteShards(beam.io.WriteToTFRecord):
     run_id: str = ""
     expected: Mapping[str, str] | None = None
     restarts: bool = True
+    base: Base | None = None
     most_rejects: int | None = None
 
     def __post_init__(self) -> None:
@@ -187,8 +191,13 @@ class _Write(ShownDoFn):
                 self._abort()
                 total = self._shard.total
                 return Unfinished(shard=self._shard, causes={}, images=total, example=self._file_name, differs=True)
-            info.built, info.generation = self._built, self._pending.commit()
-            self._pending = None
+            stands = self._step.base and find_file(self._step.base, self._file_name, info.num_bytes, info.sha256)
+            if stands:
+                self._abort()
+                info.generation = stands.generation
+            else:
+                info.built, info.generation = self._built, self._pending.commit()
+                self._pending = None
             info.contents = self._commit_contents()
         lines = self._counter.reject_lines
         info = sidecars.write(self._step.output, info, lines, refs=self._refs, sums=self._sums)
@@ -206,7 +215,12 @@ class _Write(ShownDoFn):
         built = sidecars.new_name(shard.name, sidecars.CONTENTS) if self._built else ""
         if not built:
             storage.make_folder(storage.join(self._step.output, CONTENTS_FOLDER))
-        path = storage.join(work_folder, built) if built else storage.join(self._step.output, name)
+        place = storage.join(self._step.output, name)
+        if self._step.base and (stands := storage.find(place)) and stands.size_bytes == len(data):
+            with contextlib.suppress(OSError):
+                if storage.read_bytes(place, generation=stands.generation) == data:
+                    return WrittenFile("", len(data), sha256_hex(data), stands.generation)
+        path = storage.join(work_folder, built) if built else place
         with storage.create(path, scratch=work_folder, replace=not built) as file:
             file.write(data)
             return WrittenFile(built, len(data), sha256_hex(data), file.commit())
@@ -236,6 +250,7 @@ class WriteManifest(beam.PTransform):
         max_rejects: maximum share (float) or number (int) of rejects.
         allow_empty: splits and classes whose images may all be rejected.
         attended: whether the process that started the run waits for its end, and takes its `Notes`.
+        update: how the dataset in the output is updated, if it is.
 
     Output: the `Manifest`, once the dataset is complete.
     """
@@ -247,6 +262,7 @@ class WriteManifest(beam.PTransform):
     max_rejects: int | float
     allow_empty: Sequence[str] = ()
     attended: bool = False
+    update: history.Update | None = None
 
     def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[manifest.Manifest]:
         publishing = FunctionDoFn(self._publish, output=self.output, max_rejects=self.max_rejects)
@@ -275,7 +291,7 @@ class WriteManifest(beam.PTransform):
             held()
             switch.complete(self.output)  # which this step began before
         published = publish.find_published(self.output, plan, totals, claimed)  # by this step, run before
-        return published or publish.write(self.output, plan, totals, claimed, check_held=held)
+        return published or publish.write(self.output, plan, totals, claimed, check_held=held, update=self.update)
 
     def _check_rejects(self, plan: Plan, totals: Mapping[str, publish.SplitTotals]) -> None:
         counts = {split: of.counts for split, of in totals.items()}

@@ -16,6 +16,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema import (
     ADJUSTMENTS,
     CONTENTS_FOLDER,
+    HISTORY_FILE,
     LABELS_FILE,
     MANIFEST_FILE,
     NO_SPLIT,
@@ -200,7 +201,7 @@ def _strangers(manifest: Manifest) -> list[str]:
 
 def _own_files(manifest: Manifest) -> set[str]:
     shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
-    return {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, CONTENTS_FOLDER, SOURCES_FOLDER, *shards}
+    return {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, HISTORY_FILE, CONTENTS_FOLDER, SOURCES_FOLDER, *shards}
 
 
 def _looks_like_a_shard(manifest: Manifest, name: str) -> bool:

@@ -1,0 +1,71 @@
+"""The command `update`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from beam_tfr.commands.calls import display
+from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
+from beam_tfr.options.table import options_of
+from beam_tfr.options.update import UpdateOptions
+from beam_tfr.schema import as_flags
+from beam_tfr.schema.features import things
+
+NOT_GIVEN = {"output", "name", "overwrite", "no_wait"}
+OWN = options_of(UpdateOptions).keys()
+EXAMPLES = """examples:
+  beam-tfr update /data/photos --input photos
+      adds new photos, drops those that are gone, converts those that changed, and copies all other records
+  beam-tfr update /data/photos --input photos --splits train=0.8,validation=0.1,test=0.1
+      divides it anew, without decoding an image
+  beam-tfr update /data/photos --target_shard_bytes 200MiB
+      needs no input: the records are copied into other shards
+  beam-tfr update /data/photos --input photos --retry_rejects --max_pixels 500000000
+
+The result is byte for byte the dataset that `beam-tfr convert` would write. All other options are taken from the
+manifest. The dataset that is there stays whole until the new one is complete. After an interruption, the same command
+resumes. Beam's own options are accepted too.
+"""
+
+
+def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_parser(
+        "update",
+        help="add, change and drop images of a dataset, or divide it anew",
+        description="Brings a dataset up to date with its input, or with other options, at the cost of what changes.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
+    add_arguments(parser, UpdateOptions, switches=True)
+    add_arguments(parser, ConvertOptions, options_of(ConvertOptions).keys() - NOT_GIVEN, switches=True)
+    parser.set_defaults(run=run, takes_beam_flags=True)
+
+
+def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
+    """Updates a dataset; `others` are Beam's flags."""
+    given = {name: getattr(parsed, name) for name in options_of(ConvertOptions).keys() - NOT_GIVEN}
+    how = from_arguments(parsed, UpdateOptions)
+    with display(parsed) as shown:
+        from beam_tfr import launch
+        from beam_tfr.commands.summary import print_summary, summary
+
+        launch.parse_beam_flags(others, parsed.known)
+        done = launch.update(
+            parsed.folder, given, how, others, progress=shown, say=lambda text: shown.say(as_flags(text))
+        )
+    if parsed.json:
+        print(json.dumps(summary(done), sort_keys=True))
+    else:
+        print_summary(done, to=sys.stdout)
+        print(tell(done.changed, things(done.manifest.options["encoding"])))
+    return 0
+
+
+def tell(changed: Mapping[str, int], what: str) -> str:
+    """What an update changed, in a line."""
+    told = ", ".join(f"{number:,} {kind}" for kind, number in changed.items() if number)
+    return f"update:  {told or f'nothing changed in the {what}'}"

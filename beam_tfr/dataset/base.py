@@ -1,0 +1,99 @@
+"""The dataset that an update starts from, and its shards."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from beam_tfr.dataset import manifest as manifests
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.planning import drafts
+from beam_tfr.planning.survey import planned_total
+from beam_tfr.schema import NO_SPLIT, RunError, SplitPlan, UsageError
+from beam_tfr.schema.naming import shard_name
+
+
+class Base(NamedTuple):
+    """The dataset that an update starts from.
+
+    Attributes:
+        folder: folder of the dataset.
+        digest: digest of its manifest.
+        compare: how to see that a source is the same: "auto", "checksum" or "names", see `known.match`.
+        with_rejects: whether what was rejected, and did not change, is rejected again without being read.
+        codecs: those that made the records, as JSON; empty if they do not matter.
+    """
+
+    folder: str
+    digest: str
+    compare: str = "auto"
+    with_rejects: bool = True
+    codecs: str = ""
+
+    def read(self) -> Manifest:
+        """The manifest.
+
+        Raises:
+            RunError: another dataset has replaced this one.
+        """
+        return _read(self.folder, self.digest)
+
+    def check_codecs(self, codecs: Mapping[str, str]) -> None:
+        """Checks that records made with these versions of the codecs can stand beside those that are there.
+
+        Raises:
+            UsageError: they cannot.
+        """
+        there: dict[str, str] = json.loads(self.codecs or "{}")
+        others = [
+            f"{name} {there[name]} there, {version} now"
+            for name, version in codecs.items()
+            if there.get(name, version) != version
+        ]
+        if others:
+            raise UsageError(
+                f"other codecs than these made the dataset: {', '.join(others)}. `codecs=keep` copies its records all "
+                "the same, and notes that in the manifest; `codecs=convert` converts all images again",
+                option="codecs",
+            )
+
+
+@functools.lru_cache(maxsize=2)
+def _read(folder: str, digest: str) -> Manifest:
+    dataset = manifests.read(folder)
+    if dataset.fields["manifest_digest"] != digest:
+        raise RunError(f"another run has replaced the dataset in {folder}; run the same command again")
+    return dataset
+
+
+class PlannedShard(NamedTuple):
+    """A shard of a finished dataset.
+
+    Attributes:
+        name: `train-00003-of-00016`.
+        split: its split.
+        images: planned for it: records and rejects.
+        first: number of its first record, in the order of the manifest.
+        entry: its file; None if it has only rejects.
+    """
+
+    name: str
+    split: str
+    images: int
+    first: int
+    entry: ShardEntry | None
+
+
+def shards_of(dataset: Manifest) -> list[PlannedShard]:
+    """All shards of a dataset, also those that hold only rejects."""
+    found, first = list[PlannedShard](), 0
+    for name, split in dataset.splits.items():
+        number = drafts.count_shards(split.matched, 0, {}, NO_SPLIT) if name == NO_SPLIT else len(split.shards)
+        plan = SplitPlan(matched=split.matched, num_shards=number, cuts=[], class_counts={})
+        for i in range(number):
+            entry = None if name == NO_SPLIT else split.shards[i]
+            found.append(PlannedShard(shard_name(name, i, number), name, planned_total(plan, i), first, entry))
+            first += entry.num_examples if entry else 0
+    return found

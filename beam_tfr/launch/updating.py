@@ -1,0 +1,187 @@
+"""Updates a dataset: writes the one that a fresh conversion would write, and converts only what is new or changed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
+from beam_tfr.dataflow import checks, jobs
+from beam_tfr.dataset import manifest as manifests
+from beam_tfr.dataset.base import Base, shards_of
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.engine.failures import Outcome
+from beam_tfr.launch.flags import parse_beam_flags
+from beam_tfr.launch.restored import restored
+from beam_tfr.launch.results import Result
+from beam_tfr.launch.starting import start
+from beam_tfr.options import ConvertOptions, ImageOptions
+from beam_tfr.options.table import FILES, LIMITS, options_of
+from beam_tfr.options.update import UpdateOptions
+from beam_tfr.output import codec_versions, history, lock, sidecars, switch
+from beam_tfr.pipeline import Convert
+from beam_tfr.planning.drafts import PlanSettings
+from beam_tfr.schema import SWITCH_FILE, UsageError
+from beam_tfr.sources import Input, open_source
+
+_OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
+_KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made some of the records
+_PLACES = ("input", "input_list", "table")
+
+
+def update(
+    folder: str,
+    given: Mapping[str, Any],
+    how: UpdateOptions,
+    beam_flags: Sequence[str] = (),
+    *,
+    progress: Callable[[Progress], object] | None = None,
+    say: Callable[[str], object] = lambda _: None,
+) -> Result:
+    """Updates a dataset; returns when it is complete.
+
+    Args:
+        folder: folder of the dataset, local or gs://.
+        given: options of `convert`: the input, and those that are to differ from the dataset's. Without an input the
+            images are those of the dataset, and only options of files may differ.
+        how: the options of `update`.
+        beam_flags, progress, say: see `start`.
+
+    Raises:
+        UsageError: the call is wrong, or the codecs have other versions than those of the dataset.
+        DataError, RunError, InterruptedRunError: as for a conversion; the dataset is then as it was.
+    """
+    beam_options = parse_beam_flags(beam_flags)
+    if given.get("no_wait") or checks.is_only_form(beam_options):
+        raise UsageError("`no_wait=`, `template_location=` and `dry_run=` update nothing")
+    folder = storage.check_path(folder)
+    if storage.find(storage.work_path(folder, SWITCH_FILE)):  # of a run that was killed at its end
+        with lock.held(folder, uuid.uuid4().hex, job_state=functools.partial(jobs.job_state, beam_options)):
+            switch.complete(folder)
+    dataset = manifests.read(folder)
+    with restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how)) as options:
+        updated = start(
+            options,
+            beam_flags,
+            open_input=functools.partial(_open, dataset=dataset, given=given, how=how),
+            make=functools.partial(_make, dataset=dataset, how=how, say=say),
+            outcome=_OUTCOME,
+            progress=progress,
+            say=say,
+        )
+    return cast(Result, updated)
+
+
+def _placeholder(dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> dict[str, Any]:
+    """Options that stand for the input if none is given."""
+    if any(given.get(name) for name in _PLACES):
+        return {}
+    if how.retry_rejects:
+        raise UsageError("reads files again: say where they are, with `input=` or `table=`", option="retry_rejects")
+    return {"input": dataset.folder} if "layout" in dataset.options else {"table": dataset.folder}
+
+
+def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> Input:
+    """The input: what is listed, or the images of the dataset, as they were listed for it."""
+    base = Base(dataset.folder, dataset.fields["manifest_digest"], "names", not how.retry_rejects)
+    if any(given.get(name) for name in _PLACES):
+        source = open_source(options)
+        plan = source.plan if source.plan.first else dataclasses.replace(source.plan, first=_kept_ids(dataset))
+        return dataclasses.replace(source, plan=plan, origin=base if how.retry_rejects else source.origin)
+    about = options_of(ConvertOptions)
+    allowed = {name for name, option in about.items() if option.group == FILES or not option.changes_data}
+    if wrong := [name for name in given if given[name] not in (None, "", ()) and name not in allowed]:
+        raise UsageError("needs the images: give `input=` or `table=` too", option=wrong[0], value=given[wrong[0]])
+    now = {name: getattr(options, name) for name in allowed & dataset.options.keys()}
+    settings = PlanSettings(
+        name=options.name,
+        suffix=options.suffix,
+        options={**dataset.options, **now, **options.stored_compression},
+        labelled=dataset.names.label in dataset.features,
+        first=_kept_ids(dataset),
+    )
+    return Input(root="", origin=base, plan=settings)
+
+
+def _kept_ids(dataset: Manifest) -> Sequence[str]:
+    """The classes of a dataset whose ids are those of an older one; none if they are in order."""
+    names = [*dataset.class_names]
+    numbers = all(name.removeprefix("-").isdecimal() for name in names)
+    return [] if names == sorted(names) or (numbers and names == sorted(names, key=int)) else names
+
+
+def _make(
+    options: ConvertOptions, source: Input, *, dataset: Manifest, how: UpdateOptions, say: Callable[[str], object]
+) -> Convert:
+    base, notes = _choose_base(dataset, source, how, say)
+    if isinstance(source.origin, Base) and base is None:
+        raise UsageError("needs the images: give `input=` or `table=` too", option="update", value=dataset.folder)
+    if notes:
+        settings = dataclasses.replace(source.plan, options={**source.plan.options, **notes})
+        source = dataclasses.replace(source, plan=settings)
+    step = Convert(options, source, base=base)
+    step.update = history.Update("update", how.keep_previous)
+    return step
+
+
+def _choose_base(
+    dataset: Manifest, source: Input, how: UpdateOptions, say: Callable[[str], object]
+) -> tuple[Base | None, dict[str, Any]]:
+    """What the update starts from, None to convert all; and what the manifest notes."""
+    now, there = source.plan.options, dataset.options
+    everything = "all images are converted again"
+    if now["encoding"] == "row":
+        return None, {}
+    about = options_of(ImageOptions)
+    changed = [name for name in about if about[name].changes_data and there.get(name) != now.get(name)]
+    if others := [name for name in changed if not _is_looser(name, there.get(name), now.get(name))]:
+        say(f"`{others[0]}=` differs: {everything}")
+        return None, {}
+    codecs = _codecs_of(dataset)
+    if codecs is None:
+        say(f"the folder .sources of {dataset.folder}, which says what it was made from, is missing: {everything}")
+        return None, {}
+    older = {*there.get(_KEPT_CODECS, ())}
+    compare = "names" if isinstance(source.origin, Base) else how.compare
+    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, not (changed or how.retry_rejects), codecs)
+    try:
+        base.check_codecs(codec_versions.used(now))
+        if older and not how.codecs:
+            raise UsageError(
+                f"some records of the dataset were made by other codecs ({', '.join(sorted(older))}); `codecs=keep` "
+                "keeps them, `codecs=convert` converts all images again",
+                option="codecs",
+            )
+    except UsageError:
+        if not how.codecs:
+            raise
+        older |= {f"{name} {version}" for name, version in json.loads(codecs or "{}").items()}
+        base = base._replace(codecs="")
+    if how.codecs == "convert" and older:
+        return None, {}
+    return base, {_KEPT_CODECS: sorted(older)} if older else {}
+
+
+def _is_looser(name: str, there: Any, now: Any) -> bool:
+    """Whether a limit lets more images pass than before, so all records stay as they are."""
+    if options_of(ImageOptions)[name].group != LIMITS or there is None:
+        return False
+    return now is None or (now < there if name.startswith("min_") else now > there)
+
+
+def _codecs_of(dataset: Manifest) -> str | None:
+    """The codecs that made a dataset, as JSON; None if its sidecars are missing."""
+    return next(_codecs_in(dataset), None)
+
+
+def _codecs_in(dataset: Manifest) -> Iterator[str]:
+    for shard in shards_of(dataset):
+        with contextlib.suppress(OSError):
+            if sidecar := sidecars.read_kept(dataset.folder, shard.name, shard.entry.sha256 if shard.entry else ""):
+                yield sidecar.info.shard.codecs

@@ -1,0 +1,62 @@
+"""history.jsonl: what updates did to a dataset, a line for each."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.schema import HISTORY_FILE, Counts
+from beam_tfr.version import __version__
+
+KINDS = ("added", "removed", "changed", "relabelled")  # of changes, counted in each line
+
+
+class Update(NamedTuple):
+    """How a dataset is updated.
+
+    Attributes:
+        command: "update" or "remove".
+        keep_previous: whether to keep the dataset that is replaced.
+    """
+
+    command: str
+    keep_previous: bool = False
+
+
+def read(folder: str) -> list[dict[str, Any]]:
+    """The lines of the history of a dataset, oldest first; empty without one."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return [json.loads(line) for line in storage.read_bytes(storage.join(folder, HISTORY_FILE)).splitlines()]
+    return []
+
+
+def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, command: str) -> bytes:
+    """The content of history.jsonl after an update.
+
+    Args:
+        before: the dataset.
+        after: fields of its new manifest.
+        counts: of all records, with `before`.
+        command: `Update.command`.
+    """
+    stayed = counts.before
+    line = {
+        "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": command,
+        "tool_version": __version__,
+        "before": before.dataset_digest,
+        "after": after["dataset_digest"],
+        "records": after["counts"]["written"],
+        "rejects": after["rejects"]["count"],
+        "added": counts.num_examples - sum(stayed.values()),
+        "removed": before.counts["written"] - sum(stayed.values()),
+        "changed": stayed.get("changed", 0),
+        "relabelled": stayed.get("relabelled", 0),
+    }
+    lines = [*read(before.folder), line]
+    return b"".join(json.dumps(of).encode() + b"\n" for of in lines)
