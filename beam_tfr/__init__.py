@@ -15,6 +15,7 @@ from beam_tfr.version import __version__ as __version__
 if TYPE_CHECKING:
     from beam_tfr.api import convert as convert
     from beam_tfr.api import plan as plan
+    from beam_tfr.api import update as update
     from beam_tfr.api import verify as verify
     from beam_tfr.inspection import inspect as inspect
     from beam_tfr.schema import BeamTfrError as BeamTfrError
@@ -33,6 +34,7 @@ _LATER = {
     "convert": "api",
     "inspect": "inspection",
     "plan": "api",
+    "update": "api",
     "verify": "api",
     "BeamTfrError": "schema",
     "DataError": "schema",

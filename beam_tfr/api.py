@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from beam_tfr import storage
 from beam_tfr.console.display import Progress, on_stderr
 from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.options.table import options_of
+from beam_tfr.options.update import UpdateOptions
 from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.schema.features import things
 
@@ -63,9 +65,7 @@ def convert(
         InterruptedRunError: the run was interrupted.
     """
     checked = from_values({"input": input, "output": output, **options}, ConvertOptions)
-    if not isinstance(beam_flags, (list, tuple)) or not all(isinstance(flag, str) for flag in beam_flags):
-        raise UsageError('must be a list of texts, such as ["--project=p"]', option="beam_flags", value=beam_flags)
-    flags = [*([f"--runner={runner}"] if runner else []), *beam_flags]
+    flags = _flags(runner, beam_flags)
     what, quiet = things(checked.encoding), checked.quiet or progress is not True
     with on_stderr("convert", what=what, log_format=checked.log_format, quiet=quiet) as shown:
         from beam_tfr import launch
@@ -76,6 +76,52 @@ def convert(
         for text in tell_nested(done.nested):
             shown.say(text)
         return done
+
+
+@without_traceback
+def update(
+    folder: str | os.PathLike[str],
+    *,
+    input: Paths = (),  # noqa: A002 - the name on the command line
+    runner: str | None = None,
+    beam_flags: Sequence[str] = (),
+    progress: bool | Callable[[Progress], object] = True,
+    **options: Any,
+) -> Result:
+    """Brings a dataset up to date: adds, converts and drops what was added, changed and removed in its input.
+
+    The result is byte for byte the dataset that `convert` would write, but records whose sources did not change are
+    copied. The dataset that is there stays whole until the new one is complete. The same call resumes.
+
+    Args:
+        folder: folder of the dataset, local or gs://.
+        input: see `convert`. Without an input (or `table=`) the images are those of the dataset, and only options of
+            files, such as `num_shards=` and `compression=`, may differ.
+        runner, beam_flags, progress: see `convert`.
+        options: options of `beam-tfr update` by name. Those of `convert` are taken from the dataset unless given.
+
+    Returns:
+        The dataset; `changed` says how many records were added, removed, changed and relabelled.
+
+    Raises:
+        UsageError: the call is wrong; also a ValueError.
+        NotFoundError: there is no such folder; also a FileNotFoundError.
+        DataError, RunError, InterruptedRunError: as `convert` raises them; the dataset is then as it was.
+    """
+    own = {name: options.pop(name) for name in options_of(UpdateOptions).keys() & options.keys()}
+    how, flags = from_values(own, UpdateOptions), _flags(runner, beam_flags)
+    with on_stderr("update", quiet=progress is not True) as shown:
+        from beam_tfr import launch
+
+        told = shown if progress is True else progress or None
+        given = {"input": _texts("input", input), **options}
+        return launch.update(os.fspath(folder), given, how, flags, progress=told, say=shown.say)
+
+
+def _flags(runner: str | None, beam_flags: Sequence[str]) -> list[str]:
+    if not isinstance(beam_flags, (list, tuple)) or not all(isinstance(flag, str) for flag in beam_flags):
+        raise UsageError('must be a list of texts, such as ["--project=p"]', option="beam_flags", value=beam_flags)
+    return [*([f"--runner={runner}"] if runner else []), *beam_flags]
 
 
 @without_traceback
