@@ -162,10 +162,16 @@ class Lookup:
             begin, end = stored_range(begin, end)
         return _Span(begin, end, row, place)
 
-    def _open(self, part: Part) -> _Shard:
+    def open(self, part: Part) -> Any:
+        """The whole contents of the shard of a part, whose records can then be read without reading these again."""
+        table = self.table(part)
+        self._open(part, table)
+        return table
+
+    def _open(self, part: Part, table: Any = None) -> _Shard:
         path = part.file
         there = storage.find(path)
-        table = self.table(part, ["offset", "length", "restart"])
+        table = self.table(part, ["offset", "length", "restart"]) if table is None else table
         manifests.check_current(self.dataset)  # so both belong to it
         if there is None or there.size_bytes != part.num_bytes:
             wrong = "is missing" if there is None else f"has {there.size_bytes} bytes instead of {part.num_bytes}"

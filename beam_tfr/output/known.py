@@ -114,13 +114,15 @@ def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
     if number < 0:
         reject = Reject(**json.loads(encoded[start + _PLACE.size :]))
         return Known(number, "same", reject) if same and generation and compare != "checksum" else None
+    if same and (generation or compare == "names") and compare != "checksum":
+        return Known(number, "same")
     now = ImageRef.decode(ref)
     if compare == "names":
-        state = "same" if same else "unchanged"
+        state = "unchanged"
     elif now.size_bytes != size:
         state = "changed"
     elif generation and now.generation == generation and compare != "checksum":
-        state = "same" if same else "unchanged"
+        state = "unchanged"
     elif crc32c and now.crc32c:
         state = "unchanged" if now.crc32c == crc32c else "changed"
     else:
@@ -165,7 +167,6 @@ class Copies:
         Raises:
             DataError, OSError: as `Lookup.read`, for all else.
         """
-        records = self._lookup.read_each(numbers)
         rows: dict[int, tuple[dict[str, Any], tuple[int, ...]]] = {}
         wanted: dict[Part, list[tuple[int, int]]] = {}
         for place, number in enumerate(numbers):
@@ -174,7 +175,9 @@ class Copies:
         for part, places in wanted.items():
             table, sums = self._about(part)
             cells = table.take([row for _, row in places]).to_pylist()
-            rows |= {place: (of, sums[row]) for (place, row), of in zip(places, cells, strict=True)}
+            for (place, row), found in zip(places, cells, strict=True):
+                rows[place] = found, tuple(map(int, sums[row].split()))
+        records = self._lookup.read_each(numbers)
         return [
             None if isinstance(record, RecordError) else Copy(record, *rows[place])
             for place, record in enumerate(records)
@@ -190,11 +193,11 @@ class Copies:
                     found[key] = None if source.reject else len(self._lookup.read([source.number])[0])
         return found
 
-    def _read_about(self, part: Part) -> tuple[Any, list[tuple[int, ...]]]:
-        table = self._lookup.table(part)
+    def _read_about(self, part: Part) -> tuple[Any, list[bytes]]:
+        table = self._lookup.open(part)
         shard = self._shards[part.file]
         sidecar = sidecars.read_kept(self._lookup.dataset.folder, shard.name, shard.entry.sha256 if shard.entry else "")
         if sidecar is None:
             raise RunError(f"the sidecar of {part.file} was removed while it was read; run the same command again")
         own = [name for name in table.column_names if name == "key" or name not in contents.PLACE]
-        return table.select(own), [tuple(map(int, of.split())) for of in sidecar.sums]
+        return table.select(own), sidecar.sums

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import google_crc32c
@@ -67,7 +68,7 @@ class Copier:
         row, of = copy.row, self._options
         height, width = row["source_height"], row["source_width"]
         channels = len(copy.sums) // 2
-        placement = geometry.place(height, width, of.image_size, of.resize, upscale=of.upscale)
+        cut = _cut_ppm(height, width, of.image_size, of.resize)
         return Image(
             encoded=b"",
             format=row["format"],
@@ -82,8 +83,13 @@ class Copier:
             channel_sums=copy.sums[:channels],
             channel_squares=copy.sums[channels:],
             adjusted=tuple(filter(None, row["adjusted"].split(","))),
-            cut_ppm=geometry.cut_ppm(placement, height, width),
+            cut_ppm=cut,
         )
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _cut_ppm(height: int, width: int, image_size: tuple[int, int], resize: str) -> int:
+    return geometry.cut_ppm(geometry.place(height, width, image_size, resize), height, width)
 
 
 def is_source(data: bytes, copy: Copy) -> bool:

@@ -148,12 +148,13 @@ class _Write(ShownDoFn):
 
     def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
         """The row of the contents for the next record."""
-        values = dict[str, Any](record.values or {})
-        if record.values != {}:
-            with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
-                values |= parse_example(record.serialized if record.values is None else ref.columns or b"")
         restart = self._file.begin_record()
         place = {"offset": self._file.length + HEADER_BYTES, "length": len(record.serialized), "restart": restart}
+        if record.values == {}:
+            return {**record.made, **place}
+        values = dict[str, Any](record.values or {})
+        with contextlib.suppress(ValueError):  # a step of one's own may make records that are no Examples
+            values |= parse_example(record.serialized if record.values is None else ref.columns or b"")
         return {**row_of(values, self._columns), **record.made, **place}
 
     def _check_rejects(self, reject: Reject) -> None:
