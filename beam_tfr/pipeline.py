@@ -22,7 +22,7 @@ from beam_tfr.dataset.base import Base
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, claim, codec_versions, history, sidecars
+from beam_tfr.output import attempts, claim, codec_versions, history, removed, sidecars
 from beam_tfr.output.known import Copies
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
@@ -36,6 +36,7 @@ from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms import (
     BuildExamples,
     CheckRepaired,
+    LeaveOut,
     MapImages,
     MatchImages,
     ParseArrays,
@@ -45,6 +46,7 @@ from beam_tfr.transforms import (
     ReadKnown,
     ReadRows,
     ReadTable,
+    RejectRemoved,
     ResizeImages,
     TakeFirst,
     Target,
@@ -81,6 +83,7 @@ class Convert(beam.PTransform):
     Attributes:
         read: the step that reads the files of a shard.
         make: the steps from the bytes of files to records; each maps lists of `Item` to lists of `Item`.
+        removed: what was taken down from the dataset in the output, and is left out.
         update: what the history says of an update.
         attended: whether this process waits for the end of the run, and takes its `Notes`.
 
@@ -95,8 +98,17 @@ class Convert(beam.PTransform):
         self.update: history.Update | None = None
         self.source = source or open_source(options)
         self.read, self.make = _by_encoding(options, self.source.root)
+        self.removed = removed.Removed()
+        self.leave_out(removed.read(options.output))
         self.base = self.read.base = base
         self.read.options = options.image_options() if base else None
+
+    def leave_out(self, hashes: removed.Removed) -> None:
+        """Leaves out what was taken down."""
+        self.removed = hashes
+        self.make = [step for step in self.make if not isinstance(step, RejectRemoved)]
+        if hashes.sources:
+            self.make.append(RejectRemoved(hashes, self.options.encoding))
 
     def expand(self, begin: PBegin) -> PCollection[Manifest]:
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
@@ -160,6 +172,8 @@ class Convert(beam.PTransform):
                 input_list=options.input_list,
                 exclude=source.exclude,
             )
+        if self.removed.keys:
+            refs = refs | LeaveOut(self.removed)
         if options.limit is not None and not isinstance(source.origin, Base):
             refs = refs | TakeFirst(options.limit, seed=options.seed)
         planning = self.plan_shards(listed=listed)

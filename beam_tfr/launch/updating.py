@@ -10,6 +10,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from apache_beam.options.pipeline_options import PipelineOptions
+
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
@@ -24,7 +26,8 @@ from beam_tfr.launch.starting import start
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.options.table import FILES, LIMITS, options_of
 from beam_tfr.options.update import UpdateOptions
-from beam_tfr.output import codec_versions, history, lock, sidecars, switch
+from beam_tfr.output import codec_versions, history, lock, removed, sidecars, switch
+from beam_tfr.output.removed import Removed, Wanted
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import SWITCH_FILE, UsageError
@@ -60,11 +63,7 @@ def update(
     beam_options = parse_beam_flags(beam_flags)
     if given.get("no_wait") or checks.is_only_form(beam_options):
         raise UsageError("`no_wait=`, `template_location=` and `dry_run=` update nothing")
-    folder = storage.check_path(folder)
-    if storage.find(storage.work_path(folder, SWITCH_FILE)):  # of a run that was killed at its end
-        with lock.held(folder, uuid.uuid4().hex, job_state=functools.partial(jobs.job_state, beam_options)):
-            switch.complete(folder)
-    dataset = manifests.read(folder)
+    dataset = _read(storage.check_path(folder), beam_options)
     with restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how)) as options:
         updated = start(
             options,
@@ -76,6 +75,59 @@ def update(
             say=say,
         )
     return cast(Result, updated)
+
+
+def remove(
+    folder: str,
+    wanted: Wanted,
+    beam_flags: Sequence[str] = (),
+    *,
+    progress: Callable[[Progress], object] | None = None,
+    say: Callable[[str], object] = lambda _: None,
+) -> Result:
+    """Takes images down: their records, and all that the dataset says of them, but hashes of what must not come back.
+
+    Needs no input. The hashes stay in removed.txt, and later conversions and updates into the folder obey them.
+
+    Args:
+        folder: folder of the dataset, local or gs://.
+        wanted: what to remove.
+        beam_flags, progress, say: see `start`.
+
+    Raises:
+        UsageError: nothing of what is wanted is there.
+        DataError, RunError, InterruptedRunError: as for `update`.
+    """
+    beam_options = parse_beam_flags(beam_flags)
+    if checks.is_only_form(beam_options):
+        raise UsageError("`template_location=` and `dry_run=` remove nothing")
+    dataset = _read(storage.check_path(folder), beam_options)
+    found = removed.find(dataset, wanted, progress or (lambda _: None))
+    if missing := len(found.missing):
+        say(
+            f"{missing:,} of those given are not in {dataset.folder}, such as {found.missing[0]}; they are kept out too"
+        )
+    before = removed.read(dataset.folder)
+    total = Removed(before.keys | found.removed.keys, before.sources | found.removed.sources)
+    with restored(dataset, {"overwrite": True}, _placeholder(dataset, {}, UpdateOptions())) as options:
+
+        def make(options: ConvertOptions, source: Input) -> Convert:
+            step = _make(options, source, dataset=dataset, how=UpdateOptions(codecs="keep"), say=say)
+            step.update = history.Update("remove", removed=total.to_bytes())
+            step.leave_out(total)
+            return step
+
+        opened = functools.partial(_open, dataset=dataset, given={}, how=UpdateOptions())
+        done = start(options, beam_flags, open_input=opened, make=make, outcome=_OUTCOME, progress=progress, say=say)
+    return cast(Result, done)
+
+
+def _read(folder: str, beam_options: PipelineOptions) -> Manifest:
+    """The manifest of a dataset, after a switch that was cut off is completed."""
+    if storage.find(storage.work_path(folder, SWITCH_FILE)):
+        with lock.held(folder, uuid.uuid4().hex, job_state=functools.partial(jobs.job_state, beam_options)):
+            switch.complete(folder)
+    return manifests.read(folder)
 
 
 def _placeholder(dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> dict[str, Any]:

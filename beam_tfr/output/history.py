@@ -22,10 +22,12 @@ class Update(NamedTuple):
     Attributes:
         command: "update" or "remove".
         keep_previous: whether to keep the dataset that is replaced.
+        removed: the new removed.txt; empty if it stays.
     """
 
     command: str
     keep_previous: bool = False
+    removed: bytes = b""
 
 
 def read(folder: str) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from beam_tfr.schema import (
     MOST_CAUSES,
     NO_SPLIT,
     REJECTS_FILE,
+    REMOVED_FILE,
     SUMS_FILE,
     Counts,
     Plan,
@@ -281,6 +282,9 @@ def write(
         others[HISTORY_FILE] = built(HISTORY_FILE)
         told = history.with_update(before, fields, counts, update.command)
         storage.write_bytes(others[HISTORY_FILE], told, scratch=work_folder)
+        if update.removed:
+            others[REMOVED_FILE] = built(REMOVED_FILE)
+            storage.write_bytes(others[REMOVED_FILE], update.removed, scratch=work_folder)
         if update.keep_previous:
             _keep(before, there)
     others[MANIFEST_FILE] = built(MANIFEST_FILE)  # the last to be moved

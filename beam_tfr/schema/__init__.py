@@ -20,6 +20,7 @@ from beam_tfr.schema.dataset import MOST_SHARDS as MOST_SHARDS
 from beam_tfr.schema.dataset import NO_SPLIT as NO_SPLIT
 from beam_tfr.schema.dataset import REJECT_REASONS as REJECT_REASONS
 from beam_tfr.schema.dataset import REJECTS_FILE as REJECTS_FILE
+from beam_tfr.schema.dataset import REMOVED_FILE as REMOVED_FILE
 from beam_tfr.schema.dataset import SOURCES_FOLDER as SOURCES_FOLDER
 from beam_tfr.schema.dataset import SUMS_FILE as SUMS_FILE
 from beam_tfr.schema.dataset import SWITCH_FILE as SWITCH_FILE

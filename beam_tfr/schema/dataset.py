@@ -16,6 +16,7 @@ LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"
 CONTENTS_FOLDER = "contents"  # a table of contents for each shard: see `records.contents`
 SUMS_FILE = f"{CONTENTS_FOLDER}/SHA256SUMS"  # of them, as `sha256sum --check` reads it
+REMOVED_FILE = "removed.txt"  # hashes of what was taken down; stays whatever is written into the folder
 HISTORY_FILE = "history.jsonl"  # of updates; like the next, in no digest
 SOURCES_FOLDER = ".sources"  # what each shard was made from, for updates: see `output.sidecars`
 WORK_FOLDER = ".beam_tfr"  # plan, lock, sidecars and unfinished files; removed when the dataset is complete
@@ -43,6 +44,7 @@ REJECT_REASONS: dict[str, str] = {
     "too-many-pixels": "the image, or the result, has more pixels than allowed",
     "too-much-memory": "decoding takes more memory than --max_decode_bytes",
     "too-many-scans": "a progressive JPEG with so many scans that decoding would take minutes",
+    "taken-down": "its bytes are those of an image that `beam-tfr remove` took down",
     "left-out": "one of your own steps left the image out; the detail says why",
     "too-few-pixels": "smaller than --min_pixels",
     "extreme-aspect": "longer and thinner than --max_aspect or the encoding allows",

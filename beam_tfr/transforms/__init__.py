@@ -8,6 +8,7 @@ from beam_tfr.transforms.known import ReadDataset, ReadKnown
 from beam_tfr.transforms.plans import PlanShards, Target
 from beam_tfr.transforms.reading import ReadImages, ReadRows
 from beam_tfr.transforms.references import MatchImages, ReadTable, TakeFirst
+from beam_tfr.transforms.removing import LeaveOut, RejectRemoved
 from beam_tfr.transforms.repairing import CheckRepaired
 from beam_tfr.transforms.values import BuildExamples, MapImages, ParseArrays, ResizeImages
 from beam_tfr.transforms.verifying import VerifyShards
@@ -16,6 +17,7 @@ from beam_tfr.transforms.writing import ReadRejects, WriteManifest, WriteShards
 __all__ = [
     "BuildExamples",
     "CheckRepaired",
+    "LeaveOut",
     "MapImages",
     "MatchImages",
     "ParseArrays",
@@ -26,6 +28,7 @@ __all__ = [
     "ReadRejects",
     "ReadRows",
     "ReadTable",
+    "RejectRemoved",
     "ResizeImages",
     "TakeFirst",
     "Target",

@@ -22,6 +22,7 @@ from beam_tfr.schema import (
     NO_SPLIT,
     REJECT_REASONS,
     REJECTS_FILE,
+    REMOVED_FILE,
     SOURCES_FOLDER,
     SUMS_FILE,
     Reject,
@@ -201,7 +202,16 @@ def _strangers(manifest: Manifest) -> list[str]:
 
 def _own_files(manifest: Manifest) -> set[str]:
     shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
-    return {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, HISTORY_FILE, CONTENTS_FOLDER, SOURCES_FOLDER, *shards}
+    return {
+        MANIFEST_FILE,
+        LABELS_FILE,
+        REJECTS_FILE,
+        HISTORY_FILE,
+        REMOVED_FILE,
+        CONTENTS_FOLDER,
+        SOURCES_FOLDER,
+        *shards,
+    }
 
 
 def _looks_like_a_shard(manifest: Manifest, name: str) -> bool:

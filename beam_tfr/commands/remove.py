@@ -1,0 +1,90 @@
+"""The command `remove`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+
+from beam_tfr import storage
+from beam_tfr.commands.calls import display
+from beam_tfr.console.terminal import counted
+from beam_tfr.options import ConvertOptions, add_arguments
+from beam_tfr.schema import REMOVED_FILE, UsageError, as_flags
+
+EXAMPLES = """examples:
+  beam-tfr remove /data/photos --keys takedown.txt
+      takedown.txt has a key per line, as contents and rejects.jsonl show them: cat/1.jpg
+  beam-tfr remove /data/photos --sha256 hashes.txt
+  beam-tfr remove /data/photos --where class=cat
+  beam-tfr verify /data/photos --absent takedown.txt
+      proves that they are gone
+
+Needs no input. Hashes of keys and files stay in removed.txt: later conversions and updates into the folder leave them
+out. Source files are not touched.
+"""
+ON_GCS = """note:    versions and soft-deleted objects may still hold what was removed; these commands list them:
+         gcloud storage ls --all-versions '{0}/**'
+         gcloud storage ls --soft-deleted '{0}/**'"""
+
+
+def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_parser(
+        "remove",
+        help="take images down: from records, contents, rejects and all else",
+        description="Takes images down. Their records are gone from every file of the dataset, and they do not come "
+        "back with the next update.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--keys", metavar="FILE", help="file with a key per line")
+    chosen.add_argument("--sha256", metavar="FILE", help="file with the SHA-256 of a source file per line, in hex")
+    chosen.add_argument("--where", metavar="NAME=VALUE", help="column of the contents and its value: class=cat")
+    add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
+    parser.set_defaults(run=run, takes_beam_flags=True)
+
+
+def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
+    """Removes images; `others` are Beam's flags."""
+    with display(parsed) as shown:
+        from beam_tfr import launch
+        from beam_tfr.output.removed import Wanted
+
+        launch.parse_beam_flags(others, parsed.known)
+        wanted = Wanted(read_lines(parsed.keys, "keys"), read_lines(parsed.sha256, "sha256"), _condition(parsed.where))
+        done = launch.remove(parsed.folder, wanted, others, progress=shown, say=lambda text: shown.say(as_flags(text)))
+    if parsed.json:
+        told = {"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)}
+        print(json.dumps(told, sort_keys=True))
+        return 0
+    print(f"removed: {counted(done.changed.get('removed', 0), 'record')}; {REMOVED_FILE} keeps them out")
+    print(f"dataset: {done.folder}   digest {done.digest[:16]}")
+    if storage.is_gcs(done.folder):
+        print(ON_GCS.format(done.folder.rstrip("/")))
+    return 0
+
+
+def read_lines(path: str | None, option: str) -> list[str]:
+    """The lines of a file, without empty ones.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    if path is None:
+        return []
+    try:
+        text = storage.read_bytes(storage.check_path(path, option=option)).decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror or error}", option=option, value=path) from None
+    return [line for line in text.splitlines() if line]
+
+
+def _condition(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise UsageError("must be NAME=VALUE, such as class=cat", option="where", value=text)
+    return name, value

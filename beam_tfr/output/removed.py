@@ -1,0 +1,132 @@
+"""removed.txt: the images that were taken down from a dataset and must not come back, by hashes alone.
+
+A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conversions and updates into the folder leave
+such keys out, and reject such files as `taken-down`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
+from beam_tfr.dataset.base import Base, shards_of
+from beam_tfr.dataset.lookup import read_table
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.output.known import sources_of
+from beam_tfr.records.tfrecords import longest_in
+from beam_tfr.schema import REMOVED_FILE, DataError, RejectError, UsageError, sha256_hex
+
+_SHA256 = "source_sha256"  # column of the contents
+
+
+class Removed(NamedTuple):
+    """Hashes of what was taken down, in hex: of keys, and of source files."""
+
+    keys: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()
+
+    def has_key(self, key: bytes) -> bool:
+        """Whether an encoded key is among them."""
+        return sha256_hex(key) in self.keys
+
+    def check_source(self, sha256: str) -> None:
+        """Checks that a file is not among them.
+
+        Raises:
+            RejectError: it is.
+        """
+        if sha256 in self.sources:
+            raise RejectError("taken-down", f"its bytes are those of an image in {REMOVED_FILE}")
+
+    def to_bytes(self) -> bytes:
+        """The content of removed.txt."""
+        lines = [f"{kind} {sha256}\n" for kind, of in (("key", self.keys), ("source", self.sources)) for sha256 in of]
+        return "".join(sorted(lines)).encode()
+
+
+def read(folder: str) -> Removed:
+    """What was taken down from the dataset in a folder.
+
+    Raises:
+        DataError: the file is damaged.
+        OSError: it cannot be read.
+    """
+    path = storage.join(folder, REMOVED_FILE)
+    found: dict[str, set[str]] = {"key": set(), "source": set()}
+    with contextlib.suppress(FileNotFoundError):
+        for number, line in enumerate(storage.read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
+            kind, _, sha256 = line.partition(" ")
+            if kind not in found or len(sha256) != 64:
+                raise DataError(f"{path}: line {number} is damaged; restore the file, or images may come back")
+            found[kind].add(sha256)
+    return Removed(frozenset(found["key"]), frozenset(found["source"]))
+
+
+class Wanted(NamedTuple):
+    """What to remove: keys, SHA-256 of source files in hex, and (column of the contents, value)."""
+
+    keys: Collection[str] = ()
+    sources: Collection[str] = ()
+    where: tuple[str, str] | None = None
+
+
+class Found(NamedTuple):
+    """Hashes of what is removed, the number of images in the dataset, and what of `Wanted` is not there."""
+
+    removed: Removed
+    images: int
+    missing: list[str]
+
+
+def find(dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], object] = lambda _: None) -> Found:
+    """Finds images of a dataset by its contents and sidecars.
+
+    Raises:
+        DataError: contents or sidecars are missing.
+        UsageError: there is no such column.
+    """
+    keys = {key.encode("utf-8", "surrogateescape") for key in wanted.keys}
+    sources = {sha256.lower() for sha256 in wanted.sources}
+    found_keys, found_sources, shards = set[bytes](), set[str](), shards_of(dataset)
+    base = Base(dataset.folder, dataset.fields["manifest_digest"])
+    for number, shard in enumerate(shards):
+        images = sources_of(base.folder, shard)
+        if images is None:
+            raise DataError(
+                f"{dataset.folder}: .sources, which says what the shards were made from, lacks {shard.name}; "
+                "`beam-tfr update DIR --input …` makes it again"
+            )
+        cells = _cells(dataset, shard.entry, wanted.where) if shard.entry else []
+        for image in images:
+            sha256, fits = cells[image.number - shard.first] if image.number >= 0 else ("", False)
+            key = image.ref.partition(b"\0")[0]
+            if fits or key in keys or sha256 in sources:
+                found_keys.add(key)
+                found_sources |= {sha256} - {""}
+        progress(Progress("searching", number + 1, len(shards), number + 1, len(shards)))
+    missing = [key.decode("utf-8", "backslashreplace") for key in sorted(keys - found_keys)]
+    missing += sorted(sources - found_sources)
+    hashes = Removed(frozenset(map(sha256_hex, found_keys | keys)), frozenset(found_sources | sources))
+    return Found(hashes, len(found_keys), missing)
+
+
+def _cells(dataset: Manifest, entry: Any, where: tuple[str, str] | None) -> list[tuple[str, bool]]:
+    """SHA-256 of the source of each record of a shard, and whether it has the wanted value."""
+    from pyarrow import ArrowException, compute
+
+    table = read_table(dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
+    hashes = [of.hex() if of else "" for of in table.column(_SHA256).to_pylist()]
+    if where is None:
+        return [(sha256, False) for sha256 in hashes]
+    name, value = where
+    try:
+        fits = compute.equal(table.column(name).cast("string"), value).to_pylist()
+    except (KeyError, ArrowException):
+        columns = ", ".join(table.column_names)
+        raise UsageError(
+            f"there is no column {name!r} of single values; there are: {columns}", option="where"
+        ) from None
+    return [*zip(hashes, map(bool, fits), strict=True)]
