@@ -17,7 +17,7 @@ try:
     from beam_tfr.launch.repairing import repair, repair_contents
     from beam_tfr.launch.results import Result
     from beam_tfr.launch.starting import convert, prepare, start
-    from beam_tfr.launch.updating import update
+    from beam_tfr.launch.updating import remove, update
     from beam_tfr.launch.verifying import verify_on
 except ModuleNotFoundError as error:
     raise NotInstalledError(f"converting needs {error.name}: pip install 'beam_tfr[convert]'") from error
@@ -29,6 +29,7 @@ __all__ = [
     "convert",
     "parse_beam_flags",
     "prepare",
+    "remove",
     "repair",
     "repair_contents",
     "start",

@@ -30,7 +30,7 @@ from beam_tfr.output import codec_versions, history, lock, removed, sidecars, sw
 from beam_tfr.output.removed import Removed, Wanted
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
-from beam_tfr.schema import SWITCH_FILE, UsageError
+from beam_tfr.schema import SWITCH_FILE, DataError, UsageError
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
@@ -95,7 +95,8 @@ def remove(
         beam_flags, progress, say: see `start`.
 
     Raises:
-        UsageError: nothing of what is wanted is there.
+        UsageError: the call is wrong.
+        DataError: nothing of what is wanted is there.
         DataError, RunError, InterruptedRunError: as for `update`.
     """
     beam_options = parse_beam_flags(beam_flags)
@@ -103,10 +104,11 @@ def remove(
         raise UsageError("`template_location=` and `dry_run=` remove nothing")
     dataset = _read(storage.check_path(folder), beam_options)
     found = removed.find(dataset, wanted, progress or (lambda _: None))
+    if not found.images:
+        raise DataError(f"nothing of what is given is in {dataset.folder}; nothing was removed")
     if missing := len(found.missing):
-        say(
-            f"{missing:,} of those given are not in {dataset.folder}, such as {found.missing[0]}; they are kept out too"
-        )
+        told = f"{missing:,} of those given are not in {dataset.folder}, such as {found.missing[0]}"
+        say(f"{told}; they are kept out too")
     before = removed.read(dataset.folder)
     total = Removed(before.keys | found.removed.keys, before.sources | found.removed.sources)
     with restored(dataset, {"overwrite": True}, _placeholder(dataset, {}, UpdateOptions())) as options:

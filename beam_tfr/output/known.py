@@ -25,6 +25,7 @@ from beam_tfr.schema import ImageRef, Known, Reject, RunError, Shard, ShardInfo
 from beam_tfr.schema.naming import contents_name, parse_file_name
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
+_PASSING = ("not-found", "unreadable", "changed-while-reading", "decode-timeout")  # reasons that may not last
 _TABLES = 4  # contents in memory at a time
 
 
@@ -109,25 +110,30 @@ def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
         compare: `Base.compare`.
     """
     start = len(ref.partition(b"\0")[0]) + 1
-    number, size, generation, crc32c, fingerprint = _PLACE.unpack_from(encoded, start)
-    same = fingerprint == sidecars.fingerprint(ref)
-    if number < 0:
-        reject = Reject(**json.loads(encoded[start + _PLACE.size :]))
-        return Known(number, "same", reject) if same and generation and compare != "checksum" else None
-    if same and (generation or compare == "names") and compare != "checksum":
-        return Known(number, "same")
+    number, *there = _PLACE.unpack_from(encoded, start)
+    state = _compare(ref, *there, compare)
+    if number >= 0:
+        return Known(number, state)
+    reject = Reject(**json.loads(encoded[start + _PLACE.size :]))
+    may_pass = compare != "names" and reject.reason in _PASSING
+    return Known(number, state, reject) if state in ("same", "unchanged") and not may_pass else None
+
+
+def _compare(ref: bytes, size: int, generation: int, crc32c: int, fingerprint: bytes, compare: str) -> str:
+    """The `Known.state` of an image, given the fields of its reference then."""
+    trusted = compare == "names" or (generation and compare != "checksum")
+    if trusted and fingerprint == sidecars.fingerprint(ref):
+        return "same"
     now = ImageRef.decode(ref)
     if compare == "names":
-        state = "unchanged"
-    elif now.size_bytes != size:
-        state = "changed"
-    elif generation and now.generation == generation and compare != "checksum":
-        state = "unchanged"
-    elif crc32c and now.crc32c:
-        state = "unchanged" if now.crc32c == crc32c else "changed"
-    else:
-        state = "unsure"
-    return Known(number, state)
+        return "unchanged"
+    if now.size_bytes != size:
+        return "changed"
+    if trusted and now.generation == generation:
+        return "unchanged"
+    if crc32c and now.crc32c:
+        return "unchanged" if now.crc32c == crc32c else "changed"
+    return "unsure"
 
 
 class Copy(NamedTuple):

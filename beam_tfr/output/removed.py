@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset.base import Base, shards_of
+from beam_tfr.dataset.base import shards_of
 from beam_tfr.dataset.lookup import read_table
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.output.known import sources_of
@@ -82,24 +82,39 @@ class Found(NamedTuple):
 
 
 def find(dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], object] = lambda _: None) -> Found:
-    """Finds images of a dataset by its contents and sidecars.
+    """Finds images of a dataset by its contents and sidecars, and those of the same bytes under other keys.
 
     Raises:
         DataError: contents or sidecars are missing.
         UsageError: there is no such column.
     """
     keys = {key.encode("utf-8", "surrogateescape") for key in wanted.keys}
-    sources = {sha256.lower() for sha256 in wanted.sources}
+    given = {sha256.lower() for sha256 in wanted.sources}
+    found_keys, found = _search(dataset, keys, given, wanted.where, progress)
+    if found - given:  # perhaps there are others with the same bytes
+        found_keys, found = _search(dataset, found_keys, found, None, progress)
+    missing = [key.decode("utf-8", "backslashreplace") for key in sorted(keys - found_keys)] + sorted(given - found)
+    hashes = Removed(frozenset(map(sha256_hex, found_keys | keys)), frozenset(found | given))
+    return Found(hashes, len(found_keys), missing)
+
+
+def _search(
+    dataset: Manifest,
+    keys: Collection[bytes],
+    sources: Collection[str],
+    where: tuple[str, str] | None,
+    progress: Callable[[Progress], object],
+) -> tuple[set[bytes], set[str]]:
+    """The keys of the images that fit, and the SHA-256 of their sources, as far as they have records."""
     found_keys, found_sources, shards = set[bytes](), set[str](), shards_of(dataset)
-    base = Base(dataset.folder, dataset.fields["manifest_digest"])
     for number, shard in enumerate(shards):
-        images = sources_of(base.folder, shard)
+        images = sources_of(dataset.folder, shard)
         if images is None:
             raise DataError(
                 f"{dataset.folder}: .sources, which says what the shards were made from, lacks {shard.name}; "
                 "`beam-tfr update DIR --input …` makes it again"
             )
-        cells = _cells(dataset, shard.entry, wanted.where) if shard.entry else []
+        cells = _cells(dataset, shard.entry, where) if shard.entry else []
         for image in images:
             sha256, fits = cells[image.number - shard.first] if image.number >= 0 else ("", False)
             key = image.ref.partition(b"\0")[0]
@@ -107,10 +122,7 @@ def find(dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], objec
                 found_keys.add(key)
                 found_sources |= {sha256} - {""}
         progress(Progress("searching", number + 1, len(shards), number + 1, len(shards)))
-    missing = [key.decode("utf-8", "backslashreplace") for key in sorted(keys - found_keys)]
-    missing += sorted(sources - found_sources)
-    hashes = Removed(frozenset(map(sha256_hex, found_keys | keys)), frozenset(found_sources | sources))
-    return Found(hashes, len(found_keys), missing)
+    return found_keys, found_sources
 
 
 def _cells(dataset: Manifest, entry: Any, where: tuple[str, str] | None) -> list[tuple[str, bool]]:
@@ -126,7 +138,6 @@ def _cells(dataset: Manifest, entry: Any, where: tuple[str, str] | None) -> list
         fits = compute.equal(table.column(name).cast("string"), value).to_pylist()
     except (KeyError, ArrowException):
         columns = ", ".join(table.column_names)
-        raise UsageError(
-            f"there is no column {name!r} of single values; there are: {columns}", option="where"
-        ) from None
+        message = f"there is no column {name!r} of single values; there are: {columns}"
+        raise UsageError(message, option="where") from None
     return [*zip(hashes, map(bool, fits), strict=True)]

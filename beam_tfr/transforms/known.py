@@ -42,8 +42,12 @@ class ReadKnown(beam.PTransform):
     def _read(self, numbers: list[int]) -> Iterator[bytes]:
         for shard, sources in _read_sources(self.base, numbers):
             name = shard.split if self.splits_stay else ""
-            usable = (source for source in sources if self.base.with_rejects or not source.reject)
+            usable = (source for source in sources if not source.reject or self._stays(source))
             yield from packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
+
+    def _stays(self, source: Source) -> bool:
+        """Whether a reject was not rejected for its name, of which the listing decides."""
+        return self.base.with_rejects and not ImageRef.decode(source.ref).reason
 
 
 @dataclasses.dataclass(eq=False, repr=False)

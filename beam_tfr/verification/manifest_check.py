@@ -202,16 +202,8 @@ def _strangers(manifest: Manifest) -> list[str]:
 
 def _own_files(manifest: Manifest) -> set[str]:
     shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
-    return {
-        MANIFEST_FILE,
-        LABELS_FILE,
-        REJECTS_FILE,
-        HISTORY_FILE,
-        REMOVED_FILE,
-        CONTENTS_FOLDER,
-        SOURCES_FOLDER,
-        *shards,
-    }
+    others = {HISTORY_FILE, REMOVED_FILE, CONTENTS_FOLDER, SOURCES_FOLDER}
+    return {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, *others, *shards}
 
 
 def _looks_like_a_shard(manifest: Manifest, name: str) -> bool:
