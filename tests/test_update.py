@@ -119,4 +119,4 @@ def test_ten_updates_in_a_row_give_what_fresh_conversions_give(tmp_path: pathlib
         done = updated(output, input=pattern, **REJECTS, **given)
         assert files_of(output) == fresh(tmp_path / "fresh", input=pattern, **REJECTS, **fixed, **plan), (number, plan)
         assert beam_tfr.verify(output, progress=False).ok
-        assert done.changed["added"] and done.changed["removed"]
+        assert min(done.changed["added"], done.changed["removed"]) > 0

@@ -110,8 +110,8 @@ def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
         compare: `Base.compare`.
     """
     start = len(ref.partition(b"\0")[0]) + 1
-    number, *there = _PLACE.unpack_from(encoded, start)
-    state = _compare(ref, *there, compare)
+    number, size, generation, crc32c, fingerprint = _PLACE.unpack_from(encoded, start)
+    state = _compare(ref, size, generation, crc32c, fingerprint, compare)
     if number >= 0:
         return Known(number, state)
     reject = Reject(**json.loads(encoded[start + _PLACE.size :]))
