@@ -11,9 +11,7 @@ from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import UsageError
 
 EXAMPLES = """examples:
-  beam-tfr diff /data/photos-1 /data/photos-2
-  beam-tfr diff gs://bucket/photos /data/photos --most 0
-      only numbers, no keys
+  beam-tfr diff /data/photos-1 gs://bucket/photos-2
   beam-tfr diff /data/photos-1 /data/photos-2 --keys changes.jsonl
       also writes each record that differs: {"kind": "relabelled", "key": "7.jpg", "old": "hat", "new": "cap"}
   beam-tfr diff /data/photos-1 /data/photos-2 --json | jq -e '.records.removed == 0'
