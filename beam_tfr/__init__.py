@@ -1,8 +1,8 @@
 """Converts folders of images to sharded, verified TFRecord datasets, with Apache Beam.
 
-`convert`, `inspect`, `plan` and `verify` are the commands as functions. Train with `beam_tfr.reader.load`, read single
-records with `Records`, ask a dataset's table of `contents`, and build pipelines with `beam_tfr.transforms`. Importing
-this package loads neither Beam nor TensorFlow.
+`convert`, `diff`, `inspect`, `plan` and `verify` are the commands as functions. Train with `beam_tfr.reader.load`,
+read single records with `Records`, ask a dataset's table of `contents`, and build pipelines with `beam_tfr.transforms`.
+Importing this package loads neither Beam nor TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from beam_tfr.api import plan as plan
     from beam_tfr.api import update as update
     from beam_tfr.api import verify as verify
+    from beam_tfr.comparison import diff as diff
     from beam_tfr.inspection import inspect as inspect
     from beam_tfr.schema import BeamTfrError as BeamTfrError
     from beam_tfr.schema import DataError as DataError
@@ -32,6 +33,7 @@ _LATER = {
     "Records": "sequence",
     "contents": "sequence",
     "convert": "api",
+    "diff": "comparison",
     "inspect": "inspection",
     "plan": "api",
     "update": "api",

@@ -62,7 +62,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 WRONG_CALLS: list[tuple[list[str], str]] = [
     (["convrt"], "beam-tfr: convrt: unknown command; did you mean convert?"),
-    (["x"], "beam-tfr: x: unknown command; the commands are: plan, convert, verify, repair, inspect, demo"),
+    (["x"], "beam-tfr: x: unknown command; the commands are: plan, convert, verify, update, repair, inspect"),
     (["help"], "beam-tfr: help: unknown command; did you mean --help?"),
     (["--foo"], "beam-tfr: unknown: --foo; see beam-tfr --help"),
     (["--foo", "convert"], "beam-tfr: --foo: unknown flag; "),

@@ -206,6 +206,7 @@ def hostile() -> dict[str, tuple[bytes, str]]:
     many_rows = rows_of(key=["a"] * 100_000, n=[7] * 100_000)
     texts = rows_of(key=["a", "b"], words=[["x" * 5000] * 100, ["y"]])
     nested = pa.table({"key": pa.array([[["a"]], []])})
+    latin = good.set_column(good.schema.get_field_index("key"), "key", pa.array([b"\xe9", b"b"]).view(pa.string()))
     lied = lie(bomb, MANY + 1)
     assert lied != bomb
     return {
@@ -218,6 +219,7 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         "a long list that the metadata hide": (lied, "ids has more values than its rows can have"),
         "a long text": (written(rows_of(key=["a" * 5000, "b"])), "a text has more than 1000 characters"),
         "a long text in lists": (written(texts), "a text has more than 1000 characters"),
+        "no UTF-8": (written(latin), "UTF8"),
         "another writer": (data.replace(b"parquet-cpp-arrow", b"parquet-mr version"[:17]), "wrote it, not pyarrow"),
         "no Parquet": (b"PAR1" + bytes(100) + b"PAR1", ""),
         "nothing": (b"", ""),

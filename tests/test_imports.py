@@ -53,6 +53,7 @@ HELP = [
     ["template", "--help"],
     ["bench", "--help"],
     ["inspect", "--help"],
+    ["diff", "--help"],
     ["plan", "--help"],
     ["--version"],
     [],
@@ -68,7 +69,7 @@ HELP = [
             "import beam_tfr.schema, beam_tfr.storage, beam_tfr.options, beam_tfr.records.examples\n"
             "import beam_tfr.dataset.manifest, beam_tfr.inputs.labels, beam_tfr.images, beam_tfr.planning\n"
             "import beam_tfr.output.shards, beam_tfr.output.claim, beam_tfr.output.publish, beam_tfr.verification\n"
-            "import beam_tfr.inspection\n"
+            "import beam_tfr.inspection, beam_tfr.comparison\n"
             "import beam_tfr.reader, beam_tfr.torch",
             HEAVY,
         ),
@@ -147,12 +148,13 @@ ALLOWED = {
     "dataflow": {"engine", "images", "options", "schema", "storage", "version"},
     "order": {"dataset", "schema"},
     "sources": {"dataset", "inputs", "layouts", "options", "planning", "schema", "storage", "tables"},
+    "comparison": {"console", "dataset", "records", "schema", "storage"},
     "verification": {"console", "dataset", "images", "inputs", "options", "records", "schema", "storage"},
     "output": {"console", "dataset", "images", "records", "schema", "storage", "version"},
     "reader": {"dataset", "inputs", "options", "order", "records", "schema", "storage"},
     "torch": {"dataset", "order", "records", "schema"},
 }
-COMMANDS = {"api", "cli", "commands", "inspection", "preview", "bench"}
+COMMANDS = {"api", "cli", "commands", "inspection", "comparison", "preview", "bench"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in ALLOWED])

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from beam_tfr.commands.calls import display
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.options.table import options_of
 from beam_tfr.options.update import UpdateOptions
 from beam_tfr.schema import as_flags
-from beam_tfr.schema.features import things
+
+if TYPE_CHECKING:
+    from beam_tfr.launch import Result
 
 NOT_GIVEN = {"output", "name", "overwrite", "no_wait"}
 OWN = options_of(UpdateOptions).keys()
@@ -61,11 +64,13 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         print(json.dumps(summary(done), sort_keys=True))
     else:
         print_summary(done, to=sys.stdout)
-        print(tell(done.changed, things(done.manifest.options["encoding"])))
+        print(tell(done))
     return 0
 
 
-def tell(changed: Mapping[str, int], what: str) -> str:
+def tell(done: Result) -> str:
     """What an update changed, in a line."""
-    told = ", ".join(f"{number:,} {kind}" for kind, number in changed.items() if number)
-    return f"update:  {told or f'nothing changed in the {what}'}"
+    told = ", ".join(f"{number:,} {kind}" for kind, number in done.changed.items() if number)
+    if done.fresh:
+        return f"update:  {told or 'no image changed, but the dataset did' if done.changed else 'all converted again'}"
+    return "update:  nothing changed"

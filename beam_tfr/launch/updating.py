@@ -180,7 +180,7 @@ def _make(
         settings = dataclasses.replace(source.plan, options={**source.plan.options, **notes})
         source = dataclasses.replace(source, plan=settings)
     step = Convert(options, source, base=base)
-    step.update = history.Update("update", how.keep_previous)
+    step.update = history.Update("update", how.keep_previous, counted=base is not None)
     return step
 
 

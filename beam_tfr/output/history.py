@@ -23,11 +23,13 @@ class Update(NamedTuple):
         command: "update" or "remove".
         keep_previous: whether to keep the dataset that is replaced.
         removed: the new removed.txt; empty if it stays.
+        counted: whether the changes are known; they are not if all images are converted again.
     """
 
     command: str
     keep_previous: bool = False
     removed: bytes = b""
+    counted: bool = True
 
 
 def read(folder: str) -> list[dict[str, Any]]:
@@ -37,28 +39,27 @@ def read(folder: str) -> list[dict[str, Any]]:
     return []
 
 
-def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, command: str) -> bytes:
+def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update) -> bytes:
     """The content of history.jsonl after an update.
 
     Args:
         before: the dataset.
         after: fields of its new manifest.
         counts: of all records, with `before`.
-        command: `Update.command`.
+        update: how it was updated.
     """
     stayed = counts.before
     line = {
         "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "command": command,
+        "command": update.command,
         "tool_version": __version__,
         "before": before.dataset_digest,
         "after": after["dataset_digest"],
         "records": after["counts"]["written"],
         "rejects": after["rejects"]["count"],
-        "added": counts.num_examples - sum(stayed.values()),
-        "removed": before.counts["written"] - sum(stayed.values()),
-        "changed": stayed.get("changed", 0),
-        "relabelled": stayed.get("relabelled", 0),
     }
+    if update.counted:
+        numbers = counts.num_examples - sum(stayed.values()), before.counts["written"] - sum(stayed.values())
+        line |= zip(KINDS, (*numbers, stayed.get("changed", 0), stayed.get("relabelled", 0)), strict=True)
     lines = [*read(before.folder), line]
     return b"".join(json.dumps(of).encode() + b"\n" for of in lines)

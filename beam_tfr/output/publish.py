@@ -280,7 +280,7 @@ def write(
             return before
         counts = rejects.add_up(of.counts for of in totals.values())
         others[HISTORY_FILE] = built(HISTORY_FILE)
-        told = history.with_update(before, fields, counts, update.command)
+        told = history.with_update(before, fields, counts, update)
         storage.write_bytes(others[HISTORY_FILE], told, scratch=work_folder)
         if update.removed:
             others[REMOVED_FILE] = built(REMOVED_FILE)

@@ -199,7 +199,9 @@ def from_bytes(data: bytes, schema: Any, *, path: str, num_rows: int, columns: S
         table = file.read(columns=columns, use_threads=False)
         for column in table.columns:
             _check_texts(column)
-        return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+        found = table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+        found.validate(full=True)  # texts are UTF-8
+        return found
     except KeyError as error:  # a column of texts
         raise DataError(f"{path} is damaged: it has no column {error.args[0]!r}. {_REPAIR}") from None
     except (pa.ArrowException, ValueError, IndexError, OSError, MemoryError) as error:

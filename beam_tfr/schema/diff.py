@@ -31,6 +31,11 @@ def describe_ids(old: Sequence[str], new: Sequence[str]) -> str:
     return ", ".join(title + ", ".join(_cut(names)) for title, names in groups.items() if names)
 
 
+def change(old: Any, new: Any) -> str:
+    """How a value differs: "3 -> 4"; long ones shortened to where they do."""
+    return " -> ".join(_short(_text(old), _text(new)))
+
+
 def _cut(texts: Sequence[str]) -> list[str]:
     """The first `MOST_SHOWN`, and how many more there are."""
     more = [f"and {len(texts) - MOST_SHOWN:,} more"] if len(texts) > MOST_SHOWN else []
@@ -48,7 +53,7 @@ def _lines(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> 
             yield "{}{}: {} there, {} now".format(prefix, name, *texts)
 
 
-def _text(value: Any, separator: str) -> str:
+def _text(value: Any, separator: str = ",") -> str:
     if value is None:  # or absent, which means the same
         return "not given"
     several = isinstance(value, Sequence) and not isinstance(value, str)

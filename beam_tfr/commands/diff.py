@@ -1,0 +1,58 @@
+"""The command `diff`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+
+from beam_tfr.commands.calls import at_least, display
+from beam_tfr.options import ConvertOptions, add_arguments
+from beam_tfr.schema import UsageError
+
+EXAMPLES = """examples:
+  beam-tfr diff /data/photos-1 gs://bucket/photos-2
+  beam-tfr diff /data/photos-1 /data/photos-2 --keys changes.jsonl
+      also writes each record that differs: {"kind": "relabelled", "key": "7.jpg", "old": "hat", "new": "cap"}
+  beam-tfr diff /data/photos-1 /data/photos-2 --json | jq -e '.records.removed == 0'
+      a check that nothing was lost
+"""
+
+
+def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = add_parser(
+        "diff",
+        help="show the differences between two datasets",
+        description="Compares two datasets by their manifests and contents, without reading their shards: records by "
+        "key, class, split, columns and pixels; options, counts and class ids. Exits with 0 if they are equal, and "
+        "with 1 if they differ or one cannot be read.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("old", metavar="OLD", help="folder of a dataset, on disk or gs://")
+    parser.add_argument("new", metavar="NEW", help="folder of the other")
+    parser.add_argument(
+        "--most", metavar="N", type=at_least(0), default=10, help="records of a kind to show (default: %(default)s)"
+    )
+    parser.add_argument("--keys", metavar="FILE", help="write all records that differ to this file, as JSON Lines")
+    add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
+    """Compares two datasets; returns 1 if they differ."""
+    with display(parsed, "records") as shown:
+        from beam_tfr.comparison import diff
+
+        found = diff(parsed.old, parsed.new, progress=shown)
+        if parsed.keys:
+            try:
+                with open(parsed.keys, "w", encoding="ascii") as file:
+                    file.writelines(
+                        json.dumps(record) + "\n" for kind in found.counts for record in found.records(kind)
+                    )
+            except OSError as error:
+                message = f"cannot be written: {error.strerror or error}"
+                raise UsageError(message, option="keys", value=parsed.keys) from None
+    print(json.dumps(found.as_json(), sort_keys=True) if parsed.json else "\n".join(found.lines(parsed.most)))
+    return 0 if found.equal else 1

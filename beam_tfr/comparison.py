@@ -1,0 +1,315 @@
+"""diff: compares two datasets by their manifests and contents, without reading a shard.
+
+    found = beam_tfr.diff("/data/v1", "/data/v2")
+    print(found)
+    lost = [record["key"] for record in found.records("removed")]
+
+The contents stay in Arrow's memory, 150 bytes for each record. They are compared column by column, by numbers that
+stand for values, which takes 250 bytes more for each record while it lasts. Two datasets of 1,000,000 records each take
+7 s of CPU time and 0.8 GB.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr import storage
+from beam_tfr.console.display import Progress
+from beam_tfr.console.terminal import counted, printable
+from beam_tfr.dataset import lookup, manifest
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.dataset.reader_arguments import choice
+from beam_tfr.records.contents import columns_of, need_pyarrow, schema_of
+from beam_tfr.records.tfrecords import longest_in
+from beam_tfr.schema import diff as words
+from beam_tfr.schema import without_traceback
+
+KINDS = {
+    "added": "",
+    "removed": "",
+    "renamed": "the same source under another key",
+    "changed": "another source under the same key",
+    "relabelled": "another class",
+    "split": "in another split",
+    "columns": "other values in columns of the table",
+    "pixels": "other pixels or encoded bytes of the same source",
+}
+_OF_TABLE = "table "  # before the names of a table's columns
+_LATER = "source_crc32c"  # null in contents that were made from the shards, which describe decoded pixels
+_LOOKS = ("mean", "std", "phash")
+_OWN = ("key", "class", "split", "source_sha256", "bytes", *_LOOKS, _LATER)
+_THREADS = 32  # that read contents, on gs:// with a request each
+Numbers = NDArray[np.int64]  # of rows, or of values
+Pairs = tuple[Numbers, Numbers]  # those in the old table, and those in the new one
+_NONE = np.array([], np.int64)
+_SLICE = 1 << 12  # rows that are Python objects at a time
+_VALUES = {"renamed": "key", "relabelled": "class", "split": "split"}  # kind -> the column that differs
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Difference:
+    """The differences between two datasets; `str()` makes the text that `beam-tfr diff` prints.
+
+    Attributes:
+        old, new: manifests of the datasets.
+        unchanged: number of records without a difference.
+    """
+
+    old: Manifest
+    new: Manifest
+    unchanged: int
+    _pairs: Mapping[str, Pairs] = dataclasses.field(repr=False)  # kind -> rows
+    _tables: tuple[Any, ...] = dataclasses.field(repr=False)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Kind of difference -> number of records: "added", "removed", "renamed", …; a record can be of several."""
+        return {kind: max(map(len, self._pairs[kind])) for kind in KINDS}
+
+    @property
+    def equal(self) -> bool:
+        """True if both have the same records, labels, counts and options."""
+        return self.old.dataset_digest == self.new.dataset_digest and self.old.options == self.new.options
+
+    def records(self, kind: str, most: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yields the first `most` records of a kind, or all, in the order of the new dataset (removed ones: the old).
+
+        Each is {"kind", "key"}, with "old" and "new" where values are compared: keys, classes or splits, and for
+        "columns" name -> value of those that differ. Keys and texts of more than 1,000 characters are None.
+
+        Raises:
+            UsageError: there is no such kind.
+        """
+        choice("kind", kind, [*KINDS])
+        if not self.counts[kind]:
+            return
+        names = _of_table(*self._tables) if kind == "columns" else [_VALUES[kind]] if kind in _VALUES else []
+        tables = [table.select(sorted({"key", *names})) for table in self._tables]
+        numbers = [rows[:most] for rows in self._pairs[kind]]
+        for begin in range(0, max(map(len, numbers)), _SLICE):
+            parts = [of.take(rows[begin : begin + _SLICE]) for of, rows in zip(tables, numbers, strict=True)]
+            for old, new in itertools.zip_longest(*(part.to_pylist() for part in parts)):
+                found = {"kind": kind, "key": (new or old)["key"]}
+                if kind == "columns":
+                    differ = [name for name in names if repr(old[name]) != repr(new[name])]
+                    for side, row in (("old", old), ("new", new)):
+                        found[side] = {name.removeprefix(_OF_TABLE): row[name] for name in differ}
+                elif names:
+                    found |= {"old": old[names[0]], "new": new[names[0]]}
+                yield found
+
+    def as_json(self) -> dict[str, Any]:
+        """All but the records, as a JSON object; what differs is a list of both values."""
+        old, new = self.old, self.new
+        return {
+            "old": old.folder,
+            "new": new.folder,
+            "equal": self.equal,
+            "digest": [old.dataset_digest, new.dataset_digest],
+            "records": {**self.counts, "unchanged": self.unchanged},
+            "class_names": [old.class_names, new.class_names] if old.class_names != new.class_names else [],
+            "options": _differing(old.options, new.options),
+            "numbers": _differing(_numbers(old), _numbers(new)),
+        }
+
+    def lines(self, most: int = 10) -> Iterator[str]:
+        """Yields the lines of the text, with at most so many records of a kind."""
+        for name, of in (("old", self.old), ("new", self.new)):
+            digest = of.dataset_digest[:16]
+            yield printable(f"{name}: {of.folder}: {counted(of.counts['written'], 'record')}, digest {digest}")
+        if self.equal:
+            yield "equal: the same records, made with the same options"
+            return
+        different = words.describe({"options": self.old.options}, {"options": self.new.options})
+        after = _numbers(self.new)
+        for name, before in _numbers(self.old).items():
+            zeros = dict.fromkeys([*before, *after[name]], 0)
+            different += words.describe({name: {**zeros, **before}}, {name: {**zeros, **after[name]}})
+        if ids := words.describe_ids(self.old.class_names, self.new.class_names):
+            different += f"\n  class ids: {ids}"
+        yield from printable(different).splitlines()[1:]
+        for kind, count in self.counts.items():
+            if count:
+                yield f"{kind}{KINDS[kind] and f' ({KINDS[kind]})'}: {counted(count, 'record')}"
+                yield from (f"  {_line(record)}" for record in self.records(kind, most))
+                if 0 < most < count:
+                    yield f"  and {count - most:,} more"
+        yield f"unchanged: {counted(self.unchanged, 'record')}"
+        if not different and not any(self.counts.values()):
+            yield "the digests differ by what contents do not hold: bytes of records, their order, statistics"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+@without_traceback
+def diff(
+    old: str | os.PathLike[str],
+    new: str | os.PathLike[str],
+    *,
+    progress: Callable[[Progress], object] | None = None,
+) -> Difference:
+    """Compares two datasets by their manifests and, if their digests differ, by their contents. Reads no shard.
+
+    Args:
+        old, new: folders that `convert` wrote, local or gs://.
+        progress: called with a `Progress` for each shard; it counts the records of both.
+
+    Raises:
+        UsageError: a path is malformed.
+        NotFoundError: there is no such folder.
+        DataError: a folder holds no complete dataset, or one without contents, or with damaged ones.
+        NotInstalledError: pyarrow is missing.
+    """
+    before, after = (manifest.read(storage.check_path(path)) for path in (old, new))
+    if before.dataset_digest == after.dataset_digest:
+        same = dict.fromkeys(KINDS, (_NONE, _NONE))
+        return Difference(old=before, new=after, unchanged=before.counts["written"], _pairs=same, _tables=())
+    done, total = 0, before.counts["written"] + after.counts["written"]
+
+    def tell(records: int) -> None:
+        nonlocal done
+        done += records
+        if progress:
+            progress(Progress("comparing", done, total))
+
+    tables = _read(before, tell), _read(after, tell)
+    pairs, unchanged = classify(*tables)
+    return Difference(old=before, new=after, unchanged=unchanged, _pairs=pairs, _tables=tables)
+
+
+def _read(dataset: Manifest, done: Callable[[int], object]) -> Any:
+    """The contents of a dataset, as far as they are compared, as a `pyarrow.Table`.
+
+    Args:
+        dataset: its manifest.
+        done: called with the number of records of each shard.
+
+    Raises:
+        DataError: contents are missing or damaged, or another dataset has replaced this one.
+        NotInstalledError: pyarrow is missing.
+    """
+    pa, features = need_pyarrow(), lookup.features_in(dataset)
+    columns, schema = columns_of(features, dataset.names), schema_of(features, dataset.names)
+    wanted = {name: name for name in _OWN if name in schema.names}
+    wanted |= {_OF_TABLE + name: columns[name].name for name in dataset.options.get("feature_columns") or ()}
+    names = [*wanted.values()]
+
+    def read(shard: ShardEntry) -> Any:
+        limits = shard.num_examples, longest_in(shard.num_bytes)
+        return lookup.read_table(dataset, shard.file, *limits, names).select(names)
+
+    tables = [schema.empty_table().select(names)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for table in pool.map(read, [shard for _, of in sorted(dataset.splits.items()) for shard in of.shards]):
+            tables.append(table)
+            done(len(table))
+    manifest.check_current(dataset)
+    found = pa.concat_tables(tables).rename_columns([*wanted])
+    for name in [name for name in _OWN if name not in wanted]:
+        found = found.append_column(name, pa.nulls(len(found)))
+    return found.set_column(0, "key", found.column("key").cast(pa.large_string()))  # they may have more than 2 GiB
+
+
+def classify(old: Any, new: Any) -> tuple[dict[str, Pairs], int]:
+    """The rows of each of the `KINDS`, in the order of the new table, and the number of rows of none.
+
+    A row is found again by its key, else by the checksum of its source.
+    """
+    sources = _values(old, new, "source_sha256")
+    keys = [np.where(of < 0, -2 - source, of) for of, source in zip(_values(old, new, "key"), sources, strict=True)]
+    kept = match(*keys)
+    rest = [np.setdiff1d(np.flatnonzero(of >= 0), at) for of, at in zip(sources, kept, strict=True)]
+    moved = match(*(of[at] for of, at in zip(sources, rest, strict=True)))
+    there, now = (np.concatenate([kept[side], rest[side][moved[side]]]) for side in (0, 1))
+    order = np.argsort(now)
+    there, now = there[order], now[order]
+
+    def compared(name: str) -> Pairs:
+        before, after = _values(old, new, name)
+        return before[there], after[now]
+
+    def differ(*names: str) -> Any:  # bool, for each record that is in both
+        return np.logical_or.reduce([np.zeros(len(now), bool), *(np.not_equal(*compared(name)) for name in names)])
+
+    source, other = sources[0][there], sources[1][now]
+    changed = (source != other) & (source >= 0) & (other >= 0)
+    later = [of < 0 for of in compared(_LATER)]
+    masks = {
+        "renamed": keys[0][there] != keys[1][now],
+        "changed": changed,
+        "relabelled": differ("class"),
+        "split": differ("split"),
+        "columns": differ(*_of_table(old, new)),
+        "pixels": ~changed & (differ("bytes") | (differ(*_LOOKS) & (later[0] == later[1]))),
+    }
+    pairs = {
+        "added": (_NONE, np.delete(np.arange(len(new)), now)),
+        "removed": (np.delete(np.arange(len(old)), there), _NONE),
+        **{kind: (there[mask], now[mask]) for kind, mask in masks.items()},
+    }
+    return pairs, int((~np.logical_or.reduce([*masks.values()])).sum())
+
+
+def _of_table(old: Any, new: Any) -> list[str]:
+    """The names of the columns that are a table's in both."""
+    return [name for name in new.column_names if name.startswith(_OF_TABLE) and name in old.column_names]
+
+
+def _values(old: Any, new: Any, name: str) -> Pairs:
+    """Numbers for the values of a column, equal for equal values in both tables; -1 for null."""
+    pa, columns = need_pyarrow(), [table.column(name) for table in (old, new)]
+    kind, chunks = columns[0].type, [chunk for of in columns for chunk in of.chunks]
+    if hasattr(kind, "value_type") or kind != columns[1].type:  # no dictionary may have lists
+        kind, cells = pa.string(), (chunk.to_pylist() for chunk in chunks)
+        chunks = [pa.array([cell if cell is None else repr(cell) for cell in of], kind) for of in cells]
+    encoded = pa.chunked_array(chunks, kind).dictionary_encode()
+    values = np.concatenate([_NONE, *(chunk.indices.fill_null(-1).to_numpy() for chunk in encoded.chunks)])
+    return values[: len(old)], values[len(old) :]
+
+
+def match(old: NDArray[Any], new: NDArray[Any]) -> Pairs:
+    """Where equal values are in both, each place once: of those that repeat, the first with the first."""
+    there, now = np.argsort(old, kind="stable"), np.argsort(new, kind="stable")
+    old, new = old[there], new[now]
+    at = np.searchsorted(new, old) + np.arange(len(old)) - np.searchsorted(old, old)
+    found = at < np.searchsorted(new, old, side="right")
+    return there[found], now[at[found]]
+
+
+def _numbers(dataset: Manifest) -> dict[str, Mapping[str, int]]:
+    """What is counted -> name -> number."""
+    splits = dataset.splits.items()
+    return {
+        "splits": {name: split.num_examples for name, split in splits},
+        "classes": sum((collections.Counter(split.class_counts) for _, split in splits), collections.Counter()),
+        "rejected": dataset.counts["rejected"],
+        "adjusted": dataset.counts["adjusted"],
+    }
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Name -> both values, of those that differ."""
+    names = sorted(old.keys() | new.keys())
+    return {name: [old.get(name), new.get(name)] for name in names if old.get(name) != new.get(name)}
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    """A record that differs as text."""
+    key, old, new = (record.get(name) for name in ("key", "old", "new"))
+    if isinstance(old, dict) and isinstance(new, dict):
+        text = f"{key}: " + ", ".join(f"{name} {words.change(old[name], new[name])}" for name in old)
+    elif record["kind"] == "renamed":
+        text = f"{old} -> {new}"
+    else:
+        text = f"{key}: {words.change(old, new)}" if "old" in record else str(key)
+    return printable(text.replace("\n", "\\n"))
