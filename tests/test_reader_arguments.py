@@ -38,8 +38,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"output": "pairs"}, '`output=\'pairs\'`: must be "pair", "dict", "image"'),
         ({"multi_hot": 1}, "`multi_hot=1`: must be True or False"),
         ({"multi_hot": True}, "`multi_hot=True`: the .* have one label each; "),
-        ({"on_error": "ignore"}, """`on_error='ignore'`: must be "raise" or "skip\""""),
-        ({"max_skipped": 3}, '`max_skipped=3`: has no effect without `on_error="skip"`'),
     ],
     ids=str,
 )

@@ -93,7 +93,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "options",
-    [{"batch_size": None, "remainder": None}, {"on_error": "skip"}],
+    [{"batch_size": None, "remainder": None}, {}],
     ids=str,
 )
 def test_lists_are_ragged(listed: Path, options: dict[str, Any]) -> None:
@@ -138,10 +138,6 @@ def test_label_outside_the_list_among_several(listed: Path, tmp_path: Path) -> N
     ("options", "message"),
     [
         ({"one_hot": True}, "have any number of labels; give `multi_hot=True` instead"),
-        (
-            {"cache": "memory", "cache_decoded": True},
-            "`cache_decoded=True`: the examples contain lists of varying length",
-        ),
     ],
     ids=str,
 )

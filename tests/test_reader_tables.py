@@ -78,8 +78,7 @@ def test_files_and_arrays(beam_tfr: Command, tmp_path: Path) -> None:
         np.testing.assert_array_equal(read[name], array)
 
     folder = convert(beam_tfr, tmp_path / "files", "--input", f"{tmp_path}/in/*/*.npy", "--encoding", "bytes")
-    options: dict[str, Any] = {"cache": "memory", "cache_decoded": True}
-    (batch,) = load(folder, split="train", output="dict", batch_size=12, streams=1, **options)
+    (batch,) = load(folder, split="train", output="dict", batch_size=12, streams=1)
     files = dict(zip(batch["file/name"].numpy(), batch["file/bytes"].numpy(), strict=True))
     assert files == {name.encode(): (tmp_path / "in" / name).read_bytes() for name in contents}
     assert set(feature_spec(folder)) == set(manifest.read(str(folder)).features)

@@ -8,7 +8,6 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.schema import UsageError, whole_number
 
-MAX_SKIPPED = 100
 STREAMS = 8  # by default
 GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
 
@@ -84,33 +83,15 @@ def shuffle_seed(shuffle: Any, seed: Any) -> int | None:
     return seed if shuffle else None
 
 
-def check_global(streams: int, cache: Any = False) -> None:
-    """Checks the arguments that do not go together with shuffle="global".
+def check_global(streams: int) -> None:
+    """Refuses `streams=` together with shuffle="global".
 
     Raises:
-        UsageError: one is given.
+        UsageError: it is given.
     """
     if streams != STREAMS:
         why = f'has no effect with `shuffle="{GLOBAL}"`, which reads each record by itself: leave it out'
         raise UsageError(why, option="streams", value=repr(streams))
-    if cache is not False:
-        why = (
-            f'does not go with `shuffle="{GLOBAL}"`: it keeps records in one order. Leave it out, or give shuffle=True'
-        )
-        raise UsageError(why, option="cache", value=repr(cache))
-
-
-def skippable(on_error: Any, max_skipped: Any) -> int | None:
-    """How many unreadable examples may be skipped; None with on_error="raise".
-
-    Raises:
-        UsageError: one of the two is wrong, or `max_skipped` has no effect.
-    """
-    if choice("on_error", on_error, ("raise", "skip")) == "skip":
-        return MAX_SKIPPED if max_skipped is None else integer("max_skipped", max_skipped, 0)
-    if max_skipped is not None:
-        raise UsageError('has no effect without `on_error="skip"`', option="max_skipped", value=max_skipped)
-    return None
 
 
 def num_epochs(repeat: Any) -> int | None:

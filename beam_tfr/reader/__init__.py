@@ -1,7 +1,7 @@
 """Reads a converted dataset as a `tf.data.Dataset`, in a reproducible order. Never imports Beam.
 
-`open`, `class_weights`, `steps_per_epoch` and `resume_position` work without TensorFlow, which is imported with the
-first name that needs it.
+`open`, `class_weights` and `steps_per_epoch` work without TensorFlow, which is imported with the first name that needs
+it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr.reader.info import class_weights, feature_spec, open, steps_per_epoch  # noqa: A004
-from beam_tfr.reader.resume import Position, resume_position
 from beam_tfr.schema import NotInstalledError
 
 if TYPE_CHECKING:
@@ -18,13 +17,11 @@ if TYPE_CHECKING:
     from beam_tfr.reader.loading import load
 
 __all__ = [
-    "Position",
     "class_weights",
     "feature_spec",
     "load",
     "load_records",
     "open",
-    "resume_position",
     "steps_per_epoch",
 ]
 

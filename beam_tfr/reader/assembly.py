@@ -20,7 +20,6 @@ def assemble(
     streams: Streams | RandomReads,
     decoder: Decoder,
     *,
-    decoded: bool,
     epoch: int,
     epochs: int | None,
     start_step: int,
@@ -32,7 +31,6 @@ def assemble(
     Args:
         streams: where the records come from.
         decoder: turns them into elements.
-        decoded: whether the streams give decoded features already.
         epoch: the first.
         epochs: how many; None means forever.
         start_step: elements to leave out. If it exceeds a single epoch, a later epoch follows.
@@ -58,26 +56,13 @@ def assemble(
     single = size is None and (decoder.variable or decoder.ragged)
     if single:
         records = records.unbatch()
-    elements = _elements(records, decoder, decoded=decoded, deterministic=deterministic)
+    elements = records.map(decoder.element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=deterministic)
     if size is None:
         elements = elements if single else elements.unbatch()
     elif chunk != size:
         elements = elements.rebatch(size, drop_remainder=not short)
     steps = tf.data.INFINITE_CARDINALITY if left is None else left * order.steps - step
     return elements.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(tf.data.AUTOTUNE)
-
-
-def _elements(records: Any, decoder: Decoder, *, decoded: bool, deterministic: bool) -> Any:
-    """Turns records with their places, in chunks or single, into elements of `load`."""
-
-    def element(*parts: Any) -> Any:
-        contents, places = parts[:-1] if decoded else parts[0], parts[-1]
-        if decoder.output == "raw_record":
-            return contents
-        features, sound = contents if decoded else decoder.decode(contents, places)
-        return decoder.element(features, sound & (places[..., 1] >= 0))
-
-    return records.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=deterministic)
 
 
 def _epochs(first: int, number: int | None, *, advancing: bool) -> Any:

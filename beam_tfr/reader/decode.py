@@ -1,4 +1,4 @@
-"""Decodes records to elements of `load`; reports or replaces those that cannot be decoded."""
+"""Decodes records to elements of `load`, and names those that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
+from beam_tfr.order import FILLER
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, first_that_works
 from beam_tfr.schema.features import ENCODED, FORMAT, IMAGE_ENCODINGS, RAW
@@ -46,7 +47,6 @@ class Decoder:
         sizes: how to batch images of different sizes: "padded" or "ragged"; None: not at all.
         one_hot, multi_hot: labels, one or several an image, become float32 [n, classes].
         weighted: elements have a weight, 0 for fillers.
-        max_skipped: how many undecodable records to replace by black images of weight 0; None raises at the first.
     """
 
     dataset: Manifest
@@ -58,7 +58,6 @@ class Decoder:
     one_hot: bool
     multi_hot: bool
     weighted: bool
-    max_skipped: int | None
 
     @functools.cached_property
     def labelled(self) -> bool:
@@ -93,10 +92,6 @@ class Decoder:
         return self.holds_images and self.output not in ("encoded", "raw_record") and None in self.image.shape
 
     @functools.cached_property
-    def _skipped(self) -> Any:
-        return tf.Variable(0, dtype=tf.int64, trainable=False)
-
-    @functools.cached_property
     def padding(self) -> bytes:
         """A serialized filler: a black image; other features are 0 or empty."""
         height, width, channels = (side or 1 for side in self.image.shape)
@@ -121,11 +116,8 @@ class Decoder:
         return bytes(example.SerializeToString())
 
     def decode(self, records: Any, places: Any) -> Any:
-        """Features by name, with the pixels as `image`; and which were not replaced, bool [n] or scalar."""
-        return first_that_works(
-            lambda: (self._decoded(records, places), tf.ones(tf.shape(records), tf.bool)),
-            lambda: self._one_by_one(records, places),
-        )
+        """Features by name, with the pixels as `image`; names the first record that does not decode."""
+        return first_that_works(lambda: self._decoded(records, places), lambda: self._refuse(records, places))
 
     @functools.cached_property
     def _decoded(self) -> Any:
@@ -169,40 +161,19 @@ class Decoder:
         lowest = -1 if self.dataset.options.get("label_column") else 0
         return (labels < lowest) | (labels >= len(self.dataset.class_names))
 
-    def _one_by_one(self, records: Any, places: Any) -> Any:
-        """The features of all records, with `padding` for what does not decode; and which did decode."""
+    def _refuse(self, records: Any, places: Any) -> Any:
+        """Fails with the message about the first record that does not decode."""
 
-        def one(record: Any, place: Any) -> Any:
-            return first_that_works(lambda: (self._decoded(record, place), True), lambda: self._skip(record, place))
+        def problems(record: Any, place: Any) -> Any:
+            one = tf.data.Dataset.from_tensors((record, place))
+            sound = one.map(self._decoded).ignore_errors().map(lambda _: tf.constant(""))
+            return sound.concatenate(one.map(self._message)).take(1).filter(lambda message: message != "")
 
-        if records.shape.rank == 0:
-            return one(records, places)
-        size = tf.size(records, tf.int64)
-        # `take` keeps tf.data from fusing `map` and `batch`, which fails on a `map` that prints.
-        singles = tf.data.Dataset.from_tensor_slices((records, places)).map(one).take(size)
-        if not (self.sizes or self.ragged):
-            return singles.batch(size).get_single_element()
-        features, sound = singles.ragged_batch(size).get_single_element()
-        if self.sizes == "padded":
-            features[IMAGE] = tf.ensure_shape(features[IMAGE].to_tensor(), [records.shape[0], *self.image.shape])
-        return features, sound
-
-    def _skip(self, record: Any, place: Any) -> tuple[dict[str, Any], Any]:
-        """The features of `padding`, unless no more records may be skipped."""
-        message = self._message(record, place)
-        if self.max_skipped is None:
-            checked = [tf.raw_ops.Assert(condition=False, data=[message])]
-        else:
-            count = self._skipped.assign_add(1)
-            no_more = tf.strings.join([message, f"; `max_skipped={self.max_skipped}` allows no more"])
-            number = tf.strings.as_string(count)
-            report = ["beam_tfr: ", message, " - skipped, ", number, f" of at most {self.max_skipped}"]
-            checked = [
-                tf.raw_ops.Assert(condition=count <= self.max_skipped, data=[no_more]),
-                tf.print(tf.strings.join(report)),  # one string: of several, each is quoted and escaped
-            ]
-        with tf.control_dependencies(checked):
-            return self._decoded(tf.constant(self.padding), place), False
+        singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
+        found = singles.flat_map(problems).concatenate(tf.data.Dataset.from_tensors(""))
+        message = found.take(1).get_single_element()
+        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(message, ""), data=[message])]):
+            return self._decoded(tf.identity(records), places)
 
     def _message(self, record: Any, place: Any) -> Any:
         """The problem with a record that does not decode, with its file and number."""
@@ -223,9 +194,12 @@ class Decoder:
         unread = tf.strings.join([where, "cannot be read, or is no tf.train.Example with the manifest's features"])
         return parsed.ignore_errors().concatenate(one.map(lambda _: unread)).take(1).get_single_element()
 
-    def element(self, features: dict[str, Any], real: Any) -> Any:
-        """An element of `load`, from decoded features and which of them are examples, bool [n] or scalar."""
-        weight = tf.cast(real, tf.float32)
+    def element(self, records: Any, places: Any) -> Any:
+        """An element of `load`; fillers have a place of `FILLER`."""
+        if self.output == "raw_record":
+            return records
+        features = self.decode(records, places)
+        weight = tf.cast(places[..., 1] != FILLER, tf.float32)
         if self.labelled and self.one_hot:
             features[self._label] = tf.one_hot(features[self._label], len(self.dataset.class_names))
         if self.dtype != tf.uint8:

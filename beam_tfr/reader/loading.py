@@ -22,12 +22,10 @@ from beam_tfr.dataset.reader_arguments import (
     integer,
     num_epochs,
     shuffle_seed,
-    skippable,
 )
 from beam_tfr.dataset.splits import select
 from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
-from beam_tfr.reader import caching
 from beam_tfr.reader.assembly import assemble
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
@@ -62,11 +60,7 @@ def load(
     sizes: str | None = None,
     one_hot: bool = False,
     multi_hot: bool = False,
-    cache: bool | str | os.PathLike[str] = False,
-    cache_decoded: bool = False,
     deterministic: bool = True,
-    on_error: str = "raise",
-    max_skipped: int | None = None,
 ) -> tf.data.Dataset:
     """Reads a split of a dataset, every example exactly once per epoch, in the order of `beam_tfr.order`.
 
@@ -81,7 +75,7 @@ def load(
             then has a weight). None: "keep" on one host, "drop" on several.
         shuffle: whether to shuffle by (`seed`, epoch); otherwise, all epochs have the same order. True shuffles shards,
             then records within windows, and reads shards from beginning to end. "global" permutes the whole split and
-            reads each record by itself, for disks where random reads are cheap; it takes neither `streams` nor `cache`.
+            reads each record by itself, for disks where random reads are cheap; it does not take `streams`.
         seed: seed for the shuffle and random crops.
         epoch: number of the first epoch. Without `repeat` and `start_step`, each iteration over a shuffled dataset has
             a new order (Keras starts more iterations than it trains epochs, so which one is not guaranteed).
@@ -109,18 +103,10 @@ def load(
             or "ragged". None raises an error.
         one_hot: labels become float32 [batch, classes].
         multi_hot: the same for images with several labels, which are otherwise a tf.RaggedTensor, int64.
-        cache: "memory", or a folder on a local disk: keeps the records from one epoch to the next. This changes the
-            order: a stream has the same records in every epoch. Only an epoch that is read to its end fills the cache;
-            until then, other iterations read the shards.
-        cache_decoded: keeps the decoded images instead.
         deterministic: False lets batches arrive out of order.
-        on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of weight 0
-            and label 0 in its place, reports it on standard error, and raises after `max_skipped` of them.
-        max_skipped: with on_error="skip", 100 if None; a damaged shard counts as many as it has records left, or with
-            shuffle="global" as many as are damaged.
 
     Returns:
-        For "pair": images [batch, height, width, channels] of `dtype`, labels int64 [batch], and with "pad" or "skip"
+        For "pair": images [batch, height, width, channels] of `dtype`, labels int64 [batch], and with "pad"
         weights float32 [batch], called `weight` in a dict. There is 1 channel after --color gray, else 3: gray images
         have three equal channels after --color keep (up to 1 apart for WebP, which has no gray). Height and width are
         static if all images have one size, else None. The batch dimension is absent without `batch_size`, static if all
@@ -147,10 +133,8 @@ def load(
     choice("output", output, OUTPUTS)
     choice("crop", crop, (None, "random", "center"))
     choice("sizes", sizes, (None, "padded", "ragged"))
-    max_skipped = skippable(on_error, max_skipped)
     dtype = tf.as_dtype(choice("dtype", getattr(dtype, "name", dtype), DTYPES))
     image_size = _image_size(image_size, crop)
-    weighted = remainder == "pad" or on_error == "skip"
 
     dataset = manifest.read(folder)
     selection = select(dataset, split)
@@ -178,14 +162,12 @@ def load(
         sizes=sizes,
         one_hot=one_hot,
         multi_hot=multi_hot,
-        weighted=weighted,
-        max_skipped=max_skipped,
+        weighted=remainder == "pad",
     )
     _check_output(decoder, batch_size)
     manifest.check_shards(dataset, selection.splits)
     if shuffle == GLOBAL:
-        check_global(streams, cache)
-    cache_blocks = caching.cache_of(cache, cache_decoded, decoder, order)
+        check_global(streams)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot reach them.
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
@@ -194,23 +176,12 @@ def load(
         records: Streams | RandomReads
         if shuffle == GLOBAL:
             lookup = Lookup(dataset, selection.parts)
-            records = RandomReads(
-                lookup=lookup, order=order, seed=seed, padding=decoder.padding, strict=on_error == "raise"
-            )
+            records = RandomReads(lookup=lookup, order=order, seed=seed, padding=decoder.padding)
         else:
-            records = Streams(
-                dataset=dataset,
-                parts=parts,
-                order=order,
-                seed=shuffled,
-                padding=decoder.padding,
-                strict=on_error == "raise",
-                cache=cache_blocks,
-            )
+            records = Streams(dataset=dataset, parts=parts, order=order, seed=shuffled, padding=decoder.padding)
         loaded = build(
             records,
             decoder,
-            decoded=cache_decoded,
             epoch=epoch,
             epochs=epochs,
             start_step=start_step,
@@ -274,8 +245,7 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
     if decoder.weighted and output != "dict" and (not decoder.labelled or output in ("image", "raw_record")):
         what = f'`output="{output}"`' if decoder.labelled else folder
         raise UsageError(
-            f'`remainder="pad"` and `on_error="skip"` give padding a label of weight 0, but {what} has no labels: give '
-            '`output="dict"`'
+            f'`remainder="pad"` gives padding a label of weight 0, but {what} has no labels: give `output="dict"`'
         )
     if decoder.variable and batch_size and not decoder.sizes:
         raise UsageError(

@@ -66,7 +66,6 @@ class RandomReads:
         order: which positions this host reads.
         seed: seed for the shuffle.
         padding: a serialized filler.
-        strict: whether a damaged record raises an error; else it is an empty string.
 
     Raises:
         DataError: there are no contents, or the first are damaged.
@@ -77,7 +76,6 @@ class RandomReads:
     order: Order
     seed: int
     padding: bytes
-    strict: bool
 
     def __post_init__(self) -> None:
         self.lookup.read_each([0])
@@ -114,8 +112,8 @@ class RandomReads:
             with _calls:
                 if _calls.ending:
                     raise DataError("the process ends")
-                found = iter(self.lookup.read(wanted) if self.strict else self.lookup.read_each(wanted))
+                found = iter(self.lookup.read(wanted))
         except (DataError, OSError) as error:
             return np.full(len(numbers), b"", object), str(error).encode()
-        records = (self.padding if number == FILLER else next(found) for number in numbers.tolist())
-        return np.array([one if isinstance(one, bytes) else b"" for one in records], object), b""
+        records = [self.padding if number == FILLER else next(found) for number in numbers.tolist()]
+        return np.array(records, object), b""

@@ -12,21 +12,25 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.manifest import Manifest, check_current
+from beam_tfr.dataset.manifest import REPAIR, Manifest, check_current
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
 from beam_tfr.order import WINDOW, Epoch, Order, Run, global_order
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import DataError, UsageError
 
 
 class Stored(NamedTuple):
-    """A serialized record and its location; `problem` says why it is missing."""
+    """A serialized record and its location."""
 
     data: bytes
     file: str
     record: int
-    problem: str = ""
+
+
+def damage(problem: str) -> DataError:
+    """The error for a record that cannot be read or decoded."""
+    return DataError(f"{problem}; {REPAIR}; `beam-tfr verify` names all damage")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,7 @@ class Share:
 
         Raises:
             OSError: a file cannot be read.
-            DataError: the dataset was replaced.
+            DataError: a record is damaged, or the dataset was replaced.
         """
         streams = {number: self._stream(number) for number in self.order.host_streams}
         for step in range(self.first_step, self.order.steps, self.num_workers):
@@ -80,22 +84,20 @@ class Share:
             yield from map(held.pop, mine)
 
     def _read(self, run: Run) -> Iterator[Stored]:
-        """As many records as the run has; from where the file is damaged or ends, with a problem instead of data."""
         part = self.parts[run.part]
         first = part.begin + run.skip
         file = RecordFile(
             part.file, compression=self.dataset.compression, skip=first, max_record_bytes=longest_in(part.num_bytes)
         )
-        records, problem = iter(file), ""
-        for number in range(first, first + run.take):
-            data = None
-            try:
-                data = next(records, None)  # nothing comes after an error, or after the end
-            except RecordError as error:
-                problem = str(error)
-            if data is None and not problem:
-                problem = f"{part.file} ends after {file.record} of its {part.records} records"
-            yield Stored(data or b"", part.file, number, problem)
+        number, end = first, first + run.take
+        try:
+            for data in itertools.islice(file, run.take):
+                yield Stored(data, part.file, number)
+                number += 1
+        except RecordError as error:
+            raise damage(str(error)) from None
+        if number < end:
+            raise damage(f"{part.file} ends after {file.record} of its {part.records} records")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,13 +117,8 @@ class GlobalShare:
         for step in range(self.first_step, self.order.steps, self.num_workers):
             positions = self.order.positions(step)
             numbers = order[positions[positions < self.order.total]].tolist()
-            found = zip(map(self.lookup.locate, numbers), self.lookup.read_each(numbers), strict=True)
-            yield [
-                Stored(record, part.file, row)
-                if isinstance(record, bytes)
-                else Stored(b"", part.file, row, str(record))
-                for (part, row), record in found
-            ]
+            places, records = map(self.lookup.locate, numbers), self.lookup.read(numbers)
+            yield [Stored(data, part.file, row) for data, (part, row) in zip(records, places, strict=True)]
 
 
 def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
