@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import beam_tfr
 from beam_tfr import order
-from beam_tfr.reader import load, steps_per_epoch
+from beam_tfr.reader import load
 from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.torch import ImageDataset
@@ -96,7 +96,7 @@ def test_each_example_once_in_the_order_of_the_law(folder: Path, read: Any) -> N
 def test_two_hosts_share_the_steps_of_one(folder: Path, read: Any, remainder: str) -> None:
     steps = expected(folder, seed=3, epoch=2, size=16, remainder=remainder)
     options = {"batch_size": 16, "seed": 3, "epoch": 2, "remainder": remainder}
-    assert len(steps) == steps_per_epoch(folder, split="train", batch_size=16, remainder=remainder)
+    assert len(steps) == len(load(folder, split="train", batch_size=16, remainder=remainder))
     assert read(folder, **options) == steps
     for host in (0, 1):
         assert read(folder, num_hosts=2, host_index=host, **options) == [step[host::2] for step in steps]

@@ -237,7 +237,6 @@ def test_images_of_different_sizes() -> None:
         ({"sizes": "padded"}, "`sizes=padded`: has no effect"),
         ({"one_hot": 1}, "`one_hot=1`: must be True or False"),
         ({"one_hot": True, "output": "image"}, '`one_hot=True`: has no effect: `output="image"` has no labels'),
-        ({"deterministic": None}, "`deterministic=None`: must be True or False"),
     ],
     ids=str,
 )

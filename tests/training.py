@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from beam_tfr.reader import load, steps_per_epoch
+from beam_tfr.reader import load
 
 EPOCHS, BATCH_SIZE = 3, 8
 
@@ -58,8 +58,8 @@ def train(folder: str, backups: str, seed: int, kill_after: int, losses: str) ->
     )
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
 
-    steps = steps_per_epoch(folder, split="train", batch_size=BATCH_SIZE)
     options = {"split": "train", "batch_size": BATCH_SIZE, "shuffle": True, "seed": seed}
+    steps = len(load(folder, **options))
     callbacks = [
         Backup(backups, save_freq=3, double_checkpoint=True, delete_checkpoint=False),
         Losses(losses, kill_after),

@@ -15,7 +15,6 @@ from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.reader_arguments import (
     GLOBAL,
     STREAMS,
-    boolean,
     check_global,
     check_labels,
     choice,
@@ -26,7 +25,6 @@ from beam_tfr.dataset.reader_arguments import (
 from beam_tfr.dataset.splits import select
 from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
-from beam_tfr.reader.assembly import assemble
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.random_reads import RandomReads
@@ -35,6 +33,7 @@ from beam_tfr.schema import UsageError, without_traceback
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 DTYPES = ("uint8", "float32", "bfloat16")
+CHUNK = 64  # images decoded in one call, about: enough that its overhead does not count, few enough for memory
 
 
 @without_traceback
@@ -52,7 +51,6 @@ def load(
     streams: int = STREAMS,
     host_index: int | None = None,
     num_hosts: int = 1,
-    input_context: tf.distribute.InputContext | None = None,
     output: str = "pair",
     dtype: str | tf.DType = "uint8",
     image_size: int | tuple[int, int] | None = None,
@@ -60,7 +58,6 @@ def load(
     sizes: str | None = None,
     one_hot: bool = False,
     multi_hot: bool = False,
-    deterministic: bool = True,
 ) -> tf.data.Dataset:
     """Reads a split of a dataset, every example exactly once per epoch, in the order of `beam_tfr.order`.
 
@@ -89,7 +86,6 @@ def load(
         num_hosts: number of hosts. Each gets different examples and the same number of batches. Over all hosts, a step
             contains the same examples for any number of hosts. A host reads `1 / gcd(num_hosts, streams)` of the
             records: only its own if the number of hosts divides that of the streams, else also some that it skips.
-        input_context: sets both, for `tf.distribute`'s `distribute_datasets_from_function`.
         output: "pair": (image, label), or the image alone if the dataset has no labels; the label is -1 where a table
             had none (Keras' losses take `ignore_class=-1`). "dict": all features by the manifest's names, with the
             pixels as `image` instead of the encoded bytes. "image": the image alone. "encoded": as "pair", with the
@@ -103,7 +99,6 @@ def load(
             or "ragged". None raises an error.
         one_hot: labels become float32 [batch, classes].
         multi_hot: the same for images with several labels, which are otherwise a tf.RaggedTensor, int64.
-        deterministic: False lets batches arrive out of order.
 
     Returns:
         For "pair": images [batch, height, width, channels] of `dtype`, labels int64 [batch], and with "pad"
@@ -124,12 +119,13 @@ def load(
     shuffle="global" the former, too).
     """
     folder = reader_arguments.folder(path)
-    host_index, num_hosts = host_of(input_context, host_index, num_hosts)
+    if host_index is None and integer("num_hosts", num_hosts, 1) > 1:
+        which = f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}"
+        raise UsageError(which, option="num_hosts", value=num_hosts)
     shuffled = shuffle_seed(shuffle, seed)
     epoch = integer("epoch", epoch, 0)
     start_step = integer("start_step", start_step, 0, bits=63)
     epochs = num_epochs(repeat)
-    boolean("deterministic", deterministic)
     choice("output", output, OUTPUTS)
     choice("crop", crop, (None, "random", "center"))
     choice("sizes", sizes, (None, "padded", "ragged"))
@@ -142,7 +138,7 @@ def load(
         total=selection.total,
         streams=streams,
         num_hosts=num_hosts,
-        host_index=host_index,
+        host_index=host_index or 0,
         batch_size=batch_size,
         remainder=remainder,
     )
@@ -171,7 +167,7 @@ def load(
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot reach them.
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
-    build = tf.autograph.experimental.do_not_convert(assemble)
+    build = tf.autograph.experimental.do_not_convert(_assembled)
     with tf.device("CPU"):
         records: Streams | RandomReads
         if shuffle == GLOBAL:
@@ -186,26 +182,64 @@ def load(
             epochs=epochs,
             start_step=start_step,
             advancing=bool(shuffle) and repeat is False and not start_step,
-            deterministic=deterministic,
         )
     loaded.class_names = dataset.class_names  # so named by Keras' image_dataset_from_directory too
     return loaded
 
 
-def host_of(input_context: Any, host_index: int | None, num_hosts: int) -> tuple[int, int]:
-    """The index of this host and the number of hosts, from `input_context` if it is given.
+def _assembled(
+    streams: Streams | RandomReads,
+    decoder: Decoder,
+    *,
+    epoch: int,
+    epochs: int | None,
+    start_step: int,
+    advancing: bool,
+) -> tf.data.Dataset:
+    """The dataset that `load` returns.
 
-    Raises:
-        UsageError: the host is given twice, or one of several hosts is not.
+    Args:
+        streams: where the records come from.
+        decoder: turns them into elements.
+        epoch: the first.
+        epochs: how many; None means forever.
+        start_step: elements to leave out. If it exceeds a single epoch, a later epoch follows.
+        advancing: whether each iteration takes the epoch after the last one's.
     """
-    if input_context is None:
-        if host_index is None and integer("num_hosts", num_hosts, 1) > 1:
-            which = f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}"
-            raise UsageError(which, option="num_hosts", value=num_hosts)
-        return host_index or 0, num_hosts
-    if (host_index or 0, num_hosts) != (0, 1):
-        raise UsageError("`input_context=` names the host: leave `host_index=` and `num_hosts=` out")
-    return input_context.input_pipeline_id, input_context.num_input_pipelines
+    order = streams.order
+    skipped, step = divmod(start_step, order.steps)
+    first_epoch, left = epoch + skipped, None if epochs is None else epochs - skipped * (epochs > 1)
+    size = order.host_step_size if order.batch_size else None
+    short = order.remainder == "keep" and order.total % order.step_size > 0  # the last batch of an epoch
+    chunk = size or CHUNK
+    uneven = decoder.sizes or decoder.ragged  # such batches can be neither cut nor joined
+    if not (CHUNK // 2 <= chunk <= 2 * CHUNK or uneven or (short and left != 1)):
+        chunk = CHUNK
+
+    def one_epoch(number: Any) -> Any:
+        first = tf.where(tf.equal(number, first_epoch), tf.constant(step * order.step_size, tf.int64), 0)
+        return streams.chunks(chunk, number, first).rebatch(chunk, drop_remainder=chunk == size and not short)
+
+    records = _epochs(first_epoch, left, advancing=advancing).flat_map(one_epoch)
+    single = size is None and (decoder.variable or decoder.ragged)
+    if single:
+        records = records.unbatch()
+    elements = records.map(decoder.element, num_parallel_calls=tf.data.AUTOTUNE)
+    if size is None:
+        elements = elements if single else elements.unbatch()
+    elif chunk != size:
+        elements = elements.rebatch(size, drop_remainder=not short)
+    steps = tf.data.INFINITE_CARDINALITY if left is None else left * order.steps - step
+    return elements.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(tf.data.AUTOTUNE)
+
+
+def _epochs(first: int, number: int | None, *, advancing: bool) -> Any:
+    """The epoch numbers of one iteration: scalar int64."""
+    if not advancing:
+        return tf.data.Dataset.range(first, tf.int64.max if number is None else first + number)
+    # The only state that outlives an iteration. Dataset.random has such a state too, but follows tf.random.set_seed.
+    following = tf.Variable(first, dtype=tf.int64, trainable=False)
+    return tf.data.Dataset.from_tensors(0).map(lambda _: following.assign_add(1) - 1)
 
 
 def _image_size(image_size: Any, crop: str | None) -> tuple[int, int] | None:

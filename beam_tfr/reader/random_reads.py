@@ -11,7 +11,6 @@ import atexit
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,21 +79,18 @@ class RandomReads:
     def __post_init__(self) -> None:
         self.lookup.read_each([0])
 
-    def chunks(self, size: int) -> Callable[[Any, Any], Any]:
+    def chunks(self, size: int, epoch: Any, first: Any) -> Any:
         """The same as `Streams.chunks`."""
 
-        def read(epoch: Any, numbers: Any) -> Any:
+        def read(numbers: Any) -> Any:
             records, problem = tf.numpy_function(self._read, [numbers], [tf.string, tf.string])
             tf.raw_ops.Assert(condition=tf.equal(problem, ""), data=[problem])
             places = tf.stack([tf.fill(tf.shape(numbers), epoch), numbers], axis=1)
             return tf.ensure_shape(records, [None]), places
 
-        def chunks(epoch: Any, first: Any) -> Any:
-            numbers = tf.ensure_shape(tf.numpy_function(self._numbers, [epoch, first], tf.int64), [None])
-            batches = tf.data.Dataset.from_tensor_slices(numbers).batch(size)
-            return batches.map(lambda numbers: read(epoch, numbers), num_parallel_calls=CHUNKS, deterministic=True)
-
-        return chunks
+        numbers = tf.ensure_shape(tf.numpy_function(self._numbers, [epoch, first], tf.int64), [None])
+        batches = tf.data.Dataset.from_tensor_slices(numbers).batch(size)
+        return batches.map(read, num_parallel_calls=CHUNKS, deterministic=True)
 
     def _numbers(self, epoch: int, first: int) -> Any:
         """The examples of this host from a position of an epoch on: int64 [n]."""

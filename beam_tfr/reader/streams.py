@@ -33,7 +33,6 @@ class Parts:
     """The parts of a selection as tensors."""
 
     def __init__(self, selection: Selection) -> None:
-        self.text = selection.text
         counts = np.array([part.take for part in selection.parts], np.int64)
         with tf.init_scope():  # not part of a function's graph, which TensorFlow copies several times
             self.files = tf.constant([part.file for part in selection.parts], tf.string)
@@ -75,18 +74,14 @@ class Streams:
     seed: int | None
     padding: bytes
 
-    def chunks(self, size: int) -> Callable[[Any, Any], Any]:
-        """A function of (epoch, first position), both scalar int64, to this host's records from there to the end.
+    def chunks(self, size: int, epoch: Any, first: Any) -> Any:
+        """This host's records of an epoch from a position on, both scalar int64.
 
         Its elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A place is (epoch,
         number of the example in the selection, or `FILLER`).
         """
-
-        def chunks(epoch: Any, first: Any) -> Any:
-            window = first // self.order.streams // WINDOW
-            return self._shuffled(self._blocks(window, self._runs(epoch)), epoch, first, size)
-
-        return chunks
+        window = first // self.order.streams // WINDOW
+        return self._shuffled(self._blocks(window, self._runs(epoch)), epoch, first, size)
 
     @functools.cached_property
     def _streams(self) -> Any:

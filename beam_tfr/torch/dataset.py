@@ -29,7 +29,7 @@ from beam_tfr.dataset.splits import select
 from beam_tfr.order import Epoch, Order
 from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
-from beam_tfr.torch.streams import GlobalShare, Share, Stored, damage, rank_of
+from beam_tfr.torch.streams import Share, Stored, damage, global_batches, rank_of
 
 _Base: Any = object
 try:
@@ -197,32 +197,19 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return self._elements(self.epoch, worker, num_workers)  # the epoch of now, not that of the first element
 
     def _elements(self, epoch: int, worker: int, num_workers: int) -> Iterator[Any]:
-        share: Share | GlobalShare
-        first_step = self._first_step(epoch) + worker
+        steps = range(self._first_step(epoch) + worker, self.steps_per_epoch, num_workers)
         if self._lookup is not None and self._seed is not None:
-            share = GlobalShare(
-                lookup=self._lookup,
-                order=self._order,
-                seed=self._seed,
-                epoch=epoch,
-                first_step=first_step,
-                num_workers=num_workers,
-            )
+            batches = global_batches(self._lookup, self._order, steps, seed=self._seed, epoch=epoch)
         else:
-            share = Share(
-                dataset=self._dataset,
-                parts=self._parts,
-                order=self._order,
-                epoch=Epoch([part.take for part in self._parts], seed=self._seed, number=epoch),
-                first_step=first_step,
-                num_workers=num_workers,
-            )
+            whole = Epoch([part.take for part in self._parts], seed=self._seed, number=epoch)
+            share = Share(dataset=self._dataset, parts=self._parts, order=self._order, epoch=whole, steps=steps)
+            batches = share.batches()
         if not self._threads:
-            yield from map(self._element, share.batches())
+            yield from map(self._element, batches)
             return
         with concurrent.futures.ThreadPoolExecutor(self._threads) as pool:
             ahead: collections.deque[concurrent.futures.Future[Any]] = collections.deque()
-            for records in share.batches():
+            for records in batches:
                 ahead.append(pool.submit(self._element, records))
                 if len(ahead) > self._threads:
                     yield ahead.popleft().result()
