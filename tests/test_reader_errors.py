@@ -91,10 +91,11 @@ def test_what_does_not_decode_is_named(damaged: Path) -> None:
     shard = damaged / "d-train-00001-of-00002.tfrecord.gz"
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         list(load(damaged, split="train[:25]", batch_size=8, image_size=(4, 4)))
-    assert f"{shard}: record 4 (counted from 0) holds an image that does not decode" in str(error.value)
+    assert f"{shard}: record 4 (counted from 0) does not decode: it is no example" in str(error.value)
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         list(load(damaged, split="train[25:]", shuffle=True))
-    assert f"{shard}: record 11 (counted from 0) has label 40, outside the class list (0 to 39)" in str(error.value)
+    assert f"{shard}: record 11 (counted from 0) does not decode" in str(error.value)
+    assert "outside the class list; `beam-tfr verify` names the cause; run `beam-tfr repair" in str(error.value)
 
 
 @pytest.mark.parametrize(

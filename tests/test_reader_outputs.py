@@ -128,9 +128,7 @@ def test_several_labels(listed: Path) -> None:
 def test_label_outside_the_list_among_several(listed: Path, tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"train": [8]}, image_size=(4, 4))
     add_lists(folder, {LABEL: lambda number: [1, 9] if number == 5 else [2], TEXT: lambda number: [b"x"]})
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"record 5 .*has label 9, outside the class list \(0 to 7"
-    ):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"record 5 .*does not decode.*outside the class list"):
         elements_of(folder, batch_size=8)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.order import FILLER
 from beam_tfr.reader.images import ImageDecoder
@@ -21,6 +21,10 @@ from beam_tfr.reader.streams import Parts, first_that_works
 from beam_tfr.schema.features import ENCODED, FORMAT, IMAGE_ENCODINGS, RAW
 
 IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest
+_UNDECODED = (
+    " (counted from 0) does not decode: it is no example as the manifest describes them, or has a damaged image or a "
+    f"label outside the class list; `beam-tfr verify` names the cause; {REPAIR}"
+)
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
 
 
@@ -128,7 +132,9 @@ class Decoder:
         features = tf.io.parse_example(records, self._spec)
         if self.labelled:
             label = features[self._label]
-            outside = tf.reduce_any(self._outside(getattr(label, "flat_values", label)))
+            flat = getattr(label, "flat_values", label)
+            lowest = -1 if self.dataset.options.get("label_column") else 0  # -1: a table named no class for it
+            outside = tf.reduce_any((flat < lowest) | (flat >= len(self.dataset.class_names)))
             known = tf.raw_ops.Assert(condition=~outside, data=["a label outside the class list"])
             with tf.control_dependencies([known]):
                 features[self._label] = tf.nest.map_structure(tf.identity, label, expand_composites=True)
@@ -156,18 +162,17 @@ class Decoder:
             image = tf.map_fn(lambda one: self.image(*one), encoded, fn_output_signature=tf.uint8)
         return {**features, IMAGE: image}
 
-    def _outside(self, labels: Any) -> Any:
-        """Which labels are outside the class list. Where a table names the labels, -1 stands for none."""
-        lowest = -1 if self.dataset.options.get("label_column") else 0
-        return (labels < lowest) | (labels >= len(self.dataset.class_names))
-
     def _refuse(self, records: Any, places: Any) -> Any:
         """Fails with the message about the first record that does not decode."""
 
         def problems(record: Any, place: Any) -> Any:
             one = tf.data.Dataset.from_tensors((record, place))
             sound = one.map(self._decoded).ignore_errors().map(lambda _: tf.constant(""))
-            return sound.concatenate(one.map(self._message)).take(1).filter(lambda message: message != "")
+            return (
+                sound.concatenate(one.map(lambda _, place: self._message(place)))
+                .take(1)
+                .filter(lambda message: message != "")
+            )
 
         singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
         found = singles.flat_map(problems).concatenate(tf.data.Dataset.from_tensors(""))
@@ -175,24 +180,10 @@ class Decoder:
         with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(message, ""), data=[message])]):
             return self._decoded(tf.identity(records), places)
 
-    def _message(self, record: Any, place: Any) -> Any:
-        """The problem with a record that does not decode, with its file and number."""
+    def _message(self, place: Any) -> Any:
+        """The message about a record that does not decode."""
         file, number = self.parts.locate(place[1])
-        where = tf.strings.join([file, ": record ", number, " (counted from 0) "])
-
-        def label_or_image(features: dict[str, Any]) -> Any:
-            undecoded = tf.strings.join([where, "holds an image that does not decode"])
-            if not self.labelled:
-                return undecoded
-            labels = tf.reshape(features[self._label], [-1])
-            wrong = tf.strings.as_string(tf.boolean_mask(labels, self._outside(labels)))
-            known = f", outside the class list (0 to {len(self.dataset.class_names) - 1})"
-            return tf.concat([tf.strings.join([where, "has label ", wrong, known]), [undecoded]], 0)[0]
-
-        one = tf.data.Dataset.from_tensors(record)
-        parsed = one.map(lambda record: tf.io.parse_example(record, self._spec)).map(label_or_image)
-        unread = tf.strings.join([where, "cannot be read, or is no tf.train.Example with the manifest's features"])
-        return parsed.ignore_errors().concatenate(one.map(lambda _: unread)).take(1).get_single_element()
+        return tf.strings.join([file, ": record ", number, _UNDECODED])
 
     def element(self, records: Any, places: Any) -> Any:
         """An element of `load`; fillers have a place of `FILLER`."""
