@@ -45,23 +45,22 @@ def measure(folder: str) -> dict[str, Any]:
     except ImportError as error:
         raise UsageError(str(error)) from None
     variable = dataset.image_options.resize in VARIABLE_SIZES
-    ways: dict[str, tuple[float, float]] = {}  # (images/s, CPU seconds for an image)
 
-    for name, output, sizes in ((PLAIN, "pair", "ragged" if variable else None), (ALONE, "encoded", None)):
-        ways[name] = _rate(
-            load(folder, split=split, batch_size=BATCH_SIZE, shuffle=True, repeat=True, output=output, sizes=sizes)
-        )
+    def read(**options: Any) -> tuple[float, float]:
+        return _rate(load(folder, split=split, batch_size=BATCH_SIZE, shuffle=True, repeat=True, **options))
+
+    plain, plain_cpu = read(sizes="ragged" if variable else None)
+    alone, alone_cpu = read(output="encoded")
     disk = _disk_rate(folder, dataset.splits[split].shards)
-    rates = {name: way[0] for name, way in ways.items()}
     return {
         "folder": folder,
         "split": split,
         "examples": dataset.splits[split].num_examples,
         "batch_size": BATCH_SIZE,
-        "images_per_s": rates,
+        "images_per_s": {PLAIN: plain, ALONE: alone},
         "disk_images_per_s": disk,
-        "decoder_share": max(0.0, 1 - ways[ALONE][1] / ways[PLAIN][1]),
-        "disk_share": min(1.0, rates[PLAIN] / disk),
+        "decoder_share": max(0.0, 1 - alone_cpu / plain_cpu),
+        "disk_share": min(1.0, plain / disk),
     }
 
 

@@ -77,7 +77,7 @@ class JobRun:
         self._submitted, self._staged = threading.Event(), contextlib.ExitStack()
         self._result: Any = None
         self._latest: Mapping[str, int] = {}
-        self._asking: threading.Thread | None = None
+        self._asking = threading.Thread()
         self._next = 0.0
 
     @contextlib.contextmanager
@@ -113,8 +113,7 @@ class JobRun:
 
     def counters(self) -> Mapping[str, int]:
         """The last answer of the service, which may be slow; asks again every `PERIOD_S` seconds."""
-        asking = self._asking and self._asking.is_alive()
-        if self._submitted.is_set() and time.monotonic() >= self._next and not asking:
+        if self._submitted.is_set() and time.monotonic() >= self._next and not self._asking.is_alive():
             self._ask()
         return self._latest
 

@@ -47,26 +47,23 @@ def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     return value
 
 
-def check_labels(folder: str, shape: Sequence[int] | None, output: str, **hot: bool) -> None:
-    """Checks `one_hot=` and `multi_hot=`; `shape` is that of an example's labels, None if there are none.
+def check_labels(folder: str, shape: Sequence[int] | None, output: str, *, multi_hot: bool) -> None:
+    """Checks `multi_hot=`; `shape` is that of an example's labels, None if there are none.
 
     Raises:
-        UsageError: one is neither True nor False, has no effect, or does not fit the labels.
+        UsageError: it is neither True nor False, has no effect, or does not fit the labels.
     """
-    for name, value in hot.items():
-        if not boolean(name, value):
-            continue
-        if shape is None:
-            why = f"has no effect: {folder} has no labels"
-        elif output in ("image", "raw_record"):
-            why = f'has no effect: `output="{output}"` has no labels'
-        elif shape and name == "one_hot":
-            why = f"the examples of {folder} have any number of labels; give `multi_hot=True` instead"
-        elif not shape and name == "multi_hot":
-            why = f"the examples of {folder} have one label each; leave it out"
-        else:
-            continue
-        raise UsageError(why, option=name, value=True)
+    if not boolean("multi_hot", multi_hot):
+        return
+    if shape is None:
+        why = f"has no effect: {folder} has no labels"
+    elif output in ("image", "raw_record"):
+        why = f'has no effect: `output="{output}"` has no labels'
+    elif not shape:
+        why = f"the examples of {folder} have one label each; leave it out"
+    else:
+        return
+    raise UsageError(why, option="multi_hot", value=True)
 
 
 def shuffle_seed(shuffle: Any, seed: Any) -> int | None:

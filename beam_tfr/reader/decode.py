@@ -47,9 +47,8 @@ class Decoder:
         parts: where its records lie.
         image: decodes one image.
         output: "pair", "dict", "image", "encoded"; "raw_record" decodes nothing.
-        dtype: dtype of the images.
         sizes: how to batch images of different sizes: "padded" or "ragged"; None: not at all.
-        one_hot, multi_hot: labels, one or several an image, become float32 [n, classes].
+        multi_hot: labels, several an image, become float32 [n, classes].
         weighted: elements have a weight, 0 for fillers.
     """
 
@@ -57,9 +56,7 @@ class Decoder:
     parts: Parts
     image: ImageDecoder
     output: str
-    dtype: Any
     sizes: str | None
-    one_hot: bool
     multi_hot: bool
     weighted: bool
 
@@ -191,10 +188,6 @@ class Decoder:
             return records
         features = self.decode(records, places)
         weight = tf.cast(places[..., 1] != FILLER, tf.float32)
-        if self.labelled and self.one_hot:
-            features[self._label] = tf.one_hot(features[self._label], len(self.dataset.class_names))
-        if self.dtype != tf.uint8:
-            features[IMAGE] = tf.cast(tf.cast(features[IMAGE], tf.float32) / 255, self.dtype)
         if self.output == "dict":
             return {**features, **({WEIGHT: weight} if self.weighted else {})}
         image = features[IMAGE]

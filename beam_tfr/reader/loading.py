@@ -32,7 +32,6 @@ from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.schema import UsageError, without_traceback
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
-DTYPES = ("uint8", "float32", "bfloat16")
 CHUNK = 64  # images decoded in one call, about: enough that its overhead does not count, few enough for memory
 
 
@@ -52,11 +51,9 @@ def load(
     host_index: int | None = None,
     num_hosts: int = 1,
     output: str = "pair",
-    dtype: str | tf.DType = "uint8",
     image_size: int | tuple[int, int] | None = None,
     crop: str | None = None,
     sizes: str | None = None,
-    one_hot: bool = False,
     multi_hot: bool = False,
 ) -> tf.data.Dataset:
     """Reads a split of a dataset, every example exactly once per epoch, in the order of `beam_tfr.order`.
@@ -90,18 +87,17 @@ def load(
             had none (Keras' losses take `ignore_class=-1`). "dict": all features by the manifest's names, with the
             pixels as `image` instead of the encoded bytes. "image": the image alone. "encoded": as "pair", with the
             encoded bytes. "raw_record": serialized tf.train.Examples.
-        dtype: dtype of the images: "uint8", 0 to 255; "float32" or "bfloat16", divided by 255: 0 to 1.
         image_size: (height, width), or one number for both, to resize images to (bilinear, antialiased).
         crop: part of the image to resize: None for all, "center" for the largest centered part of that shape, "random"
             for a random part (8 to 100 % of the area, 3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch,
             example).
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right to the largest size,
             or "ragged". None raises an error.
-        one_hot: labels become float32 [batch, classes].
-        multi_hot: the same for images with several labels, which are otherwise a tf.RaggedTensor, int64.
+        multi_hot: labels become float32 [batch, classes], if an image can have several; they are otherwise a
+            tf.RaggedTensor, int64.
 
     Returns:
-        For "pair": images [batch, height, width, channels] of `dtype`, labels int64 [batch], and with "pad"
+        For "pair": images uint8 [batch, height, width, channels], labels int64 [batch], and with "pad"
         weights float32 [batch], called `weight` in a dict. There is 1 channel after --color gray, else 3: gray images
         have three equal channels after --color keep (up to 1 apart for WebP, which has no gray). Height and width are
         static if all images have one size, else None. The batch dimension is absent without `batch_size`, static if all
@@ -129,8 +125,11 @@ def load(
     choice("output", output, OUTPUTS)
     choice("crop", crop, (None, "random", "center"))
     choice("sizes", sizes, (None, "padded", "ragged"))
-    dtype = tf.as_dtype(choice("dtype", getattr(dtype, "name", dtype), DTYPES))
-    image_size = _image_size(image_size, crop)
+    if image_size is not None:
+        image_size = ImageOptions(image_size=image_size).image_size  # type: ignore[arg-type]  # takes a number too
+    elif crop:
+        why = "needs `image_size=(height, width)`, the size to resize the crop to"
+        raise UsageError(why, option="crop", value=crop)
 
     dataset = manifest.read(folder)
     selection = select(dataset, split)
@@ -154,9 +153,7 @@ def load(
         parts=parts,
         image=image,
         output=output,
-        dtype=dtype,
         sizes=sizes,
-        one_hot=one_hot,
         multi_hot=multi_hot,
         weighted=remainder == "pad",
     )
@@ -171,8 +168,9 @@ def load(
     with tf.device("CPU"):
         records: Streams | RandomReads
         if shuffle == GLOBAL:
-            lookup = Lookup(dataset, selection.parts)
-            records = RandomReads(lookup=lookup, order=order, seed=seed, padding=decoder.padding)
+            records = RandomReads(
+                lookup=Lookup(dataset, selection.parts), order=order, seed=seed, padding=decoder.padding
+            )
         else:
             records = Streams(dataset=dataset, parts=parts, order=order, seed=shuffled, padding=decoder.padding)
         loaded = build(
@@ -242,16 +240,6 @@ def _epochs(first: int, number: int | None, *, advancing: bool) -> Any:
     return tf.data.Dataset.from_tensors(0).map(lambda _: following.assign_add(1) - 1)
 
 
-def _image_size(image_size: Any, crop: str | None) -> tuple[int, int] | None:
-    if image_size is None:
-        if crop:
-            raise UsageError(
-                "needs `image_size=(height, width)`, the size to resize the crop to", option="crop", value=crop
-            )
-        return None
-    return ImageOptions(image_size=image_size).image_size  # takes what `convert` takes
-
-
 def _check_output(decoder: Decoder, batch_size: int | None) -> None:
     """Checks that the options have an effect on the output.
 
@@ -267,11 +255,10 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
     elif output in ("encoded", "raw_record"):
         undecoded = f'`output="{output}"` decodes nothing'
     labels = decoder.dataset.features[decoder.dataset.names.label]["shape"] if decoder.labelled else None
-    check_labels(folder, labels, output, one_hot=decoder.one_hot, multi_hot=decoder.multi_hot)
+    check_labels(folder, labels, output, multi_hot=decoder.multi_hot)
     one_size = "" if batch_size and decoder.variable else "it applies to batches of images of different sizes"
     for option, value, why in (
         ("image_size", decoder.image.image_size, undecoded),
-        ("dtype", decoder.dtype.name if decoder.dtype != tf.uint8 else None, undecoded),
         ("sizes", decoder.sizes, undecoded or one_size),
     ):
         if value and why:

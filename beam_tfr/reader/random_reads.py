@@ -97,9 +97,8 @@ class RandomReads:
         with _calls:
             numbers = global_order(self.order.total, self.seed, int(epoch))
             fillers = np.full(max(self.order.end - len(numbers), 0), FILLER)
-        return np.concatenate([numbers, fillers])[
-            int(first) + self.order.host_index : self.order.end : self.order.num_hosts
-        ]
+        mine = slice(int(first) + self.order.host_index, self.order.end, self.order.num_hosts)
+        return np.concatenate([numbers, fillers])[mine]
 
     def _read(self, numbers: Any) -> tuple[Any, bytes]:
         """The records of some numbers, and what is wrong with them: an exception would come with a stack trace."""
