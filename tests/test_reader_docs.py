@@ -33,7 +33,7 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
 
     model = keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(10)])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
-    names: dict[str, Any] = {"folder": str(folder), "model": model, "epochs": 2, "load": load, "tf": tf}
+    names: dict[str, Any] = {"folder": str(folder), "model": model, "epochs": 2, "load": load}
     names["strategy"] = tf.distribute.get_strategy()
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     found = []
