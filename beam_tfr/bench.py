@@ -1,11 +1,9 @@
-"""`beam-tfr bench`: measures how fast a dataset is read, finds the bottleneck, and suggests a cache."""
+"""`beam-tfr bench`: measures how fast a dataset is read, and finds the bottleneck."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -20,10 +18,7 @@ from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 SECONDS = 2.0  # that each way is read, after its start
 BATCH_SIZE = 64
-MAX_DECODED_BYTES = 512 << 20  # 512 MiB: what is cached decoded for the measurement
 MAX_DISK_BYTES = 256 << 20  # 256 MiB
-WORTHWHILE = 1.15  # times as fast
-SHORT_S = 1.0  # an epoch that needs no cache
 PLAIN, ALONE = "load", "without decoding"
 
 
@@ -50,48 +45,31 @@ def measure(folder: str) -> dict[str, Any]:
     except ImportError as error:
         raise UsageError(str(error)) from None
     variable = dataset.image_options.resize in VARIABLE_SIZES
-    examples = dataset.splits[split].num_examples
-    ways: dict[str, tuple[float, float]] = {}  # (images/s, CPU seconds for an image)
 
-    def read(name: str, part: str = split, **options: Any) -> float:
-        sizes = "ragged" if variable and options.get("output") != "encoded" else None
-        batches = load(folder, split=part, batch_size=BATCH_SIZE, shuffle=True, repeat=True, sizes=sizes, **options)
-        ways[name] = _rate(batches, skip=epoch if "cache" in options else 1)
-        return ways[name][0]
+    def read(**options: Any) -> tuple[float, float]:
+        return _rate(load(folder, split=split, batch_size=BATCH_SIZE, shuffle=True, repeat=True, **options))
 
-    rate = read(PLAIN)
-    read(ALONE, output="encoded")
-    # Caches are filled by a whole epoch, so they get a part that is read in a few seconds.
-    decoded = 3 * math.prod(dataset.image_options.image_size)
-    cached = int(min(examples, max(BATCH_SIZE, rate * SECONDS), max(1, MAX_DECODED_BYTES // decoded)))
-    part, epoch = f"{split}[:{cached}]", -(-cached // BATCH_SIZE)
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-bench-") as scratch:
-        read('cache="memory"', part, cache="memory")
-        read("cache=FOLDER", part, cache=scratch)
-        if not variable:
-            read('cache="memory", cache_decoded=True', part, cache="memory", cache_decoded=True)
+    plain, plain_cpu = read(sizes="ragged" if variable else None)
+    alone, alone_cpu = read(output="encoded")
     disk = _disk_rate(folder, dataset.splits[split].shards)
-    rates = {name: way[0] for name, way in ways.items()}
     return {
         "folder": folder,
         "split": split,
-        "examples": examples,
+        "examples": dataset.splits[split].num_examples,
         "batch_size": BATCH_SIZE,
-        "images_per_s": rates,
+        "images_per_s": {PLAIN: plain, ALONE: alone},
         "disk_images_per_s": disk,
-        "decoder_share": max(0.0, 1 - ways[ALONE][1] / ways[PLAIN][1]),
-        "disk_share": min(1.0, rates[PLAIN] / disk),
-        "suggestion": _suggest(rates, examples, dataset.splits[split].num_bytes, decoded * examples),
+        "decoder_share": max(0.0, 1 - alone_cpu / plain_cpu),
+        "disk_share": min(1.0, plain / disk),
     }
 
 
-def _rate(batches: Any, *, skip: int) -> tuple[float, float]:
-    """Images per second of endless batches, and CPU seconds per image, after the first `skip` batches."""
+def _rate(batches: Any) -> tuple[float, float]:
+    """Images per second of endless batches, and CPU seconds per image, after the first batch."""
     import tensorflow as tf
 
     iterator = iter(batches)
-    for _ in range(skip):
-        next(iterator)
+    next(iterator)
     wall, cpu, images = time.perf_counter(), time.process_time(), 0
     while (spent := time.perf_counter() - wall) < SECONDS or not images:
         element = next(iterator)
@@ -116,24 +94,6 @@ def _disk_rate(folder: str, shards: Sequence[ShardEntry]) -> float:
     return images / spent
 
 
-def _suggest(rates: dict[str, float], examples: int, num_bytes: int, decoded_bytes: int) -> str:
-    """The recommended arguments of `load`."""
-    if (epoch_s := examples / rates[PLAIN]) < SHORT_S:
-        return f"load as it is; it reads all {examples:,} in {epoch_s:.2f} s"
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    needs = {'cache="memory"': num_bytes, 'cache="memory", cache_decoded=True': decoded_bytes}
-    gains = {
-        name: rate / rates[PLAIN]
-        for name, rate in rates.items()
-        if name.startswith("cache") and needs.get(name, 0) < memory / 2
-    }
-    best = max(gains, key=lambda name: gains[name], default="")
-    if not best or gains[best] < WORTHWHILE:
-        return "none: no cache that fits makes load much faster"
-    space = f", {needs[best] / 1e9:,.1f} GB of memory" if best in needs else ""
-    return f"load(…, {best}): {gains[best]:.1f} times as fast after the first epoch{space}"
-
-
 def describe(found: dict[str, Any]) -> str:
     """The result of `measure` as text."""
     first = found["images_per_s"][PLAIN]
@@ -144,9 +104,8 @@ def describe(found: dict[str, Any]) -> str:
         *(f"{name:<36}{rate:>10,.0f}{rate / first:>10.2f}" for name, rate in found["images_per_s"].items()),
         f"{'disk alone':<36}{found['disk_images_per_s']:>10,.0f}{found['disk_images_per_s'] / first:>10.2f}",
         "",
-        f"decoder:    {found['decoder_share']:.0%} of the CPU time",
-        f"disk:       {found['disk_share']:.0%} of the time",
-        f"suggestion: {found['suggestion']}",
+        f"decoder: {found['decoder_share']:.0%} of the CPU time",
+        f"disk:    {found['disk_share']:.0%} of the time",
     ]
     return "\n".join(lines)
 

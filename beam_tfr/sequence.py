@@ -24,7 +24,6 @@ from beam_tfr import storage
 from beam_tfr.dataset import lookup, manifest, reader_arguments
 from beam_tfr.dataset.elements import ExampleDecoder
 from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.reader_arguments import check_labels, choice
 from beam_tfr.dataset.splits import Part, select
 from beam_tfr.records.contents import need_pyarrow, schema_of
@@ -204,24 +203,15 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
     schema = schema_of(lookup.features_in(dataset), dataset.names)
     from pyarrow import dataset as datasets
 
-    _check_there(dataset, files)
+    there = set(storage.list_folder(storage.join(dataset.folder, contents_name("").rpartition("/")[0])))
+    for file in files:
+        if contents_name(file).rpartition("/")[2] not in there:
+            raise lookup.missing(dataset, file)
     filesystem, above = _filesystem(dataset.folder)
     paths = [f"{above}/{contents_name(file)}" for file in files]
     parquet = datasets.ParquetFileFormat()
     fragments = [parquet.make_fragment(path, filesystem) for path in paths]  # without a request for each
     return datasets.FileSystemDataset(fragments, schema, parquet, filesystem)
-
-
-def _check_there(dataset: Manifest, files: Sequence[str]) -> None:
-    """Checks that contents are there.
-
-    Raises:
-        DataError: they are not.
-    """
-    there = set(storage.list_folder(storage.join(dataset.folder, contents_name("").rpartition("/")[0])))
-    for file in files:
-        if contents_name(file).rpartition("/")[2] not in there:
-            raise lookup.missing(dataset, file)
 
 
 def _filesystem(folder: str) -> tuple[Any, str]:

@@ -6,7 +6,6 @@ When a case fails after an upgrade of Beam, the docstring of the function that i
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import logging
 import os
@@ -25,13 +24,12 @@ from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.gcp import auth
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options import pipeline_options
-from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions, StandardOptions
+from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.portability import python_urns
 from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability.fn_api_runner import fn_runner, worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.worker import data_plane
-from apache_beam.transforms import userstate
 from apache_beam.utils import interactive_utils, processes
 
 from beam_tfr.dataflow import jobs, staging
@@ -80,19 +78,6 @@ def labels_without_cells(patch: Patch, folder: Path) -> None:
     assert "Label" in pipeline.applied_labels
     with pytest.raises(ImportError):  # of IPython, or before that of pandas
         pipeline | "Other" >> beam.Create([1])
-
-
-def inspected_once(patch: Patch, folder: Path) -> None:
-    options, dofn = PipelineOptions(["--runner=x"]), beam.DoFn()
-    unhashable = dataclasses.make_dataclass("Unhashable", [], bases=(beam.DoFn,))()
-    with beam_internals.inspected_once():
-        view = options.view_as(StandardOptions)
-        assert options.view_as(StandardOptions) is view
-        assert userstate.get_dofn_specs(dofn) is userstate.get_dofn_specs(dofn)
-        assert userstate.get_dofn_specs(unhashable) == (set(), set())
-    view.runner = "y"
-    assert options.view_as(StandardOptions).runner == "y"
-    assert options.view_as(StandardOptions) is not view
 
 
 def streams_without_timeout(patch: Patch, folder: Path) -> None:
@@ -211,7 +196,6 @@ def credentials_of_these_tests(patch: Patch, folder: Path) -> None:  # tests/con
         beam_parser,
         no_folders_in_pickles,
         labels_without_cells,
-        inspected_once,
         streams_without_timeout,
         local_runner_flushes_by_size,
         local_runner_ends_with_its_bundles,
@@ -244,7 +228,7 @@ def test_with_a_beam_that_lacks_all_these_parts_everything_works(
         run = beam_tfr(*command, *flags, "--name", "d")
         assert run.code == 0, run.err
         assert files_of(tmp_path / mode) == files_of(converted_photos())
-    assert len(missing) > 8
+    assert len(missing) >= 8
     assert beam_internals.dataflow_job_state(PipelineOptions([]), "job") == ""
     with beam_internals.no_folders_in_pickles(), beam_internals.streams_without_timeout():
         assert len(missing) > 10

@@ -73,7 +73,7 @@ HELP = [
             "import beam_tfr.reader, beam_tfr.torch",
             HEAVY,
         ),
-        ("from beam_tfr.reader import load, load_records, resume_position", ("apache_beam",)),
+        ("from beam_tfr.reader import load, load_records", ("apache_beam",)),
     ],
     ids=["package", "help", "no Beam, no TensorFlow", "no Beam"],
 )

@@ -1,4 +1,4 @@
-"""Damage: named with file and record, or replaced in its place; never short in silence."""
+"""Damage: named with file and record; never short in silence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from beam_tfr.reader.streams import COMPRESSIONS, read_part
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import ENCODED, LABEL
-from tests.expected_order import expected_steps
 from tests.reader_fixtures import edit_records, write_dataset
 
 COUNT = 5
@@ -92,47 +91,17 @@ def test_what_does_not_decode_is_named(damaged: Path) -> None:
     shard = damaged / "d-train-00001-of-00002.tfrecord.gz"
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         list(load(damaged, split="train[:25]", batch_size=8, image_size=(4, 4)))
-    assert f"{shard}: record 4 (counted from 0) holds an image that does not decode" in str(error.value)
+    assert f"{shard}: record 4 (counted from 0) does not decode: it is no example" in str(error.value)
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         list(load(damaged, split="train[25:]", shuffle=True))
-    assert f"{shard}: record 11 (counted from 0) has label 40, outside the class list (0 to 39)" in str(error.value)
-
-
-def test_skip_keeps_places_and_lengths(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    options: dict[str, Any] = {"split": "train", "batch_size": 8, "shuffle": True, "remainder": "pad"}
-    elements = load(damaged, on_error="skip", max_skipped=3, **options)
-    assert [(labels.numpy().tolist(), weights.numpy().tolist()) for _, labels, weights in elements] == [
-        ([0 if label in (24, 31) else label for label in labels], [float(label not in (24, 31)) for label in labels])
-        for labels in expected_steps(damaged, shuffle=True, batch_size=8)
-    ]
-    said = capfd.readouterr().err
-    shard = damaged / "d-train-00001-of-00002.tfrecord.gz"
-    lines = [line for line in said.splitlines() if line.startswith("beam_tfr: ")]
-    assert sorted(line.rpartition(" - ")[0] for line in lines) == [
-        f"beam_tfr: {shard}: record 11 (counted from 0) has label 40, outside the class list (0 to 39)",
-        f"beam_tfr: {shard}: record 4 (counted from 0) holds an image that does not decode",
-    ]
-    assert sorted(line.rpartition(" - ")[2] for line in lines) == [
-        "skipped, 1 of at most 3",
-        "skipped, 2 of at most 3",
-    ]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="`max_skipped=3` allows no more"):
-        list(elements)  # skips two more
-
-
-def test_shard_that_has_gone_is_an_error_in_any_case(tmp_path: Path) -> None:
-    folder = write_dataset(tmp_path / "d", {"train": [10, 10]})
-    elements = load(folder, split="train", on_error="skip")
-    (folder / "d-train-00001-of-00002.tfrecord.gz").unlink()
-    with pytest.raises(tf.errors.NotFoundError, match="d-train-00001-of-00002"):
-        list(elements)
+    assert f"{shard}: record 11 (counted from 0) does not decode" in str(error.value)
+    assert "outside the class list; `beam-tfr verify` names the cause; run `beam-tfr repair" in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"on_error": "skip", "max_skipped": -1}, "`max_skipped=-1`: must be a whole number from 0"),
-        ({"on_error": "skip", "output": "image"}, 'but `output="image"` has no labels: give `output="dict"`'),
+        ({"remainder": "pad", "batch_size": 8, "output": "image"}, 'but `output="image"` has no labels: give'),
         ({"remainder": "pad", "batch_size": 8, "output": "raw_record"}, 'but `output="raw_record"` has no labels'),
     ],
     ids=str,

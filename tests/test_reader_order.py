@@ -120,14 +120,11 @@ def test_fewer_examples_than_streams(tmp_path: Path) -> None:
     assert by_torch(folder, batch_size=2, remainder="pad", shuffle=True) == expected
 
 
-def test_start_step_in_a_later_epoch_of_the_host_of_an_input_context(folder: Path) -> None:
+def test_start_step_in_a_later_epoch_of_one_of_two_hosts(folder: Path) -> None:
     options: dict[str, Any] = {"batch_size": 64, "shuffle": True, "remainder": "pad"}
-    context = tf.distribute.InputContext(num_input_pipelines=2, input_pipeline_id=1)
     expected = expected_steps(folder, epoch=2, start_step=10, num_hosts=2, host_index=1, **options)  # of 16 steps
-    assert by_tensorflow(folder, start_step=42, input_context=context, **options) == expected
+    assert by_tensorflow(folder, start_step=42, num_hosts=2, host_index=1, **options) == expected
     assert by_torch(folder, start_step=42, num_hosts=2, host_index=1, **options) == expected
-    with pytest.raises(UsageError, match="leave `host_index=` and `num_hosts=` out"):
-        load(folder, split="train", input_context=context, num_hosts=2)
     with pytest.raises(UsageError, match=r"`num_hosts=2`: needs `host_index=`, the number of this host, 0 to 1"):
         load(folder, split="train", num_hosts=2)
     elements = load(folder, split="train", batch_size=64, repeat=3, start_step=48, output="raw_record")

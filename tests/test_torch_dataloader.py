@@ -21,7 +21,7 @@ from beam_tfr.schema import DataError
 from beam_tfr.torch import ImageDataset
 from tests.converted import converted_photos
 from tests.reader_fixtures import write_dataset
-from tests.torch_fixtures import batches, labels, write_damaged, write_few, write_lists, write_many
+from tests.torch_fixtures import batches, labels, write_few, write_lists, write_many
 
 pytestmark = pytest.mark.slow
 
@@ -56,18 +56,6 @@ def test_records_by_number(context: str | None) -> None:
             assert (images.dtype, images.shape[1:]) == (torch.uint8, (224, 224, 3))
             found += [(int(image.sum()), int(number)) for image, number in zip(images, numbers, strict=True)]
     assert sorted(found) == expected != found
-
-
-@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-def test_skipped_examples_are_counted_over_workers(tmp_path: Path, context: str) -> None:
-    options: dict[str, Any] = {"split": "train", "batch_size": 8, "shuffle": True, "on_error": "skip"}
-    dataset = ImageDataset(write_damaged(tmp_path / "d"), max_skipped=5, **options)
-    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=context)
-    for _ in range(2):
-        numbers = [n for _, batch, weights in loader for n in batch[weights == 1].tolist()]
-        assert sorted(numbers) == sorted({*range(20)} - {3, 19})
-    with pytest.raises(DataError, match="; `max_skipped=5` allows no more"):
-        list(loader)
 
 
 def test_dicts(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from beam_tfr.reader import load, resume_position, steps_per_epoch
+from beam_tfr.reader import load
 
 EPOCHS, BATCH_SIZE = 3, 8
 
 
 class Backup(keras.callbacks.BackupAndRestore):
     def on_train_begin(self, logs=None):
-        """Restores nothing: `resume_position` has done that, and `fit` says which epoch it is."""
+        """Restores nothing: the weights are loaded already, and `fit` is given the epoch."""
 
 
 class Losses(keras.callbacks.Callback):
@@ -58,13 +58,17 @@ def train(folder: str, backups: str, seed: int, kill_after: int, losses: str) ->
     )
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
 
-    steps = steps_per_epoch(folder, split="train", batch_size=BATCH_SIZE)
     options = {"split": "train", "batch_size": BATCH_SIZE, "shuffle": True, "seed": seed}
+    steps = len(load(folder, **options))
     callbacks = [
         Backup(backups, save_freq=3, double_checkpoint=True, delete_checkpoint=False),
         Losses(losses, kill_after),
     ]
-    epoch, step = resume_position(model, backups, steps)
+    latest = f"{backups}/latest.weights.h5"
+    if os.path.exists(latest):
+        model.optimizer.build(model.trainable_variables)
+        model.load_weights(latest)
+    epoch, step = divmod(int(model.optimizer.iterations), steps)
     if step:  # the rest of the epoch
         rest = load(folder, epoch=epoch, start_step=step, **options)
         model.fit(rest, initial_epoch=epoch, epochs=epoch + 1, callbacks=callbacks, shuffle=False, verbose=0)

@@ -11,7 +11,7 @@ from beam_tfr.options import DisplayOptions, add_arguments
 
 EXAMPLES = """examples:
   beam-tfr bench /data/photos
-      how fast this dataset is read, with and without a cache, and the bottleneck
+      how fast this dataset is read, with and without decoding, and the bottleneck
 """
 
 

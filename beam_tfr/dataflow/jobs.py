@@ -77,7 +77,7 @@ class JobRun:
         self._submitted, self._staged = threading.Event(), contextlib.ExitStack()
         self._result: Any = None
         self._latest: Mapping[str, int] = {}
-        self._asking: threading.Thread | None = None
+        self._asking = threading.Thread()
         self._next = 0.0
 
     @contextlib.contextmanager
@@ -89,8 +89,12 @@ class JobRun:
     def result(self) -> Mapping[str, int]:
         self._result = build(self._step, self._runner, self._options).run()
         self._staged.close()
-        self.job = job_of(self._result, self._options)
-        if self.job.id:
+        google = self._options.view_as(GoogleCloudOptions)
+        if self._options.view_as(TestOptions).dry_run or not self._result.has_job:
+            self.job = Job("", google.template_location or "")
+        else:
+            name = self._result.job_id()
+            self.job = Job(name, f"{_CONSOLE}/{google.region}/{name}?project={google.project}")
             self._say(f"job {self.job.id}: {self.job.place}")
             self._created(self.job.id)
         self._submitted.set()
@@ -109,8 +113,7 @@ class JobRun:
 
     def counters(self) -> Mapping[str, int]:
         """The last answer of the service, which may be slow; asks again every `PERIOD_S` seconds."""
-        asking = self._asking and self._asking.is_alive()
-        if self._submitted.is_set() and time.monotonic() >= self._next and not asking:
+        if self._submitted.is_set() and time.monotonic() >= self._next and not self._asking.is_alive():
             self._ask()
         return self._latest
 
@@ -130,14 +133,6 @@ class JobRun:
             return f"job {self.job.id} continues ({self.job.place})"
         self._say(f"job {self.job.id} is cancelled")
         return ""
-
-
-def job_of(result: Any, options: PipelineOptions) -> Job:
-    """The job that a run created or described."""
-    google = options.view_as(GoogleCloudOptions)
-    if options.view_as(TestOptions).dry_run or not result.has_job:
-        return Job("", google.template_location or "")
-    return Job(result.job_id(), f"{_CONSOLE}/{google.region}/{result.job_id()}?project={google.project}")
 
 
 def stop(result: Any, job: Job, on_interrupt: str) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.schema import UsageError, whole_number
 
-MAX_SKIPPED = 100
 STREAMS = 8  # by default
 GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
 
@@ -48,26 +47,23 @@ def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     return value
 
 
-def check_labels(folder: str, shape: Sequence[int] | None, output: str, **hot: bool) -> None:
-    """Checks `one_hot=` and `multi_hot=`; `shape` is that of an example's labels, None if there are none.
+def check_labels(folder: str, shape: Sequence[int] | None, output: str, *, multi_hot: bool) -> None:
+    """Checks `multi_hot=`; `shape` is that of an example's labels, None if there are none.
 
     Raises:
-        UsageError: one is neither True nor False, has no effect, or does not fit the labels.
+        UsageError: it is neither True nor False, has no effect, or does not fit the labels.
     """
-    for name, value in hot.items():
-        if not boolean(name, value):
-            continue
-        if shape is None:
-            why = f"has no effect: {folder} has no labels"
-        elif output in ("image", "raw_record"):
-            why = f'has no effect: `output="{output}"` has no labels'
-        elif shape and name == "one_hot":
-            why = f"the examples of {folder} have any number of labels; give `multi_hot=True` instead"
-        elif not shape and name == "multi_hot":
-            why = f"the examples of {folder} have one label each; leave it out"
-        else:
-            continue
-        raise UsageError(why, option=name, value=True)
+    if not boolean("multi_hot", multi_hot):
+        return
+    if shape is None:
+        why = f"has no effect: {folder} has no labels"
+    elif output in ("image", "raw_record"):
+        why = f'has no effect: `output="{output}"` has no labels'
+    elif not shape:
+        why = f"the examples of {folder} have one label each; leave it out"
+    else:
+        return
+    raise UsageError(why, option="multi_hot", value=True)
 
 
 def shuffle_seed(shuffle: Any, seed: Any) -> int | None:
@@ -84,33 +80,15 @@ def shuffle_seed(shuffle: Any, seed: Any) -> int | None:
     return seed if shuffle else None
 
 
-def check_global(streams: int, cache: Any = False) -> None:
-    """Checks the arguments that do not go together with shuffle="global".
+def check_global(streams: int) -> None:
+    """Refuses `streams=` together with shuffle="global".
 
     Raises:
-        UsageError: one is given.
+        UsageError: it is given.
     """
     if streams != STREAMS:
         why = f'has no effect with `shuffle="{GLOBAL}"`, which reads each record by itself: leave it out'
         raise UsageError(why, option="streams", value=repr(streams))
-    if cache is not False:
-        why = (
-            f'does not go with `shuffle="{GLOBAL}"`: it keeps records in one order. Leave it out, or give shuffle=True'
-        )
-        raise UsageError(why, option="cache", value=repr(cache))
-
-
-def skippable(on_error: Any, max_skipped: Any) -> int | None:
-    """How many unreadable examples may be skipped; None with on_error="raise".
-
-    Raises:
-        UsageError: one of the two is wrong, or `max_skipped` has no effect.
-    """
-    if choice("on_error", on_error, ("raise", "skip")) == "skip":
-        return MAX_SKIPPED if max_skipped is None else integer("max_skipped", max_skipped, 0)
-    if max_skipped is not None:
-        raise UsageError('has no effect without `on_error="skip"`', option="max_skipped", value=max_skipped)
-    return None
 
 
 def num_epochs(repeat: Any) -> int | None:

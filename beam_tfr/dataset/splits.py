@@ -31,12 +31,10 @@ class Selection(NamedTuple):
     """The examples that `split=` selects.
 
     Attributes:
-        text: the value of `split=`.
         splits: the splits in it.
-        parts: in the order of the names in `text`, then of their shards; none is empty.
+        parts: in the order of the names in `split=`, then of their shards; none is empty.
     """
 
-    text: str
     splits: tuple[Split, ...]
     parts: tuple[Part, ...]
 
@@ -73,7 +71,7 @@ def select(dataset: Manifest, text: str) -> Selection:
                 raise fail(f"has examples {first} to {last} of {name} twice")
         ranges[name].append((begin, end))
         parts += _parts(dataset.folder, split, begin, end)
-    return Selection(text, tuple(dataset.splits[name] for name in ranges), tuple(parts))
+    return Selection(tuple(dataset.splits[name] for name in ranges), tuple(parts))
 
 
 def _bound(text: str, bound: str | None, total: int, default: int) -> int:

@@ -67,11 +67,6 @@ def html_table(title: str, splits: Iterable[str], rows: Iterable[Row], notes: It
     return markup.table(title, ["", *in_order(splits), "total"], cells, notes)
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
-    """The splits of a plan as a table: images, shards and classes."""
-    return text_table(in_order(plan.splits), plan_rows(plan))
-
-
 def text_table(splits: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
     """The rows of some splits as lines for a terminal, narrower if it is narrow."""
     table = [("", [*splits, "total"])]

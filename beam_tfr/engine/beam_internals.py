@@ -10,7 +10,6 @@ import argparse
 import collections
 import concurrent.futures
 import contextlib
-import functools
 import importlib
 import inspect
 import itertools
@@ -24,7 +23,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from apache_beam.io.filesystems import FileSystems
@@ -99,20 +98,6 @@ def labels_without_cells() -> contextlib.AbstractContextManager[None]:
     return _replaced("pipeline:alter_label_if_ipython", lambda _: lambda *_: None)
 
 
-@contextlib.contextmanager
-def inspected_once() -> Iterator[None]:
-    """Caches parsed options and inspected DoFns of pipelines built or started within the block.
-
-    Why: Beam repeats both for each step and each use, a quarter of the work of a short run. If `view_as` or
-    `get_dofn_specs` goes: profile whether a cache is still worth it.
-    """
-    with (
-        _replaced("options.pipeline_options:PipelineOptions.view_as", _cached),
-        _replaced("transforms.userstate:get_dofn_specs", _cached),
-    ):
-        yield
-
-
 def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
     """Lets a portable run that is started within the block last longer than `--job_server_timeout`, 300 s.
 
@@ -128,17 +113,6 @@ def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
         return run
 
     return _replaced("runners.portability.portable_runner:JobServiceHandle.run", lasting)
-
-
-def _cached(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with a cache, bypassed for unhashable arguments, such as a DoFn that is a dataclass."""
-    cache = functools.lru_cache(function)
-
-    @functools.wraps(function)
-    def call(*arguments: Any) -> Any:
-        return cache(*arguments) if all(isinstance(one, Hashable) for one in arguments) else function(*arguments)
-
-    return call
 
 
 def _ending(module: Any) -> types.SimpleNamespace:

@@ -23,7 +23,6 @@ from beam_tfr.engine.beam_internals import (
     NAMESPACE,
     ONE_RUN,
     LocalRunner,
-    inspected_once,
     labels_without_cells,
     streams_without_timeout,
 )
@@ -70,7 +69,7 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
         raise UsageError(str(error)) from error
     except Exception as error:
         raise translate(error) from error
-    with inspected_once(), labels_without_cells():
+    with labels_without_cells():
         pipeline | type(step).__name__ >> step
     return pipeline
 
@@ -91,7 +90,7 @@ class LocalRun:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        with ONE_RUN, inspected_once(), quiet():
+        with ONE_RUN, quiet():
             try:
                 yield
             finally:
@@ -118,7 +117,7 @@ class PortableRun:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        with inspected_once(), quiet():
+        with quiet():
             with streams_without_timeout():
                 self._result = self._pipeline.run()  # some engines want the main thread for it
             yield

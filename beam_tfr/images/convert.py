@@ -9,7 +9,6 @@ pixels, but transparent images before, because they are blended with the backgro
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -88,17 +87,9 @@ def convert_image(
 
 def _open_limited(data: bytes, name: str, options: ImageOptions) -> Source:
     """Opens a file with hard limits, which hold for decoding it too."""
-
-    def applied() -> contextlib.AbstractContextManager[None]:
-        return hard_limits.applied(name, len(data), options.max_decode_bytes)
-
-    def decode(least: tuple[int, int] | None) -> Decoded:
-        with applied():
-            return unlimited(least)
-
-    with applied():
-        source = formats.FORMATS[name].open(data)
-    unlimited, source.decode = source.decode, decode
+    limited = hard_limits.applied(name, len(data), options.max_decode_bytes)  # as a decorator, which applies them anew
+    source = limited(formats.FORMATS[name].open)(data)
+    source.decode = limited(source.decode)
     return source
 
 
@@ -124,7 +115,7 @@ def _convert(
         decoded = source.decode(least)
         kept = keep.keep(data, source, decoded, options) if may_keep else None
         if kept or not only_check or decoded.eighths == 8:
-            return _finished(data, name, source, decoded, placement, kept, options, statistics=statistics)
+            return _finished(data, name, source, decoded, placement, stored, kept, options, statistics=statistics)
     return _convert(data, name, source, options, statistics=False, may_keep=False)
 
 
@@ -148,6 +139,7 @@ def _finished(
     source: Source,
     decoded: Decoded,
     placement: geometry.Placement,
+    stored: geometry.Placement,
     kept: bytes | None,
     options: ImageOptions,
     *,
@@ -155,7 +147,6 @@ def _finished(
 ) -> Image:
     """Encodes a decoded image, unless it is kept, and describes the result."""
     turned = source.orientation >= 5 and not options.ignore_orientation
-    stored = placement.turned() if turned else placement
     cut = geometry.cut_ppm(placement, source.height, source.width)
     sums, squares = tuple[int, ...](), tuple[int, ...]()
     if statistics or not kept:

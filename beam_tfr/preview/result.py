@@ -10,12 +10,12 @@ from typing import Any
 
 from beam_tfr.console import markup
 from beam_tfr.console.terminal import counted, printable
-from beam_tfr.dataset.tallies import html_table, plan_lines, plan_rows, tell_shares
+from beam_tfr.dataset.tallies import html_table, plan_rows, tell_shares, text_table
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.estimates import MEMORY_GB, VCPUS, Estimate, Job
 from beam_tfr.preview.listed import Listed
 from beam_tfr.preview.sampling import Sampled
-from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags
+from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
 
 WRITES = "writes the dataset"
@@ -111,7 +111,7 @@ class Preview:
 
     def __str__(self) -> str:
         """The plan as the command prints it, with options named as in Python."""
-        lines, before = [*plan_lines(self.plan)], ""
+        lines, before = [*text_table(in_order(self.plan.splits), plan_rows(self.plan))], ""
         for title, text in self.lines():
             lines.append(
                 f"{'' if title == before else title + ':':<11}" + printable(text).replace("\n", "\n" + 11 * " ")

@@ -1,7 +1,6 @@
 """Reads a converted dataset as a `tf.data.Dataset`, in a reproducible order. Never imports Beam.
 
-`open`, `class_weights`, `steps_per_epoch` and `resume_position` work without TensorFlow, which is imported with the
-first name that needs it.
+`open` and `class_weights` work without TensorFlow, which is imported with the first name that needs it.
 """
 
 from __future__ import annotations
@@ -9,8 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from beam_tfr.reader.info import class_weights, feature_spec, open, steps_per_epoch  # noqa: A004
-from beam_tfr.reader.resume import Position, resume_position
+from beam_tfr.reader.info import class_weights, feature_spec, open  # noqa: A004
 from beam_tfr.schema import NotInstalledError
 
 if TYPE_CHECKING:
@@ -18,14 +16,11 @@ if TYPE_CHECKING:
     from beam_tfr.reader.loading import load
 
 __all__ = [
-    "Position",
     "class_weights",
     "feature_spec",
     "load",
     "load_records",
     "open",
-    "resume_position",
-    "steps_per_epoch",
 ]
 
 _LATER = {"load": "loading", "load_records": "files"}

@@ -1,4 +1,4 @@
-"""Decodes records to elements of `load`; reports or replaces those that cannot be decoded."""
+"""Decodes records to elements of `load`, and names those that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
+from beam_tfr.order import FILLER
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, first_that_works
 from beam_tfr.schema.features import ENCODED, FORMAT, IMAGE_ENCODINGS, RAW
 
 IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest
+_UNDECODED = (
+    " (counted from 0) does not decode: it is no example as the manifest describes them, or has a damaged image or a "
+    f"label outside the class list; `beam-tfr verify` names the cause; {REPAIR}"
+)
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
 
 
@@ -42,23 +47,18 @@ class Decoder:
         parts: where its records lie.
         image: decodes one image.
         output: "pair", "dict", "image", "encoded"; "raw_record" decodes nothing.
-        dtype: dtype of the images.
         sizes: how to batch images of different sizes: "padded" or "ragged"; None: not at all.
-        one_hot, multi_hot: labels, one or several an image, become float32 [n, classes].
+        multi_hot: labels, several an image, become float32 [n, classes].
         weighted: elements have a weight, 0 for fillers.
-        max_skipped: how many undecodable records to replace by black images of weight 0; None raises at the first.
     """
 
     dataset: Manifest
     parts: Parts
     image: ImageDecoder
     output: str
-    dtype: Any
     sizes: str | None
-    one_hot: bool
     multi_hot: bool
     weighted: bool
-    max_skipped: int | None
 
     @functools.cached_property
     def labelled(self) -> bool:
@@ -93,10 +93,6 @@ class Decoder:
         return self.holds_images and self.output not in ("encoded", "raw_record") and None in self.image.shape
 
     @functools.cached_property
-    def _skipped(self) -> Any:
-        return tf.Variable(0, dtype=tf.int64, trainable=False)
-
-    @functools.cached_property
     def padding(self) -> bytes:
         """A serialized filler: a black image; other features are 0 or empty."""
         height, width, channels = (side or 1 for side in self.image.shape)
@@ -121,11 +117,8 @@ class Decoder:
         return bytes(example.SerializeToString())
 
     def decode(self, records: Any, places: Any) -> Any:
-        """Features by name, with the pixels as `image`; and which were not replaced, bool [n] or scalar."""
-        return first_that_works(
-            lambda: (self._decoded(records, places), tf.ones(tf.shape(records), tf.bool)),
-            lambda: self._one_by_one(records, places),
-        )
+        """Features by name, with the pixels as `image`; names the first record that does not decode."""
+        return first_that_works(lambda: self._decoded(records, places), lambda: self._refuse(records, places))
 
     @functools.cached_property
     def _decoded(self) -> Any:
@@ -136,7 +129,9 @@ class Decoder:
         features = tf.io.parse_example(records, self._spec)
         if self.labelled:
             label = features[self._label]
-            outside = tf.reduce_any(self._outside(getattr(label, "flat_values", label)))
+            flat = getattr(label, "flat_values", label)
+            lowest = -1 if self.dataset.options.get("label_column") else 0  # -1: a table named no class for it
+            outside = tf.reduce_any((flat < lowest) | (flat >= len(self.dataset.class_names)))
             known = tf.raw_ops.Assert(condition=~outside, data=["a label outside the class list"])
             with tf.control_dependencies([known]):
                 features[self._label] = tf.nest.map_structure(tf.identity, label, expand_composites=True)
@@ -164,72 +159,35 @@ class Decoder:
             image = tf.map_fn(lambda one: self.image(*one), encoded, fn_output_signature=tf.uint8)
         return {**features, IMAGE: image}
 
-    def _outside(self, labels: Any) -> Any:
-        """Which labels are outside the class list. Where a table names the labels, -1 stands for none."""
-        lowest = -1 if self.dataset.options.get("label_column") else 0
-        return (labels < lowest) | (labels >= len(self.dataset.class_names))
+    def _refuse(self, records: Any, places: Any) -> Any:
+        """Fails with the message about the first record that does not decode."""
 
-    def _one_by_one(self, records: Any, places: Any) -> Any:
-        """The features of all records, with `padding` for what does not decode; and which did decode."""
+        def problems(record: Any, place: Any) -> Any:
+            one = tf.data.Dataset.from_tensors((record, place))
+            sound = one.map(self._decoded).ignore_errors().map(lambda _: tf.constant(""))
+            return (
+                sound.concatenate(one.map(lambda _, place: self._message(place)))
+                .take(1)
+                .filter(lambda message: message != "")
+            )
 
-        def one(record: Any, place: Any) -> Any:
-            return first_that_works(lambda: (self._decoded(record, place), True), lambda: self._skip(record, place))
+        singles = tf.data.Dataset.from_tensor_slices((tf.reshape(records, [-1]), tf.reshape(places, [-1, 2])))
+        found = singles.flat_map(problems).concatenate(tf.data.Dataset.from_tensors(""))
+        message = found.take(1).get_single_element()
+        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(message, ""), data=[message])]):
+            return self._decoded(tf.identity(records), places)
 
-        if records.shape.rank == 0:
-            return one(records, places)
-        size = tf.size(records, tf.int64)
-        # `take` keeps tf.data from fusing `map` and `batch`, which fails on a `map` that prints.
-        singles = tf.data.Dataset.from_tensor_slices((records, places)).map(one).take(size)
-        if not (self.sizes or self.ragged):
-            return singles.batch(size).get_single_element()
-        features, sound = singles.ragged_batch(size).get_single_element()
-        if self.sizes == "padded":
-            features[IMAGE] = tf.ensure_shape(features[IMAGE].to_tensor(), [records.shape[0], *self.image.shape])
-        return features, sound
-
-    def _skip(self, record: Any, place: Any) -> tuple[dict[str, Any], Any]:
-        """The features of `padding`, unless no more records may be skipped."""
-        message = self._message(record, place)
-        if self.max_skipped is None:
-            checked = [tf.raw_ops.Assert(condition=False, data=[message])]
-        else:
-            count = self._skipped.assign_add(1)
-            no_more = tf.strings.join([message, f"; `max_skipped={self.max_skipped}` allows no more"])
-            number = tf.strings.as_string(count)
-            report = ["beam_tfr: ", message, " - skipped, ", number, f" of at most {self.max_skipped}"]
-            checked = [
-                tf.raw_ops.Assert(condition=count <= self.max_skipped, data=[no_more]),
-                tf.print(tf.strings.join(report)),  # one string: of several, each is quoted and escaped
-            ]
-        with tf.control_dependencies(checked):
-            return self._decoded(tf.constant(self.padding), place), False
-
-    def _message(self, record: Any, place: Any) -> Any:
-        """The problem with a record that does not decode, with its file and number."""
+    def _message(self, place: Any) -> Any:
+        """The message about a record that does not decode."""
         file, number = self.parts.locate(place[1])
-        where = tf.strings.join([file, ": record ", number, " (counted from 0) "])
+        return tf.strings.join([file, ": record ", number, _UNDECODED])
 
-        def label_or_image(features: dict[str, Any]) -> Any:
-            undecoded = tf.strings.join([where, "holds an image that does not decode"])
-            if not self.labelled:
-                return undecoded
-            labels = tf.reshape(features[self._label], [-1])
-            wrong = tf.strings.as_string(tf.boolean_mask(labels, self._outside(labels)))
-            known = f", outside the class list (0 to {len(self.dataset.class_names) - 1})"
-            return tf.concat([tf.strings.join([where, "has label ", wrong, known]), [undecoded]], 0)[0]
-
-        one = tf.data.Dataset.from_tensors(record)
-        parsed = one.map(lambda record: tf.io.parse_example(record, self._spec)).map(label_or_image)
-        unread = tf.strings.join([where, "cannot be read, or is no tf.train.Example with the manifest's features"])
-        return parsed.ignore_errors().concatenate(one.map(lambda _: unread)).take(1).get_single_element()
-
-    def element(self, features: dict[str, Any], real: Any) -> Any:
-        """An element of `load`, from decoded features and which of them are examples, bool [n] or scalar."""
-        weight = tf.cast(real, tf.float32)
-        if self.labelled and self.one_hot:
-            features[self._label] = tf.one_hot(features[self._label], len(self.dataset.class_names))
-        if self.dtype != tf.uint8:
-            features[IMAGE] = tf.cast(tf.cast(features[IMAGE], tf.float32) / 255, self.dtype)
+    def element(self, records: Any, places: Any) -> Any:
+        """An element of `load`; fillers have a place of `FILLER`."""
+        if self.output == "raw_record":
+            return records
+        features = self.decode(records, places)
+        weight = tf.cast(places[..., 1] != FILLER, tf.float32)
         if self.output == "dict":
             return {**features, **({WEIGHT: weight} if self.weighted else {})}
         image = features[IMAGE]

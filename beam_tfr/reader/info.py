@@ -8,7 +8,6 @@ from typing import Any
 from beam_tfr.dataset import manifest, reader_arguments
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import select
-from beam_tfr.order import Order
 from beam_tfr.schema import UsageError, without_traceback
 
 
@@ -53,26 +52,6 @@ def class_weights(path: str | os.PathLike[str], split: str) -> dict[int, float]:
     counts = [sum(part.class_counts.get(name, 0) for part in selection.splits) for name in dataset.class_names]
     total, classes = sum(counts), sum(map(bool, counts))
     return {label: total / (classes * count) if count else 0.0 for label, count in enumerate(counts)}
-
-
-@without_traceback
-def steps_per_epoch(
-    path: str | os.PathLike[str],
-    *,
-    split: str,
-    batch_size: int | None = None,
-    remainder: str | None = None,
-    num_hosts: int = 1,
-) -> int:
-    """The number of elements per epoch of `load`, on every host.
-
-    The arguments are those of `load` that matter for it; `shuffle`, `start_step`, `repeat` and others do not.
-
-    Raises:
-        UsageError, DataError: as `load` does.
-    """
-    total = select(open(path), split).total
-    return Order(total=total, num_hosts=num_hosts, batch_size=batch_size, remainder=remainder).steps
 
 
 def feature_spec(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -15,20 +15,16 @@ from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.reader_arguments import (
     GLOBAL,
     STREAMS,
-    boolean,
     check_global,
     check_labels,
     choice,
     integer,
     num_epochs,
     shuffle_seed,
-    skippable,
 )
 from beam_tfr.dataset.splits import select
 from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
-from beam_tfr.reader import caching
-from beam_tfr.reader.assembly import assemble
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.random_reads import RandomReads
@@ -36,7 +32,7 @@ from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.schema import UsageError, without_traceback
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
-DTYPES = ("uint8", "float32", "bfloat16")
+CHUNK = 64  # images decoded in one call, about: enough that its overhead does not count, few enough for memory
 
 
 @without_traceback
@@ -54,19 +50,11 @@ def load(
     streams: int = STREAMS,
     host_index: int | None = None,
     num_hosts: int = 1,
-    input_context: tf.distribute.InputContext | None = None,
     output: str = "pair",
-    dtype: str | tf.DType = "uint8",
     image_size: int | tuple[int, int] | None = None,
     crop: str | None = None,
     sizes: str | None = None,
-    one_hot: bool = False,
     multi_hot: bool = False,
-    cache: bool | str | os.PathLike[str] = False,
-    cache_decoded: bool = False,
-    deterministic: bool = True,
-    on_error: str = "raise",
-    max_skipped: int | None = None,
 ) -> tf.data.Dataset:
     """Reads a split of a dataset, every example exactly once per epoch, in the order of `beam_tfr.order`.
 
@@ -81,7 +69,7 @@ def load(
             then has a weight). None: "keep" on one host, "drop" on several.
         shuffle: whether to shuffle by (`seed`, epoch); otherwise, all epochs have the same order. True shuffles shards,
             then records within windows, and reads shards from beginning to end. "global" permutes the whole split and
-            reads each record by itself, for disks where random reads are cheap; it takes neither `streams` nor `cache`.
+            reads each record by itself, for disks where random reads are cheap; it does not take `streams`.
         seed: seed for the shuffle and random crops.
         epoch: number of the first epoch. Without `repeat` and `start_step`, each iteration over a shuffled dataset has
             a new order (Keras starts more iterations than it trains epochs, so which one is not guaranteed).
@@ -95,32 +83,21 @@ def load(
         num_hosts: number of hosts. Each gets different examples and the same number of batches. Over all hosts, a step
             contains the same examples for any number of hosts. A host reads `1 / gcd(num_hosts, streams)` of the
             records: only its own if the number of hosts divides that of the streams, else also some that it skips.
-        input_context: sets both, for `tf.distribute`'s `distribute_datasets_from_function`.
         output: "pair": (image, label), or the image alone if the dataset has no labels; the label is -1 where a table
             had none (Keras' losses take `ignore_class=-1`). "dict": all features by the manifest's names, with the
             pixels as `image` instead of the encoded bytes. "image": the image alone. "encoded": as "pair", with the
             encoded bytes. "raw_record": serialized tf.train.Examples.
-        dtype: dtype of the images: "uint8", 0 to 255; "float32" or "bfloat16", divided by 255: 0 to 1.
         image_size: (height, width), or one number for both, to resize images to (bilinear, antialiased).
         crop: part of the image to resize: None for all, "center" for the largest centered part of that shape, "random"
             for a random part (8 to 100 % of the area, 3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch,
             example).
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right to the largest size,
             or "ragged". None raises an error.
-        one_hot: labels become float32 [batch, classes].
-        multi_hot: the same for images with several labels, which are otherwise a tf.RaggedTensor, int64.
-        cache: "memory", or a folder on a local disk: keeps the records from one epoch to the next. This changes the
-            order: a stream has the same records in every epoch. Only an epoch that is read to its end fills the cache;
-            until then, other iterations read the shards.
-        cache_decoded: keeps the decoded images instead.
-        deterministic: False lets batches arrive out of order.
-        on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of weight 0
-            and label 0 in its place, reports it on standard error, and raises after `max_skipped` of them.
-        max_skipped: with on_error="skip", 100 if None; a damaged shard counts as many as it has records left, or with
-            shuffle="global" as many as are damaged.
+        multi_hot: labels become float32 [batch, classes], if an image can have several; they are otherwise a
+            tf.RaggedTensor, int64.
 
     Returns:
-        For "pair": images [batch, height, width, channels] of `dtype`, labels int64 [batch], and with "pad" or "skip"
+        For "pair": images uint8 [batch, height, width, channels], labels int64 [batch], and with "pad"
         weights float32 [batch], called `weight` in a dict. There is 1 channel after --color gray, else 3: gray images
         have three equal channels after --color keep (up to 1 apart for WebP, which has no gray). Height and width are
         static if all images have one size, else None. The batch dimension is absent without `batch_size`, static if all
@@ -138,19 +115,21 @@ def load(
     shuffle="global" the former, too).
     """
     folder = reader_arguments.folder(path)
-    host_index, num_hosts = host_of(input_context, host_index, num_hosts)
+    if host_index is None and integer("num_hosts", num_hosts, 1) > 1:
+        which = f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}"
+        raise UsageError(which, option="num_hosts", value=num_hosts)
     shuffled = shuffle_seed(shuffle, seed)
     epoch = integer("epoch", epoch, 0)
     start_step = integer("start_step", start_step, 0, bits=63)
     epochs = num_epochs(repeat)
-    boolean("deterministic", deterministic)
     choice("output", output, OUTPUTS)
     choice("crop", crop, (None, "random", "center"))
     choice("sizes", sizes, (None, "padded", "ragged"))
-    max_skipped = skippable(on_error, max_skipped)
-    dtype = tf.as_dtype(choice("dtype", getattr(dtype, "name", dtype), DTYPES))
-    image_size = _image_size(image_size, crop)
-    weighted = remainder == "pad" or on_error == "skip"
+    if image_size is not None:
+        image_size = ImageOptions(image_size=image_size).image_size  # type: ignore[arg-type]  # takes a number too
+    elif crop:
+        why = "needs `image_size=(height, width)`, the size to resize the crop to"
+        raise UsageError(why, option="crop", value=crop)
 
     dataset = manifest.read(folder)
     selection = select(dataset, split)
@@ -158,7 +137,7 @@ def load(
         total=selection.total,
         streams=streams,
         num_hosts=num_hosts,
-        host_index=host_index,
+        host_index=host_index or 0,
         batch_size=batch_size,
         remainder=remainder,
     )
@@ -174,77 +153,91 @@ def load(
         parts=parts,
         image=image,
         output=output,
-        dtype=dtype,
         sizes=sizes,
-        one_hot=one_hot,
         multi_hot=multi_hot,
-        weighted=weighted,
-        max_skipped=max_skipped,
+        weighted=remainder == "pad",
     )
     _check_output(decoder, batch_size)
     manifest.check_shards(dataset, selection.splits)
     if shuffle == GLOBAL:
-        check_global(streams, cache)
-    cache_blocks = caching.cache_of(cache, cache_decoded, decoder, order)
+        check_global(streams)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot reach them.
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
-    build = tf.autograph.experimental.do_not_convert(assemble)
+    build = tf.autograph.experimental.do_not_convert(_assembled)
     with tf.device("CPU"):
         records: Streams | RandomReads
         if shuffle == GLOBAL:
-            lookup = Lookup(dataset, selection.parts)
             records = RandomReads(
-                lookup=lookup, order=order, seed=seed, padding=decoder.padding, strict=on_error == "raise"
+                lookup=Lookup(dataset, selection.parts), order=order, seed=seed, padding=decoder.padding
             )
         else:
-            records = Streams(
-                dataset=dataset,
-                parts=parts,
-                order=order,
-                seed=shuffled,
-                padding=decoder.padding,
-                strict=on_error == "raise",
-                cache=cache_blocks,
-            )
+            records = Streams(dataset=dataset, parts=parts, order=order, seed=shuffled, padding=decoder.padding)
         loaded = build(
             records,
             decoder,
-            decoded=cache_decoded,
             epoch=epoch,
             epochs=epochs,
             start_step=start_step,
             advancing=bool(shuffle) and repeat is False and not start_step,
-            deterministic=deterministic,
         )
     loaded.class_names = dataset.class_names  # so named by Keras' image_dataset_from_directory too
     return loaded
 
 
-def host_of(input_context: Any, host_index: int | None, num_hosts: int) -> tuple[int, int]:
-    """The index of this host and the number of hosts, from `input_context` if it is given.
+def _assembled(
+    streams: Streams | RandomReads,
+    decoder: Decoder,
+    *,
+    epoch: int,
+    epochs: int | None,
+    start_step: int,
+    advancing: bool,
+) -> tf.data.Dataset:
+    """The dataset that `load` returns.
 
-    Raises:
-        UsageError: the host is given twice, or one of several hosts is not.
+    Args:
+        streams: where the records come from.
+        decoder: turns them into elements.
+        epoch: the first.
+        epochs: how many; None means forever.
+        start_step: elements to leave out. If it exceeds a single epoch, a later epoch follows.
+        advancing: whether each iteration takes the epoch after the last one's.
     """
-    if input_context is None:
-        if host_index is None and integer("num_hosts", num_hosts, 1) > 1:
-            which = f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}"
-            raise UsageError(which, option="num_hosts", value=num_hosts)
-        return host_index or 0, num_hosts
-    if (host_index or 0, num_hosts) != (0, 1):
-        raise UsageError("`input_context=` names the host: leave `host_index=` and `num_hosts=` out")
-    return input_context.input_pipeline_id, input_context.num_input_pipelines
+    order = streams.order
+    skipped, step = divmod(start_step, order.steps)
+    first_epoch, left = epoch + skipped, None if epochs is None else epochs - skipped * (epochs > 1)
+    size = order.host_step_size if order.batch_size else None
+    short = order.remainder == "keep" and order.total % order.step_size > 0  # the last batch of an epoch
+    chunk = size or CHUNK
+    uneven = decoder.sizes or decoder.ragged  # such batches can be neither cut nor joined
+    if not (CHUNK // 2 <= chunk <= 2 * CHUNK or uneven or (short and left != 1)):
+        chunk = CHUNK
+
+    def one_epoch(number: Any) -> Any:
+        first = tf.where(tf.equal(number, first_epoch), tf.constant(step * order.step_size, tf.int64), 0)
+        return streams.chunks(chunk, number, first).rebatch(chunk, drop_remainder=chunk == size and not short)
+
+    records = _epochs(first_epoch, left, advancing=advancing).flat_map(one_epoch)
+    single = size is None and (decoder.variable or decoder.ragged)
+    if single:
+        records = records.unbatch()
+    elements = records.map(decoder.element, num_parallel_calls=tf.data.AUTOTUNE)
+    if size is None:
+        elements = elements if single else elements.unbatch()
+    elif chunk != size:
+        elements = elements.rebatch(size, drop_remainder=not short)
+    steps = tf.data.INFINITE_CARDINALITY if left is None else left * order.steps - step
+    return elements.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(tf.data.AUTOTUNE)
 
 
-def _image_size(image_size: Any, crop: str | None) -> tuple[int, int] | None:
-    if image_size is None:
-        if crop:
-            raise UsageError(
-                "needs `image_size=(height, width)`, the size to resize the crop to", option="crop", value=crop
-            )
-        return None
-    return ImageOptions(image_size=image_size).image_size  # takes what `convert` takes
+def _epochs(first: int, number: int | None, *, advancing: bool) -> Any:
+    """The epoch numbers of one iteration: scalar int64."""
+    if not advancing:
+        return tf.data.Dataset.range(first, tf.int64.max if number is None else first + number)
+    # The only state that outlives an iteration. Dataset.random has such a state too, but follows tf.random.set_seed.
+    following = tf.Variable(first, dtype=tf.int64, trainable=False)
+    return tf.data.Dataset.from_tensors(0).map(lambda _: following.assign_add(1) - 1)
 
 
 def _check_output(decoder: Decoder, batch_size: int | None) -> None:
@@ -262,11 +255,10 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
     elif output in ("encoded", "raw_record"):
         undecoded = f'`output="{output}"` decodes nothing'
     labels = decoder.dataset.features[decoder.dataset.names.label]["shape"] if decoder.labelled else None
-    check_labels(folder, labels, output, one_hot=decoder.one_hot, multi_hot=decoder.multi_hot)
+    check_labels(folder, labels, output, multi_hot=decoder.multi_hot)
     one_size = "" if batch_size and decoder.variable else "it applies to batches of images of different sizes"
     for option, value, why in (
         ("image_size", decoder.image.image_size, undecoded),
-        ("dtype", decoder.dtype.name if decoder.dtype != tf.uint8 else None, undecoded),
         ("sizes", decoder.sizes, undecoded or one_size),
     ):
         if value and why:
@@ -274,8 +266,7 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
     if decoder.weighted and output != "dict" and (not decoder.labelled or output in ("image", "raw_record")):
         what = f'`output="{output}"`' if decoder.labelled else folder
         raise UsageError(
-            f'`remainder="pad"` and `on_error="skip"` give padding a label of weight 0, but {what} has no labels: give '
-            '`output="dict"`'
+            f'`remainder="pad"` gives padding a label of weight 0, but {what} has no labels: give `output="dict"`'
         )
     if decoder.variable and batch_size and not decoder.sizes:
         raise UsageError(

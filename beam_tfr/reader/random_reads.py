@@ -11,7 +11,6 @@ import atexit
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,7 +65,6 @@ class RandomReads:
         order: which positions this host reads.
         seed: seed for the shuffle.
         padding: a serialized filler.
-        strict: whether a damaged record raises an error; else it is an empty string.
 
     Raises:
         DataError: there are no contents, or the first are damaged.
@@ -77,35 +75,30 @@ class RandomReads:
     order: Order
     seed: int
     padding: bytes
-    strict: bool
 
     def __post_init__(self) -> None:
         self.lookup.read_each([0])
 
-    def chunks(self, size: int) -> Callable[[Any, Any], Any]:
+    def chunks(self, size: int, epoch: Any, first: Any) -> Any:
         """The same as `Streams.chunks`."""
 
-        def read(epoch: Any, numbers: Any) -> Any:
+        def read(numbers: Any) -> Any:
             records, problem = tf.numpy_function(self._read, [numbers], [tf.string, tf.string])
             tf.raw_ops.Assert(condition=tf.equal(problem, ""), data=[problem])
             places = tf.stack([tf.fill(tf.shape(numbers), epoch), numbers], axis=1)
             return tf.ensure_shape(records, [None]), places
 
-        def chunks(epoch: Any, first: Any) -> Any:
-            numbers = tf.ensure_shape(tf.numpy_function(self._numbers, [epoch, first], tf.int64), [None])
-            batches = tf.data.Dataset.from_tensor_slices(numbers).batch(size)
-            return batches.map(lambda numbers: read(epoch, numbers), num_parallel_calls=CHUNKS, deterministic=True)
-
-        return chunks
+        numbers = tf.ensure_shape(tf.numpy_function(self._numbers, [epoch, first], tf.int64), [None])
+        batches = tf.data.Dataset.from_tensor_slices(numbers).batch(size)
+        return batches.map(read, num_parallel_calls=CHUNKS, deterministic=True)
 
     def _numbers(self, epoch: int, first: int) -> Any:
         """The examples of this host from a position of an epoch on: int64 [n]."""
         with _calls:
             numbers = global_order(self.order.total, self.seed, int(epoch))
             fillers = np.full(max(self.order.end - len(numbers), 0), FILLER)
-        return np.concatenate([numbers, fillers])[
-            int(first) + self.order.host_index : self.order.end : self.order.num_hosts
-        ]
+        mine = slice(int(first) + self.order.host_index, self.order.end, self.order.num_hosts)
+        return np.concatenate([numbers, fillers])[mine]
 
     def _read(self, numbers: Any) -> tuple[Any, bytes]:
         """The records of some numbers, and what is wrong with them: an exception would come with a stack trace."""
@@ -114,8 +107,8 @@ class RandomReads:
             with _calls:
                 if _calls.ending:
                     raise DataError("the process ends")
-                found = iter(self.lookup.read(wanted) if self.strict else self.lookup.read_each(wanted))
+                found = iter(self.lookup.read(wanted))
         except (DataError, OSError) as error:
             return np.full(len(numbers), b"", object), str(error).encode()
-        records = (self.padding if number == FILLER else next(found) for number in numbers.tolist())
-        return np.array([one if isinstance(one, bytes) else b"" for one in records], object), b""
+        records = [self.padding if number == FILLER else next(found) for number in numbers.tolist()]
+        return np.array(records, object), b""

@@ -1,7 +1,7 @@
 """The records of an epoch in the order of `beam_tfr.order`, as graph ops.
 
     parts ──flat_map──▶ records of a stream ──batch──▶ blocks of it
-    blocks of all streams ──interleave──▶ blocks ──[cache]──batch──▶ windows ──flat_map──▶ chunks
+    blocks of all streams ──interleave──▶ blocks ──batch──▶ windows ──flat_map──▶ chunks
 
 A chunk holds records at consecutive positions of the epoch, copied once: from the windows of all streams.
 Everything is stateless: the order depends neither on the timing of threads nor on `tf.random.set_seed`.
@@ -33,7 +33,6 @@ class Parts:
     """The parts of a selection as tensors."""
 
     def __init__(self, selection: Selection) -> None:
-        self.text = selection.text
         counts = np.array([part.take for part in selection.parts], np.int64)
         with tf.init_scope():  # not part of a function's graph, which TensorFlow copies several times
             self.files = tf.constant([part.file for part in selection.parts], tf.string)
@@ -67,9 +66,6 @@ class Streams:
         order: which positions this host reads.
         seed: seed for the shuffle; None keeps the order on disk.
         padding: a serialized filler.
-        strict: whether a record that cannot be read raises an error; else it is an empty string.
-        cache: of blocks, makes blocks that are cached between epochs, and may be decoded; None caches none. Every
-            epoch then cuts the streams alike, and only their windows are shuffled.
     """
 
     dataset: Manifest
@@ -77,26 +73,15 @@ class Streams:
     order: Order
     seed: int | None
     padding: bytes
-    strict: bool
-    cache: Callable[[Any], Any] | None = None
 
-    def chunks(self, size: int) -> Callable[[Any, Any], Any]:
-        """A function of (epoch, first position), both scalar int64, to this host's records from there to the end.
+    def chunks(self, size: int, epoch: Any, first: Any) -> Any:
+        """This host's records of an epoch from a position on, both scalar int64.
 
         Its elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A place is (epoch,
         number of the example in the selection, or `FILLER`).
         """
-        cached = self.cache(self._blocks(0, self._runs(None))) if self.cache else None
-
-        def chunks(epoch: Any, first: Any) -> Any:
-            window = first // self.order.streams // WINDOW
-            if cached is None:
-                blocks = self._blocks(window, self._runs(epoch))
-            else:
-                blocks = cached.skip(window * (WINDOW // self._block))
-            return self._shuffled(blocks, epoch, first, size)
-
-        return chunks
+        window = first // self.order.streams // WINDOW
+        return self._shuffled(self._blocks(window, self._runs(epoch)), epoch, first, size)
 
     @functools.cached_property
     def _streams(self) -> Any:
@@ -109,11 +94,11 @@ class Streams:
         return max(1, WINDOW >> (len(self._streams) - 1).bit_length())
 
     def _runs(self, epoch: Any) -> Runs:
-        """The runs of an epoch; of None, not shuffled."""
+        """The runs of an epoch."""
         takes = self.parts.counts
         count = takes.shape[0]
         parts, skips = tf.range(count), tf.zeros_like(takes)
-        if self.seed is not None and epoch is not None:
+        if self.seed is not None:
             parts = permutation(count, self.seed, epoch, PARTS)
             ends = tf.cumsum(tf.gather(takes, parts))
             drawn = tf.bitwise.right_shift(draw(self.seed, epoch, START), tf.constant(1, tf.uint64))
@@ -169,11 +154,10 @@ class Streams:
             real = tf.reshape(places < ends, [-1])
             places = tf.reshape(tf.minimum(places, ends - 1), [-1])
             found = tf.gather(numbers, tf.searchsorted(runs.ends, places, side="right")) + places
-            if self.strict:
-                lost = tf.equal(records, "")
-                file, record = self.parts.locate(found[tf.argmax(lost)])
-                message = tf.strings.join([file, _LOST, record, _ON])
-                tf.raw_ops.Assert(condition=~tf.reduce_any(lost), data=[message])
+            lost = tf.equal(records, "")
+            file, record = self.parts.locate(found[tf.argmax(lost)])
+            message = tf.strings.join([file, _LOST, record, _ON])
+            tf.raw_ops.Assert(condition=~tf.reduce_any(lost), data=[message])
             return records, tf.where(real, found, FILLER)
 
         return (
@@ -204,9 +188,7 @@ class Streams:
         count = len(streams)
 
         def shuffle_window(window: Any, group: Any) -> Any:
-            *contents, numbers = tf.nest.map_structure(
-                lambda column: tf.reshape(column, tf.concat([[-1], tf.shape(column)[2:]], 0)), group
-            )
+            records, numbers = (tf.reshape(column, [-1]) for column in group)
             window += first // self.order.streams // WINDOW
             rounds = tf.range(tf.size(numbers) // count)
             slots = (rounds // block * count + np.arange(count)[:, None]) * block + rounds % block  # [streams, rounds]
@@ -223,14 +205,11 @@ class Streams:
             places = tf.stack([tf.fill(tf.shape(numbers), epoch), numbers], axis=1)
 
             def chunk(at: Any) -> Any:
-                records = tf.nest.map_structure(lambda column: tf.gather(column, slots[at : at + size]), contents)
-                return (*records, places[at : at + size])
+                return tf.gather(records, slots[at : at + size]), places[at : at + size]
 
             return tf.data.Dataset.range(0, tf.size(slots, tf.int64), size).map(chunk)
 
-        windows = blocks.batch(WINDOW // block)
-        if not self.cache:
-            windows = windows.prefetch(1)  # the next one is read while this one is decoded
+        windows = blocks.batch(WINDOW // block).prefetch(1)  # the next one is read while this one is decoded
         return windows.enumerate().flat_map(shuffle_window)
 
 

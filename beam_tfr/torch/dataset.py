@@ -24,13 +24,12 @@ from beam_tfr.dataset.reader_arguments import (
     choice,
     integer,
     shuffle_seed,
-    skippable,
 )
 from beam_tfr.dataset.splits import select
 from beam_tfr.order import Epoch, Order
-from beam_tfr.schema import DataError, UsageError, without_traceback
+from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
-from beam_tfr.torch.streams import GlobalShare, Share, Stored, rank_of
+from beam_tfr.torch.streams import Share, Stored, damage, global_batches, rank_of
 
 _Base: Any = object
 try:
@@ -80,10 +79,6 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             manifest's names, with the pixels as `image` instead of the encoded bytes. "image": the image alone.
             "encoded": as "pair", with the encoded bytes, for a decoder of your own (a list of them in a batch).
         multi_hot: labels become float32 [batch, classes], if an image can have several.
-        on_error: "raise" names file and record of what cannot be read or decoded; "skip" puts a black image of label 0
-            and weight 0 in its place, reports it on standard error, and raises after `max_skipped` of them.
-        max_skipped: with on_error="skip", for all workers of this rank together, 100 if None; a damaged shard counts as
-            many as it has records left, or with shuffle="global" as many as are damaged.
         transform: function called with each image (or its bytes) before batching, by several threads at once. If it
             draws random numbers, a resumed run draws others; DataLoader seeds PyTorch's generator in each worker.
 
@@ -91,7 +86,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         class_names: a tuple of class names; the index is the label.
         steps_per_epoch: batches (examples without `batch_size`) of this rank in a whole epoch.
 
-    With remainder="pad" or on_error="skip" a weight follows image and label, or is called `weight` in a dict. The image
+    With remainder="pad" a weight follows image and label, or is called `weight` in a dict. The image
     is uint8 [batch, height, width, channels] with the pixels of `beam_tfr.reader.load`; 1 channel after --color gray,
     else 3. Labels are int64 [batch], weights float32 [batch], other numbers int64 or float32 [batch, …]; bytes, and
     lists of any length (several labels, too), are in a list with one item for each example. They are NumPy arrays (for
@@ -123,8 +118,6 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         threads: int = 0,
         output: str = "pair",
         multi_hot: bool = False,
-        on_error: str = "raise",
-        max_skipped: int | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
@@ -167,16 +160,13 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             self._lookup = Lookup(dataset, chosen.parts)
             self._lookup.read_each([0])  # fails without contents
         self._threads = integer("threads", threads, 0, bits=10)
-        self._max_skipped = skippable(on_error, max_skipped)
         self._pads = remainder == "pad"
-        self._weighted = self._pads or self._max_skipped is not None
         self._transform = transform
         epoch, start_step = integer("epoch", epoch, 0), integer("start_step", start_step, 0, bits=63)
         more, step = divmod(start_step, self.steps_per_epoch)
         self._start = (epoch + more, step)
-        # The epoch, and how many examples were skipped. Shared with workers that are already running:
-        # persistent_workers=True keeps them, and this object's copies.
-        self._numbers = _shared([epoch + more, 0])
+        # Shared with workers that are already running: persistent_workers=True keeps them, and this object's copies.
+        self._epoch = _shared(epoch + more)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -184,11 +174,11 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
     @property
     def epoch(self) -> int:
-        return int(self._numbers[0])
+        return int(self._epoch.value)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration, also in persistent workers; otherwise it repeats the last one."""
-        self._numbers[0] = integer("epoch", epoch, 0)
+        self._epoch.value = integer("epoch", epoch, 0)
 
     def __len__(self) -> int:
         """Batches (examples without `batch_size`) of an iteration over the current epoch."""
@@ -207,32 +197,19 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return self._elements(self.epoch, worker, num_workers)  # the epoch of now, not that of the first element
 
     def _elements(self, epoch: int, worker: int, num_workers: int) -> Iterator[Any]:
-        share: Share | GlobalShare
-        first_step = self._first_step(epoch) + worker
+        steps = range(self._first_step(epoch) + worker, self.steps_per_epoch, num_workers)
         if self._lookup is not None and self._seed is not None:
-            share = GlobalShare(
-                lookup=self._lookup,
-                order=self._order,
-                seed=self._seed,
-                epoch=epoch,
-                first_step=first_step,
-                num_workers=num_workers,
-            )
+            batches = global_batches(self._lookup, self._order, steps, seed=self._seed, epoch=epoch)
         else:
-            share = Share(
-                dataset=self._dataset,
-                parts=self._parts,
-                order=self._order,
-                epoch=Epoch([part.take for part in self._parts], seed=self._seed, number=epoch),
-                first_step=first_step,
-                num_workers=num_workers,
-            )
+            whole = Epoch([part.take for part in self._parts], seed=self._seed, number=epoch)
+            share = Share(dataset=self._dataset, parts=self._parts, order=self._order, epoch=whole, steps=steps)
+            batches = share.batches()
         if not self._threads:
-            yield from map(self._element, share.batches())
+            yield from map(self._element, batches)
             return
         with concurrent.futures.ThreadPoolExecutor(self._threads) as pool:
             ahead: collections.deque[concurrent.futures.Future[Any]] = collections.deque()
-            for records in share.batches():
+            for records in batches:
                 ahead.append(pool.submit(self._element, records))
                 if len(ahead) > self._threads:
                     yield ahead.popleft().result()
@@ -240,28 +217,23 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
                 yield ahead.popleft().result()
 
     def _element(self, records: list[Stored]) -> Any:
-        examples, weights = [], []
+        examples = []
         for record in records:
             try:
-                if record.problem:
-                    raise ValueError(record.problem)
                 examples.append(self._decoder(record.data))
-                weights.append(1.0)
             except ValueError as error:
-                self._skip(record.problem or f"{record.file}: record {record.record}: {error}")
-                examples.append(self._decoder.filler())
-                weights.append(0.0)
+                raise damage(f"{record.file}: record {record.record}: {error}") from error
         if self._pads:
             missing = self._order.host_step_size - len(examples)
             examples += [self._decoder.filler() for _ in range(missing)]
-            weights += [0.0] * missing
         images = [image if self._transform is None else self._transform(image) for image, _ in examples]
         batched = self._order.batch_size is not None
         element = {"image": stack_images(images) if batched else images[0]}
         for name, column in self._decoder.columns.items():
             values = [features[name] for _, features in examples]
             element[name] = column.stack(values) if batched else values[0]
-        if self._weighted:
+        if self._pads:
+            weights = [1.0] * len(records) + [0.0] * (len(examples) - len(records))
             element["weight"] = np.array(weights, np.float32) if batched else weights[0]
         if self._output == "dict":
             return element
@@ -270,37 +242,21 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         parts = tuple(element.values())
         return parts if len(parts) > 1 else parts[0]
 
-    def _skip(self, problem: str) -> None:
-        """Counts and reports an example that cannot be read or decoded.
-
-        Raises:
-            DataError: no more may be skipped.
-        """
-        problem += f"; {manifest.REPAIR}; `beam-tfr verify` names all damage"
-        if self._max_skipped is None:
-            raise DataError(problem)
-        with self._numbers.get_lock():
-            self._numbers[1] += 1
-            number = self._numbers[1]
-        if number > self._max_skipped:
-            raise DataError(f"{problem}; `max_skipped={self._max_skipped}` allows no more")
-        print(f"beam_tfr: {problem} - skipped, {number} of at most {self._max_skipped}", file=sys.stderr)
-
     def _first_step(self, epoch: int) -> int:
         return self._start[1] if epoch == self._start[0] else 0
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         if get_spawning_popen() is None:  # a copy of its own, not one for a worker
-            state["_numbers"] = self._numbers[:]
+            state["_epoch"] = self.epoch
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if isinstance(self._numbers, list):
-            self._numbers = _shared(self._numbers)
+        if isinstance(self._epoch, int):
+            self._epoch = _shared(self._epoch)
 
 
-def _shared(numbers: list[int]) -> Any:
-    """Numbers that all processes share. A lock made for fork could not be sent to spawned workers."""
-    return multiprocessing.get_context("spawn").Array("q", numbers)
+def _shared(number: int) -> Any:
+    """A number that all processes share. A lock made for fork could not be sent to spawned workers."""
+    return multiprocessing.get_context("spawn").Value("q", number)

@@ -12,50 +12,54 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.manifest import Manifest, check_current
+from beam_tfr.dataset.manifest import REPAIR, Manifest, check_current
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
 from beam_tfr.order import WINDOW, Epoch, Order, Run, global_order
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
-from beam_tfr.schema import UsageError
+from beam_tfr.schema import DataError, UsageError
 
 
 class Stored(NamedTuple):
-    """A serialized record and its location; `problem` says why it is missing."""
+    """A serialized record and its location."""
 
     data: bytes
     file: str
     record: int
-    problem: str = ""
+
+
+def damage(problem: str) -> DataError:
+    """The error for a record that cannot be read or decoded."""
+    return DataError(f"{problem}; {REPAIR}; `beam-tfr verify` names all damage")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Share:
-    """One worker's share of an epoch: the steps first_step, first_step + num_workers, …
+    """One worker's share of an epoch.
 
     Memory: the worker's own records of one window of each stream.
 
     Attributes:
         dataset: the dataset.
         parts: parts of its shards.
+        steps: those of the worker.
     """
 
     dataset: Manifest
     parts: tuple[Part, ...]
     order: Order
     epoch: Epoch
-    first_step: int
-    num_workers: int
+    steps: range
 
     def batches(self) -> Iterator[list[Stored]]:
         """The records of each step, without fillers.
 
         Raises:
             OSError: a file cannot be read.
-            DataError: the dataset was replaced.
+            DataError: a record is damaged, or the dataset was replaced.
         """
         streams = {number: self._stream(number) for number in self.order.host_streams}
-        for step in range(self.first_step, self.order.steps, self.num_workers):
+        for step in self.steps:
             positions = self.order.positions(step)
             numbers = positions[positions < self.order.total] % self.order.streams
             yield [next(streams[number]) for number in numbers.tolist()]
@@ -63,14 +67,14 @@ class Share:
     def _stream(self, number: int) -> Iterator[Stored]:
         """The records of this share in a stream, read window by window."""
         low, high = self.order.low(number), self.order.low(number + 1)
-        first = self.first_step * self.order.step_size // self.order.streams // WINDOW  # of the windows to read
+        first = self.steps.start * self.order.step_size // self.order.streams // WINDOW  # of the windows to read
         runs = self.epoch.runs(low + first * WINDOW, high)
         records = itertools.chain.from_iterable(map(self._read, runs))
         for window in range(first, -(-(high - low) // WINDOW)):
             places = self.epoch.window(number, window, min(WINDOW, high - low - window * WINDOW))
             positions = (window * WINDOW + np.arange(len(places))) * self.order.streams + number
             steps = positions // self.order.step_size
-            wanted = (steps >= self.first_step) & ((steps - self.first_step) % self.num_workers == 0)
+            wanted = (steps >= self.steps.start) & ((steps - self.steps.start) % self.steps.step == 0)
             wanted &= (positions % self.order.num_hosts == self.order.host_index) & (positions < self.order.end)
             mine = dict.fromkeys(places[wanted].tolist())
             try:
@@ -80,48 +84,30 @@ class Share:
             yield from map(held.pop, mine)
 
     def _read(self, run: Run) -> Iterator[Stored]:
-        """As many records as the run has; from where the file is damaged or ends, with a problem instead of data."""
         part = self.parts[run.part]
         first = part.begin + run.skip
         file = RecordFile(
             part.file, compression=self.dataset.compression, skip=first, max_record_bytes=longest_in(part.num_bytes)
         )
-        records, problem = iter(file), ""
-        for number in range(first, first + run.take):
-            data = None
-            try:
-                data = next(records, None)  # nothing comes after an error, or after the end
-            except RecordError as error:
-                problem = str(error)
-            if data is None and not problem:
-                problem = f"{part.file} ends after {file.record} of its {part.records} records"
-            yield Stored(data or b"", part.file, number, problem)
+        number, end = first, first + run.take
+        try:
+            for data in itertools.islice(file, run.take):
+                yield Stored(data, part.file, number)
+                number += 1
+        except RecordError as error:
+            raise damage(str(error)) from None
+        if number < end:
+            raise damage(f"{part.file} ends after {file.record} of its {part.records} records")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GlobalShare:
-    """One worker's share of an epoch with shuffle="global", each record read by itself; otherwise like `Share`."""
-
-    lookup: Lookup
-    order: Order
-    seed: int
-    epoch: int
-    first_step: int
-    num_workers: int
-
-    def batches(self) -> Iterator[list[Stored]]:
-        """The records of each step, without fillers; raises as `Share` does."""
-        order = global_order(self.order.total, self.seed, self.epoch)
-        for step in range(self.first_step, self.order.steps, self.num_workers):
-            positions = self.order.positions(step)
-            numbers = order[positions[positions < self.order.total]].tolist()
-            found = zip(map(self.lookup.locate, numbers), self.lookup.read_each(numbers), strict=True)
-            yield [
-                Stored(record, part.file, row)
-                if isinstance(record, bytes)
-                else Stored(b"", part.file, row, str(record))
-                for (part, row), record in found
-            ]
+def global_batches(lookup: Lookup, order: Order, steps: range, *, seed: int, epoch: int) -> Iterator[list[Stored]]:
+    """The records of some steps with shuffle="global", each read by itself; otherwise like `Share.batches`."""
+    shuffled = global_order(order.total, seed, epoch)
+    for step in steps:
+        positions = order.positions(step)
+        numbers = shuffled[positions[positions < order.total]].tolist()
+        places, records = map(lookup.locate, numbers), lookup.read(numbers)
+        yield [Stored(data, part.file, row) for data, (part, row) in zip(records, places, strict=True)]
 
 
 def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:

@@ -23,10 +23,8 @@ _EXIF_TEXT, _XMP_TEXT = b"Raw profile type exif", b"XML:com.adobe.xmp"
 _MAX_TEXT_BYTES = 1 << 20  # of EXIF or XMP, decompressed
 _GRAY, _GRAY_AND_ALPHA = 0, 4  # color types
 _SAMPLES = {2: 3, 4: 2, 6: 4}  # by color type; else 1
-_GRAY_ALPHA_BYTES = {
-    _GRAY: 4,
-    _GRAY_AND_ALPHA: 2,
-}  # instead of ALPHA_BYTES: may become colors, and is copied out of four channels
+# Instead of ALPHA_BYTES: may become colors, and is copied out of four channels.
+_GRAY_ALPHA_BYTES = {_GRAY: 4, _GRAY_AND_ALPHA: 2}
 
 
 def open_png(data: bytes) -> Source:
