@@ -62,7 +62,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 WRONG_CALLS: list[tuple[list[str], str]] = [
     (["convrt"], "beam-tfr: convrt: unknown command; did you mean convert?"),
-    (["x"], "beam-tfr: x: unknown command; the commands are: plan, convert, verify, update, repair, inspect"),
+    (["x"], "beam-tfr: x: unknown command; the commands are: plan, convert, verify, update, remove, repair, inspect"),
     (["help"], "beam-tfr: help: unknown command; did you mean --help?"),
     (["--foo"], "beam-tfr: unknown: --foo; see beam-tfr --help"),
     (["--foo", "convert"], "beam-tfr: --foo: unknown flag; "),
@@ -561,10 +561,10 @@ def test_ctrl_c_while_the_dataset_is_published_comes_too_late(
 ) -> None:
     finish_claim = claim.finish
 
-    def finish_late(output: str, run_id: str) -> sidecars.Changes:
+    def finish_late(output: str, run_id: str, shards: list[str]) -> sidecars.Changes:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)
-        return finish_claim(output, run_id)
+        return finish_claim(output, run_id, shards)
 
     monkeypatch.setattr(claim, "finish", finish_late)
     run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--layout", "*")

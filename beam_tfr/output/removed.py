@@ -56,7 +56,7 @@ def read(folder: str) -> Removed:
     """
     path = storage.join(folder, REMOVED_FILE)
     found: dict[str, set[str]] = {"key": set(), "source": set()}
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for number, line in enumerate(storage.read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
             kind, _, sha256 = line.partition(" ")
             if kind not in found or len(sha256) != 64:
