@@ -99,7 +99,6 @@ class Convert(beam.PTransform):
         self.source = source or open_source(options)
         self.read, self.make = _by_encoding(options, self.source.root)
         self.removed = removed.Removed()
-        self.leave_out(removed.read(options.output))
         self.base = self.read.base = base
         self.read.options = options.image_options() if base else None
 

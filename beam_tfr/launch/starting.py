@@ -20,7 +20,7 @@ from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Beginning, Result
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, lock, notes, sidecars
+from beam_tfr.output import attempts, lock, notes, removed, sidecars
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import MANIFEST_FILE, SWITCH_FILE, DataError, InterruptedRunError, RunError, UsageError
 from beam_tfr.sources import Input, check_reach, early_warnings, open_source
@@ -105,6 +105,9 @@ def start(
         for told in early_warnings(options, source):
             say(told)
     step = make(options, source)
+    if not step.removed.keys:
+        with contextlib.suppress(*([OSError] if only_form else [])):  # which may be made where the output is not reached
+            step.leave_out(removed.read(options.output))
     beginning = Beginning(step, look=not only_form)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), contextlib.ExitStack() as stack:
