@@ -1,19 +1,14 @@
-"""`beam-tfr bench`: measures how fast a dataset is read, finds the bottleneck, and suggests a cache."""
+"""`beam-tfr bench`: measures how fast a dataset is read, with and without caches, and what decoding takes of it."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import tempfile
 import time
-from collections.abc import Sequence
 from typing import Any
 
-from beam_tfr import storage
 from beam_tfr.console.terminal import silent_stderr
 from beam_tfr.dataset import manifest
-from beam_tfr.dataset.manifest import ShardEntry
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
@@ -21,9 +16,6 @@ from beam_tfr.schema.features import IMAGE_ENCODINGS
 SECONDS = 2.0  # that each way is read, after its start
 BATCH_SIZE = 64
 MAX_DECODED_BYTES = 512 << 20  # 512 MiB: what is cached decoded for the measurement
-MAX_DISK_BYTES = 256 << 20  # 256 MiB
-WORTHWHILE = 1.15  # times as fast
-SHORT_S = 1.0  # an epoch that needs no cache
 PLAIN, ALONE = "load", "without decoding"
 
 
@@ -53,35 +45,27 @@ def measure(folder: str) -> dict[str, Any]:
     examples = dataset.splits[split].num_examples
     ways: dict[str, tuple[float, float]] = {}  # (images/s, CPU seconds for an image)
 
-    def read(name: str, part: str = split, **options: Any) -> float:
+    def read(name: str, part: str = split, *, skip: int = 1, **options: Any) -> None:
         sizes = "ragged" if variable and options.get("output") != "encoded" else None
         batches = load(folder, split=part, batch_size=BATCH_SIZE, shuffle=True, repeat=True, sizes=sizes, **options)
-        ways[name] = _rate(batches, skip=epoch if "cache" in options else 1)
-        return ways[name][0]
+        ways[name] = _rate(batches, skip=skip)
 
-    rate = read(PLAIN)
+    read(PLAIN)
     read(ALONE, output="encoded")
     # Caches are filled by a whole epoch, so they get a part that is read in a few seconds.
     decoded = 3 * math.prod(dataset.image_options.image_size)
-    cached = int(min(examples, max(BATCH_SIZE, rate * SECONDS), max(1, MAX_DECODED_BYTES // decoded)))
+    cached = int(min(examples, max(BATCH_SIZE, ways[PLAIN][0] * SECONDS), max(1, MAX_DECODED_BYTES // decoded)))
     part, epoch = f"{split}[:{cached}]", -(-cached // BATCH_SIZE)
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-bench-") as scratch:
-        read('cache="memory"', part, cache="memory")
-        read("cache=FOLDER", part, cache=scratch)
-        if not variable:
-            read('cache="memory", cache_decoded=True', part, cache="memory", cache_decoded=True)
-    disk = _disk_rate(folder, dataset.splits[split].shards)
-    rates = {name: way[0] for name, way in ways.items()}
+    read('cache="memory"', part, skip=epoch, cache="memory")
+    if not variable:
+        read('cache="memory", cache_decoded=True', part, skip=epoch, cache="memory", cache_decoded=True)
     return {
         "folder": folder,
         "split": split,
         "examples": examples,
         "batch_size": BATCH_SIZE,
-        "images_per_s": rates,
-        "disk_images_per_s": disk,
+        "images_per_s": {name: rate for name, (rate, _) in ways.items()},
         "decoder_share": max(0.0, 1 - ways[ALONE][1] / ways[PLAIN][1]),
-        "disk_share": min(1.0, rates[PLAIN] / disk),
-        "suggestion": _suggest(rates, examples, dataset.splits[split].num_bytes, decoded * examples),
     }
 
 
@@ -99,41 +83,6 @@ def _rate(batches: Any, *, skip: int) -> tuple[float, float]:
     return images / spent, (time.process_time() - cpu) / images
 
 
-def _disk_rate(folder: str, shards: Sequence[ShardEntry]) -> float:
-    """Images per second whose bytes come from the disk, or from gs://, and not from memory."""
-    read_bytes, images, spent = 0, 0.0, 0.0
-    for shard in shards:
-        path = storage.join(folder, shard.file)
-        forget(path)
-        started = time.perf_counter()
-        with storage.open_binary(path) as file:
-            size = len(file.read(MAX_DISK_BYTES))
-        spent += time.perf_counter() - started
-        read_bytes += size
-        images += shard.num_examples * size / shard.num_bytes
-        if spent > SECONDS or read_bytes >= MAX_DISK_BYTES:
-            break
-    return images / spent
-
-
-def _suggest(rates: dict[str, float], examples: int, num_bytes: int, decoded_bytes: int) -> str:
-    """The recommended arguments of `load`."""
-    if (epoch_s := examples / rates[PLAIN]) < SHORT_S:
-        return f"load as it is; it reads all {examples:,} in {epoch_s:.2f} s"
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    needs = {'cache="memory"': num_bytes, 'cache="memory", cache_decoded=True': decoded_bytes}
-    gains = {
-        name: rate / rates[PLAIN]
-        for name, rate in rates.items()
-        if name.startswith("cache") and needs.get(name, 0) < memory / 2
-    }
-    best = max(gains, key=lambda name: gains[name], default="")
-    if not best or gains[best] < WORTHWHILE:
-        return "none: no cache that fits makes load much faster"
-    space = f", {needs[best] / 1e9:,.1f} GB of memory" if best in needs else ""
-    return f"load(…, {best}): {gains[best]:.1f} times as fast after the first epoch{space}"
-
-
 def describe(found: dict[str, Any]) -> str:
     """The result of `measure` as text."""
     first = found["images_per_s"][PLAIN]
@@ -142,21 +91,7 @@ def describe(found: dict[str, Any]) -> str:
         "",
         f"{'':<36}{'images/s':>10}{'load = 1':>10}",
         *(f"{name:<36}{rate:>10,.0f}{rate / first:>10.2f}" for name, rate in found["images_per_s"].items()),
-        f"{'disk alone':<36}{found['disk_images_per_s']:>10,.0f}{found['disk_images_per_s'] / first:>10.2f}",
         "",
-        f"decoder:    {found['decoder_share']:.0%} of the CPU time",
-        f"disk:       {found['disk_share']:.0%} of the time",
-        f"suggestion: {found['suggestion']}",
+        f"decoder: {found['decoder_share']:.0%} of the CPU time",
     ]
     return "\n".join(lines)
-
-
-def forget(path: str) -> None:
-    """Asks the system to drop a local file from memory, so that the next read comes from the disk."""
-    if not storage.is_gcs(path) and hasattr(os, "posix_fadvise"):
-        with contextlib.suppress(OSError), open(path, "rb", opener=_without_waiting) as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for whoever writes into it

@@ -22,7 +22,7 @@ from beam_tfr.inputs.patterns import (
     read_input_list,
     to_regex,
 )
-from beam_tfr.inputs.skipped import Skipped, tell_left_behind
+from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.layouts.names import Ambiguities
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
@@ -136,8 +136,8 @@ def early_warnings(options: ConvertOptions, source: Input) -> Iterator[str]:
     listed = (found for batch in batches for found in batch if isinstance(found, storage.Entry))
     for entry in itertools.islice(listed, MOST_LOOKED_AT):
         ambiguous.add(entry.path.removeprefix(source.root))
-    if (kinds := skipped.counts["left_behind"]) and not on_gcs:
-        yield tell_left_behind(kinds, source.root)
+    if not on_gcs and (missed := tell_missed(skipped.kinds, source.root)):
+        yield missed
     yield from ambiguous.tell()
 
 

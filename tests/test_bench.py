@@ -6,17 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from beam_tfr import bench
 from tests.conftest import Run
 from tests.converted import converted_photos
 
 Command = Callable[..., Run]
-
-
-def test_no_cache_is_suggested_for_an_epoch_of_a_moment() -> None:
-    rates = {bench.PLAIN: 1000.0, 'cache="memory"': 3000.0}
-    assert bench._suggest(rates, 12, 1, 1) == "load as it is; it reads all 12 in 0.01 s"
-    assert bench._suggest(rates, 5000, 1, 1).startswith('load(…, cache="memory"): 3.0 times as fast')
 
 
 @pytest.mark.slow
@@ -28,9 +21,8 @@ def test_bench_of_a_dataset(beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) 
     first, _, _, *lines = run.out.splitlines()
     assert first == "split train: 12 examples, batches of 64"
     names = [line[:36].rstrip() for line in lines]
-    ways = ["load", "without decoding", 'cache="memory"', "cache=FOLDER", 'cache="memory", cache_decoded=True']
-    assert names[:6] == [*ways, "disk alone"]
-    assert [line.partition(":")[0] for line in lines[7:]] == ["decoder", "disk", "suggestion"]
+    assert names[:4] == ["load", "without decoding", 'cache="memory"', 'cache="memory", cache_decoded=True']
+    assert [line.partition(":")[0] for line in lines[5:]] == ["decoder"]
 
 
 @pytest.mark.parametrize(

@@ -353,7 +353,6 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
         "complete_already": False,
         "cropped": 0.2565,
         "dataset_digest": digest,
-        "left_behind": {},
         "nested": {},
         "new_ids": "",
         "matched": 19,

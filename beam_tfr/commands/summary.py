@@ -30,7 +30,6 @@ def summary(result: Result) -> dict[str, Any]:
         "cropped": dataset.statistics.get("cropped"),
         "columns": dataset.options.get("feature_columns", {}),
         "skipped": dict(result.skipped),
-        "left_behind": dict(result.left_behind),
         "nested": dict(result.nested),
         "changes": result.changes._asdict(),
         "new_ids": result.new_ids,

@@ -16,7 +16,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import Split
 from beam_tfr.dataset.tallies import dataset_rows, html_table, tell_shares
-from beam_tfr.inputs.skipped import tell_left_behind, tell_skipped
+from beam_tfr.inputs.skipped import tell_missed, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.output import history, rejects
 from beam_tfr.output.notes import Notes
@@ -47,8 +47,7 @@ class Result:
         manifest: manifest of the dataset.
         seconds: wall time.
         fresh: False if the dataset was already complete.
-        skipped: kind of name, such as ".txt" -> files in the folders of `input=` without an image extension.
-        left_behind: kind of name -> files that look like images, next to a pattern's matches.
+        skipped: kind of name, such as ".txt" -> files of the folders and patterns of `input=`; see `inputs.skipped`.
         resumed: images that an earlier run had finished.
         changes: shards of an earlier run that were rewritten because the input has changed.
         nested: result of `Folders.nested`.
@@ -60,7 +59,6 @@ class Result:
     seconds: float
     fresh: bool
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
     resumed: int = 0
     changes: Changes = Changes()
     nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -129,8 +127,8 @@ class Result:
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
         if shares := tell_shares(dataset.options, {name: split.matched for name, split in dataset.splits.items()}):
             yield f"shares:  {shares}"
-        if self.skipped:
-            yield f"skipped: {tell_skipped(self.skipped)}"
+        if skipped := tell_skipped(self.skipped):
+            yield f"skipped: {skipped}"
         listed = storage.join(dataset.folder, REJECTS_FILE)
         leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
         for reason, number in counts["rejected"].items():
@@ -150,8 +148,8 @@ class Result:
             yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
         if self.changes.shards:
             yield f"note:    {self.changes}"
-        if self.left_behind:
-            yield f"note:    {tell_left_behind(self.left_behind, 'DIR')}"
+        if missed := tell_missed(self.skipped, "DIR"):
+            yield f"note:    {missed}"
         yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
         if self.fresh and self.resumed:
             yield f"resumed: {self.resumed:,} of {counts['matched']:,} {what} were finished by an earlier run"
@@ -216,7 +214,6 @@ class Beginning:
             seconds=seconds,
             fresh=fresh,
             skipped=notes.skipped,
-            left_behind=notes.left_behind,
             resumed=counters.get("resumed-images", 0),
             new_ids=diff.describe_ids(old, published.class_names),
             changes=notes.changes,

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from beam_tfr.console import markup
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.tallies import html_table, plan_lines, plan_rows, tell_shares
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.estimates import MEMORY_GB, VCPUS, Estimate, Job
-from beam_tfr.preview.listed import Listed
-from beam_tfr.preview.sampling import Sampled
+from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags
 from beam_tfr.schema.features import things
-
-WRITES = "writes the dataset"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -31,9 +25,9 @@ class Preview:
         sampled: the result of converting the sample.
         num_bytes: bytes of the dataset's shards.
         rejects: reason -> number of rejects; those that the listing shows are exact.
-        seconds: time on this machine; None unless images are converted.
+        seconds: time on this machine.
         cpu_seconds: CPU time on this machine, of all cores.
-        dataflow: a Dataflow job; None unless images are converted.
+        dataflow: a Dataflow job.
         warnings: sentences about problems that are cheap to fix now.
         outcome: what `convert` would do: a verb and more.
         failure: why the conversion would or may fail; empty if it is not expected to.
@@ -44,9 +38,9 @@ class Preview:
     sampled: Sampled
     num_bytes: Estimate
     rejects: dict[str, Estimate]
-    seconds: Estimate | None
-    cpu_seconds: Estimate | None
-    dataflow: Job | None
+    seconds: Estimate
+    cpu_seconds: Estimate
+    dataflow: Job
     warnings: list[str]
     outcome: str
     failure: str
@@ -58,7 +52,6 @@ class Preview:
             "first": [{"key": key, "split": split, "labels": labels} for key, split, labels in keys],
             "matched": self.plan.matched,
             "skipped": dict(self.found.skipped),
-            "left_behind": dict(self.found.left_behind),
             "source_bytes": self.found.num_bytes,
             "splits": {
                 name: {"matched": split.matched, "num_shards": split.num_shards, "class_counts": split.class_counts}
@@ -69,7 +62,7 @@ class Preview:
             "rejects": self.rejects,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
-            "dataflow": self.dataflow and self.dataflow._asdict(),
+            "dataflow": self.dataflow._asdict(),
             "warnings": [*map(as_flags, self.warnings)],
             "outcome": as_flags(self.outcome),
             "failure": as_flags(self.failure),
@@ -82,8 +75,8 @@ class Preview:
             yield "first", _read(ref)
         if shares := tell_shares(self.plan.options, {name: split.matched for name, split in self.plan.splits.items()}):
             yield "shares", shares
-        if self.found.skipped:
-            yield "skipped", tell_skipped(self.found.skipped)
+        if skipped := tell_skipped(self.found.skipped):
+            yield "skipped", skipped
         yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; estimates have 95 % intervals"
         details = self.found.details | sampled.details
         for reason, number in self.rejects.items():
@@ -96,15 +89,12 @@ class Preview:
         unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
         out = self.num_bytes.times(1 / size)
         yield "output", f"{out.text(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
-        if self.seconds and self.cpu_seconds and (job := self.dataflow):
-            yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
-            yield (
-                "Dataflow",
-                f"{_duration(job.seconds)} on {counted(job.workers, 'worker')} of {VCPUS} vCPUs and {MEMORY_GB} GB "
-                "(`workers=`)",
-            )
-            yield "Dataflow", f"{job.vcpu_hours.text(',.1f')} vCPU-hours, {job.memory_gb_hours.text(',.1f')} GB-hours"
-            yield "Dataflow", f"{job.shuffled_gb:,.1g} GB shuffled, {job.reads:,} reads"
+        yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
+        job = self.dataflow
+        workers = f"{counted(job.workers, 'worker')} of {VCPUS} vCPUs and {MEMORY_GB} GB (`workers=`)"
+        yield "Dataflow", f"{_duration(job.seconds)} on {workers}"
+        yield "Dataflow", f"{job.vcpu_hours.text(',.1f')} vCPU-hours, {job.memory_gb_hours.text(',.1f')} GB-hours"
+        yield "Dataflow", f"{job.shuffled_gb:,.1g} GB shuffled, {job.reads:,} reads"
         yield from (("warning", text) for text in self.warnings)
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
@@ -125,10 +115,8 @@ class Preview:
 
     def _repr_html_(self) -> str:
         """The plan as a table, for notebooks."""
-        about = itertools.groupby(self.lines(), key=lambda line: line[0])
-        lines = [(title if not n else "", text) for title, of in about for n, (_, text) in enumerate(of)]
-        counts = html_table("Plan", self.plan.splits, plan_rows(self.plan))
-        return counts + re.sub("`([^`]*)`", r"<code>\1</code>", markup.table("", [], lines))
+        notes = (f"{title}: {text}" for title, text in self.lines())
+        return html_table("Plan", self.plan.splits, plan_rows(self.plan), notes)
 
 
 def _read(ref: ImageRef) -> str:
