@@ -111,10 +111,10 @@ def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(photos: Path
         ({"qqq": 3}, "`qqq=`: unknown option. docs/options.md lists all. Beam's own go into `beam_flags=`"),
         (
             {"dry_run": True},
-            "`dry_run=`: unknown option: `beam-tfr plan` shows what convert would do, ",
+            "`dry_run=`: unknown option. `beam-tfr plan` shows what convert would do, ",
         ),
         ({"output": None}, "`output=` is required: "),
-        ({"splits": "train=x"}, "`splits=train=x`: the share of train must be a number from 0 to 1"),
+        ({"splits": "train=x"}, "`splits=train=x`: must be NAME=SHARE pairs separated by commas, such as train=0.8"),
         ({"input": 5}, "`input=5`: must be a tuple of paths or patterns"),
         ({"quality": 0}, "`quality=0`: the value must be a whole number from 1 to 100"),
         ({"beam_flags": "--project=p"}, "`beam_flags=--project=p`: must be a list"),

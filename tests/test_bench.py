@@ -30,7 +30,7 @@ def test_bench_of_a_dataset(beam_tfr: Command, monkeypatch: pytest.MonkeyPatch) 
     [
         ([], "the following arguments are required: DIR"),
         (["x", "--images", "3"], "unknown: --images"),
-        (["x", "--tensorboard", "y"], "unknown: --tensorboard; it was removed: use TensorFlow's own profiler"),
+        (["x", "--tensorboard", "y"], "unknown: --tensorboard; see beam-tfr bench --help"),
     ],
 )
 def test_wrong_calls(arguments: list[str], message: str, beam_tfr: Command) -> None:

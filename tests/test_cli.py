@@ -100,7 +100,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         "a.jpg: unknown argument; say beam-tfr convert --input a.jpg 'b c.jpg' --output o\n",
     ),
     (["plan", "photos"], "beam-tfr plan: photos: unknown argument; say beam-tfr plan --input photos\n"),
-    (["convert", "--input", "a", "--output", "o", "--resize", "224"], "none; a size is given by --image_size\n"),
+    (["convert", "--input", "a", "--output", "o", "--resize", "224"], "none\n"),
     (["bench", "a", "--jsn"], "bench: unknown: --jsn; did you mean --json?"),
     (["convert", "--input", "a/*", "--output", "o", "--streaming"], "--streaming: is not possible: a conversion is "),
     (["verify", "a", "--runner=PrismRunner", "--streaming"], "--streaming: is not possible: a conversion is a batch "),

@@ -20,7 +20,8 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
 from beam_tfr.options import ConvertOptions, default_threads, meant
-from beam_tfr.options.table import NO_DRY_RUN, options_of
+from beam_tfr.options.hints import NO_DRY_RUN
+from beam_tfr.options.table import options_of
 from beam_tfr.schema import UsageError
 
 # More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as one, and 16 only 1.8.

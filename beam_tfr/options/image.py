@@ -39,7 +39,6 @@ class ImageOptions(Checked):
         "pad with --background; stretch: ignore the aspect ratio; fit: shrink to fit inside the size; shortest: scale "
         "the shorter side to the size, which must be square; none: keep all pixels",
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
-        number_hint="; a size is given by `image_size=`",
     )
     upscale: bool = _look(
         False, help="let --resize fit and pad enlarge small images", only_with={"resize": ("fit", "pad")}

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-KINDS = "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value"
+from beam_tfr.schema.features import match_column_type
+
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
-_TYPE = re.compile(r"(int64|float|bytes|enum\(([^()]+)\))(\[\])?(?:=(.*))?", re.DOTALL)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # others, such as 00501, are names: a number would lose the zeros
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
@@ -147,10 +147,7 @@ def parse_type(text: str) -> ColumnType:
     Raises:
         ValueError: there is no such type, or its default does not fit it.
     """
-    match = _TYPE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a type; use {KINDS}")
-    kind, members, is_list, default = match.groups()
+    kind, members, is_list, default = match_column_type(text).group("kind", "members", "list", "default")
     if is_list and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
     names = tuple(members.split(SEPARATOR)) if members else ()
