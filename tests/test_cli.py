@@ -99,7 +99,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         ["convert", "a.jpg", "b c.jpg", "--output", "o", "--json"],
         "a.jpg: unknown argument; say beam-tfr convert --input a.jpg 'b c.jpg' --output o\n",
     ),
-    (["plan", "photos"], "beam-tfr plan: photos: unknown argument; say beam-tfr plan --input photos\n"),
+    (["plan", "photos"], "beam-tfr plan: photos: unknown argument; say beam-tfr plan --input photos --output DIR\n"),
     (["convert", "--input", "a", "--output", "o", "--resize", "224"], "none\n"),
     (["bench", "a", "--jsn"], "bench: unknown: --jsn; did you mean --json?"),
     (["convert", "--input", "a/*", "--output", "o", "--streaming"], "--streaming: is not possible: a conversion is "),
@@ -199,10 +199,10 @@ def test_every_word_of_other_tools_leads_to_a_flag_that_exists() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("image_sise = 9", "image_sise: unknown key; did you mean image_size?"),
-        ("image-size = 9", "image-size: unknown key; did you mean image_size?"),
-        ("zzz = 9", "zzz: unknown key; beam-tfr convert --help lists ours; Beam's own are accepted too"),
-        ("[images]\nsize = 9", "images: unknown key; keys are not grouped under headings"),
+        ("image_sise = 9", "--image_sise: unknown flag; did you mean --image_size?"),
+        ("image-size = 9", "--image-size: unknown flag; did you mean --image_size?"),
+        ("zzz = 9", "--zzz: unknown flag; beam-tfr convert --help lists ours; Beam's own are accepted too"),
+        ("[images]\nsize = 9", "images: keys are not grouped under headings"),
     ],
 )
 def test_an_unknown_key_of_a_file_is_named_with_its_file(

@@ -6,7 +6,7 @@ import json
 import shlex
 from typing import IO, Any
 
-from beam_tfr.console.terminal import folded, printable
+from beam_tfr.console.terminal import printable
 from beam_tfr.dataset.tallies import dataset_rows, text_table
 from beam_tfr.launch import Job, Result
 from beam_tfr.schema import as_flags, in_order
@@ -53,18 +53,11 @@ def print_job(job: Job, *, as_json: bool) -> None:
 
 def print_summary(result: Result, *, to: IO[str]) -> None:
     """Prints the summary of a conversion as a table."""
-    dataset = result.manifest
-
-    def line(text: str) -> None:
-        print(folded(printable(text), 9), file=to)
-
+    dataset, lines = result.manifest, []
     if not result.fresh:
-        line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
-        line("Its files were compared by name and size; beam-tfr verify reads all their bytes.")
-    for row in text_table(in_order(dataset.splits), dataset_rows(dataset)):
-        print(printable(row), file=to)
-    for text in result.lines():
-        line(as_flags(text))
-    # Not folded, since they are to be copied.
-    print(printable(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}"), file=to)
-    print(printable(f"load:    {result.load_call()}"), file=to)
+        lines += [f"{dataset.folder} already holds this complete dataset; nothing was written."]
+        lines += ["Its files were compared by name and size; beam-tfr verify reads all their bytes."]
+    lines += text_table(in_order(dataset.splits), dataset_rows(dataset))
+    lines += map(as_flags, result.lines())
+    lines += [f"next:    beam-tfr verify {shlex.quote(dataset.folder)}", f"load:    {result.load_call()}"]
+    print(printable("\n".join(lines)), file=to)

@@ -111,12 +111,7 @@ def _check_integer(value: Any, low: int, high: int) -> int:
 
 
 INTEGER = Kind(
-    check=_check_integer,
-    parse=int,
-    expected="a whole number",
-    pattern=r"[+-]?[0-9]{1,20}",
-    metavar="N",
-    form="NUMBER",
+    check=_check_integer, parse=int, expected="a whole number", pattern=r"[+-]?[0-9]{1,20}", metavar="N", form="NUMBER"
 )
 
 

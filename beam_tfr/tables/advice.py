@@ -13,28 +13,16 @@ from beam_tfr.tables.columns import ColumnType, split_list
 MOST_NAMED = 4
 _SEPARATORS = ("|", ";", ",", " | ", "; ", ", ")
 _CAMEL = re.compile("(?<=[a-z])(?=[A-Z])")
-_JUST_BOX = re.compile("bounding|b?box|[^a-z0-9]")
 # Names of lists and texts that hold coordinates, as words of a name: `box`, `bbox_2d`, `FaceLandmarks`.
 _SHAPE = re.compile(
     r"(?<![a-z])(b?box(es)?|bounding_?box(es)?|polygons?|segmentations?|key_?points?|landmarks?|points?|rois?|contours?|"
     r"vertices|corners|coord(inate)?s?|rle|encoded_?pixels)(?![a-z])"
 )
-# Numbers that are coordinates together.
-_SETS = [
-    frozenset(names.split())
-    for names in (
-        "x1 y1 x2 y2",
-        "x0 y0 x1 y1",
-        "xmin ymin xmax ymax",
-        "minx miny maxx maxy",
-        "left top right bottom",
-        "left top width height",
-        "x y w h",
-        "x y width height",
-        "cx cy w h",
-        "xcenter ycenter width height",
-    )
-]
+# Names of numbers that are coordinates if there are several: `x1`, `ymax`, `box_w`.
+_NUMBER = re.compile(
+    r"(.*_)?(c?[xy]|[xy]_?([0-2]|min|max|center)|(min|max)_?[xy]|[wh]|left|top|right|bottom|width|height)"
+)
+SEVERAL = 4
 
 
 def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Sequence[Any]]) -> Iterator[str]:
@@ -44,14 +32,16 @@ def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Seque
         types: column -> type, of the features.
         sample: column -> its first cells.
     """
-    numbers = {name: _JUST_BOX.sub("", name.lower()) for name, column_type in types.items() if _is_number(column_type)}
-    together = {name for names in _SETS if names <= {*numbers.values()} for name in numbers if numbers[name] in names}
-    pairs = [{name, name[:-1] + "y"} for name in numbers if re.search("[^a-z]x$", name)]
-    together.update(*(pair for pair in pairs if pair <= numbers.keys()))
-    found = [
-        name for name, column_type in types.items() if name in together or _is_shape(name, column_type, sample[name])
-    ]
-    if found:
+    words = {name: _CAMEL.sub("_", name).lower() for name, of in types.items() if not of.members}
+    numbers = {name for name in words if _is_number(types[name]) and _NUMBER.fullmatch(words[name])}
+    shapes = {
+        name
+        for name in words
+        if not _is_number(types[name])
+        and _SHAPE.search(words[name])
+        and (types[name].dtype != "bytes" or all(re.search(r"\d\D+\d", str(cell)) for cell in sample[name] if cell))
+    }
+    if found := [name for name in types if name in shapes or (name in numbers and len(numbers) >= SEVERAL)]:
         more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         yield (
             f"features that look like coordinates in the image ({', '.join(found[:MOST_NAMED])}{more}) are not adapted "
@@ -60,14 +50,7 @@ def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Seque
 
 
 def _is_number(column_type: ColumnType) -> bool:
-    return column_type.dtype != "bytes" and not column_type.is_list and not column_type.members
-
-
-def _is_shape(name: str, column_type: ColumnType, cells: Sequence[Any]) -> bool:
-    """True for lists, and texts of numbers, with the name of a shape."""
-    if _is_number(column_type) or column_type.members or not _SHAPE.search(_CAMEL.sub("_", name).lower()):
-        return False
-    return column_type.dtype != "bytes" or all(re.search(r"\d\D+\d", str(cell)) for cell in cells if cell)
+    return column_type.dtype != "bytes" and not column_type.is_list
 
 
 def tell_joined_labels(column: str, cells: Sequence[Any]) -> Iterator[str]:
