@@ -116,27 +116,22 @@ def check_reach(options: ConvertOptions, source: Input) -> None:
         check_there(pattern)
 
 
-def early_warnings(options: ConvertOptions, source: Input) -> Iterator[str]:
+def early_warnings(source: Input) -> Iterator[str]:
     """Warns, from the first files, of images that the patterns miss and of paths that fit the layout in several ways.
-
-    On gs://, it checks only ambiguity, in the first names of a pattern; the summary reports missed images.
 
     Raises:
         UsageError: a pattern matches nothing, or cannot be listed.
     """
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
-    on_gcs, patterns = storage.is_gcs(source.root), source.input
-    if not source.layout.may_be_ambiguous:
-        patterns = tuple(path for path in patterns if is_wild(path) and not (path.endswith("/") or on_gcs))
     exclude = exclusion(source.exclude, source.root)
     skipped, ambiguous = Skipped(source.input, exclude), Ambiguities(source.layout)
-    parts = [PatternPart(*pair) for pair in order_patterns(patterns)]
-    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
-    listed = (found for batch in batches for found in batch if isinstance(found, storage.Entry))
+    parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
+    listed = itertools.chain.from_iterable(list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped))
     for entry in itertools.islice(listed, MOST_LOOKED_AT):
-        ambiguous.add(entry.path.removeprefix(source.root))
-    if not on_gcs and (missed := tell_missed(skipped.kinds, source.root)):
+        if isinstance(entry, storage.Entry):
+            ambiguous.add(entry.path.removeprefix(source.root))
+    if missed := tell_missed(skipped.kinds, source.root):
         yield missed
     yield from ambiguous.tell()
 

@@ -51,5 +51,5 @@ def test_only_a_run_that_somebody_waits_for_writes_notes(photos: Path, tmp_path:
     metrics_of(lambda p: p | Convert(options))
     assert not (tmp_path / "out" / ".beam_tfr").exists()
     again = convert(options)  # complete already, but listed
-    assert (again.fresh, again.skipped) == (False, {".md": 1})
+    assert (again.fresh, again.notes.skipped) == (False, {".md": 1})
     assert not (tmp_path / "out" / ".beam_tfr").exists()

@@ -225,8 +225,8 @@ WRONG: list[tuple[str, str, str]] = [
         "zip",
         "must be one of: gzip, none, gzip:0, gzip:1, ",
     ),
-    ("num_shards", "100001", "the value must be a whole number from 1 to 100000"),
-    ("num_shards", "train=0", "the value of train must be a whole number from 1 to 100000"),
+    ("num_shards", "100001", "each number must be a whole number from 1 to 100000"),
+    ("num_shards", "train=0", "each number must be a whole number from 1 to 100000; give one, or a dict such as"),
     ("num_shards", "train=x", "must be a whole number, or NAME=N pairs, such as train=16,test=2"),
     ("num_shards", "x", "must be a whole number, or NAME=N pairs, such as train=16,test=2"),
     ("num_shards", "a=1,b", "must be a whole number, or NAME=N pairs, such as train=16,test=2"),
@@ -354,7 +354,7 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"splits": {}}, "`splits=`: the shares must add up to 1"),
     ({"splits": ["train"]}, "`splits=['train']`: must map names of splits to shares"),
     ({"splits": {5: 1}}, "`splits=5=1`: 5 cannot be a split"),
-    ({"num_shards": {"train": 0}}, "`num_shards=0`: the value of train must be a whole number from 1"),
+    ({"num_shards": {"train": 0}}, "`num_shards={'train': 0}`: each number must be a whole number from 1"),
 ]
 
 

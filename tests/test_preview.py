@@ -228,16 +228,14 @@ def test_small_classes_are_told() -> None:
     options = ConvertOptions(input=("*",), output="out", image_size=(64, 64))
     settings = PlanSettings(name="d", suffix=".tfrecord", options=options.data_options(None), labelled=True)
     plan = draft_plan(found.survey, 10.0, settings, codecs={})
-    assert [*class_warnings(plan)] == [
-        "2 of 2 classes have fewer than 10 images in a split: 'a' (test: 0), 'b' (train: 0, test: 2)"
-    ]
+    assert [*class_warnings(plan)] == ["2 of 2 classes have fewer than 10 images in a split: a (test: 0), b (train: 0)"]
     plan = dataclasses.replace(plan, splits={"train": plan.splits["train"]}, labels=["a"])
     assert [*class_warnings(plan)] == []
     counts = {f"{n:03}": 300 - n for n in range(300)}
     plan.splits["train"].class_counts.update(counts)
     assert [*class_warnings(dataclasses.replace(plan, labels=[*counts]))] == [
-        "9 of 300 classes have fewer than 10 images in a split: '299' (train: 1), '298' (train: 2), '297' (train: 3), "
-        "'296' (train: 4), '295' (train: 5) and 4 more"
+        "9 of 300 classes have fewer than 10 images in a split: 299 (train: 1), 298 (train: 2), 297 (train: 3) and "
+        "6 more"
     ]
 
 

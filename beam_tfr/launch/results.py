@@ -20,7 +20,6 @@ from beam_tfr.inputs.skipped import tell_missed, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.output import history, rejects
 from beam_tfr.output.notes import Notes
-from beam_tfr.output.sidecars import Changes
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import (
     ADJUSTMENTS,
@@ -47,10 +46,8 @@ class Result:
         manifest: manifest of the dataset.
         seconds: wall time.
         fresh: False if the dataset was already complete.
-        skipped: kind of name, such as ".txt" -> files of the folders and patterns of `input=`; see `inputs.skipped`.
         resumed: images that an earlier run had finished.
-        changes: shards of an earlier run that were rewritten because the input has changed.
-        nested: result of `Folders.nested`.
+        notes: what the listing skipped, and what changed in the input.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
     """
@@ -58,10 +55,8 @@ class Result:
     manifest: manifest.Manifest
     seconds: float
     fresh: bool
-    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     resumed: int = 0
-    changes: Changes = Changes()
-    nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    notes: Notes = Notes()
     new_ids: str = ""
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -127,7 +122,7 @@ class Result:
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
         if shares := tell_shares(dataset.options, {name: split.matched for name, split in dataset.splits.items()}):
             yield f"shares:  {shares}"
-        if skipped := tell_skipped(self.skipped):
+        if skipped := tell_skipped(self.notes.skipped):
             yield f"skipped: {skipped}"
         listed = storage.join(dataset.folder, REJECTS_FILE)
         leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
@@ -142,13 +137,13 @@ class Result:
             yield f"cropped: {cropped:.0%} of an image on average; `resize=pad` keeps all of it"
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
-        yield from (f"note:    {hint}" for hint in tell_nested(self.nested))
+        yield from (f"note:    {hint}" for hint in tell_nested(self.notes.nested))
         if self.new_ids:
             old = "; models of it have the old ones" if "->" in self.new_ids else ""
             yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
-        if self.changes.shards:
-            yield f"note:    {self.changes}"
-        if missed := tell_missed(self.skipped, "DIR"):
+        if self.notes.changes.shards:
+            yield f"note:    {self.notes.changes}"
+        if missed := tell_missed(self.notes.skipped, "DIR"):
             yield f"note:    {missed}"
         yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
         if self.fresh and self.resumed:
@@ -213,10 +208,8 @@ class Beginning:
             manifest=published,
             seconds=seconds,
             fresh=fresh,
-            skipped=notes.skipped,
             resumed=counters.get("resumed-images", 0),
+            notes=notes,
             new_ids=diff.describe_ids(old, published.class_names),
-            changes=notes.changes,
-            nested=notes.nested,
             changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},
         )

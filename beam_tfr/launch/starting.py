@@ -102,7 +102,7 @@ def start(
     beam_options, runner, source = prepare(options, beam_flags, open_input)
     only_form = runner is None and checks.is_only_form(beam_options)
     if not only_form:
-        for told in early_warnings(options, source):
+        for told in early_warnings(source):
             say(told)
     step = make(options, source)
     beginning = Beginning(step, look=not only_form)

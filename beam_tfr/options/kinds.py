@@ -265,12 +265,10 @@ SHARES = Kind(
 
 def _check_counts(value: Any, low: int, high: int) -> int | dict[str, int]:
     counts = value if isinstance(value, dict) else {"": value}
-    for split, count in counts.items():
-        of, other = (f" of {split}", "") if split else ("", ', or a dict such as {"train": 16, "test": 2}')
-        try:
-            counts = counts | {split: whole_number(count, low, high)}
-        except ValueError as error:
-            raise ValueError(f"the value{of} {error}{other}", count) from None
+    try:
+        counts = {split: whole_number(count, low, high) for split, count in counts.items()}
+    except ValueError as error:
+        raise ValueError(f'each number {error}; give one, or a dict such as {{"train": 16, "test": 2}}') from None
     return counts if isinstance(value, dict) else counts[""]
 
 

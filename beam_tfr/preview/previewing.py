@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from beam_tfr.console.display import Progress
-from beam_tfr.console.terminal import counted
+from beam_tfr.console.terminal import counted, some
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset import manifest
 from beam_tfr.inputs.patterns import exclusion
@@ -31,7 +31,6 @@ from beam_tfr.tables.rows import Tables
 
 WRITES = "writes the dataset"
 FEW = 10  # images of a class in a split
-MAX_NAMED = 5
 
 
 def preview(
@@ -163,13 +162,7 @@ def class_warnings(plan: Plan) -> Iterator[str]:
     """Warns of classes with few images in a split."""
     splits = {name: plan.splits[name].class_counts for name in in_order(plan.splits) if name != NO_SPLIT}
     classes = {name: {split: counts.get(name, 0) for split, counts in splits.items()} for name in plan.labels or ()}
-    few = sorted(
-        (name for name, counts in classes.items() if min(counts.values()) < FEW), key=lambda n: min(classes[n].values())
-    )
-    if few:
-        named = [f"{name!r} ({', '.join(f'{s}: {n}' for s, n in classes[name].items() if n < FEW)})" for name in few]
-        more = f" and {len(few) - MAX_NAMED:,} more" if len(few) > MAX_NAMED else ""
-        yield (
-            f"{len(few):,} of {len(classes):,} classes have fewer than {FEW} images in a split: "
-            f"{', '.join(named[:MAX_NAMED])}{more}"
-        )
+    smallest = {name: min((number, split) for split, number in of.items()) for name, of in classes.items() if of}
+    if few := sorted((number, split, name) for name, (number, split) in smallest.items() if number < FEW):
+        named = [f"{name} ({split}: {number:,})" for number, split, name in few]
+        yield f"{len(few):,} of {len(classes):,} classes have fewer than {FEW} images in a split: {some(named)}"

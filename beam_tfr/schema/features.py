@@ -105,19 +105,7 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
 COLUMN_TYPE = re.compile(
     r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[\])?(?:=(?P<default>.*))?", re.DOTALL
 )
-COLUMN_TYPES = "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value"
-
-
-def match_column_type(text: str) -> re.Match[str]:
-    """Matches `COLUMN_TYPE`.
-
-    Raises:
-        ValueError: unknown type.
-    """
-    match = COLUMN_TYPE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a type; use {COLUMN_TYPES}")
-    return match
+_COLUMN_TYPES = "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value"
 
 
 def column_feature(kind: str) -> Feature:
@@ -126,5 +114,7 @@ def column_feature(kind: str) -> Feature:
     Raises:
         ValueError: unknown type.
     """
-    match = match_column_type(kind)
+    match = COLUMN_TYPE.fullmatch(kind)
+    if match is None:
+        raise ValueError(f"{kind!r} is not a type; use {_COLUMN_TYPES}")
     return "int64" if match["members"] else match["kind"], (-1,) if match["list"] else ()

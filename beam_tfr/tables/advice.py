@@ -1,17 +1,14 @@
-"""Warns of columns that the first rows show to be something else than they are taken for."""
+"""Warns of columns that hold coordinates, which resizing would make wrong."""
 
 from __future__ import annotations
 
-import collections
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_tfr.tables.columns import ColumnType, split_list
+from beam_tfr.tables.columns import ColumnType
 
 MOST_NAMED = 4
-_SEPARATORS = ("|", ";", ",", " | ", "; ", ", ")
 _CAMEL = re.compile("(?<=[a-z])(?=[A-Z])")
 # Names of lists and texts that hold coordinates, as words of a name: `box`, `bbox_2d`, `FaceLandmarks`.
 _SHAPE = re.compile(
@@ -51,26 +48,3 @@ def tell_coordinates(types: Mapping[str, ColumnType], sample: Mapping[str, Seque
 
 def _is_number(column_type: ColumnType) -> bool:
     return column_type.dtype != "bytes" and not column_type.is_list
-
-
-def tell_joined_labels(column: str, cells: Sequence[Any]) -> Iterator[str]:
-    """Warns if text labels look like several each: most of what a separator makes of them occurs in other labels too.
-
-    Args:
-        column: its name.
-        cells: its first cells.
-    """
-    labels = dict.fromkeys(cell for cell in cells if isinstance(cell, str) and cell)
-    for separator in _SEPARATORS:
-        parts = {label: {*map(str, split_list(label, separator))} for label in labels}
-        joined = [label for label in labels if parts[label] != {label}]
-        counts = collections.Counter(itertools.chain.from_iterable(parts.values()))
-        within = [(part, label) for label in joined for part in parts[label]]
-        repeated = sum(counts[part] > 1 or label.startswith("[") for part, label in within)
-        if all(part == part.strip() for part, _ in within) and 2 * repeated > len(within):
-            such = ", ".join(map(repr, joined[:3]))
-            yield (
-                f"labels of `label_column={column}` look like several each, such as {such}: "
-                f"{len(labels):,} classes in the first rows, {len(counts):,} with `label_separator={separator!r}`"
-            )
-            return
