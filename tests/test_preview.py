@@ -156,7 +156,7 @@ def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None
     assert found.sampled.tried == 5
     assert found.seconds.low <= found.seconds.value <= found.seconds.high
     html = found._repr_html_()
-    assert '>matched</td><td style="text-align: right">20</td>' in html
+    assert "\nmatched                           20          20\n" in html
     assert "&lt;b&gt;0" in html
     assert "<b>0" not in html
     assert found.num_bytes.low <= found.num_bytes.value <= found.num_bytes.high

@@ -79,8 +79,8 @@ def test_the_table_has_the_splits_in_the_order_of_training(beam_tfr: Command, ph
     assert "balance: 18 matched = 18 written + 0 rejected" in run.out
     assert rows[6:8] == [["classes"], ["hat", "4", "2", "6"]]
     assert run.out.splitlines()[-2:] == [
-        f"next:    beam-tfr verify {tmp_path / 'o'}",
         f"load:    from beam_tfr.reader import load; train = load('{tmp_path / 'o'}', split='train')",
+        f"next:    beam-tfr verify {tmp_path / 'o'}",
     ]
 
 

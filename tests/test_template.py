@@ -169,7 +169,7 @@ def launch(
 def test_a_wrong_parameter_is_one_line_in_the_launchers_log(tmp_path: Path) -> None:
     run = launch(FOLDER / "main.py", tmp_path, "--quality=900")
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "beam-tfr convert: --quality 900: the value must be a whole number from 1 to 100\n"
+    assert run.stderr == "beam-tfr convert: --quality 900: must be a whole number from 1 to 100\n"
     assert not (tmp_path / "job_object.json").exists()
 
 

@@ -7,9 +7,8 @@ import shlex
 from typing import IO, Any
 
 from beam_tfr.console.terminal import printable
-from beam_tfr.dataset.tallies import dataset_rows, text_table
 from beam_tfr.launch import Job, Result
-from beam_tfr.schema import as_flags, in_order
+from beam_tfr.schema import as_flags
 
 
 def summary(result: Result) -> dict[str, Any]:
@@ -53,11 +52,5 @@ def print_job(job: Job, *, as_json: bool) -> None:
 
 def print_summary(result: Result, *, to: IO[str]) -> None:
     """Prints the summary of a conversion as a table."""
-    dataset, lines = result.manifest, []
-    if not result.fresh:
-        lines += [f"{dataset.folder} already holds this complete dataset; nothing was written."]
-        lines += ["Its files were compared by name and size; beam-tfr verify reads all their bytes."]
-    lines += text_table(in_order(dataset.splits), dataset_rows(dataset))
-    lines += map(as_flags, result.lines())
-    lines += [f"next:    beam-tfr verify {shlex.quote(dataset.folder)}", f"load:    {result.load_call()}"]
-    print(printable("\n".join(lines)), file=to)
+    print(as_flags(str(result)), file=to)
+    print(printable(f"next:    beam-tfr verify {shlex.quote(result.folder)}"), file=to)

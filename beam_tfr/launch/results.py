@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.console import markup
 from beam_tfr.console.display import Progress
+from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import Split
-from beam_tfr.dataset.tallies import dataset_rows, html_table, tell_shares
+from beam_tfr.dataset.tallies import dataset_rows, tell_shares, text_table
 from beam_tfr.inputs.skipped import tell_missed, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.output import history, rejects
@@ -36,6 +38,8 @@ from beam_tfr.schema import (
 from beam_tfr.schema.features import things
 
 MAX_REJECTS = 100  # that a result holds
+_COMPLETE = """This folder already holds this complete dataset; nothing was written.
+Its files were compared by name and size; beam-tfr verify reads all their bytes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -94,13 +98,17 @@ class Result:
     def __repr__(self) -> str:
         splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in self.splits.items())
         rejected = sum(self.manifest.counts["rejected"].values())
-        return f"<{self._title()}: {splits}; {rejected:,} rejected; digest {self.digest[:16]}>"
+        of = f" of {len(self.class_names):,} classes" if self.class_names else ""
+        written = f"{self.counts['written']:,} {things(self.manifest.options['encoding'])}{of}"
+        return f"<{self.folder}: {written}: {splits}; {rejected:,} rejected; digest {self.digest[:16]}>"
+
+    def __str__(self) -> str:
+        """The summary as the command and a notebook show it, with options named as in Python."""
+        table = text_table([*self.splits], dataset_rows(self.manifest))
+        return printable("\n".join([*([] if self.fresh else [_COMPLETE]), *table, *self.lines()]))
 
     def _repr_html_(self) -> str:
-        """The summary that the command prints, for notebooks."""
-        before = [] if self.fresh else ["The dataset was already complete; nothing was written."]
-        after = [f"next: beam_tfr.verify({self.folder!r})", f"load: {self.load_call()}"]
-        return html_table(self._title(), self.splits, dataset_rows(self.manifest), [*before, *self.lines(), *after])
+        return markup.lines(self)
 
     @property
     def images_per_second(self) -> float:
@@ -108,13 +116,8 @@ class Result:
         done = self.manifest.counts["matched"] - self.resumed if self.fresh else 0
         return done / max(self.seconds, 1e-3)
 
-    def load_call(self) -> str:
-        """The code that loads the first split."""
-        split = next((name for name in self.splits if name != NO_SPLIT), "train")
-        return f"from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
-
     def lines(self) -> Iterator[str]:
-        """Yields the facts beside the table of splits, with options named as in Python."""
+        """Yields the facts below the table of splits, with options named as in Python."""
         dataset, counts, what = self.manifest, self.manifest.counts, things(self.manifest.options["encoding"])
         rejected = sum(counts["rejected"].values())
         if limit := dataset.options.get("limit"):
@@ -150,11 +153,8 @@ class Result:
             yield f"resumed: {self.resumed:,} of {counts['matched']:,} {what} were finished by an earlier run"
         if self.fresh:
             yield f"time:    {self.seconds:.1f} s, {self.images_per_second:,.0f} {what}/s"
-
-    def _title(self) -> str:
-        counts, classes = self.manifest.counts, self.class_names
-        of = f" of {len(classes):,} classes" if classes else ""
-        return f"{self.folder}: {counts['written']:,} {things(self.manifest.options['encoding'])}{of}"
+        split = next((name for name in self.splits if name != NO_SPLIT), "train")
+        yield f"load:    from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
 
 
 class Beginning:

@@ -1,7 +1,6 @@
 """Kinds of option values: what they look like as text and in Python, and in the form of the Flex Template.
 
-The text of a value is matched with a pattern and parsed; a value, also one from Python, is checked and normalized. A
-ValueError says what is allowed, with the part of the value to show as its second argument, if it is not all.
+The text of a value is matched with a pattern and parsed; a value, also one from Python, is checked and normalized.
 """
 
 from __future__ import annotations
@@ -103,15 +102,8 @@ def _check_boolean(value: object) -> bool:
 BOOLEAN = Kind(check=_check_boolean, form="BOOLEAN")
 
 
-def _check_integer(value: Any, low: int, high: int) -> int:
-    try:
-        return whole_number(value, low, high)
-    except ValueError as error:
-        raise ValueError(f"the value {error}", value) from None
-
-
 INTEGER = Kind(
-    check=_check_integer, parse=int, expected="a whole number", pattern=r"[+-]?[0-9]{1,20}", metavar="N", form="NUMBER"
+    check=whole_number, parse=int, expected="a whole number", pattern=r"[+-]?[0-9]{1,20}", metavar="N", form="NUMBER"
 )
 
 
@@ -122,7 +114,7 @@ def _parse_bytes(text: str) -> int:
 
 
 BYTES = Kind(
-    check=_check_integer,
+    check=whole_number,
     parse=_parse_bytes,
     expected="a number of bytes, such as 104857600 or 100MiB",
     pattern=r"[0-9]{1,20} ?([kKmMgG][iI]?[bB]?)?",
@@ -185,14 +177,8 @@ def _integers(values: Any, count: int, low: int, high: int) -> tuple[int, ...] |
 def _check_size(value: Any, low: int, high: int) -> tuple[int, ...]:
     value = (value, value) if isinstance(value, Integral) else value
     if not (found := _integers(value, 2, low, high)):
-        allowed = f"must be height x width, each from {low} to {high} pixels, such as 224x224"
-        raise ValueError(allowed, shown_size(value))
+        raise ValueError(f"must be height x width, each from {low} to {high} pixels, such as 224x224")
     return found
-
-
-def shown_size(size: tuple[Any, ...]) -> str:
-    """A size as on the command line, where one number stands for two equal ones."""
-    return "x".join(map(str, size[:1] if size == size[:1] * 2 else size))
 
 
 SIZE = Kind(
@@ -238,14 +224,13 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
         shares = {name: Fraction(str(share)) for name, share in value.items()}
     except (ValueError, ZeroDivisionError):
         raise ValueError("each share must be a number from 0 to 1") from None
-    shown = shown_shares(shares)
     for name, share in shares.items():
         if not isinstance(name, str) or not is_split_name(name):
-            raise ValueError(f"{name!r} cannot be a split: {SPLIT_RULE}", shown)
+            raise ValueError(f"{name!r} cannot be a split: {SPLIT_RULE}")
         if share <= 0:
-            raise ValueError(f"the share of {name} must be above 0; leave the split out instead", shown)
+            raise ValueError(f"the share of {name} must be above 0; leave the split out instead")
     if abs((total := sum(shares.values(), Fraction())) - 1) > Fraction(1, 10**6):
-        raise ValueError(f"the shares must add up to 1, not {float(total):g}", shown)
+        raise ValueError(f"the shares must add up to 1, not {float(total):g}")
     return {name: shares[name] for name in in_order(shares)}  # a manifest keeps no order
 
 

@@ -142,7 +142,7 @@ class Checked:
         except UsageError:
             raise
         except ValueError as error:
-            self.refuse(name, *error.args)
+            self.refuse(name, str(error))
         if about.kind.place:
             paths = tuple(storage.check_path(path, option=name) for path in (value if about.kind.many else (value,)))
             value = paths if about.kind.many else paths[0]

@@ -38,7 +38,7 @@ def _check_columns(value: Any) -> dict[str, str]:
         try:
             column_feature(kind or "bytes")
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{error}, such as age:int64,score,marks:float[]", f"{name}:{kind}") from None
+            raise ValueError(f"{name}: {error}, such as age:int64,score,marks:float[]") from None
     return dict(value)
 
 

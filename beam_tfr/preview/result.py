@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from beam_tfr.console import markup
 from beam_tfr.console.terminal import counted, printable
-from beam_tfr.dataset.tallies import html_table, plan_lines, plan_rows, tell_shares
+from beam_tfr.dataset.tallies import plan_lines, tell_shares
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.estimates import MEMORY_GB, VCPUS, Estimate, Job
 from beam_tfr.preview.sampling import Listed, Sampled
@@ -100,7 +101,7 @@ class Preview:
         yield "next", f"nothing was written; {done}"
 
     def __str__(self) -> str:
-        """The plan as the command prints it, with options named as in Python."""
+        """The plan as the command and a notebook show it, with options named as in Python."""
         lines, before = [*plan_lines(self.plan)], ""
         for title, text in self.lines():
             lines.append(
@@ -114,9 +115,7 @@ class Preview:
         return f"<Preview: {images}, {counted(len(self.warnings), 'warning')}>"
 
     def _repr_html_(self) -> str:
-        """The plan as a table, for notebooks."""
-        notes = (f"{title}: {text}" for title, text in self.lines())
-        return html_table("Plan", self.plan.splits, plan_rows(self.plan), notes)
+        return markup.lines(self)
 
 
 def _read(ref: ImageRef) -> str:

@@ -53,10 +53,6 @@ class Listed:
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
-    @property
-    def matched(self) -> int:
-        return sum(self.survey.counts.values())
-
 
 def survey_listing(
     refs: Iterator[ImageRef], *, seed: int, sample_size: int, progress: Callable[[Progress], object] = lambda _: None
