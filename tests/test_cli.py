@@ -112,7 +112,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["repair", "a", "--josn"], "--josn: unknown flag; did you mean --json?"),
     (
         ["convert", "--input", "a/*", "--output", "o", "--dry_run=true"],
-        "--dry_run: has no effect without --runner DataflowRunner: `beam-tfr plan` shows what convert would do, ",
+        "--dry_run: has no effect without --runner DataflowRunner\n",
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--dry_run"],
