@@ -55,7 +55,8 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             workers=parsed.workers,
             progress=shown,
         )
-    found = dataclasses.replace(found, seconds=found.seconds.times(1, plus=loaded_s))
+    if found.seconds:
+        found = dataclasses.replace(found, seconds=found.seconds.times(1, plus=loaded_s))
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))
     else:

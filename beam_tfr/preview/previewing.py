@@ -26,7 +26,7 @@ from beam_tfr.preview.estimates import BUSY, NOISE, OVERHEAD_S, START_S, Estimat
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import convert_sample, list_references, survey_listing
 from beam_tfr.schema import NO_SPLIT, BeamTfrError, DataError, Plan, UsageError, diff, in_order, whole_number
-from beam_tfr.schema.features import things
+from beam_tfr.schema.features import IMAGE_ENCODINGS, things
 from beam_tfr.tables.rows import Tables
 
 WRITES = "writes the dataset"
@@ -95,9 +95,12 @@ def preview(
         rejects[reason] = share(number, sampled.tried, of=usable).times(usable)
     written = share(len(sampled.record_bytes), sampled.tried, of=usable).value * usable
     num_bytes = mean(sampled.record_bytes, of=usable).times(written * sampled.packed)
-    cpu_s = mean(sampled.cpu_s, of=usable, noise=NOISE).times(usable * BUSY, plus=usable * OVERHEAD_S)
-    image_s = max(cpu_s.value / usable, sampled.read_s) / default_threads()
-    seconds = cpu_s.times(usable * image_s / cpu_s.value, plus=START_S)
+    seconds = cpu_s = dataflow = None
+    if options.encoding in IMAGE_ENCODINGS:
+        cpu_s = mean(sampled.cpu_s, of=usable, noise=NOISE).times(usable * BUSY, plus=usable * OVERHEAD_S)
+        image_s = max(cpu_s.value / usable, sampled.read_s) / default_threads()
+        seconds = cpu_s.times(usable * image_s / cpu_s.value, plus=START_S)
+        dataflow = on_dataflow(cpu_s, images=usable, workers=workers)
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     warnings += filter(None, [tell_missed(listed.skipped, source.root)])
     warnings += [*ambiguous.tell(), *tell_nested(listed.survey.folders.nested()), *class_warnings(plan)]
@@ -111,7 +114,7 @@ def preview(
         rejects=rejects,
         seconds=seconds,
         cpu_seconds=cpu_s,
-        dataflow=on_dataflow(cpu_s, images=usable, workers=workers),
+        dataflow=dataflow,
         outcome=outcome,
         failure=failure if converts else "",
         warnings=warnings,

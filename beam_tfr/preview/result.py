@@ -26,7 +26,7 @@ class Preview:
         sampled: the result of converting the sample.
         num_bytes: bytes of the dataset's shards.
         rejects: reason -> number of rejects; those that the listing shows are exact.
-        seconds: time on this machine.
+        seconds: time on this machine; None, as the next two, unless images are converted.
         cpu_seconds: CPU time on this machine, of all cores.
         dataflow: a Dataflow job.
         warnings: sentences about problems that are cheap to fix now.
@@ -39,9 +39,9 @@ class Preview:
     sampled: Sampled
     num_bytes: Estimate
     rejects: dict[str, Estimate]
-    seconds: Estimate
-    cpu_seconds: Estimate
-    dataflow: Job
+    seconds: Estimate | None
+    cpu_seconds: Estimate | None
+    dataflow: Job | None
     warnings: list[str]
     outcome: str
     failure: str
@@ -63,7 +63,7 @@ class Preview:
             "rejects": self.rejects,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
-            "dataflow": self.dataflow._asdict(),
+            "dataflow": self.dataflow and self.dataflow._asdict(),
             "warnings": [*map(as_flags, self.warnings)],
             "outcome": as_flags(self.outcome),
             "failure": as_flags(self.failure),
@@ -90,12 +90,12 @@ class Preview:
         unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
         out = self.num_bytes.times(1 / size)
         yield "output", f"{out.text(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
-        yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
-        job = self.dataflow
-        workers = f"{counted(job.workers, 'worker')} of {VCPUS} vCPUs and {MEMORY_GB} GB (`workers=`)"
-        yield "Dataflow", f"{_duration(job.seconds)} on {workers}"
-        yield "Dataflow", f"{job.vcpu_hours.text(',.1f')} vCPU-hours, {job.memory_gb_hours.text(',.1f')} GB-hours"
-        yield "Dataflow", f"{job.shuffled_gb:,.1g} GB shuffled, {job.reads:,} reads"
+        if self.seconds and self.cpu_seconds and (job := self.dataflow):
+            yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
+            workers = f"{counted(job.workers, 'worker')} of {VCPUS} vCPUs and {MEMORY_GB} GB (`workers=`)"
+            yield "Dataflow", f"{_duration(job.seconds)} on {workers}"
+            yield "Dataflow", f"{job.vcpu_hours.text(',.1f')} vCPU-hours, {job.memory_gb_hours.text(',.1f')} GB-hours"
+            yield "Dataflow", f"{job.shuffled_gb:,.1g} GB shuffled, {job.reads:,} reads"
         yield from (("warning", text) for text in self.warnings)
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
