@@ -124,6 +124,8 @@ def early_warnings(source: Input) -> Iterator[str]:
     """
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
+    if storage.is_gcs(source.root) and not source.layout.may_be_ambiguous:
+        return  # the summary tells of missed images
     exclude = exclusion(source.exclude, source.root)
     skipped, ambiguous = Skipped(source.input, exclude), Ambiguities(source.layout)
     parts = [PatternPart(*pair) for pair in order_patterns(source.input)]

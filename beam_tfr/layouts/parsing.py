@@ -35,6 +35,11 @@ class Layout:
     def has_labels(self) -> bool:
         return any("{label}" in part for part in self.parts)
 
+    @property
+    def may_be_ambiguous(self) -> bool:
+        """True if a key may fit in several ways: a value begins or ends within a name."""
+        return bool(self._longest)
+
     @functools.cached_property
     def _regex(self) -> re.Pattern[str]:
         return self._compile(PIECES)
