@@ -73,7 +73,7 @@ def convert(
 
         told = shown if progress is True else progress or None
         done = launch.convert(checked, flags, progress=told, say=shown.say)
-        for text in tell_nested(done.nested):
+        for text in tell_nested(done.notes.nested):
             shown.say(text)
         return done
 

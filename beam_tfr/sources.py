@@ -22,7 +22,7 @@ from beam_tfr.inputs.patterns import (
     read_input_list,
     to_regex,
 )
-from beam_tfr.inputs.skipped import Skipped, tell_left_behind
+from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.layouts.names import Ambiguities
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
@@ -116,28 +116,25 @@ def check_reach(options: ConvertOptions, source: Input) -> None:
         check_there(pattern)
 
 
-def early_warnings(options: ConvertOptions, source: Input) -> Iterator[str]:
+def early_warnings(source: Input) -> Iterator[str]:
     """Warns, from the first files, of images that the patterns miss and of paths that fit the layout in several ways.
-
-    On gs://, it checks only ambiguity, in the first names of a pattern; the summary reports missed images.
 
     Raises:
         UsageError: a pattern matches nothing, or cannot be listed.
     """
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings
-    on_gcs, patterns = storage.is_gcs(source.root), source.input
-    if not source.layout.may_be_ambiguous:
-        patterns = tuple(path for path in patterns if is_wild(path) and not (path.endswith("/") or on_gcs))
+    if storage.is_gcs(source.root) and not source.layout.may_be_ambiguous:
+        return  # the summary tells of missed images
     exclude = exclusion(source.exclude, source.root)
     skipped, ambiguous = Skipped(source.input, exclude), Ambiguities(source.layout)
-    parts = [PatternPart(*pair) for pair in order_patterns(patterns)]
-    batches = list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped)
-    listed = (found for batch in batches for found in batch if isinstance(found, storage.Entry))
+    parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
+    listed = itertools.chain.from_iterable(list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped))
     for entry in itertools.islice(listed, MOST_LOOKED_AT):
-        ambiguous.add(entry.path.removeprefix(source.root))
-    if (kinds := skipped.counts["left_behind"]) and not on_gcs:
-        yield tell_left_behind(kinds, source.root)
+        if isinstance(entry, storage.Entry):
+            ambiguous.add(entry.path.removeprefix(source.root))
+    if missed := tell_missed(skipped.kinds, source.root):
+        yield missed
     yield from ambiguous.tell()
 
 

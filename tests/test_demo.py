@@ -55,7 +55,7 @@ def test_demo(
     lines = run.stdout.splitlines()
     assert [line.split(maxsplit=1)[0] for line in lines[:5]] == ["converted", "verified", "read", "trained", "trained"]
     assert re.fullmatch(
-        r"converted   130 photos of 10 classes of clothes: 20 test, 90 train, 20 validation, \d+\.\d s", lines[0]
+        r"converted   130 photos of 10 classes of clothes: 90 train, 20 validation, 20 test; \d+\.\d s", lines[0]
     )
     assert lines[1] == "verified    130 records in 3 files: checksums, images, labels, counts"
     assert lines[2] == "read back   batches of uint8 [8, 224, 224, 3] and int64 [8]"
@@ -78,8 +78,8 @@ def test_demo(
 
     # The commands that it names work; the first is for the user's own photos.
     convert, verify, read = (shlex.split(line) for line in lines[-3:])
-    assert convert[1:] == ["convert", "--input", "photos/**/*.jpg", "--output", "photos_dataset"]
-    assert beam_tfr(*verify[1:]).code == 0
+    assert convert[1:] == ["-m", "beam_tfr", "convert", "--input", "photos", "--output", "photos_dataset"]
+    assert beam_tfr(*verify[3:]).code == 0
     _, option, program = read
     assert option == "-c"
     capsys.readouterr()
@@ -91,7 +91,7 @@ def test_demo(
         monkeypatch.setenv(name, "")
     again = beam_tfr("demo", "--output", folder)
     assert again.code == 0
-    assert again.out.splitlines()[0].endswith("20 validation; already converted")
+    assert again.out.splitlines()[0].endswith("20 test; already converted")
     assert again.out.splitlines()[1:5] == lines[1:5]  # the numbers too: the same order, the same training
     assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
 

@@ -34,7 +34,7 @@ from beam_tfr.inputs.patterns import (
     to_regex,
 )
 from beam_tfr.inputs.reading import ReadAhead, read_image
-from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.inputs.skipped import Skipped, tell_missed, tell_skipped
 from beam_tfr.schema import RejectError, UsageError
 from tests.conftest import as_nobody, calls_of
 
@@ -252,7 +252,8 @@ def test_a_folder_gives_all_images_and_counts_what_it_leaves_out(tmp_path: Path,
     skipped = Skipped(patterns, None)
     listed = sorted(entry.path for entry in list_all(order_patterns(patterns), skipped=skipped))
     assert listed == sorted(f"{root}/{file}" for file in FOLDER)
-    assert skipped.counts == {"skipped": collections.Counter(NO_IMAGES.values()), "left_behind": {}}
+    assert skipped.kinds == collections.Counter(NO_IMAGES.values())
+    assert tell_missed(skipped.kinds, "x") == ""
 
 
 def test_folders_on_gs_are_told_by_their_names() -> None:
@@ -283,7 +284,7 @@ def test_a_pattern_tells_which_images_it_leaves_behind(
     given = [f"{tmp_path}/{pattern}" for pattern in patterns]
     skipped = Skipped(given, exclusion(["a/6*"], f"{tmp_path}/"))
     assert [*list_all(order_patterns(given), skipped=skipped)]
-    assert skipped.counts == {"skipped": {}, "left_behind": left_behind}
+    assert (skipped.kinds, tell_skipped(skipped.kinds)) == (left_behind, "")
 
 
 def test_local_and_gs_patterns_do_not_mix() -> None:

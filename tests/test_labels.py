@@ -107,11 +107,11 @@ def test_a_conversion_looks_at_the_first_names_before_its_work(fake: FakeGcs) ->
     fake.put_many([f"photos/long_sleeve_{number:02}.jpg" for number in range(20)])
     fake.set(page_size=7)
     options = from_values({"input": "gs://b/photos", "output": "gs://b/out", "layout": "{label}_*"}, ConvertOptions)
-    (told,) = early_warnings(options, open_source(options))
+    (told,) = early_warnings(open_source(options))
     assert told.startswith("20 of 20 files fit the layout in more than one way, such as long_sleeve_00.jpg: {label} ")
     plain = dataclasses.replace(options, layout="{label}/*")
     fake.take_log()
-    assert ([*early_warnings(plain, open_source(plain))], fake.take_log()) == ([], [])
+    assert ([*early_warnings(open_source(plain))], fake.take_log()) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,7 @@ def test_folders_of_splits_need_a_layout(beam_tfr: Command, tmp_path: Path, comm
     assert (run.code, run.out, (tmp_path / "out").exists()) == (2, "", False)
     assert run.err == (
         f"beam-tfr {command}: --input: folders have the names of splits, train (6), val (6), but the default layout "
-        "{label}/* puts all images into the split train; use --layout '{split}/{label}/*', or --layout '{label}/*' to "
-        "ignore them\n"
+        "{label}/* ignores them; use --layout '{split}/{label}/*', or --layout '{label}/*' to ignore them\n"
     )
     run = beam_tfr(*call, "--layout", "{label}/*", "--splits", "x=0.5,y=0.5", "--quiet")
     assert (run.code, run.err) == (0, "")

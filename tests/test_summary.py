@@ -12,7 +12,7 @@ import pytest
 
 from beam_tfr import cli
 from beam_tfr.commands import convert
-from beam_tfr.console import display, terminal
+from beam_tfr.console import display
 from beam_tfr.console.display import Display, Progress
 from beam_tfr.dataset import tallies
 from beam_tfr.dataset.tallies import class_rows
@@ -79,8 +79,8 @@ def test_the_table_has_the_splits_in_the_order_of_training(beam_tfr: Command, ph
     assert "balance: 18 matched = 18 written + 0 rejected" in run.out
     assert rows[6:8] == [["classes"], ["hat", "4", "2", "6"]]
     assert run.out.splitlines()[-2:] == [
-        f"next:    beam-tfr verify {tmp_path / 'o'}",
         f"load:    from beam_tfr.reader import load; train = load('{tmp_path / 'o'}', split='train')",
+        f"next:    beam-tfr verify {tmp_path / 'o'}",
     ]
 
 
@@ -101,9 +101,9 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
     again = beam_tfr("convert", "--input", "phone", "--output", "phone/out", "--json")
     assert (again.json["complete_already"], again.json["skipped"]) == (True, {"._*": 1, ".DS_Store": 1, ".txt": 1})
     part = beam_tfr("convert", "--input", "phone/**/[0-9].jpg", "--output", "part", "--limit", "2")
-    left = "3 files beside them look like images (3 .JPG): --input"
-    assert part.err == f"convert: {left} phone takes them all\n"
-    assert f"note:    {left} DIR takes them all" in part.out
+    missed = "images beside them are skipped (3 .JPG): --input"
+    assert part.err == f"convert: {missed} phone takes all images\n"
+    assert f"note:    {missed} DIR takes all images" in part.out
     assert "limit:   a trial run of the first 2 in the order of --seed" in part.out
     same = beam_tfr("convert", "--input", "phone", "--output", "phone")
     assert (same.code, "--output" in same.err, "is the folder of --input" in same.err) == (2, True, True)
@@ -116,7 +116,7 @@ def test_classes_beyond_the_first_thirty_are_summed_up() -> None:
     assert rows[30:] == [("  class 29", [2, 0]), ("  and 1,002 more", [2_004, 7])]
 
 
-def test_a_narrow_terminal_gets_a_narrow_table_and_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_gets_a_narrow_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tallies, "columns", lambda: 40)
     table = [*tallies.text_table(["train", "test"], [("matched", [1_200, 6]), ("classes", []), ("  hat", [1_200, 6])])]
     assert table == [
@@ -125,5 +125,3 @@ def test_a_narrow_terminal_gets_a_narrow_table_and_whole_words(monkeypatch: pyte
         "classes",
         "  hat   1,200    6 1,206",
     ]
-    monkeypatch.setattr(terminal, "columns", lambda: 20)
-    assert terminal.folded("note:    --resize pad keeps it", 9) == "note:    --resize\n         pad keeps\n         it"

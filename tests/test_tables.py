@@ -585,50 +585,17 @@ def test_features_that_look_like_coordinates(tmp_path: Path, row: dict[str, Any]
             assert "with --resize none and --ignore_orientation they stay right" in as_flags(tables.warnings[0])
 
 
-JOINED = ["cat|pet|indoor", "dog|pet", "cat|outdoor", "dog|indoor", "pet", "", "pet|indoor"]
-
-
-@pytest.mark.parametrize(
-    ("labels", "told"),
-    [
-        (JOINED, "6 classes in the first rows, 5 with --label_separator '|'"),
-        ([x.replace("|", "; ") for x in JOINED], "6 classes in the first rows, 5 with --label_separator '; '"),
-        (['["cat", "pet"]', '["dog"]'], "2 classes in the first rows, 3 with --label_separator '|'"),
-        (["New York, US", "Boston, US", "Paris, France", "Lyon, France"], ""),
-        (["cat", "dog", "1", "hat|"], ""),
-        ([["cat|pet"], ["dog|pet"], ["cat|dog"]], ""),
-    ],
-)
-def test_labels_that_look_like_several(tmp_path: Path, labels: list[Any], told: str) -> None:
-    (tmp_path / "t.jsonl").write_bytes(as_jsonl([{"class": label, "n": 1} for label in labels]))
-    found = open_tables([str(tmp_path / "t.jsonl")], Roles(label="class"), features={"n": ""}).warnings
-    assert bool(found) is bool(told)
-    if found:
-        first = [label for label in labels if label][:2]
-        message = as_flags(found[0])
-        assert message.startswith(
-            f"labels of --label_column class look like several each, such as {', '.join(map(repr, first))}"
-        )
-        assert message.endswith(told)
-        separator = told.partition("'")[2][:-1]
-        assert not open_tables(
-            [str(tmp_path / "t.jsonl")], Roles(label="class", label_separator=separator), features={"n": ""}
-        ).warnings
-
-
 def test_plan_and_convert_tell_what_the_columns_look_like(
     beam_tfr: Command, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.jpg"))
-    rows = [{"path": path, "tags": JOINED[i % 7], "box": [i, 21, 243, 387]} for i, path in enumerate(paths)]
+    rows = [{"path": path, "tags": "ab"[i % 2], "box": [i, 21, 243, 387]} for i, path in enumerate(paths)]
     (photos / "t.csv").write_bytes(as_csv(rows))
     flags = ["--table", photos / "t.csv", "--uri_column", "path", "--label_column", "tags", "--feature_columns", "*"]
-    box, tags = "look like coordinates in the image (box)", "5 with --label_separator '|'"
-    planned = beam_tfr("plan", *flags)
-    assert box in " ".join(planned.out.split())
-    assert tags in " ".join(planned.out.split())
+    box = "look like coordinates in the image (box)"
+    assert box in beam_tfr("plan", *flags).out
     done = beam_tfr("convert", *flags, "--output", tmp_path / "o")
-    assert (done.code, box in done.err, tags in done.err) == (0, True, True)
+    assert (done.code, box in done.err) == (0, True)
     assert "column:  box int64[]" in done.out
     again = beam_tfr("plan", *flags, "--label_separator", "|", "--resize", "none", "--ignore_orientation", "--json")
     assert not [text for text in again.json["warnings"] if "look" in text]
@@ -684,11 +651,6 @@ TWICE = _twice()
             "the compressed data is damaged: Compressed",
         ),
         ("t.jsonl", b'{"id": "a", "age": 1}\n{"id": \n', "row 2: is not valid JSON: Expecting value"),
-        (
-            "t.jsonl",
-            b'\n{"id": "a", "age": 1, "age": 2}\n',
-            "row 1: is not valid JSON: 'age' appears twice",
-        ),
         ("t.jsonl", b'{"id": "a", "age": 1}\n[1]\n', "row 2: is not a JSON object"),
         (
             "t.jsonl",

@@ -11,7 +11,7 @@ from beam_tfr.options import DisplayOptions, add_arguments
 
 EXAMPLES = """examples:
   beam-tfr bench /data/photos
-      how fast this dataset is read, with and without decoding, and the bottleneck
+      how fast this dataset is read, and what decoding takes of it
 """
 
 
@@ -20,8 +20,8 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser = add_parser(
         "bench",
         help="measure how fast this machine reads a dataset",
-        description="Measures how fast this machine reads a dataset, and what the bottleneck is. Takes less than a "
-        "minute. For the speed of a conversion, see beam-tfr plan.",
+        description="Measures how fast this machine reads a dataset, with and without a cache, in less than a minute. "
+        "For the speed of a conversion, see beam-tfr plan.",
         epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of a dataset, on disk or gs://")

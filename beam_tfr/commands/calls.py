@@ -90,8 +90,11 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
     Raises:
         UsageError: one is unknown, or its value is not allowed.
     """
-    with first_imports():
-        from beam_tfr import launch
+    gc.disable()  # which would take a tenth of a short run, for Beam's modules
+    from beam_tfr import launch
+
+    gc.freeze()
+    gc.enable()
     with _names_config(parsed):
         launch.parse_beam_flags(flags, parsed.known)
 
@@ -105,25 +108,17 @@ def _names_config(parsed: argparse.Namespace) -> Iterator[None]:
         named = _NAMED.match(str(error))
         if not named or named[1] not in parsed.of_file:
             raise
-        text, unknown = str(error), f"--{named[1]}: unknown flag"
-        if text.startswith(unknown):
-            hint = text.removeprefix(unknown).replace("did you mean --", "did you mean ")
-            if isinstance(parsed.of_file[named[1]], dict):
-                hint = "; keys are not grouped under headings"
-            text = f"{named[1]}: unknown key{hint}"
-        raise UsageError(text, option="config", value=parsed.config) from None
+        raise UsageError(str(error), option="config", value=parsed.config) from None
 
 
 def _refuse_bare(parsed: argparse.Namespace, others: Sequence[str]) -> None:
     """Raises the UsageError for values without a flag, as in `convert photos out`, and shows the right call."""
     bare = [*itertools.takewhile(lambda other: not other.startswith("-"), others)]
-    if not bare:
-        return
-    inputs = bare[:-1] if len(bare) > 1 and not parsed.output else bare
-    call = {"input": inputs, "output": [parsed.output] if parsed.output else bare[len(inputs) :]}
-    shown = " ".join(f"--{name} {shlex.join(values)}" for name, values in call.items() if values)
-    hint = "give all inputs after one --input" if parsed.input else f"say beam-tfr {parsed.command} {shown}"
-    raise UsageError(f"{bare[0]}: unknown argument; {hint}")
+    if bare:
+        *inputs, output = bare if len(bare) > 1 and not parsed.output else [*bare, parsed.output or "DIR"]
+        call = f"beam-tfr {parsed.command} --input {shlex.join(inputs)} --output {shlex.quote(output)}"
+        hint = "give all inputs after one --input" if parsed.input else f"say {call}"
+        raise UsageError(f"{bare[0]}: unknown argument; {hint}")
 
 
 def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> NoReturn:
@@ -133,20 +128,6 @@ def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> N
         raise UsageError(f"takes one PATH, not {len(others) + 1:,}; put a pattern into quotes, such as 'train-*'")
     hint = meant(flag, parsed.known) or f"see {program} --help"
     raise UsageError(f"unknown: {flag or ' '.join(others[:3])}; {hint}")
-
-
-@contextlib.contextmanager
-def first_imports() -> Iterator[None]:
-    """Keeps the garbage collector away from Beam's modules, which would take a tenth of a short run."""
-    if "apache_beam" in sys.modules:
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _take_config(parsed: argparse.Namespace) -> tuple[Collection[str], list[str]]:
@@ -164,9 +145,8 @@ def _take_config(parsed: argparse.Namespace) -> tuple[Collection[str], list[str]
         if name not in OPTIONS:
             if f"--{name}" in parsed.known:
                 raise UsageError(f"`{name}=` can only be given on the command line", option="config", value=path)
-            if value is False:
-                told = f"has no effect; remove it. Beam's own switches are only turned on, some as `no_{name} = true`"
-                raise UsageError(f"`{name} = false` {told}", option="config", value=path)
+            if isinstance(value, dict):
+                raise UsageError(f"{name}: keys are not grouped under headings", option="config", value=path)
             flags += [f"--{name}" if one is True else f"--{name}={one}" for one in several]
         elif getattr(parsed, name) is None:
             setattr(parsed, name, several if OPTIONS[name].kind.many else value)

@@ -5,23 +5,17 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib.util
-import json
 import os
 import pathlib
 import re
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 from beam_tfr.console.terminal import silent_stderr
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import DataError, UsageError
-
-if TYPE_CHECKING:
-    from beam_tfr.dataset.manifest import Manifest
 
 SAMPLE = pathlib.Path(__file__).parents[1] / "sample"
 LAYOUT = "{split}/{label}/*"
@@ -42,96 +36,57 @@ def demo(output: str) -> None:
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise UsageError("the demo trains a model, which needs TensorFlow: pip install 'beam_tfr[convert,reader]'")
-    dataset = _convert(output)
-    _verify(dataset)
-    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as home:
-        os.environ["KERAS_HOME"] = home  # Keras writes a file there on import
-        os.environ["KERAS_BACKEND"] = "tensorflow"
-        _train(dataset)
-    _say_what_next(dataset)
-
-
-def _convert(output: str) -> Manifest:
     from beam_tfr import launch  # Beam
-
-    folder = re.sub(r"[*?\[{]", r"[\g<0>]", str(SAMPLE))  # escape wildcards in the folder's own name
-    result = launch.convert(ConvertOptions(input=(f"{folder}/*/*/*.jpg",), output=output, layout=LAYOUT))
-    dataset = result.manifest
-    splits = ", ".join(f"{split.num_examples} {name}" for name, split in dataset.splits.items())
-    photos = f"{dataset.counts['matched']} photos of {len(dataset.class_names)} classes of clothes"
-    took = f", {result.seconds:.1f} s" if result.fresh else "; already converted"
-    _say(f"converted   {photos}: {splits}{took}")
-    return dataset
-
-
-def _verify(dataset: Manifest) -> None:
     from beam_tfr.verification import verify
 
-    report = verify(dataset.folder)
+    sample = re.sub(r"[*?\[{]", r"[\g<0>]", str(SAMPLE))  # escape wildcards in the folder's own name
+    result = launch.convert(ConvertOptions(input=(f"{sample}/*/*/*.jpg",), output=output, layout=LAYOUT))
+    splits = ", ".join(f"{split.num_examples} {name}" for name, split in result.splits.items())
+    took = f"{result.seconds:.1f} s" if result.fresh else "already converted"
+    photos = f"{result.counts['matched']} photos of {len(result.class_names)} classes of clothes"
+    _say(f"converted   {photos}: {splits}; {took}")
+    report = verify(result.folder)
     if not report.ok:
-        raise DataError(f"{report.problems[0]}; beam-tfr verify {shlex.quote(dataset.folder)} lists all problems")
+        raise DataError(f"{report.problems[0]}; beam-tfr verify {shlex.quote(result.folder)} lists all problems")
     _say(f"verified    {report.examples} records in {report.shards} files: checksums, images, labels, counts")
+    _train(result.folder, len(result.class_names))
+    program = f'from beam_tfr.reader import load; print(load({result.folder!r}, split="train", batch_size=32))'
+    python = shlex.quote(sys.executable)
+    _say(
+        f"\nThe dataset (shards, labels.txt, manifest.json) is in {result.folder}.\n"
+        "Next steps; the first needs a folder of your own with a folder of photos for each class:\n\n"
+        f"  {python} -m beam_tfr convert --input photos --output photos_dataset\n"
+        f"  {python} -m beam_tfr verify {shlex.quote(result.folder)}\n"
+        f"  {python} -c {shlex.quote(program)}"
+    )
 
 
-def _train(dataset: Manifest) -> None:
+def _train(folder: str, num_classes: int) -> None:
+    """Trains a network that is small enough to learn from a hundred photos in seconds."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with silent_stderr():
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    with silent_stderr(), tempfile.TemporaryDirectory(prefix="beam_tfr-") as home:
+        os.environ["KERAS_HOME"] = home  # Keras writes a file there on import
         import keras
+        from keras import layers
 
         from beam_tfr.reader import load
 
-    train = load(dataset.folder, split="train", batch_size=BATCH_SIZE, shuffle=True, seed=SEED)
-    validation = load(dataset.folder, split="validation", batch_size=BATCH_SIZE)
+    train = load(folder, split="train", batch_size=BATCH_SIZE, shuffle=True, seed=SEED)
+    validation = load(folder, split="validation", batch_size=BATCH_SIZE)
     images, labels = next(iter(train))
     _say(f"read back   batches of {images.dtype.name} {[*images.shape]} and {labels.dtype.name} {[*labels.shape]}")
 
     keras.utils.set_random_seed(SEED)
-    model = _make_model(images.shape[1:], len(dataset.class_names))
+    pixels = [layers.Rescaling(1 / 127.5, offset=-1), layers.Resizing(32, 32)]
+    convolutions = [layers.Conv2D(filters, 3, strides=2, activation="relu") for filters in (16, 32)]
+    model = keras.Sequential([*pixels, *convolutions, layers.Flatten(), layers.Dense(num_classes, "softmax")])
+    model.compile(keras.optimizers.Adam(0.003), "sparse_categorical_crossentropy", metrics=["accuracy"])
     # shuffle is Keras's own, for arrays; left on, it warns that it does nothing here.
     history = model.fit(train, validation_data=validation, epochs=EPOCHS, shuffle=False, verbose=0).history
     for epoch in range(EPOCHS):
         loss, accuracy, validated = (history[name][epoch] for name in ("loss", "accuracy", "val_accuracy"))
         _say(f"trained     epoch {epoch + 1}: loss {loss:.2f}, accuracy {accuracy:.2f}, on validation {validated:.2f}")
-
-
-def _make_model(image_shape: Any, num_classes: int) -> Any:
-    """A network small enough to train on a hundred photos in seconds."""
-    import keras
-    from keras import layers
-
-    model = keras.Sequential(
-        [
-            keras.Input(image_shape, dtype="uint8"),
-            layers.Rescaling(1 / 127.5, offset=-1),
-            layers.Resizing(32, 32),
-            layers.Conv2D(16, 3, strides=2, activation="relu"),
-            layers.Conv2D(32, 3, strides=2, activation="relu"),
-            layers.Flatten(),
-            layers.Dense(num_classes),
-        ]
-    )
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.003), loss, metrics=["accuracy"])
-    return model
-
-
-def _say_what_next(dataset: Manifest) -> None:
-    folder = dataset.folder
-    program = f'from beam_tfr.reader import load; print(load({json.dumps(folder)}, split="train", batch_size=32))'
-    _say(f"\nThe dataset (shards, labels.txt, manifest.json) is in {folder}. A hundred photos teach a model little.")
-    _say("Next steps; the first needs a folder of your own with a folder of photos for each class:\n")
-    beam_tfr, python = _command("beam-tfr"), _command("python")
-    _say(f"  {beam_tfr} convert --input 'photos/**/*.jpg' --output photos_dataset")
-    _say(f"  {beam_tfr} verify {shlex.quote(folder)}")
-    _say(f"  {python} -c {shlex.quote(program)}")
-
-
-def _command(name: str) -> str:
-    """A program of this environment as typed here: with its folder, unless it is on the PATH."""
-    path = os.path.join(os.path.dirname(sys.executable), name)
-    if not os.path.exists(path) or shutil.which(name) == path:
-        return name
-    return shlex.quote(os.path.relpath(path))
 
 
 def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:

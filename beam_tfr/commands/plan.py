@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Sequence
 
 from beam_tfr.commands.calls import add_options, at_least, check_flags, display, read_call
-from beam_tfr.console.terminal import folded
 from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
 
@@ -61,6 +60,5 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))
     else:
-        for line in as_flags(str(found)).splitlines():
-            print(folded(line, 11))
+        print(as_flags(str(found)))
     return 0

@@ -6,10 +6,9 @@ import json
 import shlex
 from typing import IO, Any
 
-from beam_tfr.console.terminal import folded, printable
-from beam_tfr.dataset.tallies import dataset_rows, text_table
+from beam_tfr.console.terminal import printable
 from beam_tfr.launch import Job, Result
-from beam_tfr.schema import as_flags, in_order
+from beam_tfr.schema import as_flags
 
 
 def summary(result: Result) -> dict[str, Any]:
@@ -29,10 +28,9 @@ def summary(result: Result) -> dict[str, Any]:
         },
         "cropped": dataset.statistics.get("cropped"),
         "columns": dataset.options.get("feature_columns", {}),
-        "skipped": dict(result.skipped),
-        "left_behind": dict(result.left_behind),
-        "nested": dict(result.nested),
-        "changes": result.changes._asdict(),
+        "skipped": dict(result.notes.skipped),
+        "nested": dict(result.notes.nested),
+        "changes": result.notes.changes._asdict(),
         "new_ids": result.new_ids,
         "dataset_digest": dataset.dataset_digest,
         "seconds": round(result.seconds, 3),
@@ -54,18 +52,5 @@ def print_job(job: Job, *, as_json: bool) -> None:
 
 def print_summary(result: Result, *, to: IO[str]) -> None:
     """Prints the summary of a conversion as a table."""
-    dataset = result.manifest
-
-    def line(text: str) -> None:
-        print(folded(printable(text), 9), file=to)
-
-    if not result.fresh:
-        line(f"{dataset.folder} already holds this complete dataset; nothing was written.")
-        line("Its files were compared by name and size; beam-tfr verify reads all their bytes.")
-    for row in text_table(in_order(dataset.splits), dataset_rows(dataset)):
-        print(printable(row), file=to)
-    for text in result.lines():
-        line(as_flags(text))
-    # Not folded, since they are to be copied.
-    print(printable(f"next:    beam-tfr verify {shlex.quote(dataset.folder)}"), file=to)
-    print(printable(f"load:    {result.load_call()}"), file=to)
+    print(as_flags(str(result)), file=to)
+    print(printable(f"next:    beam-tfr verify {shlex.quote(result.folder)}"), file=to)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_tfr.commands.calls import display, refuse
-from beam_tfr.console.terminal import counted, folded, say
+from beam_tfr.console.terminal import counted, say
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import UsageError
 
@@ -74,11 +74,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
             report = verify(parsed.folder, sources=parsed.sources or (), exclude=parsed.exclude or (), **how)
     say_problems(report)
-    print(
-        json.dumps(report.as_json(), sort_keys=True)
-        if parsed.json
-        else "\n".join(folded(line, 2) for line in describe(report))
-    )
+    print(json.dumps(report.as_json(), sort_keys=True) if parsed.json else "\n".join(describe(report)))
     return 0 if report.ok else 1
 
 

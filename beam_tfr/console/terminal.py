@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import IO
 
@@ -72,18 +71,8 @@ def without_secrets(text: str) -> str:
 
 
 def columns() -> int:
-    """Width of the terminal that standard output is; large if it is none, so that nothing is folded."""
+    """Width of the terminal that standard output is; large if it is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 1 << 20
-
-
-def folded(text: str, indent: int) -> str:
-    """A text with line ends between words where the terminal would break it within them, and spaces after them."""
-    if len(text) <= columns() or max(map(len, text.split())) > columns() - indent:
-        return text
-    lines = textwrap.wrap(
-        text, columns(), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
-    )
-    return "\n".join(lines)
 
 
 def counted(number: int, noun: str) -> str:

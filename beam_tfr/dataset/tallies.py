@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from beam_tfr.console import markup
 from beam_tfr.console.terminal import columns, printable
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema import NO_SPLIT, Plan, in_order
@@ -59,12 +58,6 @@ def tell_shares(options: Mapping[str, Any], matched: Mapping[str, int]) -> str:
 def with_totals(rows: Iterable[Row]) -> list[Row]:
     """The same rows, each with the sum of its numbers at its end."""
     return [(title, [*values, *([sum(values)] if values else [])]) for title, values in rows]
-
-
-def html_table(title: str, splits: Iterable[str], rows: Iterable[Row], notes: Iterable[str] = ()) -> str:
-    """The rows of some splits as a table for notebooks."""
-    cells = [(name, *values) for name, values in with_totals(rows)]
-    return markup.table(title, ["", *in_order(splits), "total"], cells, notes)
 
 
 def text_table(splits: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import itertools
 import os
 import re
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import is_wild, split_pattern, to_regex
 from beam_tfr.schema import UsageError
-from beam_tfr.schema.extensions import kind_of_name, looks_like_image
+from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
 
 MOST_LOOKED_AT = 10_000  # files, for a hint
 MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared with each
@@ -23,70 +22,64 @@ MOST_PATTERNS = 16  # of more nothing is counted, since each file is compared wi
 class Skipped:
     """Counts files that match no pattern, each once; thread-safe.
 
-    A folder skips files without an image extension. `*.jpg` leaves behind files that `*.*` would match and that
-    look like images, such as 1.JPG and 1.png.
+    A folder skips files without an image extension. `*.jpg` skips files that `*.*` would match and that look like
+    images, such as 1.JPG and 1.png; others are not counted.
 
     Args:
         patterns: all patterns of the call; folders end in /.
         exclude: result of `exclusion`; what it matches is not counted.
 
     Attributes:
-        counts: "skipped" or "left_behind" -> kind of name -> files.
+        kinds: kind of name, such as ".txt" -> files.
     """
 
     def __init__(self, patterns: Sequence[str], exclude: re.Pattern[str] | None) -> None:
         wild = sorted(filter(is_wild, patterns))
-        self.counts = {"skipped": collections.Counter[str](), "left_behind": collections.Counter[str]()}
+        self.kinds = collections.Counter[str]()
         self._lock = threading.Lock()
         self._reach = {pattern: _reach(pattern) for pattern in wild} if len(wild) <= MOST_PATTERNS else {}
         self._taken, self._paths = [*map(to_regex, wild), *([exclude] if exclude else [])], {*patterns}
 
     def add(self, pattern: str, path: str) -> None:
         """Counts a file that was listed for a pattern, but does not match it."""
-        is_folder = pattern.endswith("/")
-        if not self._reach or not (is_folder or looks_like_image(path)):
-            return
         if next((other for other, reach in self._reach.items() if reach and reach.fullmatch(path)), "") != pattern:
             return
-        if not is_folder and not to_regex(f"{split_pattern(pattern)[0]}/").fullmatch(path):  # hidden, for example
+        is_folder = pattern.endswith("/")
+        if not is_folder and not to_regex(f"{split_pattern(pattern)[0]}/").fullmatch(path):  # hidden, or no image
             return
         if path in self._paths or any(regex.fullmatch(path) for regex in self._taken):
             return
-        name = path.removeprefix(pattern) if is_folder else path.rpartition("/")[2]
         with self._lock:
-            self.counts["skipped" if is_folder else "left_behind"][kind_of_name(name)] += 1
+            self.kinds[kind_of_name(path.removeprefix(pattern) if is_folder else path.rpartition("/")[2])] += 1
 
 
 def _reach(pattern: str) -> re.Pattern[str] | None:
     """Matches what a pattern could have meant: all below a folder, or the same names with any extension."""
     if pattern.endswith("/"):
         return re.compile(f"{re.escape(pattern)}.*", re.DOTALL)
-    folder, _, name = pattern.rpartition("/")
-    stem = name.rpartition(".")[0]
-    with contextlib.suppress(UsageError):  # alternatives with dots or slashes in them
-        return to_regex(f"{folder}/{stem}.*") if stem else None
-    return None
-
-
-def tell_kinds(kinds: Mapping[str, int]) -> str:
-    """The kinds of names, most frequent first: "10 .JPG, 3 .jpeg"."""
-    return ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
+    try:
+        return to_regex(f"{pattern.rpartition('.')[0]}.*")
+    except UsageError:  # alternatives with dots in them
+        return None
 
 
 def tell_skipped(kinds: Mapping[str, int]) -> str:
     """Says how many files of a folder are skipped: "2 without an image extension (1 .md, 1 other names)"."""
-    return f"{sum(kinds.values()):,} without an image extension ({tell_kinds(kinds)})"
+    number, told = _tell_kinds(kinds, images=False)
+    return f"{number:,} without an image extension ({told})" if number else ""
 
 
-def tell_left_behind(kinds: Mapping[str, int], root: str) -> str:
-    """Says which images are missed, and how to include them; `root` is the folder that all inputs share."""
-    total = sum(kinds.values())
-    look, them = (
-        ("file beside them looks like an image", "it")
-        if total == 1
-        else ("files beside them look like images", "them all")
-    )
-    return f"{total:,} {look} ({tell_kinds(kinds)}): `input={_quoted(root)}` takes {them}"
+def tell_missed(kinds: Mapping[str, int], root: str) -> str:
+    """Says which images the patterns miss, and how to include them; `root` is the folder that all inputs share."""
+    number, told = _tell_kinds(kinds, images=True)
+    return f"images beside them are skipped ({told}): `input={_quoted(root)}` takes all images" if number else ""
+
+
+def _tell_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
+    """The number of files that are images or are not, and their kinds: "10 .JPG, 3 .jpeg"."""
+    chosen = {kind: number for kind, number in kinds.items() if (kind[1:].lower() in FORMAT_OF) == images}
+    ordered = sorted(chosen.items(), key=lambda item: (-item[1], item[0]))
+    return sum(chosen.values()), ", ".join(f"{number:,} {kind}" for kind, number in ordered)
 
 
 def tell_instead(folder: str, option: str) -> str:

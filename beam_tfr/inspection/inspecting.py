@@ -15,7 +15,6 @@ from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.manifest import Manifest, check_shards
 from beam_tfr.dataset.reader_arguments import integer
-from beam_tfr.dataset.tallies import dataset_rows, html_table
 from beam_tfr.inspection import exporting, pictures
 from beam_tfr.inspection.records import (
     Chosen,
@@ -104,13 +103,9 @@ class Inspection:
         return f"<{printable(self._title())}; features {', '.join(itertools.islice(self.features, 20))}>"
 
     def _repr_html_(self) -> str:
-        """Features, counts and thumbnails, for notebooks."""
-        first = dict(describe_record(self.records[0])) if self.records else {}
-        rows = [(name, about, first.get(name, "")) for name, about in self.features.items()]
-        page = markup.table(self._title(), ["feature", "dtype and shape", "first record"], rows, [self.problem])
-        if self.manifest:
-            page += html_table("", self.manifest.splits, dataset_rows(self.manifest))
-        return page + (pictures.html_image(self.contact_sheet()) if self.records else "")
+        """The lines and the thumbnails, for notebooks."""
+        text = "\n".join(self.lines(1))
+        return f"<pre>{markup.text(text)}</pre>" + (pictures.html_image(self.contact_sheet()) if self.records else "")
 
     def _title(self) -> str:
         return f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"

@@ -20,7 +20,8 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
 from beam_tfr.options import ConvertOptions, default_threads, meant
-from beam_tfr.options.table import NO_DRY_RUN, options_of
+from beam_tfr.options.hints import NO_DRY_RUN
+from beam_tfr.options.table import options_of
 from beam_tfr.schema import UsageError
 
 # More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as one, and 16 only 1.8.
@@ -71,10 +72,9 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     Raises:
         UsageError: there is no such runner, or a flag has no effect on it.
     """
-    if beam_options.view_as(TestOptions).dry_run:  # which Beam reads for Dataflow alone
-        raise UsageError(f"has no effect without `runner=DataflowRunner`: {NO_DRY_RUN}", option="dry_run")
-    if beam_options.view_as(DebugOptions).number_of_worker_harness_threads:  # likewise
-        raise UsageError("has no effect without `runner=DataflowRunner`", option="number_of_worker_harness_threads")
+    for options, name in ((TestOptions, "dry_run"), (DebugOptions, "number_of_worker_harness_threads")):
+        if getattr(beam_options.view_as(options), name):  # which Beam reads for Dataflow alone
+            raise UsageError("has no effect without `runner=DataflowRunner`", option=name)
     name = beam_options.view_as(StandardOptions).runner or LOCAL_RUNNERS[0]
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
         try:

@@ -42,7 +42,7 @@ class Reporter:
         if planned != self._planned or (started >= self._next_look and not known):  # claimed, perhaps for another plan
             self._planned, self._finished = planned, _NOTHING
             with contextlib.suppress(OSError):
-                self._finished = without_new(self._step.progress() or _NOTHING, counters)
+                self._finished = self._step.progress() or _NOTHING
             self._next_look = started + (time.monotonic() - started) / MAX_LOOK_SHARE
         if self._earlier is None:
             self._earlier = self._finished
@@ -63,33 +63,17 @@ def has_begun(counters: Mapping[str, int]) -> bool:
 
 
 def progress_of(there: Progress, counters: Mapping[str, int]) -> Progress:
-    """The progress of a run that has planned.
+    """The progress of a run that has planned, by its counters.
 
     Args:
-        there: what was finished in the folder when the run had planned.
-        counters: this package's counters.
+        there: the progress of the folder, for its totals. What is finished there counts when the run comes to it.
+        counters: this package's counters; a retried bundle may count twice.
     """
-
-    def finished(of: str, before: int, total: int) -> int:
-        new, resumed = counters.get(of, 0), counters.get(f"resumed-{of}", 0)
-        # The run has not come to all finished shards yet, or will write some again since their input has changed.
-        ahead = max(before, resumed) + new
-        return ahead if ahead < total else min(resumed + new, total)
-
-    shards = finished("shards", there.shards, there.num_shards)
-    return Progress(
-        "publishing" if shards == there.num_shards else "converting",
-        finished("images", there.done, there.total),
-        there.total,
-        shards,
-        there.num_shards,
-        counters.get("bytes-read", 0),
-        counters.get("rejected", 0),
+    images, shards = (counters.get(of, 0) + counters.get(f"resumed-{of}", 0) for of in ("images", "shards"))
+    return there._replace(
+        stage="publishing" if shards >= there.num_shards else "converting",
+        done=min(images, there.total),
+        shards=min(shards, there.num_shards),
+        num_bytes=counters.get("bytes-read", 0),
+        rejected=counters.get("rejected", 0),
     )
-
-
-def without_new(there: Progress, counters: Mapping[str, int]) -> Progress:
-    """What is finished in the folder, without what this run has finished by now; shards have about equal size."""
-    new = min(counters.get("shards", 0), there.shards)
-    left = there.shards - new
-    return there._replace(shards=left, done=there.done * left // max(1, there.shards))

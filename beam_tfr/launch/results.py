@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.console import markup
 from beam_tfr.console.display import Progress
+from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import Split
-from beam_tfr.dataset.tallies import dataset_rows, html_table, tell_shares
-from beam_tfr.inputs.skipped import tell_left_behind, tell_skipped
+from beam_tfr.dataset.tallies import dataset_rows, tell_shares, text_table
+from beam_tfr.inputs.skipped import tell_missed, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.output import history, rejects
 from beam_tfr.output.notes import Notes
-from beam_tfr.output.sidecars import Changes
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import (
     ADJUSTMENTS,
@@ -37,6 +38,8 @@ from beam_tfr.schema import (
 from beam_tfr.schema.features import things
 
 MAX_REJECTS = 100  # that a result holds
+_COMPLETE = """This folder already holds this complete dataset; nothing was written.
+Its files were compared by name and size; beam-tfr verify reads all their bytes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -47,11 +50,8 @@ class Result:
         manifest: manifest of the dataset.
         seconds: wall time.
         fresh: False if the dataset was already complete.
-        skipped: kind of name, such as ".txt" -> files in the folders of `input=` without an image extension.
-        left_behind: kind of name -> files that look like images, next to a pattern's matches.
         resumed: images that an earlier run had finished.
-        changes: shards of an earlier run that were rewritten because the input has changed.
-        nested: result of `Folders.nested`.
+        notes: what the listing skipped, and what changed in the input.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
     """
@@ -59,11 +59,8 @@ class Result:
     manifest: manifest.Manifest
     seconds: float
     fresh: bool
-    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
     resumed: int = 0
-    changes: Changes = Changes()
-    nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    notes: Notes = Notes()
     new_ids: str = ""
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -101,13 +98,17 @@ class Result:
     def __repr__(self) -> str:
         splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in self.splits.items())
         rejected = sum(self.manifest.counts["rejected"].values())
-        return f"<{self._title()}: {splits}; {rejected:,} rejected; digest {self.digest[:16]}>"
+        of = f" of {len(self.class_names):,} classes" if self.class_names else ""
+        written = f"{self.counts['written']:,} {things(self.manifest.options['encoding'])}{of}"
+        return f"<{self.folder}: {written}: {splits}; {rejected:,} rejected; digest {self.digest[:16]}>"
+
+    def __str__(self) -> str:
+        """The summary as the command and a notebook show it, with options named as in Python."""
+        table = text_table([*self.splits], dataset_rows(self.manifest))
+        return printable("\n".join([*([] if self.fresh else [_COMPLETE]), *table, *self.lines()]))
 
     def _repr_html_(self) -> str:
-        """The summary that the command prints, for notebooks."""
-        before = [] if self.fresh else ["The dataset was already complete; nothing was written."]
-        after = [f"next: beam_tfr.verify({self.folder!r})", f"load: {self.load_call()}"]
-        return html_table(self._title(), self.splits, dataset_rows(self.manifest), [*before, *self.lines(), *after])
+        return markup.lines(self)
 
     @property
     def images_per_second(self) -> float:
@@ -115,13 +116,8 @@ class Result:
         done = self.manifest.counts["matched"] - self.resumed if self.fresh else 0
         return done / max(self.seconds, 1e-3)
 
-    def load_call(self) -> str:
-        """The code that loads the first split."""
-        split = next((name for name in self.splits if name != NO_SPLIT), "train")
-        return f"from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
-
     def lines(self) -> Iterator[str]:
-        """Yields the facts beside the table of splits, with options named as in Python."""
+        """Yields the facts below the table of splits, with options named as in Python."""
         dataset, counts, what = self.manifest, self.manifest.counts, things(self.manifest.options["encoding"])
         rejected = sum(counts["rejected"].values())
         if limit := dataset.options.get("limit"):
@@ -129,8 +125,8 @@ class Result:
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
         if shares := tell_shares(dataset.options, {name: split.matched for name, split in dataset.splits.items()}):
             yield f"shares:  {shares}"
-        if self.skipped:
-            yield f"skipped: {tell_skipped(self.skipped)}"
+        if skipped := tell_skipped(self.notes.skipped):
+            yield f"skipped: {skipped}"
         listed = storage.join(dataset.folder, REJECTS_FILE)
         leading, examples = rejects.first(listed, counts["rejected"]) if rejected else ("", [])
         for reason, number in counts["rejected"].items():
@@ -144,24 +140,21 @@ class Result:
             yield f"cropped: {cropped:.0%} of an image on average; `resize=pad` keeps all of it"
         for name, kind in dataset.options.get("feature_columns", {}).items():
             yield f"column:  {name} {kind}"
-        yield from (f"note:    {hint}" for hint in tell_nested(self.nested))
+        yield from (f"note:    {hint}" for hint in tell_nested(self.notes.nested))
         if self.new_ids:
             old = "; models of it have the old ones" if "->" in self.new_ids else ""
             yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
-        if self.changes.shards:
-            yield f"note:    {self.changes}"
-        if self.left_behind:
-            yield f"note:    {tell_left_behind(self.left_behind, 'DIR')}"
+        if self.notes.changes.shards:
+            yield f"note:    {self.notes.changes}"
+        if missed := tell_missed(self.notes.skipped, "DIR"):
+            yield f"note:    {missed}"
         yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
         if self.fresh and self.resumed:
             yield f"resumed: {self.resumed:,} of {counts['matched']:,} {what} were finished by an earlier run"
         if self.fresh:
             yield f"time:    {self.seconds:.1f} s, {self.images_per_second:,.0f} {what}/s"
-
-    def _title(self) -> str:
-        counts, classes = self.manifest.counts, self.class_names
-        of = f" of {len(classes):,} classes" if classes else ""
-        return f"{self.folder}: {counts['written']:,} {things(self.manifest.options['encoding'])}{of}"
+        split = next((name for name in self.splits if name != NO_SPLIT), "train")
+        yield f"load:    from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
 
 
 class Beginning:
@@ -215,11 +208,8 @@ class Beginning:
             manifest=published,
             seconds=seconds,
             fresh=fresh,
-            skipped=notes.skipped,
-            left_behind=notes.left_behind,
             resumed=counters.get("resumed-images", 0),
+            notes=notes,
             new_ids=diff.describe_ids(old, published.class_names),
-            changes=notes.changes,
-            nested=notes.nested,
             changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},
         )

@@ -102,11 +102,13 @@ def start(
     beam_options, runner, source = prepare(options, beam_flags, open_input)
     only_form = runner is None and checks.is_only_form(beam_options)
     if not only_form:
-        for told in early_warnings(options, source):
+        for told in early_warnings(source):
             say(told)
     step = make(options, source)
     if not step.removed.keys:
-        with contextlib.suppress(*([OSError] if only_form else [])):  # which may be made where the output is not reached
+        with contextlib.suppress(
+            *([OSError] if only_form else [])
+        ):  # which may be made where the output is not reached
             step.leave_out(removed.read(options.output))
     beginning = Beginning(step, look=not only_form)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.

@@ -70,12 +70,10 @@ class Folders:
         if not level:  # test/1.jpg, or cat/test/1.jpg
             layout = "{label}/{split}/*" if len({above for above, _ in self.classes}) > 1 else "{split}/*"
         found = ", ".join(f"{name} ({images:,})" for name, images in sorted(names[level].items()))
-        ignored, without, aim = "puts all images into the split train", "", "ignore them"
-        if splits:
-            ignored, without, aim = "and `splits=` ignore them", " without `splits=`", "divide all images anew"
+        instead = " without `splits=`" if splits else ""
         raise UsageError(
-            f"folders have the names of splits, {found}, but the default layout {DEFAULT_LAYOUT} {ignored}; use "
-            f"`layout='{layout}'`{without}, or `layout='{DEFAULT_LAYOUT}'` to {aim}",
+            f"folders have the names of splits, {found}, but the default layout {DEFAULT_LAYOUT} ignores them; use "
+            f"`layout='{layout}'`{instead}, or `layout='{DEFAULT_LAYOUT}'` to ignore them",
             option="input",
         )
 

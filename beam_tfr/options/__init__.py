@@ -5,13 +5,12 @@ valid: its constructor raises a `UsageError` with the option, the value, what is
 """
 
 from beam_tfr.options.convert import ConvertOptions, default_threads
-from beam_tfr.options.hints import DESTRUCTIVE, meant, nearest
+from beam_tfr.options.hints import meant, nearest
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.options.run import DisplayOptions
 from beam_tfr.options.table import add_arguments, from_arguments, from_values
 
 __all__ = [
-    "DESTRUCTIVE",
     "ConvertOptions",
     "DisplayOptions",
     "ImageOptions",

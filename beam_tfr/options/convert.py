@@ -32,12 +32,12 @@ _place = functools.partial(option, group=WHAT, changes_data=False)
 _shards = functools.partial(option, group=FILES)
 
 
-def _read_layout(value: object) -> str:
+def _check_layout(value: object) -> str:
     text: str = kinds.TEXT.read(value)
     return "/".join(parse_layout(text).parts) if text else ""
 
 
-_LAYOUT = kinds.Kind(read=_read_layout, metavar="PARTS")
+_LAYOUT = kinds.Kind(check=_check_layout, metavar="PARTS")
 _IN_TABLE = {"table": "the table names what is read"}
 _ONE = "give only one of them"
 

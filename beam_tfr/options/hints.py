@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+NO_DRY_RUN = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
 DESTRUCTIVE = ("overwrite",)  # never suggested for a flag that is misspelled
 # Where spelling does not lead from what is typed to what is meant: a flag, perhaps with a value, or advice.
 _MEANT = {
@@ -22,18 +23,10 @@ _MEANT = {
     **dict.fromkeys(("max_images", "n", "num_images", "sample"), "--limit"),
     **dict.fromkeys(("max_shard_size", "shard_size"), "--target_shard_bytes"),
     **dict.fromkeys(("split", "test_size", "val_split", "validation_split"), "--splits train=0.9,test=0.1"),
-    **dict.fromkeys(("plan", "save_plan"), "plans are no longer saved: each conversion lists its input"),
     "shards": "--num_shards",
-    # Options of 0.1.
-    "check_finished": "it was removed: `beam-tfr verify` reads all shards, and repair rebuilds what is damaged",
-    "damaged_share": "it was removed: --damaged keep keeps JPEGs with at least 95% of their rows",
     "fail_fast": "--max_rejects 0",
     "gzip_level": "--compression gzip:N",
-    "keep_all": "it was removed: --encoding bytes keeps every file as it is",
-    "price": "it was removed: multiply the vCPU-hours, GB-hours and so on that plan shows by your prices",
-    "max_scan_pixels": "it was removed: the limit is always 1,000,000,000",
-    "save_config": "it was removed: write the options into a TOML file for --config",
-    "tensorboard": "it was removed: use TensorFlow's own profiler",
+    "dry_run": NO_DRY_RUN,
     "batch_size": "a dataset has no batches; load(…, batch_size=32) makes them",
     "resume": "the same command resumes by itself",
     "shuffle": "records are always stored in a random order, that of --seed; load(…, shuffle=True) shuffles them again",
@@ -51,7 +44,7 @@ def meant(flag: str, known: Iterable[str]) -> str:
     """What to say to an unknown flag: "did you mean --encoding?", or advice; empty if nothing is known."""
     flags = {name for name in known if name.lstrip("-") not in DESTRUCTIVE}
     told = _MEANT.get(flag.lstrip("-").lower().replace("-", "_"), "")
-    if told.startswith("it was removed") or (told and not told.startswith("-") and "--output" in flags):
+    if told and not told.startswith("-") and "--output" in flags:
         return told
     near = told if told.partition(" ")[0] in flags else nearest(flag, flags)
     return near and f"did you mean {near}?"

@@ -39,7 +39,6 @@ class ImageOptions(Checked):
         "pad with --background; stretch: ignore the aspect ratio; fit: shrink to fit inside the size; shortest: scale "
         "the shorter side to the size, which must be square; none: keep all pixels",
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
-        number_hint="; a size is given by `image_size=`",
     )
     upscale: bool = _look(
         False, help="let --resize fit and pad enlarge small images", only_with={"resize": ("fit", "pad")}
@@ -138,11 +137,11 @@ class ImageOptions(Checked):
     def check(self) -> None:
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:
             cure = "`resize=shortest` takes one size for the shorter side, such as 256"
-            self.refuse("image_size", cure, kinds.shown_size(self.image_size))
+            self.refuse("image_size", cure, "x".join(map(str, self.image_size)))
         if self.encoding == "webp" and self.color != "rgb":
             self.refuse("color", "WebP holds color images only; use `encoding=jpeg`, png or raw")
         if self.min_pixels > self.max_pixels:
-            self.refuse("min_pixels", f"the value must be a whole number from 1 to {self.max_pixels}")
+            self.refuse("min_pixels", f"must be a whole number from 1 to {self.max_pixels}")
 
     def image_options(self) -> ImageOptions:
         """The image options of an object that may have more."""

@@ -1,7 +1,6 @@
 """Kinds of option values: what they look like as text and in Python, and in the form of the Flex Template.
 
-A reader takes a value of an option, as text or in Python, and returns it normalized. If it is wrong, it raises a
-ValueError that says what is allowed, with the part of the value to show as its second argument, if it is not all.
+The text of a value is matched with a pattern and parsed; a value, also one from Python, is checked and normalized.
 """
 
 from __future__ import annotations
@@ -25,43 +24,59 @@ class Kind:
     """A kind of option values.
 
     Attributes:
-        read: text or value from Python -> value, normalized. Numbers are read with the range of their option.
+        check: value -> value, normalized. Numbers are checked with the range of their option.
+        parse: text that matches `pattern` -> value; None if text is a value.
+        expected: what errors about other texts say: "must be" and this.
+        pattern: regular expression of the texts that are allowed, so that the form shows at once what is wrong.
         metavar: placeholder for the value in --help.
         form: type of the Flex Template's parameter.
-        pattern: regular expression of the texts that are allowed, so that the form shows at once what is wrong.
         many: takes several values.
         place: is a path, which becomes absolute.
     """
 
-    read: Callable[..., Any]
+    check: Callable[..., Any]
+    parse: Callable[[str], Any] | None = None
+    expected: str = ""
+    pattern: str = ""
     metavar: str = ""
     form: str = "TEXT"
-    pattern: str = ""
     many: bool = False
     place: bool = False
+
+    def read(self, value: Any, *limits: float) -> Any:
+        """A value, as text or in Python, normalized.
+
+        Raises:
+            ValueError: it is not allowed.
+        """
+        if self.parse and isinstance(value, str):
+            if not re.fullmatch(self.pattern, value):
+                raise ValueError(f"must be {self.expected}")
+            value = self.parse(value)
+        return self.check(value, *limits)
 
 
 def text(what: str = "text", **about: Any) -> Kind:
     """Text, or a path; `what` is what errors call it."""
 
-    def read(value: object) -> str:
+    def check(value: object) -> str:
         if (found := _as_text(value)) is None:
             raise ValueError(f"must be {what}")
         return found
 
-    return Kind(read=read, **about)
+    return Kind(check=check, **about)
 
 
 def texts(what: str, **about: Any) -> Kind:
     """A tuple of texts, or of paths; `what` is what errors call them."""
 
-    def read(value: object) -> tuple[str, ...]:
+    def check(value: object) -> tuple[str, ...]:
         found = tuple(map(_as_text, value)) if isinstance(value, (tuple, list)) else (None,)
         if None in found:
             raise ValueError(f"must be a tuple of {what}")
         return found  # type: ignore[return-value]
 
-    return Kind(read=read, many=True, **about)
+    return Kind(check=check, many=True, **about)
 
 
 def _as_text(value: object) -> str | None:
@@ -76,7 +91,7 @@ TEXT = text()
 FILE = text("the path of a file", metavar="FILE", form="GCS_READ_FILE", pattern=ON_GCS, place=True)
 
 
-def _read_boolean(value: object) -> bool:
+def _check_boolean(value: object) -> bool:
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if not isinstance(value, bool):
@@ -84,35 +99,27 @@ def _read_boolean(value: object) -> bool:
     return value
 
 
-BOOLEAN = Kind(read=_read_boolean, form="BOOLEAN")
+BOOLEAN = Kind(check=_check_boolean, form="BOOLEAN")
 
 
-def _read_integer(value: Any, low: int, high: int) -> int:
-    if isinstance(value, str):
-        if not re.fullmatch(INTEGER.pattern, value):
-            raise ValueError("must be a whole number")
-        value = int(value)
-    try:
-        return whole_number(value, low, high)
-    except ValueError as error:
-        raise ValueError(f"the value {error}", value) from None
+INTEGER = Kind(
+    check=whole_number, parse=int, expected="a whole number", pattern=r"[+-]?[0-9]{1,20}", metavar="N", form="NUMBER"
+)
 
 
-INTEGER = Kind(read=_read_integer, metavar="N", form="NUMBER", pattern=r"[+-]?[0-9]{1,20}")
+def _parse_bytes(text: str) -> int:
+    digits, unit = re.fullmatch("([0-9]+) *(.*)", text.upper()).groups()  # type: ignore[union-attr]
+    power = {"": 0, "K": 1, "M": 2, "G": 3}[unit[:1]]
+    return int(int(digits) * (1000 if unit.endswith("B") and "I" not in unit else 1024) ** power)
 
 
-def _read_bytes(value: Any, low: int, high: int) -> int:
-    if isinstance(value, str):
-        match = re.fullmatch(r"([0-9]{1,20})\s*([KMG]i?B?)?", value, re.IGNORECASE)
-        if not match:
-            raise ValueError("must be a number of bytes, such as 104857600 or 100MiB")
-        unit = (match[2] or "").upper()
-        power = {"": 0, "K": 1, "M": 2, "G": 3}[unit[:1]]
-        value = int(int(match[1]) * (1000 if unit.endswith("B") and "I" not in unit else 1024) ** power)
-    return _read_integer(value, low, high)
-
-
-BYTES = Kind(read=_read_bytes, metavar="BYTES", pattern=r"[0-9]{1,20} ?([kKmMgG][iI]?[bB]?)?")
+BYTES = Kind(
+    check=whole_number,
+    parse=_parse_bytes,
+    expected="a number of bytes, such as 104857600 or 100MiB",
+    pattern=r"[0-9]{1,20} ?([kKmMgG][iI]?[bB]?)?",
+    metavar="BYTES",
+)
 
 
 def is_number(value: object) -> bool:
@@ -120,25 +127,23 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _read_number(value: Any, low: float, high: float) -> float:
-    if isinstance(value, str):
-        if not re.fullmatch(NUMBER.pattern, value):
-            raise ValueError("must be a number, such as 2 or 2.5")
-        value = float(value)
+def _check_number(value: Any, low: float, high: float) -> float:
     if not is_number(value) or not low <= value <= high or value == math.inf:
         allowed = f", {low:g} or more" if high == math.inf else f" from {low:g} to {high:g}"
         raise ValueError(f"must be a number{allowed}")
     return float(value)
 
 
-NUMBER = Kind(read=_read_number, form="NUMBER", pattern=r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}")
+NUMBER = Kind(
+    check=_check_number,
+    parse=float,
+    expected="a number, such as 2 or 2.5",
+    pattern=r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}",
+    form="NUMBER",
+)
 
 
-def _read_share_or_count(value: Any) -> int | float:
-    if isinstance(value, str):
-        if not re.fullmatch(r"[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\.?", value):
-            raise ValueError("must be a share with a decimal point, 0.0 to 1.0, or a whole number")
-        value = float(value) if "." in value else int(value)
+def _check_share_or_count(value: Any) -> int | float:
     whole = isinstance(value, Integral)
     if not is_number(value) or not 0 <= value <= (math.inf if whole else 1):
         raise ValueError("must be a share from 0.0 to 1.0, or a whole number without a decimal point")
@@ -146,7 +151,11 @@ def _read_share_or_count(value: Any) -> int | float:
 
 
 SHARE_OR_COUNT = Kind(
-    read=_read_share_or_count, metavar="N", pattern=r"[0-9]{1,20}|[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\."
+    check=_check_share_or_count,
+    parse=lambda text: float(text) if "." in text else int(text),
+    expected="a share with a decimal point, 0.0 to 1.0, or a whole number",
+    pattern=r"[0-9]{1,20}|[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\.",
+    metavar="N",
 )
 
 
@@ -165,75 +174,63 @@ def _integers(values: Any, count: int, low: int, high: int) -> tuple[int, ...] |
     return found if len(found) == count else None
 
 
-def _read_size(value: Any, low: int, high: int) -> tuple[int, ...]:
-    if isinstance(value, str):
-        match = re.fullmatch(r"([0-9]{1,9})(?:x([0-9]{1,9}))?", value.lower())
-        if not match:
-            raise ValueError("must be HEIGHTxWIDTH in pixels, such as 224x224, or one number for both")
-        value = int(match[1]), int(match[2] or match[1])
-    elif isinstance(value, Integral):
-        value = value, value
+def _check_size(value: Any, low: int, high: int) -> tuple[int, ...]:
+    value = (value, value) if isinstance(value, Integral) else value
     if not (found := _integers(value, 2, low, high)):
-        allowed = f"must be height x width, each from {low} to {high} pixels, such as 224x224"
-        raise ValueError(allowed, shown_size(value))
+        raise ValueError(f"must be height x width, each from {low} to {high} pixels, such as 224x224")
     return found
 
 
-def shown_size(size: tuple[Any, ...]) -> str:
-    """A size as on the command line, where one number stands for two equal ones."""
-    return "x".join(map(str, size[:1] if size == size[:1] * 2 else size))
-
-
-SIZE = Kind(read=_read_size, metavar="HxW", pattern=r"[0-9]{1,9}([xX][0-9]{1,9})?")
+SIZE = Kind(
+    check=_check_size,
+    parse=lambda text: int(text) if text.isdigit() else tuple(map(int, text.lower().split("x"))),
+    expected="HEIGHTxWIDTH in pixels, such as 224x224, or one number for both",
+    pattern=r"[0-9]{1,9}([xX][0-9]{1,9})?",
+    metavar="HxW",
+)
 _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
 
 
-def _read_color(value: Any) -> tuple[int, ...]:
-    if isinstance(value, str):
-        if not re.fullmatch(COLOR.pattern, value):
-            raise ValueError(f"must be #RRGGBB, such as #7f7f7f, or one of: {', '.join(_COLORS)}")
-        value = _COLORS.get(value.lower()) or tuple(bytes.fromhex(value[1:]))
+def _check_color(value: Any) -> tuple[int, ...]:
     if not (found := _integers(value, 3, 0, 255)):
         raise ValueError("must be red, green and blue, each from 0 to 255")
     return found
 
 
-COLOR = Kind(read=_read_color, metavar="COLOR", pattern=r"#[0-9a-fA-F]{6}|(?i:white|black|gray)")
+COLOR = Kind(
+    check=_check_color,
+    parse=lambda text: _COLORS.get(text.lower()) or tuple(bytes.fromhex(text[1:])),
+    expected=f"#RRGGBB, such as #7f7f7f, or one of: {', '.join(_COLORS)}",
+    pattern=r"#[0-9a-fA-F]{6}|(?i:white|black|gray)",
+    metavar="COLOR",
+)
 
 
-def _pairs(text: str, pattern: str, example: str) -> dict[str, str]:
+def _pairs(text: str) -> dict[str, str]:
+    """Parses "train=0.9, test=0.1"."""
     pairs: dict[str, str] = {}
     for part in text.split(","):
-        name, separator, value = (piece.strip() for piece in part.partition("="))
-        if not (name and separator and value):
-            raise ValueError(f"must be {pattern} pairs separated by commas, such as {example}")
+        name, _, value = (piece.strip() for piece in part.partition("="))
         if name in pairs:
             raise ValueError(f"names {name} twice")
         pairs[name] = value
     return pairs
 
 
-def _read_shares(value: Any) -> dict[str, Fraction]:
-    if isinstance(value, str):
-        example = "train=0.8,validation=0.1,test=0.1"
-        value = _pairs(value, "NAME=SHARE", example)
-        for name, share in value.items():
-            if not re.fullmatch(r"[0-9]{0,20}\.?[0-9]{1,20}|[0-9]{1,20}\.", share):
-                raise ValueError(f"the share of {name} must be a number from 0 to 1, such as {example}")
+def _check_shares(value: Any) -> dict[str, Fraction]:
     if not isinstance(value, Mapping):
         raise ValueError('must map names of splits to shares, such as {"train": 0.9, "test": 0.1}')
     try:
         shares = {name: Fraction(str(share)) for name, share in value.items()}
     except (ValueError, ZeroDivisionError):
         raise ValueError("each share must be a number from 0 to 1") from None
-    shown = shown_shares(shares)
     for name, share in shares.items():
         if not isinstance(name, str) or not is_split_name(name):
-            raise ValueError(f"{name!r} cannot be a split: {SPLIT_RULE}", shown)
+            raise ValueError(f"{name!r} cannot be a split: {SPLIT_RULE}")
         if share <= 0:
-            raise ValueError(f"the share of {name} must be above 0; leave the split out instead", shown)
+            raise ValueError(f"the share of {name} must be above 0; leave the split out instead")
     if abs((total := sum(shares.values(), Fraction())) - 1) > Fraction(1, 10**6):
-        raise ValueError(f"the shares must add up to 1, not {float(total):g}", shown)
+        raise ValueError(f"the shares must add up to 1, not {float(total):g}")
     return {name: shares[name] for name in in_order(shares)}  # a manifest keeps no order
 
 
@@ -243,35 +240,27 @@ def shown_shares(shares: Mapping[Any, Fraction]) -> str:
 
 
 SHARES = Kind(
-    read=_read_shares,
+    check=_check_shares,
+    parse=_pairs,
+    expected="NAME=SHARE pairs separated by commas, such as train=0.8,validation=0.1,test=0.1",
+    pattern=r" *[A-Za-z0-9_]+ *= *[0-9.]{1,20} *(, *[A-Za-z0-9_]+ *= *[0-9.]{1,20} *)*",
     metavar="SHARES",
-    pattern=r"[A-Za-z0-9_]+ *= *[0-9.]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9.]{1,20})*",
 )
 
 
-def _read_counts(value: Any, low: int, high: int) -> int | dict[str, int]:
-    if isinstance(value, str) and "=" in value:
-        value = _pairs(value, "NAME=N", "train=16,test=2")
-        for name, count in value.items():
-            if not re.fullmatch(r"[0-9]{1,20}", count):
-                raise ValueError(f"the number for {name} must be a whole number")
-            value[name] = int(count)
-    elif isinstance(value, str):
-        if not re.fullmatch(r"[0-9]{1,20}", value):
-            raise ValueError("must be a whole number, or NAME=N pairs, such as train=16,test=2")
-        value = int(value)
+def _check_counts(value: Any, low: int, high: int) -> int | dict[str, int]:
     counts = value if isinstance(value, dict) else {"": value}
-    for split, count in counts.items():
-        of, other = (f" of {split}", "") if split else ("", ', or a dict such as {"train": 16, "test": 2}')
-        try:
-            counts = counts | {split: whole_number(count, low, high)}
-        except ValueError as error:
-            raise ValueError(f"the value{of} {error}{other}", count) from None
+    try:
+        counts = {split: whole_number(count, low, high) for split, count in counts.items()}
+    except ValueError as error:
+        raise ValueError(f'each number {error}; give one, or a dict such as {{"train": 16, "test": 2}}') from None
     return counts if isinstance(value, dict) else counts[""]
 
 
 COUNTS = Kind(
-    read=_read_counts,
+    check=_check_counts,
+    parse=lambda text: {name: int(count) for name, count in _pairs(text).items()} if "=" in text else int(text),
+    expected="a whole number, or NAME=N pairs, such as train=16,test=2",
+    pattern=r"[0-9]{1,20}| *[A-Za-z0-9_]+ *= *[0-9]{1,20} *(, *[A-Za-z0-9_]+ *= *[0-9]{1,20} *)*",
     metavar="N",
-    pattern=r"[0-9]{1,20}|[A-Za-z0-9_]+ *= *[0-9]{1,20}( *, *[A-Za-z0-9_]+ *= *[0-9]{1,20})*",
 )

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import math
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -17,7 +16,6 @@ from beam_tfr.options.kinds import Kind
 from beam_tfr.schema import UsageError
 from beam_tfr.schema.features import OTHER_ENCODINGS
 
-NO_DRY_RUN = "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images"
 GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (
     "input and output",
     "tables",
@@ -38,7 +36,6 @@ class Option:
         metavar: placeholder for the value in --help; by default that of its kind.
         low, high: range of a number, including both.
         choices: the allowed values; empty for any.
-        number_hint: what to say to a number instead of a choice.
         only_with: other option -> its values beside which this one has an effect; no values stand for any but none.
         excludes: other option -> why both cannot be given.
         images_only: has no effect on other files than images.
@@ -56,7 +53,6 @@ class Option:
     low: float | None = None
     high: float = math.inf
     choices: tuple[str, ...] = ()
-    number_hint: str = ""
     only_with: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     excludes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     images_only: bool = False
@@ -80,12 +76,9 @@ class Option:
         if self.choices:
             if value not in self.choices:
                 near = nearest(str(value), self.choices)
-                hint = near and f". Did you mean {near}?"
-                if re.match("[0-9(]", str(value)):
-                    hint = self.number_hint
-                raise ValueError(f"must be one of: {', '.join(self.choices)}{hint}")
+                raise ValueError(f"must be one of: {', '.join(self.choices)}{near and f'. Did you mean {near}?'}")
             return value
-        return self.kind.read(value) if self.low is None else self.kind.read(value, self.low, self.high)
+        return self.kind.read(value, *([] if self.low is None else [self.low, self.high]))
 
 
 def option(default: Any = dataclasses.MISSING, kind: Kind | None = None, **about: Any) -> Any:
@@ -149,7 +142,7 @@ class Checked:
         except UsageError:
             raise
         except ValueError as error:
-            self.refuse(name, *error.args)
+            self.refuse(name, str(error))
         if about.kind.place:
             paths = tuple(storage.check_path(path, option=name) for path in (value if about.kind.many else (value,)))
             value = paths if about.kind.many else paths[0]
@@ -248,7 +241,5 @@ def from_values(values: Mapping[str, Any], of: type[_Options]) -> _Options:
 def _refuse_unknown(name: str, known: Iterable[str]) -> NoReturn:
     told = meant(name, [f"--{one}" for one in known]).replace("--", "")
     told = told and f"{told[:1].upper()}{told[1:]}{'' if told.endswith('?') else '.'}"
-    hint = f". {told or 'docs/options.md lists all.'}"
-    if name == "dry_run":
-        hint = f": {NO_DRY_RUN}."
-    raise UsageError(f"unknown option{hint} Beam's own go into `beam_flags=`", option=name, value="")
+    hint = told or "docs/options.md lists all."
+    raise UsageError(f"unknown option. {hint} Beam's own go into `beam_flags=`", option=name, value="")

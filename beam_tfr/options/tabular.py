@@ -10,12 +10,11 @@ from typing import Any
 
 from beam_tfr.options import kinds
 from beam_tfr.options.table import TABLES, Checked, option
-from beam_tfr.schema.features import column_feature
+from beam_tfr.schema.features import COLUMN_TYPE, column_feature
 
 _table = functools.partial(option, group=TABLES, changes_data=False)
 _column = functools.partial(_table, only_with={"table": ()})
-_EXAMPLE = "age:int64,score,marks:float[]"
-_TYPED = re.compile(r"(.+?):((?:int64|float|bytes|enum\([^()]*\))(?:\[\])?(?:=.*)?)", re.DOTALL)
+_TYPED = re.compile(rf"(.+?):({COLUMN_TYPE.pattern})", re.DOTALL)
 
 
 def _parse_columns(text: str) -> dict[str, str]:
@@ -23,17 +22,14 @@ def _parse_columns(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         match = _TYPED.fullmatch(part)
-        name, kind = match.groups() if match else (part, "")
-        if not match and ":" in part:
-            kind = part.rpartition(":")[2]
-            raise ValueError(f"{kind!r} is not a type; use int64, float, bytes or enum(a|b), with [] for lists")
+        name, kind = (match[1], match[2]) if match else part.rpartition(":")[::2] if ":" in part else (part, "")
         if name in found:
             raise ValueError(f"names {name} twice")
         found[name] = kind
     return found
 
 
-def _read_columns(value: Any) -> dict[str, str]:
+def _check_columns(value: Any) -> dict[str, str]:
     if isinstance(value, (str, list)):
         value = _parse_columns(value if isinstance(value, str) else ",".join(map(str, value)))
     if not isinstance(value, Mapping):
@@ -42,11 +38,11 @@ def _read_columns(value: Any) -> dict[str, str]:
         try:
             column_feature(kind or "bytes")
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{error}, such as {_EXAMPLE}", f"{name}:{kind}") from None
+            raise ValueError(f"{name}: {error}, such as age:int64,score,marks:float[]") from None
     return dict(value)
 
 
-_COLUMNS = kinds.Kind(read=_read_columns, metavar="COLUMNS")
+_COLUMNS = kinds.Kind(check=_check_columns, metavar="COLUMNS")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,14 +22,12 @@ class Notes:
     """The notes of a run.
 
     Attributes:
-        skipped: kind of name, such as ".txt" -> files in the folders of `input=` without an image extension.
-        left_behind: kind of name -> files that look like images, next to a pattern's matches.
+        skipped: kind of name, such as ".txt" -> files of the folders and patterns of `input=`; see `inputs.skipped`.
         nested: result of `Folders.nested`.
         changes: shards of an earlier run that were rewritten because the input has changed.
     """
 
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    left_behind: Mapping[str, int] = dataclasses.field(default_factory=dict)
     nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
     changes: Changes = Changes()
 

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 Z = 1.96  # of the normal distribution: 95 %
-NOISE = 0.2  # of a time, from one run to the next on a machine that does other things too: see docs/converting.md
+NOISE = 0.25  # of a time, from one run to the next on a machine that does other things too: see docs/converting.md
+BUSY = 1.15  # CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
+OVERHEAD_S = 0.0005  # CPU time of an image outside of its conversion: in the engine, and to write its record
+START_S = 0.6  # of a conversion on this machine, until it converts, and at its end
 REF_BYTES = 100  # of a reference in the shuffle: see docs/scale.md
 VCPUS, MEMORY_GB = 4, 15  # of a worker: Dataflow's n1-standard-4
 JOB_START_S = 240  # of a Dataflow job, until its workers convert
@@ -35,8 +38,8 @@ class Estimate(NamedTuple):
 def mean(values: Sequence[float], *, of: int, noise: float = 0.0) -> Estimate:
     """The mean of all `of` values, from a sample of them without repeats.
 
-    Uses the standard error of the mean with finite population correction (W. G. Cochran, Sampling Techniques, 2.6), and
-    Student's distribution. A single value of many may be twice the mean.
+    Uses the standard error of the mean with finite population correction (W. G. Cochran, Sampling Techniques, 2.6). A
+    single value of many may be twice the mean.
 
     Args:
         values: the sample, one or more.
@@ -47,16 +50,9 @@ def mean(values: Sequence[float], *, of: int, noise: float = 0.0) -> Estimate:
     if len(values) < of:
         width = middle
         if len(values) > 1:
-            error = statistics.stdev(values) * math.sqrt((1 - len(values) / of) / len(values))
-            width = student(len(values) - 1) * error
+            width = Z * statistics.stdev(values) * math.sqrt((1 - len(values) / of) / len(values))
     width = math.hypot(width, noise * middle)
     return Estimate(middle, max(0.0, middle - width), middle + width)
-
-
-def student(freedom: int) -> float:
-    """The quantile of Student's distribution in place of `Z` (Abramowitz and Stegun, 26.7.5, three terms)."""
-    terms = Z**3 + Z, (5 * Z**5 + 16 * Z**3 + 3 * Z) / 24, (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 96
-    return Z + sum((term / (4 * float(freedom) ** power) for power, term in enumerate(terms, start=1)), 0.0)
 
 
 def share(number: int, sampled: int, *, of: int) -> Estimate:

@@ -5,31 +5,32 @@ from __future__ import annotations
 import contextlib
 import functools
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from beam_tfr.console.display import Progress
-from beam_tfr.console.terminal import counted
+from beam_tfr.console.terminal import counted, some
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset import manifest
-from beam_tfr.inputs.listing import check_there
 from beam_tfr.inputs.patterns import exclusion
 from beam_tfr.inputs.reading import measure_sample
-from beam_tfr.inputs.skipped import Skipped, tell_left_behind
+from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.launch import prepare
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.layouts.names import Ambiguities
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
+from beam_tfr.output.rejects import most
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
-from beam_tfr.preview.advice import class_warnings, failure_warning
-from beam_tfr.preview.estimates import NOISE, Estimate, mean, on_dataflow, share
-from beam_tfr.preview.listed import list_references, survey_listing
-from beam_tfr.preview.result import WRITES, Preview
-from beam_tfr.preview.sampling import convert_sample
-from beam_tfr.schema import BeamTfrError, DataError, Plan, UsageError, diff, whole_number
-from beam_tfr.schema.features import things
+from beam_tfr.preview.estimates import BUSY, NOISE, OVERHEAD_S, START_S, Estimate, mean, on_dataflow, share
+from beam_tfr.preview.result import Preview
+from beam_tfr.preview.sampling import convert_sample, list_references, survey_listing
+from beam_tfr.schema import NO_SPLIT, BeamTfrError, DataError, Plan, UsageError, diff, in_order, whole_number
+from beam_tfr.schema.features import IMAGE_ENCODINGS, things
 from beam_tfr.tables.rows import Tables
+
+WRITES = "writes the dataset"
+FEW = 10  # images of a class in a split
 
 
 def preview(
@@ -49,7 +50,7 @@ def preview(
         check_output: whether to check what the output holds.
         sample_size: images to convert.
         workers: number of workers of a Dataflow job.
-        progress: called while files are listed, the sample is converted, and the speed is measured.
+        progress: called while files are listed and the sample is converted.
 
     Raises:
         UsageError: the call is wrong, the input cannot be listed, or the output holds another dataset.
@@ -63,8 +64,6 @@ def preview(
             raise UsageError(str(error), option=name, value=value) from None
     progress(Progress("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
-    for pattern in source.input:
-        check_there(pattern)
     skipped = Skipped(source.input, exclusion(source.exclude, source.root))
     ambiguous = Ambiguities(source.layout)
     refs = list_references(options, source, skipped, ambiguous)
@@ -73,7 +72,7 @@ def preview(
     listed = survey_listing(refs, seed=options.seed, sample_size=sample_size, progress=progress)
     if not options.layout:
         listed.survey.folders.check(options.splits)
-    listed.skipped, listed.left_behind = skipped.counts["skipped"], skipped.counts["left_behind"]
+    listed.skipped = skipped.kinds
     step = Convert(options, source, run_id="")
     measured = measure_sample(
         listed.survey.sample_refs(),
@@ -87,7 +86,7 @@ def preview(
         job_state = functools.partial(jobs.job_state, beam_options)
         outcome, converts = _predict_outcome(options, plan, job_state=job_state)
     usable = plan.matched - listed.reasons.total()
-    sampled = convert_sample(listed.sample, step, of=usable, progress=progress)
+    sampled = convert_sample(listed.sample, step, progress=progress)
     if not sampled.record_bytes:
         reason, example = next(iter((sampled.details or listed.details).items()))
         raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
@@ -97,21 +96,14 @@ def preview(
     written = share(len(sampled.record_bytes), sampled.tried, of=usable).value * usable
     num_bytes = mean(sampled.record_bytes, of=usable).times(written * sampled.packed)
     seconds = cpu_s = dataflow = None
-    if speed := sampled.speed:
-        # The sample says how much the images differ; the speed of many at once, what one costs on all cores.
-        cpu_s = mean(sampled.cpu_s, of=usable, noise=NOISE)
-        cpu_s = cpu_s.times(usable * speed.image_cpu_s / cpu_s.value)
-        image_s = max(speed.image_s, sampled.read_s / default_threads())
-        seconds = cpu_s.times(usable * image_s / cpu_s.value, speed.ends_s)
+    if options.encoding in IMAGE_ENCODINGS:
+        cpu_s = mean(sampled.cpu_s, of=usable, noise=NOISE).times(usable * BUSY, plus=usable * OVERHEAD_S)
+        image_s = max(cpu_s.value / usable, sampled.read_s) / default_threads()
+        seconds = cpu_s.times(usable * image_s / cpu_s.value, plus=START_S)
         dataflow = on_dataflow(cpu_s, images=usable, workers=workers)
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
-    if listed.left_behind:
-        warnings.append(tell_left_behind(listed.left_behind, source.root))
-    warnings += [
-        *ambiguous.tell(),
-        *tell_nested(listed.survey.folders.nested()),
-        *class_warnings(plan),
-    ]
+    warnings += filter(None, [tell_missed(listed.skipped, source.root)])
+    warnings += [*ambiguous.tell(), *tell_nested(listed.survey.folders.nested()), *class_warnings(plan)]
     failure = failure_warning(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
     progress(Progress("planned", plan.matched, plan.matched))
     return Preview(
@@ -148,3 +140,32 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.Job
         with contextlib.suppress(BeamTfrError):
             ids = diff.describe_ids(manifest.read(output).class_names, plan.labels or ())
     return f"{outcome}{ids and f'; class ids: {ids}'}", True
+
+
+def failure_warning(max_rejects: int | float, rejects: Mapping[str, Estimate], *, of: int, what: str) -> str:
+    """Says that a conversion would or may fail for its rejects, and the cure; empty if it is not expected to.
+
+    Args:
+        max_rejects: maximum share (float) or number (int) of rejects.
+        rejects: reason -> rejects.
+        of: total number of images.
+        what: plural noun for what is converted.
+    """
+    total, allowed = Estimate(*map(sum, zip((0, 0, 0), *rejects.values(), strict=True))), most(max_rejects, of=of)
+    if total.high <= allowed:
+        return ""
+    return (
+        f"convert {'would' if total.low > allowed else 'may'} fail: {total.text(',.0f')} of {of:,} {what} are rejects, "
+        f"`max_rejects={max_rejects}` allows {allowed:,}; fix them, leave them out with `exclude=`, or raise "
+        "`max_rejects=`"
+    )
+
+
+def class_warnings(plan: Plan) -> Iterator[str]:
+    """Warns of classes with few images in a split."""
+    splits = {name: plan.splits[name].class_counts for name in in_order(plan.splits) if name != NO_SPLIT}
+    classes = {name: {split: counts.get(name, 0) for split, counts in splits.items()} for name in plan.labels or ()}
+    smallest = {name: min((number, split) for split, number in of.items()) for name, of in classes.items() if of}
+    if few := sorted((number, split, name) for name, (number, split) in smallest.items() if number < FEW):
+        named = [f"{name} ({split}: {number:,})" for number, split, name in few]
+        yield f"{len(few):,} of {len(classes):,} classes have fewer than {FEW} images in a split: {some(named)}"

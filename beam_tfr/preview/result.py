@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from beam_tfr.console import markup
 from beam_tfr.console.terminal import counted, printable
-from beam_tfr.dataset.tallies import html_table, plan_rows, tell_shares, text_table
+from beam_tfr.dataset.tallies import plan_rows, tell_shares, text_table
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.estimates import MEMORY_GB, VCPUS, Estimate, Job
-from beam_tfr.preview.listed import Listed
-from beam_tfr.preview.sampling import Sampled
+from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
-
-WRITES = "writes the dataset"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -31,9 +26,9 @@ class Preview:
         sampled: the result of converting the sample.
         num_bytes: bytes of the dataset's shards.
         rejects: reason -> number of rejects; those that the listing shows are exact.
-        seconds: time on this machine; None unless images are converted.
+        seconds: time on this machine; None, as the next two, unless images are converted.
         cpu_seconds: CPU time on this machine, of all cores.
-        dataflow: a Dataflow job; None unless images are converted.
+        dataflow: a Dataflow job.
         warnings: sentences about problems that are cheap to fix now.
         outcome: what `convert` would do: a verb and more.
         failure: why the conversion would or may fail; empty if it is not expected to.
@@ -58,7 +53,6 @@ class Preview:
             "first": [{"key": key, "split": split, "labels": labels} for key, split, labels in keys],
             "matched": self.plan.matched,
             "skipped": dict(self.found.skipped),
-            "left_behind": dict(self.found.left_behind),
             "source_bytes": self.found.num_bytes,
             "splits": {
                 name: {"matched": split.matched, "num_shards": split.num_shards, "class_counts": split.class_counts}
@@ -82,8 +76,8 @@ class Preview:
             yield "first", _read(ref)
         if shares := tell_shares(self.plan.options, {name: split.matched for name, split in self.plan.splits.items()}):
             yield "shares", shares
-        if self.found.skipped:
-            yield "skipped", tell_skipped(self.found.skipped)
+        if skipped := tell_skipped(self.found.skipped):
+            yield "skipped", skipped
         yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; estimates have 95 % intervals"
         details = self.found.details | sampled.details
         for reason, number in self.rejects.items():
@@ -98,11 +92,8 @@ class Preview:
         yield "output", f"{out.text(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
         if self.seconds and self.cpu_seconds and (job := self.dataflow):
             yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
-            yield (
-                "Dataflow",
-                f"{_duration(job.seconds)} on {counted(job.workers, 'worker')} of {VCPUS} vCPUs and {MEMORY_GB} GB "
-                "(`workers=`)",
-            )
+            workers = f"{counted(job.workers, 'worker')} of {VCPUS} vCPUs and {MEMORY_GB} GB (`workers=`)"
+            yield "Dataflow", f"{_duration(job.seconds)} on {workers}"
             yield "Dataflow", f"{job.vcpu_hours.text(',.1f')} vCPU-hours, {job.memory_gb_hours.text(',.1f')} GB-hours"
             yield "Dataflow", f"{job.shuffled_gb:,.1g} GB shuffled, {job.reads:,} reads"
         yield from (("warning", text) for text in self.warnings)
@@ -110,7 +101,7 @@ class Preview:
         yield "next", f"nothing was written; {done}"
 
     def __str__(self) -> str:
-        """The plan as the command prints it, with options named as in Python."""
+        """The plan as the command and a notebook show it, with options named as in Python."""
         lines, before = [*text_table(in_order(self.plan.splits), plan_rows(self.plan))], ""
         for title, text in self.lines():
             lines.append(
@@ -124,11 +115,7 @@ class Preview:
         return f"<Preview: {images}, {counted(len(self.warnings), 'warning')}>"
 
     def _repr_html_(self) -> str:
-        """The plan as a table, for notebooks."""
-        about = itertools.groupby(self.lines(), key=lambda line: line[0])
-        lines = [(title if not n else "", text) for title, of in about for n, (_, text) in enumerate(of)]
-        counts = html_table("Plan", self.plan.splits, plan_rows(self.plan))
-        return counts + re.sub("`([^`]*)`", r"<code>\1</code>", markup.table("", [], lines))
+        return markup.lines(self)
 
 
 def _read(ref: ImageRef) -> str:

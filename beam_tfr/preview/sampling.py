@@ -1,26 +1,103 @@
-"""Converts a sample, and measures time and sizes."""
+"""Lists the input of a conversion, and converts a sample of it."""
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
+import heapq
 import itertools
-import posixpath
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from beam_tfr.bench import forget
 from beam_tfr.console.display import Progress
+from beam_tfr.inputs.labels import Labeler
+from beam_tfr.inputs.listing import list_all
+from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.reading import make_record, read_refs
+from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.layouts.names import Ambiguities
+from beam_tfr.options import ConvertOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
-from beam_tfr.preview.speed import Speed, measure_speed
+from beam_tfr.planning.survey import Survey, order_key
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema import ImageRef, RejectError
-from beam_tfr.schema.features import IMAGE_ENCODINGS
+from beam_tfr.sources import Input
+from beam_tfr.tables.rows import Tables
 
+FIRST = 5  # keys to show
 MAX_SAMPLE_BYTES = 256 << 20  # 256 MiB of files
+
+
+@dataclasses.dataclass
+class Listed:
+    """The result of a listing.
+
+    Attributes:
+        survey: counts by split and class, as in the conversion.
+        sample: the references that come first in the order of the dataset's seed.
+        first: the references with the smallest keys.
+        num_bytes: bytes of all files.
+        reasons: reason -> references that will be rejected.
+        details: reason -> an example: its key, and what is wrong.
+        skipped: kind of name -> files that are not converted; see `Skipped`.
+    """
+
+    survey: Survey = dataclasses.field(repr=False)
+    sample: list[ImageRef] = dataclasses.field(default_factory=list, repr=False)
+    first: list[ImageRef] = dataclasses.field(default_factory=list)
+    num_bytes: int = 0
+    reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    details: dict[str, str] = dataclasses.field(default_factory=dict)
+    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+def survey_listing(
+    refs: Iterator[ImageRef], *, seed: int, sample_size: int, progress: Callable[[Progress], object] = lambda _: None
+) -> Listed:
+    """Surveys the references in one pass; memory does not grow with them."""
+    found = Listed(Survey(seed))
+
+    def usable() -> Iterator[ImageRef]:
+        for number, ref in enumerate(refs, start=1):
+            if number % 1000 == 0:
+                progress(Progress("listing", number))
+            found.survey.add(ref.encode())
+            found.num_bytes += ref.size_bytes
+            bisect.insort(found.first, ref)
+            del found.first[FIRST:]
+            if ref.reason:
+                found.reasons[ref.reason] += 1
+                example = f"{ref.key} ({ref.detail})"
+                found.details[ref.reason] = min(example, found.details.get(ref.reason, example))
+                continue
+            yield ref
+
+    found.sample = heapq.nsmallest(sample_size, usable(), key=lambda ref: order_key(seed, ref.key))
+    return found
+
+
+def list_references(
+    options: ConvertOptions, source: Input, skipped: Skipped, ambiguous: Ambiguities
+) -> Iterator[ImageRef]:
+    """All references of a conversion, in any order; `skipped` counts skipped files.
+
+    Raises:
+        UsageError: a pattern matches nothing or cannot be listed, or a row names a file elsewhere.
+        DataError: a table is damaged.
+    """
+    if isinstance(source.origin, Tables):
+        for path in source.origin.files:
+            yield from (ref for _, ref in source.origin.read(path))
+        return
+    assert isinstance(source.origin, Labeler)  # `plan` takes no dataset
+    patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
+    for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), skipped=skipped):
+        key = entry.path.removeprefix(source.root)
+        ambiguous.add(key)
+        yield source.origin.label(entry, key)
 
 
 @dataclasses.dataclass
@@ -30,13 +107,12 @@ class Sampled:
     Attributes:
         tried: number of references.
         record_bytes: framed size of each record.
-        cpu_s: CPU seconds to convert each, alone on the machine.
+        cpu_s: CPU seconds to convert each, and to compress it.
         packed: compressed size of the records, relative to their own.
         read_s: seconds to read one file.
         reasons: reason -> rejects.
         details: reason -> an example: its key, and what is wrong.
         adjusted: name of an adjustment -> images.
-        speed: speed of conversions; None unless images are converted.
     """
 
     tried: int = 0
@@ -47,25 +123,21 @@ class Sampled:
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     adjusted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    speed: Speed | None = None
 
 
 def convert_sample(
-    refs: Sequence[ImageRef], step: Convert, *, of: int, progress: Callable[[Progress], object] = lambda _: None
+    refs: Sequence[ImageRef], step: Convert, *, progress: Callable[[Progress], object] = lambda _: None
 ) -> Sampled:
-    """Reads and converts a sample (`of` so many references) like `step`; writes only to a temporary folder."""
-    options, root, found = step.options, step.read.root, Sampled()
+    """Reads and converts a sample like `step`; writes nothing."""
+    options, found = step.options, Sampled()
     steps = [part.fn for part in step.make]
-    files: list[tuple[str, bytes]] = []
     shard = zlib.compressobj(gzip_level(**options.stored_compression, encoding=options.encoding) or 0)
     packed = 0
     sizes = itertools.accumulate(ref.size_bytes for ref in refs)
     refs = [ref for ref, size in zip(refs, sizes, strict=True) if size <= MAX_SAMPLE_BYTES] or refs[:1]
-    for ref in refs:
-        forget(root + ref.key)
     started = time.perf_counter()
-    for ref, content in read_refs(root, refs, step.read.ahead):
-        found.read_s += time.perf_counter() - started
+    for ref, content in read_refs(step.read.root, refs, step.read.ahead):
+        found.read_s += (time.perf_counter() - started) / len(refs)
         found.tried += 1
         progress(Progress("sampling", found.tried, len(refs)))
         cpu_s = time.thread_time()
@@ -74,22 +146,15 @@ def convert_sample(
         except RejectError as error:
             found.reasons[error.reason] += 1
             found.details.setdefault(error.reason, f"{ref.key} ({error.detail})")
-            started = time.perf_counter()
-            continue
-        found.cpu_s.append(time.thread_time() - cpu_s)
-        found.record_bytes.append(len(record.serialized) + FRAME_BYTES)
-        packed += len(shard.compress(record.serialized))
-        if record.image is not None:
-            found.adjusted.update(record.image.adjusted)
-        if isinstance(content, bytes):
-            files.append((posixpath.splitext(ref.key)[1], content))
+        else:
+            packed += len(shard.compress(record.serialized))
+            found.cpu_s.append(time.thread_time() - cpu_s)
+            found.record_bytes.append(len(record.serialized) + FRAME_BYTES)
+            if record.image is not None:
+                found.adjusted.update(record.image.adjusted)
         started = time.perf_counter()
     if step.read.ahead is not None:
         step.read.ahead.close()
-    found.read_s /= max(1, found.tried)
     if found.record_bytes:
         found.packed = (packed + len(shard.flush())) / sum(found.record_bytes)
-        if options.encoding in IMAGE_ENCODINGS:
-            alone_s = sum(found.cpu_s) / len(found.cpu_s)
-            found.speed = measure_speed(files, options, alone_s=alone_s, most=of, progress=progress)
     return found

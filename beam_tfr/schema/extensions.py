@@ -23,11 +23,6 @@ IMAGE_NAME = rf"(?!{JUNK}$)[^/]+\.(?i:{'|'.join(FORMAT_OF)})"
 _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
 
 
-def looks_like_image(path: str) -> bool:
-    """True if a path has the extension of an image format."""
-    return path.rpartition("/")[2].rpartition(".")[2].lower() in FORMAT_OF
-
-
 def kind_of_name(path: str) -> str:
     """The kind of a path by its name: `.DS_Store`, `__MACOSX`, `.txt`, or `other names`."""
     if junk := _JUNK_PART.search(path):

@@ -101,7 +101,11 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
     return features
 
 
-_COLUMN = re.compile(r"(?:(int64|float|bytes)|enum\([^()]+\))(\[\])?(=.*)?", re.DOTALL)
+# The type of a column: `int64`, `float[]`, `enum(s|m|l)=m`; groups: kind, members, list, default.
+COLUMN_TYPE = re.compile(
+    r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[\])?(?:=(?P<default>.*))?", re.DOTALL
+)
+_COLUMN_TYPES = "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value"
 
 
 def column_feature(kind: str) -> Feature:
@@ -110,7 +114,7 @@ def column_feature(kind: str) -> Feature:
     Raises:
         ValueError: unknown type.
     """
-    match = _COLUMN.fullmatch(kind)
+    match = COLUMN_TYPE.fullmatch(kind)
     if match is None:
-        raise ValueError(f"{kind!r} is no type of a column")
-    return match[1] or "int64", (-1,) if match[2] else ()
+        raise ValueError(f"{kind!r} is not a type; use {_COLUMN_TYPES}")
+    return "int64" if match["members"] else match["kind"], (-1,) if match["list"] else ()

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-KINDS = "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value"
+from beam_tfr.schema.features import COLUMN_TYPE, column_feature
+
 SEPARATOR = "|"  # of the members of a list in a text cell, unless it is a JSON list
-_TYPE = re.compile(r"(int64|float|bytes|enum\(([^()]+)\))(\[\])?(?:=(.*))?", re.DOTALL)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}(?:\.0*)?")
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")  # others, such as 00501, are names: a number would lose the zeros
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
@@ -147,19 +147,17 @@ def parse_type(text: str) -> ColumnType:
     Raises:
         ValueError: there is no such type, or its default does not fit it.
     """
-    match = _TYPE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a type; use {KINDS}")
-    kind, members, is_list, default = match.groups()
-    if is_list and default is not None:
+    dtype, shape = column_feature(text)
+    _, members, _, default = COLUMN_TYPE.fullmatch(text).groups()  # type: ignore[union-attr]
+    if shape and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
     names = tuple(members.split(SEPARATOR)) if members else ()
     if len(set(names)) != len(names) or (names and not all(names)):
         raise ValueError(f"{text!r}: the members of an enum must be distinct and not empty")
-    column_type = ColumnType("int64" if names else kind, bool(is_list), names, default)
+    column_type = ColumnType(dtype, bool(shape), names, default)
     if default is not None:
         try:
-            column_type.values(default if default or column_type.dtype == "bytes" else None)
+            column_type.values(default if default or dtype == "bytes" else None)
         except ValueError as error:
             raise ValueError(f"{text!r}: its default {error}") from None
     return column_type

@@ -176,20 +176,12 @@ def _json_objects(path: str, file: IO[bytes]) -> Iterator[tuple[int, dict[str, A
 
 def _json_object(line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line, object_pairs_hook=_unique)
+        row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not valid JSON: {error}") from None
     if not isinstance(row, dict):
         raise ValueError('is not a JSON object, such as {"image": "1.jpg"}')
     return row
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{max(names, key=names.count)!r} appears twice")
-    return found
 
 
 def _parquet_file(path: str, file: IO[bytes]) -> Any:

@@ -11,7 +11,7 @@ from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema import UsageError
-from beam_tfr.tables.advice import tell_coordinates, tell_joined_labels
+from beam_tfr.tables.advice import tell_coordinates
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error
 from beam_tfr.tables.rows import Roles, Tables, folder_of, resolve
@@ -74,8 +74,6 @@ def open_tables(
         raise table_error(" ".join(patterns), "there are no rows")
     types = {name: _type(files[0], name, kind, sample[name], "*," * bool(known)) for name, kind in given.items()}
     warnings = [*tell_coordinates(types, sample)] if resized else []
-    if roles.label and not roles.label_separator:
-        warnings += tell_joined_labels(roles.label, sample[roles.label])
     base = f"{storage.check_path(image_root, option='image_root').rstrip('/')}/" if image_root else ""
     return Tables(
         files=files,

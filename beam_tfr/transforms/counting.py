@@ -27,7 +27,7 @@ from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, Item, ShardInfo
 # All counters; docs/dataflow.md says what they count.
 COUNTERS = frozenset(
     {
-        *("listed", "left-out", "skipped", "left-behind", "matched", "planned-shards"),
+        *("listed", "left-out", "skipped", "matched", "planned-shards"),
         *("images", "shards", "resumed-images", "resumed-shards", "rewritten-shards", "changed-images"),
         *("written", "rejected", "bytes-read", "bytes-written", "retries", "too-many-requests"),
         *("verified-shards", "verified-records", "verified-bytes"),

@@ -106,9 +106,8 @@ def _list(batch: str, *, patterns: Sequence[str], exclude: re.Pattern[str] | Non
         for rest in found:
             if isinstance(rest, PatternPart):
                 yield beam.pvalue.TaggedOutput(_REST, json.dumps(rest))
-    count("skipped", skipped.counts["skipped"].total())
-    count("left-behind", skipped.counts["left_behind"].total())
-    yield beam.pvalue.TaggedOutput(_SKIPPED, {name: dict(kinds) for name, kinds in skipped.counts.items()})
+    count("skipped", skipped.kinds.total())
+    yield beam.pvalue.TaggedOutput(_SKIPPED, {"skipped": dict(skipped.kinds)})
 
 
 def _divide(rest: str, *, ranges: int) -> Iterator[str]:
