@@ -140,7 +140,6 @@ def test_a_wrong_call_is_a_value_error(given: dict[str, Any], message: str) -> N
         (lambda folder: beam_tfr.inspect(7), "`path=7`: must be a path"),
         (lambda folder: beam_tfr.inspect(folder, where=["hat"]), "`where=['hat']`: must be a dict such as"),
         (lambda folder: beam_tfr.inspect(folder).contact_sheet("8"), "`columns='8'`: must be a whole number"),
-        (lambda folder: beam_tfr.inspect(folder).export("gs://b/x"), "`export=gs://b/x`: must be a local folder"),
     ],
 )
 def test_values_of_the_wrong_type(call: Callable[[Path], object], message: str) -> None:

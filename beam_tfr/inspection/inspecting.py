@@ -15,17 +15,17 @@ from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.manifest import Manifest, check_shards
 from beam_tfr.dataset.reader_arguments import integer
+from beam_tfr.dataset.splits import Part
 from beam_tfr.dataset.tallies import dataset_rows, html_table
-from beam_tfr.inspection import exporting, pictures
+from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import (
-    Chosen,
-    File,
     StoredRecord,
     Values,
     features_of_name,
     find_files,
     matches,
-    read_files,
+    read_all,
+    read_some,
 )
 from beam_tfr.inspection.values import describe, kind_of
 from beam_tfr.records.tfrecords import RecordError
@@ -68,14 +68,6 @@ class Inspection:
     def contact_sheet(self, columns: int = pictures.COLUMNS) -> Image:
         """The records as a grid of thumbnails, each with its number and class, `columns` in a row."""
         return pictures.contact_sheet(self.records, columns=integer("columns", columns, 1))
-
-    def export(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the records to a new folder: images as they are stored, arrays as .npy, other values as JSON.
-
-        Raises:
-            UsageError: the folder exists and is not empty, or cannot be written.
-        """
-        exporting.export(self.records, storage.check_path(folder, option="folder"))
 
     def lines(self, most: int = RECORDS) -> Iterator[str]:
         """Yields the inspection as printable lines, with at most so many records."""
@@ -128,7 +120,8 @@ def inspect(
 ) -> Inspection:
     """Inspects a dataset or any TFRecord files, uncompressed, gzip or zlib.
 
-    Files without a manifest are read completely to count their records; the first 100 determine the features.
+    Files without a manifest are read completely to count their records; the first 100 determine the features. In a
+    dataset, `record` and `where` find their records by its contents; without those, `problem` says how to make them.
 
     Args:
         path: folder of a dataset, a file, or a pattern of files ("train.tfrecord-*"), local or gs://.
@@ -136,13 +129,13 @@ def inspect(
         record: number of the first record to return, from 0, over all files that are read.
         where: returns only records with this value of a feature: {"label": "hat"} or "label=hat". The last part of the
             feature's name is enough.
-        records: number of records to return; 1 if `record` is given. None: the first 40, or fewer if they take more
-            than 512 MiB.
-        progress: called every hundred records, and for each file that is searched by its contents, with `done`,
-            `total`, `shards` (files), `num_shards` and `num_bytes`.
+        records: number of records to return; 1 if `record` is given. None: the first 40.
+        progress: called for each file and every hundred records, with `done`, `total`, `shards` (files), `num_shards`
+            and `num_bytes`.
 
     Raises:
-        UsageError: there is no such split, record or feature, or the records asked for take too much memory.
+        UsageError: there is no such split, record or feature, or the records asked for take more than 512 MiB.
+        NotInstalledError: `record` and `where` find the records of a dataset with pyarrow, which is missing.
         NotFoundError: there is nothing at the path; also a FileNotFoundError.
         DataError: the folder holds neither a dataset nor TFRecord files.
     """
@@ -156,17 +149,14 @@ def inspect(
             "needs a complete dataset; of other files, give those of the split", option="split", value=split
         )
     if dataset is not None:
+        _check_known(dataset.features, wanted)
         try:
             check_shards(dataset, dataset.splits.values())
         except DataError as error:
             problem = str(error)
-    total = sum(file.num_records for file in files) if dataset else None
-    if dataset is not None:
-        _check_known(dataset.features, wanted)
-    chosen = Chosen(dataset, files, start=start, where=wanted) if dataset else None
-    search = _Search(wanted, start=start, most=most, strict=records is not None, counts=total is None)
-    search.run(files, chosen, progress or (lambda _: None))
-    number = search.done if total is None else total
+    search = _Search(files, wanted, start=start, most=most, progress=progress or (lambda _: None))
+    search.run(dataset)
+    number = sum(file.records for file in files) if dataset else search.done
     if record is not None and record >= number and not search.problem:
         raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
     if search.first and not search.kept:
@@ -186,49 +176,62 @@ def inspect(
 class _Search:
     """Reads files, keeps the records that are wanted, and notes the features of the first ones."""
 
-    def __init__(self, where: Mapping[str, str], *, start: int, most: int, strict: bool, counts: bool) -> None:
+    def __init__(
+        self,
+        files: Sequence[Part],
+        where: Mapping[str, str],
+        *,
+        start: int,
+        most: int,
+        progress: Callable[[Progress], object],
+    ) -> None:
         self.kept: list[StoredRecord] = []
         self.first: Values = {}
         self.problem = ""
         self.done = 0
-        self._where, self._start, self._most, self._strict, self._counts = where, start, most, strict, counts
+        self._files, self._where, self._start, self._most, self._progress = files, where, start, most, progress
+        self._file = self._num_bytes = self._kept_bytes = 0
         self._lengths = collections.defaultdict[str, set[int]](set)
         self._kinds = dict[str, str]()
 
-    def run(self, files: Sequence[File], chosen: Chosen | None, progress: Callable[[Progress], object]) -> None:
-        total = 0 if self._counts else sum(file.num_records for file in files)
-        kept_bytes = num_bytes = 0
-
-        def report(index: int, done: int) -> None:
-            progress(Progress("reading", done, total, index, len(files), num_bytes))
-
-        def count(read: bytes) -> None:
-            nonlocal num_bytes
-            num_bytes += len(read)
-
+    def run(self, dataset: Manifest | None) -> None:
+        """Reads all records of files without a manifest, and of a dataset those that may be wanted."""
+        if dataset and (self._start or self._where):
+            records = read_some(dataset, self._files, self._start, self._where, self._on_file)
+        else:
+            records = read_all(self._files, self._on_file)
         try:
-            for index, record in read_files(files, chosen, report, count):
+            for record in records:
                 self.done = record.number + 1
+                self._num_bytes += len(record.data)
                 if record.number % PROGRESS_RECORDS == 0:
-                    report(index, self.done)
+                    self._report()
                 if record.number < SAMPLE or not self.first:
                     self._note(record)
                 if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):
-                    kept_bytes += len(record.data)
-                    if kept_bytes <= MAX_KEPT_BYTES:
-                        self.kept.append(record)
-                    elif self._strict or not self.kept:
-                        raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
-                    else:
-                        self._most = len(self.kept)
-                if len(self.kept) == self._most and not self._counts:
+                    self._keep(record)
+                if dataset and len(self.kept) == self._most:
                     break
         except RecordError as error:
-            self.problem = f"{error}; is it a TFRecord file?" if self._counts and error.record == 0 else str(error)
+            self.problem = f"{error}; is it a TFRecord file?" if error.record == 0 and not dataset else str(error)
         except DataError as error:
             self.problem = str(error)
         except OSError as error:
             self.problem = f"{error.filename or ''}: {error.strerror or error}"
+
+    def _on_file(self, index: int) -> None:
+        self._file = index
+        self._report()
+
+    def _report(self) -> None:
+        total = sum(file.records for file in self._files)
+        self._progress(Progress("reading", self.done, total, self._file, len(self._files), self._num_bytes))
+
+    def _keep(self, record: StoredRecord) -> None:
+        self.kept.append(record)
+        self._kept_bytes += len(record.data)
+        if self._kept_bytes > MAX_KEPT_BYTES:
+            raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
 
     def _note(self, record: StoredRecord) -> None:
         self.first = self.first or record.values
