@@ -39,9 +39,9 @@ from beam_tfr.schema import (
     ShardInfo,
     SplitPlan,
 )
-from beam_tfr.verification import MAX_PIXELS, Report, verify
+from beam_tfr.verification import Report, verify
 from beam_tfr.verification.content_check import image_problems, tensor_problems
-from beam_tfr.verification.record_check import option_problems, size_problems
+from beam_tfr.verification.record_check import MAX_PIXELS, option_problems, size_problems
 from tests.converted import CONVERSIONS, SOURCES, converted
 from tests.fixtures import save
 
@@ -232,7 +232,6 @@ def test_valid_datasets(tmp_path: pathlib.Path, options: dict[str, object]) -> N
         kinds={},
         broken=(),
         unread=(),
-        others=(),
         examples=3 * len(files),
         shards=len(files),
         num_bytes=sum(file.stat().st_size for file in files),
@@ -803,16 +802,21 @@ def test_repeated_keys(tmp_path: pathlib.Path) -> None:
     assert told(folder) == [f"{TRAIN_1}, record 2: has the key of record 0 of {TEST_0}"]
 
 
-def test_large_images_and_records_are_not_decoded(sound: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    report = verify(str(sound), max_pixels=100)
+def test_large_images_and_records_are_not_decoded(
+    sound: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("beam_tfr.verification.record_check.MAX_PIXELS", 100)
+    report = verify(str(sound))
     assert report.num_problems == 9
     assert report.problems[0].message == "the image has 12x16 pixels, more than the 100 that are decoded"
-    report = verify(str(make_dataset(tmp_path / "png", encoding="png")), max_pixels=100)
+    report = verify(str(make_dataset(tmp_path / "png", encoding="png")))
     assert report.num_problems == 9
+    monkeypatch.undo()
     options = {"resize": "none", "image_size": [2, 2], "max_pixels": 100}
     messages = told(make_dataset(tmp_path / "limited", **options))  # type: ignore[arg-type]
     assert sum("12x16 pixels, more than the 100 that are decoded" in message for message in messages) == 9
-    report = verify(str(sound), max_record_bytes=100)
+    monkeypatch.setattr("beam_tfr.verification.shard_check.longest_in", lambda file_bytes: 100)
+    report = verify(str(sound))
     assert [problem.record for problem in report.problems] == [0, 0, 0]
 
 

@@ -7,7 +7,6 @@ a repair never makes a dataset worse, even if it is killed. The next repair read
 from __future__ import annotations
 
 import functools
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -41,8 +40,8 @@ from beam_tfr.schema.naming import contents_name, parse_file_name
 from beam_tfr.sources import Input
 from beam_tfr.verification import Report, verify
 from beam_tfr.verification.contents_check import ContentsCheck
-from beam_tfr.verification.dataset_check import DatasetCheck, choose
-from beam_tfr.verification.problems import Problems
+from beam_tfr.verification.dataset_check import DatasetCheck
+from beam_tfr.verification.found import ShardFound, choose
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.shard_check import ShardCheck
 from beam_tfr.version import __version__
@@ -98,7 +97,7 @@ def repair(
             _run(dataset, options, beam_flags, wanted, progress, say)
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
-        if check.has_contents and (wanted or SUMS_FILE in files) and remade.write_sums(dataset):
+        if check.contents.how != "none" and (wanted or SUMS_FILE in files) and remade.write_sums(dataset):
             files.add(SUMS_FILE)
         _write_others(dataset, files)
         claim.finish(dataset.folder, run_id)
@@ -128,10 +127,10 @@ def repair_contents(
     files, check, records = set[str](), ContentsCheck(dataset, sums=False), RecordCheck(dataset)
     with lock.held(dataset.folder, run_id):
         for task in (tasks := choose(dataset)):
-            name, problems = contents_name(task.entry.file), Problems()
+            name, found = contents_name(task.entry.file), ShardFound(task)
             if check.how != "none":
-                _, problems = ShardCheck(dataset.folder, task, records, contents=check).run(threading.Event())
-            if check.how == "none" or any(problem.file == name for problem in problems.first):
+                found = ShardCheck(dataset.folder, task, records, check).run()
+            if check.how == "none" or any(problem.file == name for problem in found.problems.first):
                 remade.make(dataset, task.split, task.entry)
                 files.add(name)
         if remade.write_sums(dataset):

@@ -12,7 +12,6 @@ other files.
 
 from beam_tfr.verification.dataset_check import verify
 from beam_tfr.verification.problems import Problem
-from beam_tfr.verification.record_check import MAX_PIXELS
 from beam_tfr.verification.report import Report
 
-__all__ = ["MAX_PIXELS", "Problem", "Report", "verify"]
+__all__ = ["Problem", "Report", "verify"]

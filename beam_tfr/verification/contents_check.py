@@ -9,13 +9,14 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.lookup import Lookup, features_in
-from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.records.contents import Column, columns_of, from_bytes, row_of, schema_of
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema import SUMS_FILE, DataError, sha256_hex
 from beam_tfr.schema.naming import contents_name, shard_number
-from beam_tfr.verification.problems import Problem, shown
+from beam_tfr.verification.found import Task
+from beam_tfr.verification.problems import Problem, shown, unreadable
 
 _ROWS = 1024  # compared at a time
 _SUM = re.compile(rb"([0-9a-f]{64})  ([^/\n]+)\n")
@@ -56,18 +57,16 @@ class ContentsCheck:
         self._columns = columns_of(features, dataset.names)
         self._schema = schema_of(features, dataset.names) if self.how == "rows" else None
 
-    def open(self, split: str, entry: ShardEntry) -> ShardContents | Problem | None:
+    def open(self, task: Task) -> ShardContents | Problem | None:
         """The contents of a shard, or what is wrong with them; None if there is nothing to compare."""
         if self.how == "none":
             return None
-        name = contents_name(entry.file)
+        entry, name = task.entry, contents_name(task.entry.file)
         path = storage.join(self._dataset.folder, name)
         try:
             data = storage.read_bytes(path, max_bytes=longest_in(entry.num_bytes))
-        except FileNotFoundError:
-            return Problem("missing", name, "is missing")
         except OSError as error:
-            return Problem("unreadable", name, f"cannot be read: {error.strerror or error}")
+            return unreadable(name, error)
         found, expected = sha256_hex(data), self._sums.get(name.rpartition("/")[2])
         if found != expected and self._sums and self._compares_sums:  # without them, that is the problem
             in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
@@ -78,20 +77,18 @@ class ContentsCheck:
             table = from_bytes(data, self._schema, path=path, num_rows=entry.num_examples)
         except DataError as error:
             return Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error))
-        shard, total = storage.join(self._dataset.folder, entry.file), entry.num_examples
-        lookup = Lookup(self._dataset, [Part(shard, total, 0, total, entry.num_bytes)])
-        same = {"split": split, "shard": shard_number(entry.file)}
-        return ShardContents(table, lookup, name=name, same=same, columns=self._columns)
+        return ShardContents(self._dataset, task, table, self._columns)
 
 
 class ShardContents:
     """The contents of one shard, compared in the order of the records."""
 
-    def __init__(
-        self, table: Any, lookup: Lookup, *, name: str, same: Mapping[str, Any], columns: Mapping[str, Column]
-    ) -> None:
-        self.name = name
-        self._table, self._lookup, self._same, self._columns = table, lookup, same, columns
+    def __init__(self, dataset: Manifest, task: Task, table: Any, columns: Mapping[str, Column]) -> None:
+        entry, total = task.entry, task.entry.num_examples
+        part = Part(storage.join(dataset.folder, entry.file), total, 0, total, entry.num_bytes)
+        self.name = contents_name(entry.file)
+        self._table, self._columns, self._lookup = table, columns, Lookup(dataset, [part])
+        self._same = {"split": task.split, "shard": shard_number(entry.file)}
         self._first, self._rows = 0, list[dict[str, Any]]()
 
     def problems(self, number: int, offset: int, length: int, values: Mapping[str, Sequence[Any]]) -> Iterator[str]:

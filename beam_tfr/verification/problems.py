@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import collections
 import reprlib
 from typing import Any, NamedTuple
@@ -57,20 +56,18 @@ class Problems:
         self.counts: collections.Counter[str] = collections.Counter()
         self._kept: list[tuple[int, int, Problem]] = []
 
-    def add(self, position: int, problem: Problem, *, order: int | None = None) -> None:
-        """Adds a problem of the part of the dataset at a position; problems of one part arrive in order."""
+    def add(self, position: int, problem: Problem, order: int = 0) -> None:
+        """Adds a problem of the part of the dataset at a position; those of one part and order arrive in order."""
         self.counts[problem.kind] += 1
-        self._keep((position, sum(self.counts.values()) if order is None else order, problem))
+        self._keep([(position, order, problem)])
 
     def merge(self, other: Problems) -> None:
         """Adds the problems of other parts."""
         self.counts.update(other.counts)
-        for kept in other._kept:
-            self._keep(kept)
+        self._keep(other._kept)
 
-    def _keep(self, problem: tuple[int, int, Problem]) -> None:
-        bisect.insort(self._kept, problem)
-        del self._kept[MAX_PROBLEMS:]
+    def _keep(self, problems: list[tuple[int, int, Problem]]) -> None:
+        self._kept = sorted([*self._kept, *problems], key=lambda kept: kept[:2])[:MAX_PROBLEMS]
 
     @property
     def first(self) -> tuple[Problem, ...]:

@@ -5,55 +5,31 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from beam_tfr.dataset.manifest import KEPT_FORMATS, Manifest
 from beam_tfr.images import formats
 from beam_tfr.images.geometry import place
 from beam_tfr.options.image import StoredOptions
 from beam_tfr.records.examples import parse_example
+from beam_tfr.records.repeats import hash_key
 from beam_tfr.schema import features as names
 from beam_tfr.schema import size_bucket
 from beam_tfr.verification.content_check import array_problems, file_problems, image_problems
+from beam_tfr.verification.found import ShardFound
 from beam_tfr.verification.problems import shown
 
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
+Values = Mapping[str, Sequence[Any]]  # feature -> values
 _COLORSPACES = {1: b"Gray", 3: b"RGB", 4: b"CMYK"}
 
 
-class RecordResult(NamedTuple):
-    """The result of checking a record.
-
-    Attributes:
-        problems: messages, each with what was found and what was expected; empty for a valid record.
-        key: key of the record; None if it has none.
-        source_sha256: hex digest of its source; empty if it has none.
-        labels: the valid class ids.
-        pixels: stored pixels, by the record's own height and width; 0 without an image.
-        source_size: `size_bucket` of the source; 0 without an image.
-        values: its features; None if they are not those of the manifest.
-    """
-
-    problems: list[str]
-    key: bytes | None = None
-    source_sha256: bytes = b""
-    labels: Sequence[int] = ()
-    pixels: int = 0
-    source_size: int = 0
-    values: Mapping[str, Sequence[Any]] | None = None
-
-
 class RecordCheck:
-    """Checks records against a manifest.
+    """Checks records against the manifest of their dataset."""
 
-    Args:
-        manifest: manifest of the dataset.
-        max_pixels: larger images are not decoded, which is also a problem.
-    """
-
-    def __init__(self, manifest: Manifest, *, max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(self, manifest: Manifest) -> None:
         self._types = {
             name: (_DTYPES[feature["dtype"]], None if -1 in feature["shape"] else math.prod(feature["shape"]))
             for name, feature in manifest.features.items()
@@ -64,36 +40,38 @@ class RecordCheck:
         self._may_lack_label = "label_column" in manifest.options
         self._options = manifest.image_options
         rows, columns = self._options.image_size
-        self._max_pixels = min(max_pixels, max(self._options.max_pixels, rows * columns))
+        self._max_pixels = min(MAX_PIXELS, max(self._options.max_pixels, rows * columns))
 
-    def __call__(self, record: bytes) -> RecordResult:
+    def __call__(self, record: bytes, found: ShardFound) -> tuple[list[str], Values | None]:
+        """Checks a record, and adds it to what was found in its shard.
+
+        Returns:
+            Messages, each with what was found and what was expected; and the features of the record, None if they are
+            not those of the manifest.
+        """
         try:
             values = parse_example(record)
         except ValueError as error:
-            return RecordResult([str(error)])
-        problems = list(self._feature_problems(values))
-        if problems:
-            return RecordResult(problems)
-        labels: list[int] = []
+            return [str(error)], None
+        if problems := [*self._feature_problems(values)]:
+            return problems, None
+        found.keys += hash_key(values[self._names.key][0])
         if self._names.label in values:
-            labels = [label for label in values[self._names.label] if 0 <= label < len(self._class_names)]
             problems += self._label_problems(values[self._names.label], values[self._names.text])
-        key, sha256 = values[self._names.key][0], values[self._names.sha256][0] if self._names.sha256 else b""
-        if self._names.sha256 and not _SHA256_HEX.fullmatch(sha256):
-            problems.append(f"{self._names.sha256} is {shown(sha256)}, expected 64 hex digits")
-        encoding = self._options.encoding
-        if encoding not in names.IMAGE_ENCODINGS:
-            if encoding == "bytes":
-                problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
-            elif encoding == "array":
-                problems += array_problems(values)
-            return RecordResult(problems, key, sha256, labels, values=values)
-        image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
-        problems.extend(option_problems(image, self._options))
-        problems.extend(image_problems(image, self._options, max_pixels=self._max_pixels))
-        source_size = size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])
-        pixels = image[names.HEIGHT] * image[names.WIDTH]
-        return RecordResult(problems, key, sha256, labels, pixels, source_size, values)
+            found.labels.update(label for label in values[self._names.label] if 0 <= label < len(self._class_names))
+        if self._names.sha256 and not _SHA256_HEX.fullmatch(values[self._names.sha256][0]):
+            problems.append(f"{self._names.sha256} is {shown(values[self._names.sha256][0])}, expected 64 hex digits")
+        if self._options.encoding == "bytes":
+            problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
+        elif self._options.encoding == "array":
+            problems += array_problems(values)
+        elif self._options.encoding in names.IMAGE_ENCODINGS:
+            image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
+            problems += option_problems(image, self._options)
+            problems += image_problems(image, self._options, max_pixels=self._max_pixels)
+            found.pixels += image[names.HEIGHT] * image[names.WIDTH]
+            found.source_sizes[size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])] += 1
+        return problems, values
 
     def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
         if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):

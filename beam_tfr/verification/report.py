@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from beam_tfr.console.terminal import counted, some
+from beam_tfr.console.terminal import counted
 from beam_tfr.verification.problems import Problem
 
 
@@ -22,7 +22,6 @@ class Report:
             shard.
         broken: names of the shard files with problems.
         unread: names of the shard files that were not read, because of `sample`.
-        others: names of files, links and subfolders that are not part of the dataset but do no harm.
         examples: records read.
         shards: shard files in the manifest.
         num_bytes: bytes of shard files read.
@@ -38,7 +37,6 @@ class Report:
     kinds: Mapping[str, int]
     broken: tuple[str, ...]
     unread: tuple[str, ...]
-    others: tuple[str, ...]
     examples: int
     shards: int
     num_bytes: int
@@ -60,12 +58,32 @@ class Report:
         read = counted(self.shards - len(self.unread), "shard")
         return f"<{self.folder}: {found}; {counted(self.examples, 'record')} in {read}, {self.seconds:.1f} s>"
 
-    def describe_others(self) -> list[str]:
-        """A sentence on what else is in the folder, and one on what was not compared, where there is anything."""
-        told = [f"also in the folder, and not part of the dataset: {some(self.others)}"] if self.others else []
+    def lines(self) -> Iterator[str]:
+        """Yields the report as printable lines, without its problems."""
+        read = self.shards - len(self.unread)
+        rate = self.examples / max(self.seconds, 1e-3)
+        yield (
+            f"{self.folder}: {counted(self.examples, 'record')} in {counted(read, 'shard')}, "
+            f"{self.num_bytes:,} bytes, {self.seconds:.1f} s, {rate:,.0f} records/s"
+        )
+        if self.sources is not None:
+            kinds = {kind: self.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone", "unreadable")}
+            found = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
+            new = "not looked for" if self.unread else f"{self.kinds.get('source-new', 0):,}"
+            yield f"sources: {self.sources:,} compared, {found}, new: {new}"
+        if self.unread:
+            yield (
+                f"not read: {len(self.unread):,} of {counted(self.shards, 'shard')}, for which only the sizes were "
+                "compared; sums over all records and the digest were not checked"
+            )
         if self.contents == "checksums":
-            told.append("pyarrow is not installed: only the checksums of contents/ were compared")
-        return told
+            yield "pyarrow is not installed: only the checksums of contents/ were compared"
+        if not self.ok:
+            yield counted(self.num_problems, "problem")
+        elif self.unread:
+            yield f"OK as far as it was read: {counted(read, 'shard')} of {self.shards:,}"
+        else:
+            yield "OK: the dataset matches its manifest"
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values; docs/verifying.md explains the fields."""
@@ -85,7 +103,6 @@ class Report:
             "problems": [problem._asdict() for problem in self.problems],
             "broken": [*self.broken],
             "unread": [*self.unread],
-            "others": [*self.others],
             "contents": self.contents,
             "seconds": round(self.seconds, 3),
         }
@@ -95,5 +112,5 @@ class Report:
         """The report whose fields (`dataclasses.asdict`) are a JSON object."""
         fields = json.loads(text)
         problems = tuple(Problem(*problem) for problem in fields["problems"])
-        lists = {name: tuple(fields[name]) for name in ("broken", "unread", "others")}
+        lists = {name: tuple(fields[name]) for name in ("broken", "unread")}
         return cls(**{**fields, **lists, "problems": problems})

@@ -9,8 +9,8 @@ import hashlib
 import heapq
 import itertools
 import json
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,8 +36,8 @@ class SourceRecord(NamedTuple):
 
     key: bytes
     sha256: bytes
-    record: int
-    offset: int
+    record: int = 0
+    offset: int = 0
 
 
 def compare_source(root: str, record: SourceRecord) -> tuple[str, str] | None:
@@ -69,13 +69,11 @@ def find_changed(folder: str, file: str, names: Names, root: str) -> tuple[int, 
         The number of records that were compared, and the keys of those whose sources changed or are gone.
     """
     compared, changed = 0, list[str]()
-    path = storage.join(folder, file)
-    records = RecordFile(path, on_damage=lambda _: None)
     with contextlib.suppress(RecordError, OSError):
-        for data in records:
+        for data in RecordFile(storage.join(folder, file), on_damage=lambda _: None):
             with contextlib.suppress(ValueError, LookupError):
                 values = parse_example(data)
-                record = SourceRecord(values[names.key][0], values[names.sha256][0], 0, 0)
+                record = SourceRecord(values[names.key][0], values[names.sha256][0])
                 compared += 1
                 if compare_source(root, record):
                     changed.append(shown(record.key))
@@ -118,13 +116,17 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         cure = "matches none of the records; give the patterns that the dataset was made from"
         return UsageError(cure, option="sources", value=" ".join(self._patterns))
 
-    def compare(self, records: Sequence[SourceRecord]) -> Iterator[tuple[SourceRecord, str, str]]:
-        """Yields (record, kind of problem, message) for each record whose source is not the file it was made from."""
-        for record, found in zip(
-            records, self._pool.map(functools.partial(compare_source, self._root), records), strict=True
-        ):
+    def record(self, values: Mapping[str, Sequence[Any]], record: int, offset: int) -> SourceRecord:
+        """The features of a record as what `compare` takes."""
+        names = self._manifest.names
+        return SourceRecord(values[names.key][0], values[names.sha256][0], record, offset)
+
+    def compare(self, file: str, records: Sequence[SourceRecord]) -> Iterator[Problem]:
+        """Yields a problem for each record of a shard whose source is not the file it was made from."""
+        compared = self._pool.map(functools.partial(compare_source, self._root), records)
+        for record, found in zip(records, compared, strict=True):
             if found is not None:
-                yield record, *found
+                yield Problem(found[0], file, found[1], record.record, record.offset)
 
     def find_new(self, keys: bytes) -> Problems:
         """The files that are neither a record nor a reject, sorted.
