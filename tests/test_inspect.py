@@ -241,7 +241,7 @@ def test_an_unfinished_dataset_is_shown_and_told(tmp_path: Path, beam_tfr: Comma
     assert (run.code, run.out.splitlines()[0]) == (1, f"{folder}: 21 records in 3 files")
     said = f"{folder} is not a complete dataset: manifest.json is missing. A conversion has not finished here; the same"
     assert run.out.splitlines()[-1] == f"problem: {said} convert command resumes it"
-    assert f"<div>{said} convert" in inspect(folder)._repr_html_()
+    assert f"problem: {said} convert" in inspect(folder)._repr_html_()
 
 
 def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
@@ -317,8 +317,8 @@ def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
         centers = [sheet.getpixel((8 + 56 + 120 * place, 8 + 56)) for place in range(3)]
         assert (sheet.size, centers) == ((368, 146), [(255, 0, 0), (208, 215, 222), (208, 215, 222)])
     shown = inspect(path)._repr_html_()
-    assert "x.tfrecord: 3 records in 1 file</b>" in shown
-    assert ">png image, height 20, width 30" in shown
+    assert shown.startswith(f"<pre>{path}: 3 records in 1 file\nfeatures:\n")
+    assert " png image, height 20, width 30" in shown
     assert '<img alt="records" src="data:image/png;base64,' in shown
 
 

@@ -16,11 +16,9 @@ from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.manifest import Manifest, check_shards
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
-from beam_tfr.dataset.tallies import dataset_rows, html_table
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import (
     StoredRecord,
-    Values,
     features_of_name,
     find_files,
     matches,
@@ -96,13 +94,9 @@ class Inspection:
         return f"<{printable(self._title())}; features {', '.join(itertools.islice(self.features, 20))}>"
 
     def _repr_html_(self) -> str:
-        """Features, counts and thumbnails, for notebooks."""
-        first = dict(describe_record(self.records[0])) if self.records else {}
-        rows = [(name, about, first.get(name, "")) for name, about in self.features.items()]
-        page = markup.table(self._title(), ["feature", "dtype and shape", "first record"], rows, [self.problem])
-        if self.manifest:
-            page += html_table("", self.manifest.splits, dataset_rows(self.manifest))
-        return page + (pictures.html_image(self.contact_sheet()) if self.records else "")
+        """The lines and the thumbnails, for notebooks."""
+        text = "\n".join(self.lines(1))
+        return f"<pre>{markup.text(text)}</pre>" + (pictures.html_image(self.contact_sheet()) if self.records else "")
 
     def _title(self) -> str:
         return f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"
@@ -154,13 +148,13 @@ def inspect(
             check_shards(dataset, dataset.splits.values())
         except DataError as error:
             problem = str(error)
-    search = _Search(files, wanted, start=start, most=most, progress=progress or (lambda _: None))
+    search = _Search(files=files, where=wanted, start=start, most=most, progress=progress or (lambda _: None))
     search.run(dataset)
     number = sum(file.records for file in files) if dataset else search.done
     if record is not None and record >= number and not search.problem:
         raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
-    if search.first and not search.kept:
-        _check_known(search.first, wanted)
+    if search.kinds and not search.kept:
+        _check_known(search.kinds, wanted)
     return Inspection(
         path=place,
         manifest=dataset,
@@ -173,44 +167,34 @@ def inspect(
     )
 
 
+@dataclasses.dataclass(kw_only=True)
 class _Search:
     """Reads files, keeps the records that are wanted, and notes the features of the first ones."""
 
-    def __init__(
-        self,
-        files: Sequence[Part],
-        where: Mapping[str, str],
-        *,
-        start: int,
-        most: int,
-        progress: Callable[[Progress], object],
-    ) -> None:
-        self.kept: list[StoredRecord] = []
-        self.first: Values = {}
-        self.problem = ""
-        self.done = 0
-        self._files, self._where, self._start, self._most, self._progress = files, where, start, most, progress
-        self._file = self._num_bytes = self._kept_bytes = 0
-        self._lengths = collections.defaultdict[str, set[int]](set)
-        self._kinds = dict[str, str]()
+    files: Sequence[Part]
+    where: Mapping[str, str]
+    start: int
+    most: int
+    progress: Callable[[Progress], object]
+    kept: list[StoredRecord] = dataclasses.field(default_factory=list)
+    problem: str = ""
+    done: int = 0
+    file: int = 0
+    num_bytes: int = 0
+    kept_bytes: int = 0
+    lengths: dict[str, set[int]] = dataclasses.field(default_factory=lambda: collections.defaultdict(set))
+    kinds: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def run(self, dataset: Manifest | None) -> None:
         """Reads all records of files without a manifest, and of a dataset those that may be wanted."""
-        if dataset and (self._start or self._where):
-            records = read_some(dataset, self._files, self._start, self._where, self._on_file)
+        if dataset and (self.start or self.where):
+            records = read_some(dataset, self.files, self.start, self.where, self._on_file)
         else:
-            records = read_all(self._files, self._on_file)
+            records = read_all(self.files, self._on_file)
         try:
             for record in records:
-                self.done = record.number + 1
-                self._num_bytes += len(record.data)
-                if record.number % PROGRESS_RECORDS == 0:
-                    self._report()
-                if record.number < SAMPLE or not self.first:
-                    self._note(record)
-                if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):
-                    self._keep(record)
-                if dataset and len(self.kept) == self._most:
+                self._take(record)
+                if dataset and len(self.kept) == self.most:
                     break
         except RecordError as error:
             self.problem = f"{error}; is it a TFRecord file?" if error.record == 0 and not dataset else str(error)
@@ -219,32 +203,31 @@ class _Search:
         except OSError as error:
             self.problem = f"{error.filename or ''}: {error.strerror or error}"
 
+    def _take(self, record: StoredRecord) -> None:
+        self.done = record.number + 1
+        self.num_bytes += len(record.data)
+        if record.number % PROGRESS_RECORDS == 0:
+            self._on_file(self.file)
+        if record.number < SAMPLE or not self.kinds:
+            for name, values in record.values.items():
+                self.lengths[name].add(len(values))
+                self.kinds[name] = self.kinds.get(name) or kind_of(values)
+        if len(self.kept) < self.most and record.number >= self.start and matches(record.values, self.where):
+            self.kept.append(record)
+            self.kept_bytes += len(record.data)
+            if self.kept_bytes > MAX_KEPT_BYTES:
+                raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
+
     def _on_file(self, index: int) -> None:
-        self._file = index
-        self._report()
-
-    def _report(self) -> None:
-        total = sum(file.records for file in self._files)
-        self._progress(Progress("reading", self.done, total, self._file, len(self._files), self._num_bytes))
-
-    def _keep(self, record: StoredRecord) -> None:
-        self.kept.append(record)
-        self._kept_bytes += len(record.data)
-        if self._kept_bytes > MAX_KEPT_BYTES:
-            raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
-
-    def _note(self, record: StoredRecord) -> None:
-        self.first = self.first or record.values
-        for name, values in record.values.items():
-            self._lengths[name].add(len(values))
-            self._kinds[name] = self._kinds.get(name) or kind_of(values)
+        self.file, total = index, sum(file.records for file in self.files)
+        self.progress(Progress("reading", self.done, total, index, len(self.files), self.num_bytes))
 
     def features(self) -> dict[str, str]:
         """Name -> dtype and shape of the features of the first records."""
         found = {}
-        for name, lengths in sorted(self._lengths.items()):
+        for name, lengths in sorted(self.lengths.items()):
             shape = f" [{'any' if len(lengths) > 1 else min(lengths)}]"
-            found[name] = f"{self._kinds[name]}{'' if lengths == {1} else shape}".lstrip()
+            found[name] = f"{self.kinds[name]}{'' if lengths == {1} else shape}".lstrip()
         return found
 
 

@@ -21,7 +21,7 @@ from beam_tfr.schema import MANIFEST_FILE, UsageError
 from beam_tfr.verification.contents_check import ContentsCheck
 from beam_tfr.verification.found import ShardFound, Task, choose
 from beam_tfr.verification.manifest_check import check_files
-from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
+from beam_tfr.verification.problems import KINDS, SOURCE_KINDS, Problem, Problems, shown
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.report import Report
 from beam_tfr.verification.shard_check import ShardCheck
@@ -151,7 +151,7 @@ class DatasetCheck:
         return Report(
             folder=manifest.folder,
             problems=problems.first,
-            kinds={kind: problems.counts[kind] for kind in KINDS if problems.counts[kind]},
+            kinds={kind: problems.counts[kind] for kind in KINDS + SOURCE_KINDS if problems.counts[kind]},
             broken=tuple(shard.task.entry.file for shard in found if shard.num_problems),
             unread=tuple(task.entry.file for task in unread),
             examples=sum(shard.done for shard in found),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.options.kinds import is_number
 from beam_tfr.schema import UsageError, sha256_hex
-from beam_tfr.verification.problems import Problem, Problems
+from beam_tfr.verification.problems import KINDS, Problem, Problems
 
 
 class Task(NamedTuple):
@@ -53,7 +53,7 @@ class ShardFound:
     records_sha256: str = ""
 
     def add(self, problem: Problem) -> None:
-        self.num_problems += not problem.kind.startswith("source-")
+        self.num_problems += problem.kind in KINDS
         self.problems.add(self.task.position, problem)
 
 

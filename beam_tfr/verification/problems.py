@@ -8,20 +8,9 @@ from typing import Any, NamedTuple
 
 MAX_PROBLEMS = 100  # kept; the others are only counted
 MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
-KINDS = {  # a closed list, so that problems can be counted and compared
-    "missing": "a file is missing",
-    "unreadable": "a file cannot be read",
-    "damaged": "a file has different bytes than the manifest says",
-    "foreign": "a file that other readers take for a shard, or a link that leads out of the folder",
-    "record": "a record, or the image in it, does not match the manifest",
-    "contents": "the contents of a shard contradict its records",
-    "repeated": "two records have the same key",
-    "manifest": "the manifest contradicts itself or the records",
-    "source-changed": "the source has changed since it was converted",
-    "source-gone": "the source no longer exists",
-    "source-new": "a source file that is neither a record nor a reject",
-    "source-unreadable": "the source cannot be read",
-}
+# A closed list, so that problems can be counted and compared; docs/verifying.md says what each means.
+KINDS = ("missing", "unreadable", "damaged", "foreign", "record", "contents", "repeated", "manifest")
+SOURCE_KINDS = ("source-changed", "source-gone", "source-new", "source-unreadable")
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 100
 
@@ -30,7 +19,7 @@ class Problem(NamedTuple):
     """A difference between a dataset and its manifest.
 
     Attributes:
-        kind: one of `KINDS`.
+        kind: one of `KINDS` or `SOURCE_KINDS`.
         file: name in the dataset's folder; of a new source, its path.
         message: what was found and what was expected.
         record: number of the record, or of the line of rejects.jsonl, from 0; None for the file as a whole.
