@@ -145,7 +145,8 @@ class DatasetCheck:
         compared = sum(shard.sources for shard in found)
         if sources is not None:
             if problems.counts["source-gone"] == compared > 0:
-                raise sources.none_found()
+                cure = "matches none of the records; give the patterns that the dataset was made from"
+                raise UsageError(cure, option="sources", value=" ".join(sources.patterns))
             if not unread:
                 problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
         return Report(

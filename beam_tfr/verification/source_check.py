@@ -7,12 +7,9 @@ import contextlib
 import functools
 import hashlib
 import heapq
-import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
@@ -27,7 +24,6 @@ from beam_tfr.verification.problems import MAX_LINE_BYTES, MAX_PROBLEMS, Problem
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
 _CHUNK_BYTES = 1 << 18
-_PATHS_AT_A_TIME = 10_000
 _LAST = 1 << 62  # position of the problem of a new source, behind all shards
 
 
@@ -90,6 +86,9 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         patterns: those that the dataset was made from.
         exclude: patterns of files to skip.
 
+    Attributes:
+        patterns: the same, of which each is a pattern of files.
+
     Raises:
         UsageError: the records were not made from files, or a pattern is wrong or matches nothing.
     """
@@ -102,19 +101,14 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         self._manifest = manifest
         if not all(patterns):
             raise UsageError("is empty; give the `input=` that the dataset was made from", option="sources", value="")
-        self._patterns = name_folders([storage.check_path(pattern, option="sources") for pattern in patterns])
-        self._root = common_root(self._patterns)
+        self.patterns = name_folders([storage.check_path(pattern, option="sources") for pattern in patterns])
+        self._root = common_root(self.patterns)
         self._exclude = exclusion(exclude, self._root)
         next(self._listed(), None)  # raises an error if nothing matches
         self._pool = concurrent.futures.ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
-
-    def none_found(self) -> UsageError:
-        """The error for patterns that find none of the records."""
-        cure = "matches none of the records; give the patterns that the dataset was made from"
-        return UsageError(cure, option="sources", value=" ".join(self._patterns))
 
     def record(self, values: Mapping[str, Sequence[Any]], record: int, offset: int) -> SourceRecord:
         """The features of a record as what `compare` takes."""
@@ -134,19 +128,16 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         Args:
             keys: concatenated `hash_key` of all records.
         """
-        known = np.sort(np.frombuffer(keys + self._rejected(), f"S{HASH_BYTES}"))
+        hashes = keys + self._rejected()
+        known = {hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)}
         number = 0
 
         def new() -> Iterator[str]:
             nonlocal number
-            listed = self._listed()
-            while paths := [*itertools.islice(listed, _PATHS_AT_A_TIME)]:
-                keys = (path.removeprefix(self._root).encode("utf-8", "surrogateescape") for path in paths)
-                wanted = np.frombuffer(b"".join(map(hash_key, keys)), known.dtype)
-                at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-                for index in np.flatnonzero(known[at] != wanted):
+            for path in self._listed():
+                if hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape")) not in known:
                     number += 1
-                    yield paths[index]
+                    yield path
 
         problems = Problems()
         for path in heapq.nsmallest(MAX_PROBLEMS, new()):
@@ -155,7 +146,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return problems
 
     def _listed(self) -> Iterator[str]:
-        for pattern, before in order_patterns(self._patterns):
+        for pattern, before in order_patterns(self.patterns):
             for entry in list_files(pattern, before, exclude=self._exclude, option="sources"):
                 yield entry.path
 
