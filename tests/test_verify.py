@@ -40,8 +40,13 @@ from beam_tfr.schema import (
     SplitPlan,
 )
 from beam_tfr.verification import Report, verify
-from beam_tfr.verification.content_check import image_problems, tensor_problems
-from beam_tfr.verification.record_check import MAX_PIXELS, option_problems, size_problems
+from beam_tfr.verification.record_check import (
+    MAX_PIXELS,
+    image_problems,
+    option_problems,
+    size_problems,
+    tensor_problems,
+)
 from tests.converted import CONVERSIONS, SOURCES, converted
 from tests.fixtures import save
 
@@ -817,7 +822,7 @@ def test_large_images_and_records_are_not_decoded(
     assert sum("12x16 pixels, more than the 100 that are decoded" in message for message in messages) == 9
     monkeypatch.setattr("beam_tfr.verification.shard_check.longest_in", lambda file_bytes: 100)
     report = verify(str(sound))
-    assert [problem.record for problem in report.problems] == [0, 0, 0]
+    assert [problem.record for problem in report.problems if problem.file.endswith(".gz")] == [0, 0, 0]
 
 
 def test_problems_are_kept_up_to_a_limit_in_dataset_order_and_all_counted(tmp_path: pathlib.Path) -> None:

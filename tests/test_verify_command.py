@@ -13,7 +13,7 @@ import pytest
 
 from beam_tfr.console.display import Progress, describe
 from beam_tfr.verification import verify
-from beam_tfr.verification.problems import KINDS, SOURCE_KINDS
+from beam_tfr.verification.report import KINDS, SOURCE_KINDS
 from tests.conftest import Run
 from tests.converted import converted_photos, converted_spoiled_photos, spoil
 from tests.fake_gcs import FakeGcs

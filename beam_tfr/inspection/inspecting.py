@@ -19,13 +19,14 @@ from beam_tfr.dataset.splits import Part
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import (
     StoredRecord,
+    describe,
     features_of_name,
     find_files,
+    kind_of,
     matches,
     read_all,
     read_some,
 )
-from beam_tfr.inspection.values import describe, kind_of
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import DataError, UsageError, in_order, without_traceback
 

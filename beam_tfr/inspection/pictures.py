@@ -14,8 +14,7 @@ from PIL import ImageDraw, ImageFont, ImageOps
 
 from beam_tfr.console.terminal import printable
 from beam_tfr.images import formats, limits
-from beam_tfr.inspection.records import StoredRecord
-from beam_tfr.inspection.values import image_of, label_of, pixels_of
+from beam_tfr.inspection.records import StoredRecord, image_of, label_of, pixels_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
 

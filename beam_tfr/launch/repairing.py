@@ -39,11 +39,10 @@ from beam_tfr.schema import (
 from beam_tfr.schema.naming import contents_name, parse_file_name
 from beam_tfr.sources import Input
 from beam_tfr.verification import Report, verify
-from beam_tfr.verification.contents_check import ContentsCheck
 from beam_tfr.verification.dataset_check import DatasetCheck
-from beam_tfr.verification.found import ShardFound, choose
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.shard_check import ShardCheck
+from beam_tfr.verification.report import ShardFound, choose
+from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
 from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")

@@ -20,7 +20,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import RunError, UsageError
 from beam_tfr.transforms import VerifyShards
 from beam_tfr.verification import Report
-from beam_tfr.verification.found import choose
+from beam_tfr.verification.report import choose
 
 _OUTCOME = Outcome("nothing is verified", "run the same command again")
 

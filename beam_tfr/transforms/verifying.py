@@ -18,8 +18,7 @@ from beam_tfr.dataset import manifest
 from beam_tfr.records.repeats import parts_of, rows_of
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count
 from beam_tfr.verification.dataset_check import DatasetCheck, repeat_problems
-from beam_tfr.verification.found import ShardFound, choose
-from beam_tfr.verification.problems import Problems
+from beam_tfr.verification.report import Problems, ShardFound, choose
 
 
 @with_output_types(None)

@@ -18,13 +18,10 @@ from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.options import default_threads
 from beam_tfr.records.repeats import find_repeats, rows_of
 from beam_tfr.schema import MANIFEST_FILE, UsageError
-from beam_tfr.verification.contents_check import ContentsCheck
-from beam_tfr.verification.found import ShardFound, Task, choose
 from beam_tfr.verification.manifest_check import check_files
-from beam_tfr.verification.problems import KINDS, SOURCE_KINDS, Problem, Problems, shown
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.report import Report
-from beam_tfr.verification.shard_check import ShardCheck
+from beam_tfr.verification.report import KINDS, SOURCE_KINDS, Problem, Problems, Report, ShardFound, Task, choose, shown
+from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
 from beam_tfr.verification.source_check import SourceCheck
 
 _PROGRESS_S = 0.5

@@ -32,8 +32,8 @@ from beam_tfr.schema import (
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
-from beam_tfr.verification.contents_check import read_sums
-from beam_tfr.verification.problems import MAX_LINE_BYTES, Problem, shown, unreadable
+from beam_tfr.verification.report import MAX_LINE_BYTES, Problem, shown, unreadable
+from beam_tfr.verification.shard_check import read_sums
 
 
 def check_files(manifest: Manifest) -> Iterator[Problem]:

@@ -1,14 +1,153 @@
-"""The report of `verify`."""
+"""What `verify` finds: problems, the result of a shard, and the report on the dataset."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
 import json
+import math
+import reprlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted
-from beam_tfr.verification.problems import Problem
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.options.kinds import is_number
+from beam_tfr.schema import UsageError, sha256_hex
+
+MAX_PROBLEMS = 100  # kept; the others are only counted
+MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
+# A closed list, so that problems can be counted and compared; docs/verifying.md says what each means.
+KINDS = ("missing", "unreadable", "damaged", "foreign", "record", "contents", "repeated", "manifest")
+SOURCE_KINDS = ("source-changed", "source-gone", "source-new", "source-unreadable")
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 100
+
+
+class Problem(NamedTuple):
+    """A difference between a dataset and its manifest.
+
+    Attributes:
+        kind: one of `KINDS` or `SOURCE_KINDS`.
+        file: name in the dataset's folder; of a new source, its path.
+        message: what was found and what was expected.
+        record: number of the record, or of the line of rejects.jsonl, from 0; None for the file as a whole.
+        offset: offset of the record in the uncompressed stream, or of the line in its file, in bytes.
+    """
+
+    kind: str
+    file: str
+    message: str
+    record: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        record = "" if self.record is None else f", record {self.record}"
+        offset = "" if self.offset is None else f" at byte {self.offset}"
+        return f"{self.file}{record}{offset}: {self.message}"
+
+
+class Problems:
+    """The first problems in dataset order, whichever thread finds them, and the number of each kind."""
+
+    def __init__(self) -> None:
+        self.counts: collections.Counter[str] = collections.Counter()
+        self._kept: list[tuple[int, int, Problem]] = []
+
+    def add(self, position: int, problem: Problem, order: int = 0) -> None:
+        """Adds a problem of the part of the dataset at a position; those of one part and order arrive in order."""
+        self.counts[problem.kind] += 1
+        self._keep([(position, order, problem)])
+
+    def merge(self, other: Problems) -> None:
+        """Adds the problems of other parts."""
+        self.counts.update(other.counts)
+        self._keep(other._kept)
+
+    def _keep(self, problems: list[tuple[int, int, Problem]]) -> None:
+        self._kept = sorted([*self._kept, *problems], key=lambda kept: kept[:2])[:MAX_PROBLEMS]
+
+    @property
+    def first(self) -> tuple[Problem, ...]:
+        """The first `MAX_PROBLEMS`."""
+        return tuple(problem for _, _, problem in self._kept)
+
+
+def shown(value: Any) -> str:
+    """An untrusted value for a message: short, on one line, without control characters."""
+    if isinstance(value, bytes):
+        value = value[:200].decode("utf-8", "replace")
+    return _repr.repr(value)
+
+
+def unreadable(file: str, error: OSError) -> Problem:
+    """The problem with a file that cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return Problem("missing", file, "is missing")
+    return Problem("unreadable", file, f"cannot be read: {error.strerror or error}")
+
+
+class Task(NamedTuple):
+    """A shard to read: its number among all shards of the dataset, its split and its file."""
+
+    position: int
+    split: str
+    entry: ShardEntry
+
+
+@dataclasses.dataclass(slots=True)
+class ShardFound:
+    """The result of reading a shard.
+
+    Attributes:
+        task: the shard.
+        done: records read.
+        num_bytes: bytes of the file read.
+        problems: its problems, and those of its sources.
+        num_problems: number of problems, without those of its sources.
+        sources: number of records compared with their sources.
+        keys: 16 bytes for each record.
+        labels: class id -> records.
+        pixels: stored pixels, by the records' own heights and widths.
+        source_sizes: see `schema.ShardInfo`.
+        records_sha256: see `schema.ShardInfo`; empty until the shard was read to its end and every checksum was right.
+    """
+
+    task: Task
+    done: int = 0
+    num_bytes: int = 0
+    problems: Problems = dataclasses.field(default_factory=Problems)
+    num_problems: int = 0
+    sources: int = 0
+    keys: bytearray = dataclasses.field(default_factory=bytearray)
+    labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    pixels: int = 0
+    source_sizes: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    records_sha256: str = ""
+
+    def add(self, problem: Problem) -> None:
+        self.num_problems += problem.kind in KINDS
+        self.problems.add(self.task.position, problem)
+
+
+def choose(manifest: Manifest, sample: float | None = None) -> list[Task]:
+    """The shards to read: all of a dataset, or a share of each split.
+
+    Raises:
+        UsageError: the share is not above 0, or it is above 1.
+    """
+    shards = ((name, entry) for name, split in manifest.splits.items() for entry in split.shards)
+    tasks = [Task(position, split, entry) for position, (split, entry) in enumerate(shards)]
+    if sample is None:
+        return tasks
+    if not is_number(sample) or not 0 < sample <= 1:
+        raise UsageError("must be a share of the shards, above 0 and at most 1", option="sample", value=sample)
+    chosen = []
+    for _, same_split in itertools.groupby(tasks, lambda task: task.split):
+        mixed = sorted(same_split, key=lambda task: sha256_hex(task.entry.file.encode()))
+        chosen += mixed[: math.ceil(sample * len(mixed))]
+    return sorted(chosen)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)

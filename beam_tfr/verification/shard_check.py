@@ -1,20 +1,128 @@
-"""Checks one shard: its file, its records, and every image in them."""
+"""Checks one shard: its file, its records, and its contents."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.dataset.lookup import Lookup, features_in
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.splits import Part
+from beam_tfr.records.contents import Column, columns_of, from_bytes, row_of, schema_of
 from beam_tfr.records.repeats import HASH_BYTES
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, longest_in
-from beam_tfr.schema import RecordsDigest
-from beam_tfr.verification.contents_check import ContentsCheck, ShardContents
-from beam_tfr.verification.found import ShardFound, Task
-from beam_tfr.verification.problems import Problem, shown, unreadable
+from beam_tfr.schema import SUMS_FILE, DataError, RecordsDigest, sha256_hex
+from beam_tfr.schema.naming import contents_name, shard_number
 from beam_tfr.verification.record_check import RecordCheck
+from beam_tfr.verification.report import Problem, ShardFound, Task, shown, unreadable
 from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck, SourceRecord
+
+_ROWS = 1024  # compared at a time
+_SUM = re.compile(rb"([0-9a-f]{64})  ([^/\n]+)\n")
+
+
+def read_sums(folder: str) -> dict[str, str]:
+    """The SHA-256 of each file of contents, by its name in the folder `contents`, as SHA256SUMS has them.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    lines = storage.read_bytes(storage.join(folder, SUMS_FILE))
+    return {found[2].decode(errors="replace"): found[1].decode() for found in _SUM.finditer(lines)}
+
+
+class ContentsCheck:
+    """Checks the contents of the shards of a dataset.
+
+    Without pyarrow, compares only their checksums with SHA256SUMS.
+
+    Args:
+        dataset: manifest of the dataset.
+        sums: whether to compare the checksums.
+
+    Attributes:
+        how: "rows", "checksums", or "none" for a dataset of an earlier version, which has no contents.
+    """
+
+    def __init__(self, dataset: Manifest, *, sums: bool = True) -> None:
+        self._dataset, self._compares_sums = dataset, sums
+        self._sums, there = dict[str, str](), True
+        try:
+            self._sums = read_sums(dataset.folder)
+        except OSError:
+            there = dataset.fields["format_version"] > 1
+        self.how = "none" if not there else "rows" if importlib.util.find_spec("pyarrow") else "checksums"
+        features = features_in(dataset)
+        self._columns = columns_of(features, dataset.names)
+        self._schema = schema_of(features, dataset.names) if self.how == "rows" else None
+
+    def open(self, task: Task) -> ShardContents | Problem | None:
+        """The contents of a shard, or what is wrong with them; None if there is nothing to compare."""
+        if self.how == "none":
+            return None
+        entry, name = task.entry, contents_name(task.entry.file)
+        path = storage.join(self._dataset.folder, name)
+        try:
+            data = storage.read_bytes(path, max_bytes=longest_in(entry.num_bytes))
+        except OSError as error:
+            return unreadable(name, error)
+        found, expected = sha256_hex(data), self._sums.get(name.rpartition("/")[2])
+        if found != expected and self._sums and self._compares_sums:  # without them, that is the problem
+            in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
+            return Problem("damaged", name, f"its SHA-256 is {found}, and {in_sums}")
+        if self.how == "checksums":
+            return None
+        try:
+            table = from_bytes(data, self._schema, path=path, num_rows=entry.num_examples)
+        except DataError as error:
+            return Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error))
+        return ShardContents(self._dataset, task, table, self._columns)
+
+
+class ShardContents:
+    """The contents of one shard, compared in the order of the records."""
+
+    def __init__(self, dataset: Manifest, task: Task, table: Any, columns: Mapping[str, Column]) -> None:
+        entry, total = task.entry, task.entry.num_examples
+        part = Part(storage.join(dataset.folder, entry.file), total, 0, total, entry.num_bytes)
+        self.name = contents_name(entry.file)
+        self._table, self._columns, self._lookup = table, columns, Lookup(dataset, [part])
+        self._same = {"split": task.split, "shard": shard_number(entry.file)}
+        self._first, self._rows = 0, list[dict[str, Any]]()
+
+    def problems(self, number: int, offset: int, length: int, values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+        """Yields how a row differs from its record.
+
+        Args:
+            number: of the record.
+            offset: of its data in the bytes of the records.
+            length: of its data.
+            values: its features.
+        """
+        if number >= self._table.num_rows:
+            return
+        if not self._first <= number < self._first + len(self._rows):
+            self._first, self._rows = number, self._table.slice(number, _ROWS).to_pylist()
+        row = self._rows[number - self._first]
+        expected = {**row_of(values, self._columns), **self._same, "offset": offset, "length": length}
+        for column, value in expected.items():
+            if row[column] != value and repr(row[column]) != repr(value):  # NaN equals nothing
+                yield f"{column} is {shown(row[column])}, but the record has {shown(value)}"
+
+    def restart_problems(self) -> Iterator[str]:
+        """Yields what is wrong with the restart points of a compressed shard, by reading a record behind each."""
+        points = self._table.column("restart").to_pylist()
+        rows = [row for row, point in enumerate(points) if point is not None and (not row or points[row - 1] != point)]
+        try:
+            self._lookup.read(rows)
+        except DataError as error:
+            yield f"its restart points do not fit the shard: {error}"
+
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
 

@@ -20,7 +20,7 @@ from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.records.tfrecords import RecordError, RecordFile
 from beam_tfr.schema import REJECTS_FILE, UsageError
 from beam_tfr.schema.features import Names
-from beam_tfr.verification.problems import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
+from beam_tfr.verification.report import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
 _CHUNK_BYTES = 1 << 18
