@@ -133,8 +133,7 @@ def test_a_wrong_call_is_a_value_error(given: dict[str, Any], message: str) -> N
     ("call", "message"),
     [
         (lambda folder: beam_tfr.verify(None), "`folder=`: must be a path"),
-        (lambda folder: beam_tfr.verify(folder, sample="0.1"), "`sample=0.1`: must be a share of the shards"),
-        (lambda folder: beam_tfr.verify(folder, threads=math.nan), "`threads=nan`: the value must be a whole number"),
+        (lambda folder: beam_tfr.verify(folder, threads=math.nan), "`threads=nan`: must be a whole number"),
         (lambda folder: beam_tfr.verify(folder, sources=3), "`sources=3`: must be a path or pattern, or a list"),
         (lambda folder: beam_tfr.verify(folder, sources=""), "`sources=`: is empty; give the `input=` that"),
         (lambda folder: beam_tfr.inspect(7), "`path=7`: must be a path"),

@@ -236,7 +236,6 @@ def test_valid_datasets(tmp_path: pathlib.Path, options: dict[str, object]) -> N
         problems=(),
         kinds={},
         broken=(),
-        unread=(),
         examples=3 * len(files),
         shards=len(files),
         num_bytes=sum(file.stat().st_size for file in files),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from beam_tfr.console.display import Progress, describe
-from beam_tfr.verification import verify
 from beam_tfr.verification.report import KINDS, SOURCE_KINDS
 from tests.conftest import Run
 from tests.converted import converted_photos, converted_spoiled_photos, spoil
@@ -50,7 +48,6 @@ def test_the_report_is_one_json_object(beam_tfr: Command, dataset: Path) -> None
     assert (sound.code, sound.err) == (0, "")
     counts = {
         "shards": 5,
-        "shards_read": 5,
         "records_read": 18,
         "bytes_read": sum(path.stat().st_size for path in dataset.glob("*.gz")),
         "sources_read": None,
@@ -64,7 +61,6 @@ def test_the_report_is_one_json_object(beam_tfr: Command, dataset: Path) -> None
         "kinds": {},
         "problems": [],
         "broken": [],
-        "unread": [],
         "contents": "rows",
         "seconds": sound.json["seconds"],
     }
@@ -78,34 +74,9 @@ def test_the_report_is_one_json_object(beam_tfr: Command, dataset: Path) -> None
     assert run.err.startswith(f"{TEST_0}: is missing\n{TRAIN[1]}, record ")
 
 
-def test_a_sample_names_what_it_did_not_read(beam_tfr: Command, dataset: Path) -> None:
-    report = verify(str(dataset), sample=0.01)
-    assert dataclasses.replace(verify(str(dataset), sample=0.01), seconds=report.seconds) == report
-    assert [name.split("-")[1] for name in report.unread] == ["test", "train", "train"]
-    assert [len(verify(str(dataset), sample=share).unread) for share in (0.34, 0.5, 0.6, 1)] == [2, 2, 1, 0]
-
-    unread = report.unread
-    flip(dataset / unread[1])  # of the same size: not found
-    run = beam_tfr("verify", dataset, "--sample", "0.01")
-    assert (run.code, run.err) == (0, "")
-    assert "\nnot read: 3 of 5 shards, for which only the sizes were compared; sums over all records" in run.out
-    assert run.out.endswith("OK as far as it was read: 2 shards of 5\n")
-    assert beam_tfr("verify", dataset, "--sample", "0.01", "--json").json["unread"] == [*unread]
-    (dataset / unread[0]).unlink()
-    (dataset / unread[2]).write_bytes(b"short")
-    size = json.loads((dataset / "manifest.json").read_text())["splits"]["train"]["shards"][int(unread[2][12])]
-    run = beam_tfr("verify", dataset, "--sample", "0.01")
-    assert run.code == 1
-    expected = [f"{unread[0]}: is missing", f"{unread[2]}: it has 5 bytes, expected {size['num_bytes']}"]
-    assert run.err.splitlines() == expected
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--sample", "0"], "--sample 0.0: must be a share of the shards, above 0 and at most 1"),
-        (["--sample", "1.5"], "--sample 1.5: must be a share of the shards"),
-        (["--sample", "few"], "--sample: invalid float value: 'few'"),
         (["--sources", "nosuch/*"], "/nosuch/*: matches no file; there is no folder"),
         (["--sources", "s3://b/*"], "--sources s3://b/*: only local paths and gs:// are supported"),
         (["--exclude", "*.gif"], "--exclude has no effect without --sources"),
@@ -140,7 +111,6 @@ def test_sources_that_changed_are_gone_or_new_are_named(beam_tfr: Command, datas
     assert found["kinds"] == {"source-changed": 1, "source-gone": 1, "source-new": 1}
     assert found["broken"] == []
     assert "1 changed, 1 gone, 0 unreadable, new: 0\n" in beam_tfr(*command, "--exclude", "**/one*").out
-    assert "new: not looked for" in beam_tfr(*command, "--sample", "0.1").out
 
 
 STRAYS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from beam_tfr.commands.calls import display, refuse
 from beam_tfr.console.terminal import folded, say
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   beam-tfr verify /data/photos
-  beam-tfr verify gs://bucket/photos --sample 0.01
-      reads one shard in a hundred
   beam-tfr verify /data/photos --sources 'photos/**/*.jpg'
       also compares every record with its source file
   beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=… --temp_location=gs://…
@@ -37,12 +35,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     parser.add_argument(
-        "--sample",
-        metavar="SHARE",
-        type=float,
-        help="read only this share of the shards, such as 0.01, but at least one per split; reports what was not read",
-    )
-    parser.add_argument(
         "--sources",
         metavar="GLOB",
         nargs="+",
@@ -58,18 +50,17 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if others and not on_runner:
         refuse(parsed, others, "beam-tfr verify")
     with display(parsed, "records") as shown:
-        how: dict[str, Any] = {"sample": parsed.sample, "progress": shown}
         if on_runner:
             from beam_tfr import launch
 
             launch.parse_beam_flags(others, parsed.known)  # a misspelled flag is reported first
             if parsed.sources:
                 raise UsageError("`sources=` cannot be combined with `runner=`: sources are read by this machine")
-            report = launch.verify_on(parsed.folder, others, **how, say=shown.say)
+            report = launch.verify_on(parsed.folder, others, progress=shown, say=shown.say)
         else:
             from beam_tfr.verification import verify
 
-            report = verify(parsed.folder, sources=parsed.sources or (), exclude=parsed.exclude or (), **how)
+            report = verify(parsed.folder, sources=parsed.sources or (), exclude=parsed.exclude or (), progress=shown)
     print_report(report, as_json=parsed.json)
     return 0 if report.ok else 1
 

@@ -41,7 +41,7 @@ from beam_tfr.sources import Input
 from beam_tfr.verification import Report, verify
 from beam_tfr.verification.dataset_check import DatasetCheck
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.report import ShardFound, choose
+from beam_tfr.verification.report import ShardFound, tasks_of
 from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
 from beam_tfr.version import __version__
 
@@ -82,7 +82,7 @@ def repair(
 
     with restored(dataset, given) as options:
         check = DatasetCheck(dataset)
-        check.read(tasks := choose(dataset), progress=progress)
+        check.read(tasks := tasks_of(dataset), progress=progress)
         report = check.report()
         broken = {*report.broken}
         files = {problem.file for problem in report.problems if problem.kind in _REPAIRED} & _OTHERS
@@ -125,7 +125,7 @@ def repair_contents(
     dataset, run_id = manifests.read(storage.check_path(folder)), uuid.uuid4().hex
     files, check, records = set[str](), ContentsCheck(dataset, sums=False), RecordCheck(dataset)
     with lock.held(dataset.folder, run_id):
-        for task in (tasks := choose(dataset)):
+        for task in (tasks := tasks_of(dataset)):
             name, found = contents_name(task.entry.file), ShardFound(task)
             if check.how != "none":
                 found = ShardCheck(dataset.folder, task, records, check).run()

@@ -18,7 +18,7 @@ from beam_tfr.dataset import manifest
 from beam_tfr.records.repeats import parts_of, rows_of
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count
 from beam_tfr.verification.dataset_check import DatasetCheck, repeat_problems
-from beam_tfr.verification.report import Problems, ShardFound, choose
+from beam_tfr.verification.report import Problems, ShardFound, tasks_of
 
 
 @with_output_types(None)
@@ -31,24 +31,17 @@ class VerifyShards(beam.PTransform):
     Attributes:
         folder: folder of the dataset.
         report: path of the file to write.
-        sample: see `verify`.
 
     Output: a PCollection of one None, once the report is written.
     """
 
     folder: str
     report: str
-    _: dataclasses.KW_ONLY
-    sample: float | None = None
-
-    def __post_init__(self) -> None:
-        dataset = manifest.read(self.folder)
-        self._positions = [task.position for task in choose(dataset, self.sample)]
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         read = (
             begin
-            | "Shards" >> beam.Create(self._positions)
+            | "Shards" >> beam.Create([task.position for task in tasks_of(manifest.read(self.folder))])
             | "SpreadShards" >> beam.Reshuffle()
             | "ReadShards" >> beam.ParDo(_Read(self.folder)).with_outputs("keys", main="found")
         )
@@ -70,7 +63,7 @@ class _Read(ShownDoFn):
     def setup(self) -> None:
         super().setup()
         dataset = manifest.read(self._folder)
-        self._tasks, self._check = choose(dataset), DatasetCheck(dataset)
+        self._tasks, self._check = tasks_of(dataset), DatasetCheck(dataset)
 
     def process(self, position: int) -> Iterator[Any]:
         found = self._check.shard(self._tasks[position]).run()
@@ -84,7 +77,7 @@ class _Read(ShownDoFn):
 
 
 def _find_repeats(folder: str, grouped: tuple[int, Iterable[bytes]]) -> Iterator[Problems]:
-    yield repeat_problems(b"".join(grouped[1]), choose(manifest.read(folder)))
+    yield repeat_problems(b"".join(grouped[1]), tasks_of(manifest.read(folder)))
 
 
 def _write(

@@ -17,10 +17,20 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.options import default_threads
 from beam_tfr.records.repeats import find_repeats, rows_of
-from beam_tfr.schema import MANIFEST_FILE, UsageError
+from beam_tfr.schema import MANIFEST_FILE, RunError, UsageError
 from beam_tfr.verification.manifest_check import check_files
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.report import KINDS, SOURCE_KINDS, Problem, Problems, Report, ShardFound, Task, choose, shown
+from beam_tfr.verification.report import (
+    KINDS,
+    SOURCE_KINDS,
+    Problem,
+    Problems,
+    Report,
+    ShardFound,
+    Task,
+    shown,
+    tasks_of,
+)
 from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
 from beam_tfr.verification.source_check import SourceCheck
 
@@ -30,7 +40,6 @@ _PROGRESS_S = 0.5
 def verify(
     folder: str,
     *,
-    sample: float | None = None,
     sources: Sequence[str] = (),
     exclude: Sequence[str] = (),
     threads: int | None = None,
@@ -43,8 +52,6 @@ def verify(
 
     Args:
         folder: local or gs://.
-        sample: share of the shards to read, above 0 to 1: at least one of each split. Of the others only the sizes are
-            checked, and neither sums over all records nor new sources. None reads all.
         sources: patterns that the dataset was made from; compares each record with its source file by SHA-256.
         exclude: patterns of files that are not sources.
         threads: number of threads that read shards; None for one per core.
@@ -58,10 +65,9 @@ def verify(
     if exclude and not sources:
         raise UsageError("`exclude=` has no effect without `sources=`")
     manifest = manifests.read(storage.check_path(folder))
-    tasks = choose(manifest, sample)
     with SourceCheck(manifest, sources, exclude) if sources else contextlib.nullcontext() as compared:
         check = DatasetCheck(manifest, compared)
-        check.read(tasks, threads=threads, progress=progress)
+        check.read(tasks_of(manifest), threads=threads, progress=progress)
         report = check.report()
     manifests.check_current(manifest)
     return report
@@ -128,30 +134,30 @@ class DatasetCheck:
 
         Raises:
             UsageError: none of the sources was found.
+            RunError: a shard was not read.
         """
         manifest, sources, problems = self._manifest, self._sources, self.problems
-        tasks = choose(manifest)
-        found = [self.found[position] for position in sorted(self.found)]
-        unread = [task for task in tasks if task.position not in self.found]
+        tasks = tasks_of(manifest)
+        if lost := [task.entry.file for task in tasks if task.position not in self.found]:
+            raise RunError(f"the runner lost {len(lost)} shards, such as {lost[0]}; run the same command again")
+        found = [self.found[task.position] for task in tasks]
         for problem in check_files(manifest):
             problems.add(-1, problem)
         keys = (rows_of(shard.task.position, shard.keys).tobytes() for shard in found)
         problems.merge(repeat_problems(b"".join(keys), tasks))
-        for problem in _unread_problems(manifest, unread) if unread else _total_problems(manifest, found):
+        for problem in _total_problems(manifest, found):
             problems.add(len(tasks) + 1, problem)
         compared = sum(shard.sources for shard in found)
         if sources is not None:
             if problems.counts["source-gone"] == compared > 0:
                 cure = "matches none of the records; give the patterns that the dataset was made from"
                 raise UsageError(cure, option="sources", value=" ".join(sources.patterns))
-            if not unread:
-                problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
+            problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
         return Report(
             folder=manifest.folder,
             problems=problems.first,
             kinds={kind: problems.counts[kind] for kind in KINDS + SOURCE_KINDS if problems.counts[kind]},
             broken=tuple(shard.task.entry.file for shard in found if shard.num_problems),
-            unread=tuple(task.entry.file for task in unread),
             examples=sum(shard.done for shard in found),
             shards=len(tasks),
             num_bytes=sum(shard.num_bytes for shard in found),
@@ -170,17 +176,6 @@ def repeat_problems(rows: bytes, tasks: Sequence[Task]) -> Problems:
         problem = Problem("repeated", tasks[shard].entry.file, message, record)
         problems.add(len(tasks), problem, shard << 32 | record)
     return problems
-
-
-def _unread_problems(manifest: Manifest, tasks: Sequence[Task]) -> Iterator[Problem]:
-    """Yields the shards, which were not read, that are missing or have another size."""
-    sizes = {entry.path: entry.size_bytes for entry in storage.walk(manifest.folder, lambda _: False, deep=False)}
-    for task in tasks:
-        size = sizes.get(storage.join(manifest.folder, task.entry.file))
-        if size is None:
-            yield Problem("missing", task.entry.file, "is missing")
-        elif size != task.entry.num_bytes:
-            yield Problem("damaged", task.entry.file, f"it has {size} bytes, expected {task.entry.num_bytes}")
 
 
 def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator[Problem]:

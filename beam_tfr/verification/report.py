@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
 import json
-import math
 import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
-from beam_tfr.options.kinds import is_number
-from beam_tfr.schema import UsageError, sha256_hex
 
 MAX_PROBLEMS = 100  # kept; the others are only counted
 MAX_LINE_BYTES = 1 << 20  # 1 MiB, of rejects.jsonl
@@ -131,23 +127,10 @@ class ShardFound:
         self.problems.add(self.task.position, problem)
 
 
-def choose(manifest: Manifest, sample: float | None = None) -> list[Task]:
-    """The shards to read: all of a dataset, or a share of each split.
-
-    Raises:
-        UsageError: the share is not above 0, or it is above 1.
-    """
+def tasks_of(manifest: Manifest) -> list[Task]:
+    """The shards of a dataset."""
     shards = ((name, entry) for name, split in manifest.splits.items() for entry in split.shards)
-    tasks = [Task(position, split, entry) for position, (split, entry) in enumerate(shards)]
-    if sample is None:
-        return tasks
-    if not is_number(sample) or not 0 < sample <= 1:
-        raise UsageError("must be a share of the shards, above 0 and at most 1", option="sample", value=sample)
-    chosen = []
-    for _, same_split in itertools.groupby(tasks, lambda task: task.split):
-        mixed = sorted(same_split, key=lambda task: sha256_hex(task.entry.file.encode()))
-        chosen += mixed[: math.ceil(sample * len(mixed))]
-    return sorted(chosen)
+    return [Task(position, split, entry) for position, (split, entry) in enumerate(shards)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -160,7 +143,6 @@ class Report:
         kinds: kind of problem -> number of all such problems; reading stops after about `MAX_SHARD_PROBLEMS` of one
             shard.
         broken: names of the shard files with problems.
-        unread: names of the shard files that were not read, because of `sample`.
         examples: records read.
         shards: shard files in the manifest.
         num_bytes: bytes of shard files read.
@@ -175,7 +157,6 @@ class Report:
     problems: tuple[Problem, ...]
     kinds: Mapping[str, int]
     broken: tuple[str, ...]
-    unread: tuple[str, ...]
     examples: int
     shards: int
     num_bytes: int
@@ -194,35 +175,23 @@ class Report:
 
     def __repr__(self) -> str:
         found = "OK" if self.ok else counted(self.num_problems, "problem")
-        read = counted(self.shards - len(self.unread), "shard")
+        read = counted(self.shards, "shard")
         return f"<{self.folder}: {found}; {counted(self.examples, 'record')} in {read}, {self.seconds:.1f} s>"
 
     def lines(self) -> Iterator[str]:
         """Yields the report as printable lines, without its problems."""
-        read = self.shards - len(self.unread)
         rate = self.examples / max(self.seconds, 1e-3)
         yield (
-            f"{self.folder}: {counted(self.examples, 'record')} in {counted(read, 'shard')}, "
+            f"{self.folder}: {counted(self.examples, 'record')} in {counted(self.shards, 'shard')}, "
             f"{self.num_bytes:,} bytes, {self.seconds:.1f} s, {rate:,.0f} records/s"
         )
         if self.sources is not None:
             kinds = {kind: self.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone", "unreadable")}
             found = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
-            new = "not looked for" if self.unread else f"{self.kinds.get('source-new', 0):,}"
-            yield f"sources: {self.sources:,} compared, {found}, new: {new}"
-        if self.unread:
-            yield (
-                f"not read: {len(self.unread):,} of {counted(self.shards, 'shard')}, for which only the sizes were "
-                "compared; sums over all records and the digest were not checked"
-            )
+            yield f"sources: {self.sources:,} compared, {found}, new: {self.kinds.get('source-new', 0):,}"
         if self.contents == "checksums":
             yield "pyarrow is not installed: only the checksums of contents/ were compared"
-        if not self.ok:
-            yield counted(self.num_problems, "problem")
-        elif self.unread:
-            yield f"OK as far as it was read: {counted(read, 'shard')} of {self.shards:,}"
-        else:
-            yield "OK: the dataset matches its manifest"
+        yield "OK: the dataset matches its manifest" if self.ok else counted(self.num_problems, "problem")
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values; docs/verifying.md explains the fields."""
@@ -232,7 +201,6 @@ class Report:
             "dataset_digest": self.dataset_digest,
             "counts": {
                 "shards": self.shards,
-                "shards_read": self.shards - len(self.unread),
                 "records_read": self.examples,
                 "bytes_read": self.num_bytes,
                 "sources_read": self.sources,
@@ -241,7 +209,6 @@ class Report:
             "kinds": dict(self.kinds),
             "problems": [problem._asdict() for problem in self.problems],
             "broken": [*self.broken],
-            "unread": [*self.unread],
             "contents": self.contents,
             "seconds": round(self.seconds, 3),
         }
@@ -251,5 +218,4 @@ class Report:
         """The report whose fields (`dataclasses.asdict`) are a JSON object."""
         fields = json.loads(text)
         problems = tuple(Problem(*problem) for problem in fields["problems"])
-        lists = {name: tuple(fields[name]) for name in ("broken", "unread")}
-        return cls(**{**fields, **lists, "problems": problems})
+        return cls(**{**fields, "problems": problems, "broken": tuple(fields["broken"])})
