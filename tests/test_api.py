@@ -85,7 +85,7 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     assert "<div>The dataset was already complete; nothing was written.</div>" in by_text._repr_html_()
     report = beam_tfr.verify(tmp_path / "out", sources=photos / "**" / "*.jpg", progress=False)
     assert report.ok
-    assert report.sources == 18
+    assert report.counts["sources_read"] == 18
     assert repr(report) == f"<{tmp_path}/out: OK; 18 records in 3 shards, {report.seconds:.1f} s>"
     shard = next((tmp_path / "out").glob("*-00000-of-00002*"))
     shard.write_bytes(shard.read_bytes()[:-9])

@@ -70,7 +70,8 @@ def _verify(dataset: Manifest) -> None:
     report = verify(dataset.folder)
     if not report.ok:
         raise DataError(f"{report.problems[0]}; beam-tfr verify {shlex.quote(dataset.folder)} lists all problems")
-    _say(f"verified    {report.examples} records in {report.shards} files: checksums, images, labels, counts")
+    read, shards = report.counts["records_read"], report.counts["shards"]
+    _say(f"verified    {read} records in {shards} files: checksums, images, labels, counts")
 
 
 def _train(dataset: Manifest) -> None:

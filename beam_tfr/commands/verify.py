@@ -69,8 +69,8 @@ def print_report(report: Report, *, as_json: bool, **more: object) -> None:
     """Prints the problems to standard error, and all else to standard output; `more` fields are for JSON."""
     for problem in report.problems:
         say(str(problem))
-    if report.num_problems > len(report.problems):
-        say(f"and at least {report.num_problems - len(report.problems):,} more")
+    if more_problems := report.counts["problems"] - len(report.problems):
+        say(f"and at least {more_problems:,} more")
     if as_json:
         print(json.dumps(report.as_json() | more, sort_keys=True))
     else:

@@ -18,11 +18,11 @@ from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import (
+    KINDS,
     StoredRecord,
     describe,
     features_of_name,
     find_files,
-    kind_of,
     matches,
     read_all,
     read_some,
@@ -212,7 +212,7 @@ class _Search:
         if record.number < SAMPLE or not self.kinds:
             for name, values in record.values.items():
                 self.lengths[name].add(len(values))
-                self.kinds[name] = self.kinds.get(name) or kind_of(values)
+                self.kinds[name] = self.kinds.get(name) or (KINDS[type(values[0])] if values else "")
         if len(self.kept) < self.most and record.number >= self.start and matches(record.values, self.where):
             self.kept.append(record)
             self.kept_bytes += len(record.data)

@@ -195,12 +195,7 @@ def text_of(value: Any) -> str:
 MAX_VALUES = 8  # shown of a list
 MAX_TEXT = 80  # characters shown of a text
 _TENSORS = (RAW, ARRAY_RAW)
-_KINDS = {bytes: "bytes", int: "int64", float: "float"}
-
-
-def kind_of(values: Sequence[Any]) -> str:
-    """ "bytes", "int64" or "float"; empty for no values."""
-    return _KINDS[type(values[0])] if values else ""
+KINDS = {bytes: "bytes", int: "int64", float: "float"}
 
 
 def describe(name: str, values: Sequence[Any]) -> str:

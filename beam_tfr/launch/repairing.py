@@ -92,7 +92,7 @@ def repair(
         if not (wanted or files or storage.list_folder(storage.work_path(dataset.folder, ""))):
             return report, []
         if wanted:
-            say(f"{len(wanted):,} of {counted(report.shards, 'shard')} will be rebuilt")
+            say(f"{len(wanted):,} of {counted(report.counts['shards'], 'shard')} will be rebuilt")
             _run(dataset, options, beam_flags, wanted, progress, say)
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
@@ -168,7 +168,7 @@ def _name_changes(dataset: Manifest, options: ConvertOptions) -> str:
     """Names some of the sources that changed, as far as records can be read."""
     patterns = [*options.input, *read_input_list(options.input_list)]
     report = verify(dataset.folder, sources=patterns, exclude=options.exclude)
-    lost = dataset.counts["written"] - report.examples  # their sources seem new
+    lost = dataset.counts["written"] - report.counts["records_read"]  # their sources seem new
     counts = {kind: report.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone")}
     counts["new"] = max(0, report.kinds.get("source-new", 0) - lost)
     told = ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)

@@ -29,7 +29,7 @@ def verify_on(
     folder: str,
     beam_flags: Sequence[str],
     *,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Report:
     """Verifies a dataset as a pipeline; the report is that of `verification.verify`.
@@ -61,9 +61,8 @@ def verify_on(
     total = sum(task.entry.num_examples for task in tasks)
 
     def tick(counters: Mapping[str, int]) -> None:
-        if progress is not None:
-            shards, records, read = (counters.get(f"verified-{of}", 0) for of in ("shards", "records", "bytes"))
-            progress(Progress("verifying", records, total, shards, len(tasks), read))
+        shards, records, read = (counters.get(f"verified-{of}", 0) for of in ("shards", "records", "bytes"))
+        progress(Progress("verifying", records, total, shards, len(tasks), read))
 
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as local, on_interrupt():
         place = beam_options.view_as(GoogleCloudOptions).temp_location or local

@@ -27,6 +27,7 @@ _MEANT = {
     # Options of 0.1.
     "check_finished": "it was removed: `beam-tfr verify` reads all shards, and repair rebuilds what is damaged",
     "damaged_share": "it was removed: --damaged keep keeps JPEGs with at least 95% of their rows",
+    "export": 'it was removed: beam_tfr.Records(…, output="encoded") reads the images',
     "fail_fast": "--max_rejects 0",
     "gzip_level": "--compression gzip:N",
     "keep_all": "it was removed: --encoding bytes keeps every file as it is",

@@ -89,6 +89,6 @@ def _write(
             check.add([found])
         else:
             check.problems.merge(found)
-    fields = dataclasses.asdict(check.report()) | {"seconds": time.time() - started}
+    fields = check.report().as_json() | {"seconds": time.time() - started}
     storage.write_bytes(path, json.dumps(fields).encode(), scratch=path.rpartition("/")[0])
     yield None

@@ -43,7 +43,7 @@ def verify(
     sources: Sequence[str] = (),
     exclude: Sequence[str] = (),
     threads: int | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[Progress], object] = lambda _: None,
 ) -> Report:
     """Reads a dataset and compares it with its manifest.
 
@@ -106,7 +106,7 @@ class DatasetCheck:
         tasks: Sequence[Task],
         *,
         threads: int | None = None,
-        progress: Callable[[Progress], object] | None = None,
+        progress: Callable[[Progress], object] = lambda _: None,
     ) -> None:
         """Reads shards, in order, in several threads; the arguments are those of `verify`."""
         checks = [self.shard(task) for task in tasks]
@@ -120,11 +120,10 @@ class DatasetCheck:
                     for future in ended:
                         self.add([future.result()])
                         future.result().problems = Problems()  # taken
-                    if progress is not None:
-                        records = sum(check.found.done for check in checks)
-                        num_bytes = sum(check.found.num_bytes for check in checks)
-                        read = len(tasks) - len(left)
-                        progress(Progress("verifying", records, total, read, len(tasks), num_bytes))
+                    records = sum(check.found.done for check in checks)
+                    num_bytes = sum(check.found.num_bytes for check in checks)
+                    read = len(tasks) - len(left)
+                    progress(Progress("verifying", records, total, read, len(tasks), num_bytes))
             finally:  # also after an interrupt, or if a shard's check failed
                 stop.set()
                 executor.shutdown(cancel_futures=True)
@@ -153,18 +152,23 @@ class DatasetCheck:
                 cure = "matches none of the records; give the patterns that the dataset was made from"
                 raise UsageError(cure, option="sources", value=" ".join(sources.patterns))
             problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
+        kinds = {kind: problems.counts[kind] for kind in KINDS + SOURCE_KINDS if problems.counts[kind]}
+        counts = {
+            "shards": len(tasks),
+            "records_read": sum(shard.done for shard in found),
+            "bytes_read": sum(shard.num_bytes for shard in found),
+            "sources_read": compared if sources else None,
+            "problems": sum(kinds.values()),
+        }
         return Report(
             folder=manifest.folder,
-            problems=problems.first,
-            kinds={kind: problems.counts[kind] for kind in KINDS + SOURCE_KINDS if problems.counts[kind]},
-            broken=tuple(shard.task.entry.file for shard in found if shard.num_problems),
-            examples=sum(shard.done for shard in found),
-            shards=len(tasks),
-            num_bytes=sum(shard.num_bytes for shard in found),
-            sources=compared if sources else None,
-            seconds=time.monotonic() - self._started,
             dataset_digest=manifest.dataset_digest,
+            counts=counts,
+            kinds=kinds,
+            problems=problems.first,
+            broken=tuple(shard.task.entry.file for shard in found if shard.num_problems),
             contents=self.contents.how,
+            seconds=time.monotonic() - self._started,
         )
 
 

@@ -135,87 +135,65 @@ def tasks_of(manifest: Manifest) -> list[Task]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
-    """The result of `verify`.
+    """The result of `verify`, with the fields of its JSON object.
 
     Attributes:
         folder: folder of the dataset.
-        problems: the first `MAX_PROBLEMS`, in the order of the dataset.
+        dataset_digest: from the manifest.
+        counts: "shards" in the manifest, "records_read", "bytes_read", "problems", and "sources_read", the records
+            compared with their source files; None if not requested.
         kinds: kind of problem -> number of all such problems; reading stops after about `MAX_SHARD_PROBLEMS` of one
             shard.
+        problems: the first `MAX_PROBLEMS`, in the order of the dataset.
         broken: names of the shard files with problems.
-        examples: records read.
-        shards: shard files in the manifest.
-        num_bytes: bytes of shard files read.
-        sources: number of records compared with their source files; None if not requested.
-        seconds: time taken.
-        dataset_digest: from the manifest.
         contents: "rows" if the contents were compared with the records, "checksums" if only their files were, because
             pyarrow is not installed, "none" for a dataset of an earlier version.
+        seconds: time taken.
     """
 
     folder: str
-    problems: tuple[Problem, ...]
-    kinds: Mapping[str, int]
-    broken: tuple[str, ...]
-    examples: int
-    shards: int
-    num_bytes: int
-    sources: int | None
-    seconds: float
     dataset_digest: str
+    counts: Mapping[str, Any]
+    kinds: Mapping[str, int]
+    problems: tuple[Problem, ...]
+    broken: tuple[str, ...]
     contents: str
+    seconds: float
 
     @property
     def ok(self) -> bool:
         return not self.kinds
 
-    @property
-    def num_problems(self) -> int:
-        return sum(self.kinds.values())
-
     def __repr__(self) -> str:
-        found = "OK" if self.ok else counted(self.num_problems, "problem")
-        read = counted(self.shards, "shard")
-        return f"<{self.folder}: {found}; {counted(self.examples, 'record')} in {read}, {self.seconds:.1f} s>"
+        found = "OK" if self.ok else counted(self.counts["problems"], "problem")
+        return f"<{self.folder}: {found}; {self._read()}, {self.seconds:.1f} s>"
+
+    def _read(self) -> str:
+        return f"{counted(self.counts['records_read'], 'record')} in {counted(self.counts['shards'], 'shard')}"
 
     def lines(self) -> Iterator[str]:
         """Yields the report as printable lines, without its problems."""
-        rate = self.examples / max(self.seconds, 1e-3)
-        yield (
-            f"{self.folder}: {counted(self.examples, 'record')} in {counted(self.shards, 'shard')}, "
-            f"{self.num_bytes:,} bytes, {self.seconds:.1f} s, {rate:,.0f} records/s"
-        )
-        if self.sources is not None:
+        rate = self.counts["records_read"] / max(self.seconds, 1e-3)
+        read = f"{self.counts['bytes_read']:,} bytes, {self.seconds:.1f} s, {rate:,.0f} records/s"
+        yield f"{self.folder}: {self._read()}, {read}"
+        if self.counts["sources_read"] is not None:
             kinds = {kind: self.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone", "unreadable")}
             found = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
-            yield f"sources: {self.sources:,} compared, {found}, new: {self.kinds.get('source-new', 0):,}"
+            new = self.kinds.get("source-new", 0)
+            yield f"sources: {self.counts['sources_read']:,} compared, {found}, new: {new:,}"
         if self.contents == "checksums":
             yield "pyarrow is not installed: only the checksums of contents/ were compared"
-        yield "OK: the dataset matches its manifest" if self.ok else counted(self.num_problems, "problem")
+        yield "OK: the dataset matches its manifest" if self.ok else counted(self.counts["problems"], "problem")
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values; docs/verifying.md explains the fields."""
-        return {
-            "ok": self.ok,
-            "folder": self.folder,
-            "dataset_digest": self.dataset_digest,
-            "counts": {
-                "shards": self.shards,
-                "records_read": self.examples,
-                "bytes_read": self.num_bytes,
-                "sources_read": self.sources,
-                "problems": self.num_problems,
-            },
-            "kinds": dict(self.kinds),
-            "problems": [problem._asdict() for problem in self.problems],
-            "broken": [*self.broken],
-            "contents": self.contents,
-            "seconds": round(self.seconds, 3),
-        }
+        problems = [problem._asdict() for problem in self.problems]
+        return {"ok": self.ok, **vars(self), "problems": problems, "seconds": round(self.seconds, 3)}
 
     @classmethod
     def from_json(cls, text: bytes) -> Report:
-        """The report whose fields (`dataclasses.asdict`) are a JSON object."""
+        """The report of such a JSON object."""
         fields = json.loads(text)
-        problems = tuple(Problem(*problem) for problem in fields["problems"])
+        problems = tuple(Problem(**problem) for problem in fields["problems"])
+        del fields["ok"]
         return cls(**{**fields, "problems": problems, "broken": tuple(fields["broken"])})

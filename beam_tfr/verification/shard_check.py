@@ -22,6 +22,7 @@ from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.report import Problem, ShardFound, Task, shown, unreadable
 from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck, SourceRecord
 
+MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
 _ROWS = 1024  # compared at a time
 _SUM = re.compile(rb"([0-9a-f]{64})  ([^/\n]+)\n")
 
@@ -61,27 +62,30 @@ class ContentsCheck:
         self._columns = columns_of(features, dataset.names)
         self._schema = schema_of(features, dataset.names) if self.how == "rows" else None
 
-    def open(self, task: Task) -> ShardContents | Problem | None:
-        """The contents of a shard, or what is wrong with them; None if there is nothing to compare."""
+    def open(self, found: ShardFound) -> ShardContents | None:
+        """The contents of a shard; None if there is nothing to compare, or for a problem, which is added."""
         if self.how == "none":
             return None
-        entry, name = task.entry, contents_name(task.entry.file)
+        entry, name = found.task.entry, contents_name(found.task.entry.file)
         path = storage.join(self._dataset.folder, name)
         try:
             data = storage.read_bytes(path, max_bytes=longest_in(entry.num_bytes))
         except OSError as error:
-            return unreadable(name, error)
-        found, expected = sha256_hex(data), self._sums.get(name.rpartition("/")[2])
-        if found != expected and self._sums and self._compares_sums:  # without them, that is the problem
+            found.add(unreadable(name, error))
+            return None
+        sha256, expected = sha256_hex(data), self._sums.get(name.rpartition("/")[2])
+        if sha256 != expected and self._sums and self._compares_sums:  # without them, that is the problem
             in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
-            return Problem("damaged", name, f"its SHA-256 is {found}, and {in_sums}")
+            found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
+            return None
         if self.how == "checksums":
             return None
         try:
             table = from_bytes(data, self._schema, path=path, num_rows=entry.num_examples)
         except DataError as error:
-            return Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error))
-        return ShardContents(self._dataset, task, table, self._columns)
+            found.add(Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error)))
+            return None
+        return ShardContents(self._dataset, found.task, table, self._columns)
 
 
 class ShardContents:
@@ -104,8 +108,6 @@ class ShardContents:
             length: of its data.
             values: its features.
         """
-        if number >= self._table.num_rows:
-            return
         if not self._first <= number < self._first + len(self._rows):
             self._first, self._rows = number, self._table.slice(number, _ROWS).to_pylist()
         row = self._rows[number - self._first]
@@ -124,9 +126,6 @@ class ShardContents:
             yield f"its restart points do not fit the shard: {error}"
 
 
-MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
-
-
 class ShardCheck:
     """Reads and checks one shard, once.
 
@@ -142,12 +141,7 @@ class ShardCheck:
     """
 
     def __init__(
-        self,
-        folder: str,
-        task: Task,
-        records: RecordCheck,
-        contents: ContentsCheck,
-        sources: SourceCheck | None = None,
+        self, folder: str, task: Task, records: RecordCheck, contents: ContentsCheck, sources: SourceCheck | None = None
     ) -> None:
         self.found, self._entry, self._path = ShardFound(task), task.entry, storage.join(folder, task.entry.file)
         self._records, self._contents = records, contents
@@ -158,20 +152,13 @@ class ShardCheck:
         if stopped():
             return self.found
         try:
-            self._read(self._open_contents(), stopped)
+            self._read(self._contents.open(self.found), stopped)
         except RecordError as error:
             self._problem("damaged", error.problem, error.record, error.offset)
         except OSError as error:
             self.found.add(unreadable(self._entry.file, error))
         self._compare_sources()
         return self.found
-
-    def _open_contents(self) -> ShardContents | None:
-        opened = self._contents.open(self.found.task)
-        if isinstance(opened, Problem):
-            self.found.add(opened)
-            return None
-        return opened
 
     def _problem(self, kind: str, message: str, record: int | None = None, offset: int | None = None) -> None:
         self.found.add(Problem(kind, self._entry.file, message, record, offset))
