@@ -35,6 +35,7 @@ from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
 from beam_tfr.verification.source_check import SourceCheck
 
 _PROGRESS_S = 0.5
+OnProgress = Callable[[Progress], object]
 
 
 def verify(
@@ -43,7 +44,7 @@ def verify(
     sources: Sequence[str] = (),
     exclude: Sequence[str] = (),
     threads: int | None = None,
-    progress: Callable[[Progress], object] = lambda _: None,
+    progress: OnProgress = lambda _: None,
 ) -> Report:
     """Reads a dataset and compares it with its manifest.
 
@@ -101,13 +102,7 @@ class DatasetCheck:
             self.problems.merge(shard.problems)
             self.found[shard.task.position] = dataclasses.replace(shard, problems=Problems())
 
-    def read(
-        self,
-        tasks: Sequence[Task],
-        *,
-        threads: int | None = None,
-        progress: Callable[[Progress], object] = lambda _: None,
-    ) -> None:
+    def read(self, tasks: Sequence[Task], *, threads: int | None = None, progress: OnProgress = lambda _: None) -> None:
         """Reads shards, in order, in several threads; the arguments are those of `verify`."""
         checks = [self.shard(task) for task in tasks]
         total = sum(task.entry.num_examples for task in tasks)
