@@ -180,7 +180,7 @@ def verify(
         exclude: patterns of files that are not sources.
         progress: whether to print progress, or a function that is called about twice a second with a `Progress`, which
             counts records; see `convert`.
-        options: further arguments of `beam_tfr.verification.verify`, such as `sample` or `threads`.
+        options: further arguments of `beam_tfr.verification.verify`, such as `threads`.
 
     Returns:
         A report: `ok`, and the first `problems`, each with `file`, `record` and `message`.

@@ -23,7 +23,7 @@ from beam_tfr.records.examples import build_record, parse_example
 from beam_tfr.records.tensors import DTYPES
 from beam_tfr.schema import Array, ImageRef, RejectError, UsageError
 from beam_tfr.verification import verify
-from beam_tfr.verification.content_check import array_problems, file_problems
+from beam_tfr.verification.record_check import array_problems, file_problems
 from tests.conftest import Run, files_of
 from tests.test_tables import as_csv, records_of
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 import beam_tfr
 from beam_tfr import reader, storage
@@ -89,24 +87,30 @@ def test_any_record_of_a_dataset() -> None:
     ],
     ids=str,
 )
-def test_a_condition_finds_the_same_with_contents_and_without(names: list[str], number: int, tmp_path: Path) -> None:
+def test_a_condition_finds_its_records_by_the_contents(names: list[str], number: int) -> None:
     folder = converted_photos()
-    without = shutil.copytree(folder, tmp_path / "d")
-    shutil.rmtree(without / "contents")
     every = inspect(folder, records=18).records
     values = every[13].values
     where = {name: text_of(values[max(features_of_name(values, name))][0]) for name in names}
     expected = [record.number for record in every if matches(record.values, where)]
     assert len(expected) == number
-    for path in (folder, without):
-        found = inspect(path, where=where, records=18)
-        assert [record.number for record in found.records] == expected
-        assert [(record.offset, record.data) for record in found.records] == [
-            (every[number].offset, every[number].data) for number in expected
-        ]
-        assert [record.number for record in inspect(path, where=where, record=9).records] == [
-            number for number in expected if number >= 9
-        ][:1]
+    found = inspect(folder, where=where, records=18)
+    assert found.records == tuple(every[number] for number in expected)
+    assert [record.number for record in inspect(folder, where=where, record=9).records] == [
+        number for number in expected if number >= 9
+    ][:1]
+
+
+def test_without_contents_the_cure_is_told(beam_tfr: Command, tmp_path: Path) -> None:
+    folder = shutil.copytree(converted_photos(), tmp_path / "d")
+    expected = inspect(folder, record=13).records
+    shutil.rmtree(folder / "contents")
+    assert beam_tfr("inspect", folder).code == 0
+    for arguments in (["--record", 13], ["--where", "label=hat"]):
+        run = beam_tfr("inspect", folder, *arguments)
+        assert (run.code, f"`beam-tfr repair {folder} --contents` makes them" in run.out.splitlines()[-1]) == (1, True)
+    assert beam_tfr("repair", folder, "--contents").code == 0
+    assert inspect(folder, record=13).records == expected
 
 
 def test_contents_save_reading_the_records_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -120,7 +124,7 @@ def test_contents_save_reading_the_records_before(monkeypatch: pytest.MonkeyPatc
         return original(lookup, numbers)
 
     monkeypatch.setattr(Lookup, "read", counted)
-    monkeypatch.setattr("beam_tfr.inspection.records.RecordFile", None)  # which reads from the beginning
+    monkeypatch.setattr("beam_tfr.inspection.inspecting.read_all", None)  # which reads from the beginning
     assert inspect(folder, record=8).records == (every[8],)
     assert read == [8, 9, 10, 11]
     read.clear()
@@ -195,7 +199,7 @@ def test_folders_and_patterns_of_others(tmp_path: Path) -> None:
         assert [record.number for record in found.records] == [1, 4]
     told: list[Progress] = []
     inspect(tmp_path / "a.tfrecord-1", progress=told.append)
-    assert told == [Progress("reading", 1, 0, 0, 1, (tmp_path / "a.tfrecord-1").stat().st_size)]
+    assert told == [Progress("reading", 0, 0, 0, 1, 0), Progress("reading", 1, 0, 0, 1, len(serialize(FOREIGN[0])))]
     assert repr(inspect(tmp_path)) == f"<{tmp_path}: 6 records in 2 files; features box, img, tags, y>"
 
 
@@ -242,20 +246,16 @@ def test_an_unfinished_dataset_is_shown_and_told(tmp_path: Path, beam_tfr: Comma
 
 def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
     folder = converted_photos()
-    run = beam_tfr(
-        "inspect", folder, "--split", "test", "--contact_sheet", tmp_path / "a.png", "--export", 9, tmp_path / "out"
-    )
-    assert (run.code, run.err) == (0, "")
-    assert run.out == f"wrote {tmp_path / 'out'}: 6 records\nwrote {tmp_path / 'a.png'}: 6 records\n"
+    run = beam_tfr("inspect", folder, "--split", "test", "--contact_sheet", tmp_path / "a.png")
+    assert (run.code, run.out, run.err) == (0, f"wrote {tmp_path / 'a.png'}: 6 records\n", "")
     found = inspect(folder, split="test", record=2)
     assert [*found.lines()][:2] == [
         f"{folder}: 6 records in 1 file",
         "  test: 6 records (hat 2, shoes 2, t-shirt 2)",
     ]
     assert found.records[0].data == inspect(folder, record=14).records[0].data
-    assert (
-        beam_tfr("inspect", folder, "--export", 13, tmp_path / "both").out == f"wrote {tmp_path / 'both'}: 13 records\n"
-    )
+    both = beam_tfr("inspect", folder, "--records", 13, "--contact_sheet", tmp_path / "both.png")
+    assert both.out == f"wrote {tmp_path / 'both.png'}: 13 records\n"
     for path, split, said in (
         (folder, "trian", r"`split=trian`: is not in .*; there are: train, test$"),
         (found.records[0].file, "test", "`split=test`: needs a complete dataset; of other files, give those"),
@@ -271,7 +271,6 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
         (["--where", "label=hat"], "--where label: unknown feature; known are box, img, tags, y\n"),
         (["--where", "label"], "--where label: must be NAME=VALUE, such as label=hat"),
         (["--record", "-1"], "argument --record: -1: must be a whole number, 0 or more"),
-        (["--export", "x", "out"], "--export x out: x: must be a whole number, 1 or more"),
         (["--contact_sheet", "sheet.docx"], "--contact_sheet sheet.docx: cannot be written: unknown file extension"),
     ],
     ids=lambda value: "" if isinstance(value, str) else " ".join(value),
@@ -294,32 +293,14 @@ def test_nothing_there(tmp_path: Path) -> None:
         inspect(tmp_path, record="x")
 
 
-def test_export(tmp_path: Path, beam_tfr: Command) -> None:
-    path = foreign(tmp_path)
-    assert beam_tfr("inspect", path, "--export", 3, tmp_path / "out").code == 0
-    files = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
-    assert files.pop("000000-img.png") == RED
-    assert files.pop("000001-img.bin") == b"\xff\x00"
-    assert files.pop("000002.bin") == b"no example \xff"
-    first = {"img": "000000-img.png", "y": 7, "box": [0.5, 1.25], "tags": ["a", "b"]}
-    second = {"img": "000001-img.bin", "y": 8, "box": [1.0, 2.0], "tags": "\x1b[0m"}
-    assert [json.loads(files.pop(f"00000{number}.json")) for number in (0, 1)] == [first, second]
-    assert not files
-    named = [{"image/filename": ("bytes", [key.encode()])} for key in ("a/Küche 1.jpg", "b/Küche 1.jpg", "a/../.b\n")]
-    (tmp_path / "named").write_bytes(b"".join(frame(serialize(record)) for record in named))
-    inspect(tmp_path / "named").export(tmp_path / "out2")
-    assert sorted(os.listdir(tmp_path / "out2")) == ["000000-Küche_1.json", "000001-Küche_1.json", "000002-_b_.json"]
-    assert "is not empty; give a new folder" in beam_tfr("inspect", path, "--export", 1, tmp_path / "out").err
-
-
-def test_raw_pixels_are_pictures(tmp_path: Path) -> None:
+def test_raw_pixels_are_pictures() -> None:
     found = inspect(converted("--encoding raw --resize stretch"))
-    found.export(tmp_path / "out")
     feature = next(line for line in found.lines() if "uint8 tensor" in line)
     assert feature.startswith("  image/raw                uint8 tensor [32, 40, 3], ")
     (expected, *_) = reader.load(found.path, split="train", output="image", streams=1).as_numpy_iterator()
-    with Image.open(next((tmp_path / "out").glob("000000-*-image_raw.png"))) as image:
-        np.testing.assert_array_equal(np.asarray(image), expected)
+    thumbnail = ImageOps.pad(Image.fromarray(np.asarray(expected)), (pictures.SIDE, pictures.SIDE), color="white")
+    sheet = found.contact_sheet().crop((8, 8, 8 + pictures.SIDE, 8 + pictures.SIDE))
+    np.testing.assert_array_equal(np.asarray(sheet), np.asarray(thumbnail))
 
 
 def test_a_contact_sheet_in_a_notebook_has_as_many_records_as_that_of_the_command(tmp_path: Path) -> None:
@@ -336,7 +317,7 @@ def test_contact_sheet(tmp_path: Path, beam_tfr: Command) -> None:
         centers = [sheet.getpixel((8 + 56 + 120 * place, 8 + 56)) for place in range(3)]
         assert (sheet.size, centers) == ((368, 146), [(255, 0, 0), (208, 215, 222), (208, 215, 222)])
     shown = inspect(path)._repr_html_()
-    assert "x.tfrecord: 3 records in 1 file\n" in shown
+    assert shown.startswith(f"<pre>{path}: 3 records in 1 file\nfeatures:\n")
     assert " png image, height 20, width 30" in shown
     assert '<img alt="records" src="data:image/png;base64,' in shown
 
@@ -352,7 +333,7 @@ def test_records_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match="the records have more than 100 bytes; choose fewer"):
         inspect(foreign(tmp_path))
     monkeypatch.setattr("beam_tfr.inspection.inspecting.MAX_KEPT_BYTES", len(serialize(FOREIGN[0])) + 1)
-    assert len(inspect(foreign(tmp_path)).records) == 1
+    assert len(inspect(foreign(tmp_path), records=1).records) == 1
     with pytest.raises(UsageError, match="bytes; choose fewer"):
         inspect(foreign(tmp_path), records=2)
 

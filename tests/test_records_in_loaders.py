@@ -45,7 +45,7 @@ def test_grain_with_workers(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr[-3000:]
 
 
-def test_the_blocks_of_the_page() -> None:
+def test_the_blocks_of_the_page(tmp_path: Path) -> None:
     """Those with packages that tests have; PyTorch, Polars and DuckDB are tried by hand."""
     folder = str(converted_photos(STORED))
     left_out = []
@@ -54,9 +54,9 @@ def test_the_blocks_of_the_page() -> None:
         if any(f"import {name}" in code or f"from {name}" in code for name in ("torch", "polars", "duckdb", "grain")):
             left_out.append(code)
             continue
-        exec(code.replace("/data/photos", folder), names)
+        exec(code.replace("/data/photos", folder).replace("/tmp/hats", str(tmp_path / "hats")), names)
     assert len(left_out) == 4
-    assert len(names["hats"]) == 4
+    assert len(names["hats"]) == len([*(tmp_path / "hats").iterdir()]) == 4
     assert names["train"].class_names == ("hat", "shoes", "t-shirt")
 
 

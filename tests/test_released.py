@@ -73,7 +73,12 @@ def test_a_dataset_is_repaired_and_made_again(beam_tfr: Command, released: Path)
     (released / "dataset" / FIRST).unlink()
     assert beam_tfr("repair", "dataset", "--input", "photos").code == 0
     assert files_of(released / "dataset") == before
+    find = ["inspect", "dataset", "--record", "4"]
+    refused = beam_tfr(*find)
+    assert (refused.code, "dataset --contents` makes them" in refused.out) == (1, True)
     assert beam_tfr("repair", "dataset", "--contents").code == 0
+    found = beam_tfr(*find)
+    assert (found.code, "record 4: " in found.out) == (0, True)
     run = beam_tfr("convert", "--config", "convert.toml", "--output", "fresh")
     assert run.code == 0, run.err
     assert without_version(Path("fresh")) == without_version(released / "dataset")

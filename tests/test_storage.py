@@ -361,7 +361,7 @@ def test_a_dataset_on_gs_equals_that_on_disk(gcs: str, some_photos: Path, tmp_pa
     assert keys == {"loose.jpg", "train/hat/empty.jpg", "test/hat/text file é.jpg"}
 
     report = verify(f"{gcs}/out")
-    assert (report.ok, report.examples) == (True, 20)
+    assert (report.ok, report.counts["records_read"]) == (True, 20)
     again = beam_tfr(*command)
     assert (again.code, again.json["complete_already"]) == (0, True)
     assert objects_of(f"{gcs}/out") == found

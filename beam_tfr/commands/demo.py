@@ -48,7 +48,8 @@ def demo(output: str) -> None:
     report = verify(result.folder)
     if not report.ok:
         raise DataError(f"{report.problems[0]}; beam-tfr verify {shlex.quote(result.folder)} lists all problems")
-    _say(f"verified    {report.examples} records in {report.shards} files: checksums, images, labels, counts")
+    read, shards = report.counts["records_read"], report.counts["shards"]
+    _say(f"verified    {read} records in {shards} files: checksums, images, labels, counts")
     _train(result.folder, len(result.class_names))
     program = f'from beam_tfr.reader import load; print(load({result.folder!r}, split="train", batch_size=32))'
     python = shlex.quote(sys.executable)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
@@ -17,7 +16,6 @@ EXAMPLES = """examples:
       features, counts, and the first records of class hat
   beam-tfr inspect gs://bucket/train.tfrecord-00000-of-00010 --record 12
   beam-tfr inspect /data/photos --contact_sheet photos.png
-  beam-tfr inspect /data/photos --export 100 photos
 """
 
 
@@ -38,9 +36,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--records", metavar="N", type=at_least(1), help="number of records to show (default: 3)")
     parser.add_argument(
-        "--export", metavar=("N", "DIR"), nargs=2, help="write the first N records to files: images, arrays, JSON"
-    )
-    parser.add_argument(
         "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 (or --records) records"
     )
     add_arguments(parser, DisplayOptions, ("log_format", "quiet"), switches=True)
@@ -49,37 +44,29 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Shows the contents of the path; returns 1 if it is damaged."""
-    from beam_tfr.inspection import inspect, pictures
+    from beam_tfr.inspection import inspect
     from beam_tfr.inspection.inspecting import RECORDS, SHEET
 
     number = parsed.records or RECORDS
     most = parsed.records or (SHEET if parsed.contact_sheet else RECORDS)
-    exported = 0
-    if parsed.export:
-        try:
-            exported = at_least(1)(parsed.export[0])
-        except argparse.ArgumentTypeError as error:
-            raise UsageError(str(error), option="export", value=" ".join(parsed.export)) from None
-    asked = {"split": parsed.split, "record": parsed.record, "where": parsed.where, "records": max(most, exported)}
     with display(parsed, "records") as shown:
-        found = inspect(parsed.path, **asked, progress=shown)
+        found = inspect(
+            parsed.path,
+            split=parsed.split,
+            record=parsed.record,
+            where=parsed.where,
+            records=most,
+            progress=shown,
+        )
     if parsed.where and not found.records and not found.problem:
         raise UsageError("matches no record", option="where", value=parsed.where)
-    wrote = []
-    if parsed.export:
-        records = found.records[:exported]
-        dataclasses.replace(found, records=records).export(parsed.export[1])
-        wrote.append((parsed.export[1], records))
     if parsed.contact_sheet:
         try:
-            path = storage.check_path(parsed.contact_sheet, option="contact_sheet")
-            pictures.contact_sheet(found.records[:most]).save(path)
-            wrote.append((parsed.contact_sheet, found.records[:most]))
+            found.contact_sheet().save(storage.check_path(parsed.contact_sheet, option="contact_sheet"))
         except (OSError, ValueError) as error:  # ValueError: an extension that Pillow does not know
             message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
             raise UsageError(message, option="contact_sheet", value=parsed.contact_sheet) from None
-    for name, kept in wrote:
-        print(printable(f"wrote {name}: {counted(len(kept), 'record')}"))
-    for line in found.lines(number) if not wrote else found.problem_lines():
+        print(printable(f"wrote {parsed.contact_sheet}: {counted(len(found.records), 'record')}"))
+    for line in found.problem_lines() if parsed.contact_sheet else found.lines(number):
         print(line)
     return 1 if found.problem else 0

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 
 from beam_tfr.commands.calls import display
-from beam_tfr.commands.verify import describe, say_problems
+from beam_tfr.commands.verify import print_report
 from beam_tfr.console.terminal import counted, some
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import CONTENTS_FOLDER, UsageError
 from beam_tfr.schema.naming import CONTENTS_SUFFIX
 
-GIVEN = (
-    "input",
-    "input_list",
-    "exclude",
-    "table",
-    "image_root",
-    "read_ahead",
-    "read_deadline_s",
-    "gcs_project",
-)
+GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "read_deadline_s", "gcs_project")
 EXAMPLES = """examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'
   beam-tfr repair /data/photos --contents
@@ -65,10 +55,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             report, repaired = launch.repair_contents(parsed.folder, progress=shown)
         else:
             report, repaired = launch.repair(parsed.folder, given, others, progress=shown, say=shown.say)
-    say_problems(report)
-    if parsed.json:
-        print(json.dumps(report.as_json() | {"repaired": repaired}, sort_keys=True))
-    else:
+    if not parsed.json:
         nothing = "nothing was damaged" if report.ok else "nothing was rebuilt"
         print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else nothing)
         if parsed.contents and any(name.endswith(CONTENTS_SUFFIX) for name in repaired):
@@ -78,5 +65,5 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             )
         if strays := [problem.file for problem in report.problems if problem.kind == "foreign"]:
             print(f"left alone: {some(strays)}; move them out of the folder")
-        print("\n".join(describe(report)))
+    print_report(report, as_json=parsed.json, repaired=repaired)
     return 0 if report.ok else 1

@@ -15,18 +15,18 @@ from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.manifest import Manifest, check_shards
 from beam_tfr.dataset.reader_arguments import integer
-from beam_tfr.inspection import exporting, pictures
+from beam_tfr.dataset.splits import Part
+from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import (
-    Chosen,
-    File,
+    KINDS,
     StoredRecord,
-    Values,
+    describe,
     features_of_name,
     find_files,
     matches,
-    read_files,
+    read_all,
+    read_some,
 )
-from beam_tfr.inspection.values import describe, kind_of
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import DataError, UsageError, in_order, without_traceback
 
@@ -67,14 +67,6 @@ class Inspection:
     def contact_sheet(self, columns: int = pictures.COLUMNS) -> Image:
         """The records as a grid of thumbnails, each with its number and class, `columns` in a row."""
         return pictures.contact_sheet(self.records, columns=integer("columns", columns, 1))
-
-    def export(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the records to a new folder: images as they are stored, arrays as .npy, other values as JSON.
-
-        Raises:
-            UsageError: the folder exists and is not empty, or cannot be written.
-        """
-        exporting.export(self.records, storage.check_path(folder, option="folder"))
 
     def lines(self, most: int = RECORDS) -> Iterator[str]:
         """Yields the inspection as printable lines, with at most so many records."""
@@ -123,7 +115,8 @@ def inspect(
 ) -> Inspection:
     """Inspects a dataset or any TFRecord files, uncompressed, gzip or zlib.
 
-    Files without a manifest are read completely to count their records; the first 100 determine the features.
+    Files without a manifest are read completely to count their records; the first 100 determine the features. In a
+    dataset, `record` and `where` find their records by its contents; without those, `problem` says how to make them.
 
     Args:
         path: folder of a dataset, a file, or a pattern of files ("train.tfrecord-*"), local or gs://.
@@ -131,13 +124,13 @@ def inspect(
         record: number of the first record to return, from 0, over all files that are read.
         where: returns only records with this value of a feature: {"label": "hat"} or "label=hat". The last part of the
             feature's name is enough.
-        records: number of records to return; 1 if `record` is given. None: the first 40, or fewer if they take more
-            than 512 MiB.
-        progress: called every hundred records, and for each file that is searched by its contents, with `done`,
-            `total`, `shards` (files), `num_shards` and `num_bytes`.
+        records: number of records to return; 1 if `record` is given. None: the first 40.
+        progress: called for each file and every hundred records, with `done`, `total`, `shards` (files), `num_shards`
+            and `num_bytes`.
 
     Raises:
-        UsageError: there is no such split, record or feature, or the records asked for take too much memory.
+        UsageError: there is no such split, record or feature, or the records asked for take more than 512 MiB.
+        NotInstalledError: `record` and `where` find the records of a dataset with pyarrow, which is missing.
         NotFoundError: there is nothing at the path; also a FileNotFoundError.
         DataError: the folder holds neither a dataset nor TFRecord files.
     """
@@ -151,21 +144,18 @@ def inspect(
             "needs a complete dataset; of other files, give those of the split", option="split", value=split
         )
     if dataset is not None:
+        _check_known(dataset.features, wanted)
         try:
             check_shards(dataset, dataset.splits.values())
         except DataError as error:
             problem = str(error)
-    total = sum(file.num_records for file in files) if dataset else None
-    if dataset is not None:
-        _check_known(dataset.features, wanted)
-    chosen = Chosen(dataset, files, start=start, where=wanted) if dataset else None
-    search = _Search(wanted, start=start, most=most, strict=records is not None, counts=total is None)
-    search.run(files, chosen, progress or (lambda _: None))
-    number = search.done if total is None else total
+    search = _Search(files=files, where=wanted, start=start, most=most, progress=progress or (lambda _: None))
+    search.run(dataset)
+    number = sum(file.records for file in files) if dataset else search.done
     if record is not None and record >= number and not search.problem:
         raise UsageError(f"there are {number:,} records, numbered from 0", option="record", value=record)
-    if search.first and not search.kept:
-        _check_known(search.first, wanted)
+    if search.kinds and not search.kept:
+        _check_known(search.kinds, wanted)
     return Inspection(
         path=place,
         manifest=dataset,
@@ -178,65 +168,67 @@ def inspect(
     )
 
 
+@dataclasses.dataclass(kw_only=True)
 class _Search:
     """Reads files, keeps the records that are wanted, and notes the features of the first ones."""
 
-    def __init__(self, where: Mapping[str, str], *, start: int, most: int, strict: bool, counts: bool) -> None:
-        self.kept: list[StoredRecord] = []
-        self.first: Values = {}
-        self.problem = ""
-        self.done = 0
-        self._where, self._start, self._most, self._strict, self._counts = where, start, most, strict, counts
-        self._lengths = collections.defaultdict[str, set[int]](set)
-        self._kinds = dict[str, str]()
+    files: Sequence[Part]
+    where: Mapping[str, str]
+    start: int
+    most: int
+    progress: Callable[[Progress], object]
+    kept: list[StoredRecord] = dataclasses.field(default_factory=list)
+    problem: str = ""
+    done: int = 0
+    file: int = 0
+    num_bytes: int = 0
+    kept_bytes: int = 0
+    lengths: dict[str, set[int]] = dataclasses.field(default_factory=lambda: collections.defaultdict(set))
+    kinds: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def run(self, files: Sequence[File], chosen: Chosen | None, progress: Callable[[Progress], object]) -> None:
-        total = 0 if self._counts else sum(file.num_records for file in files)
-        kept_bytes = num_bytes = 0
-
-        def report(index: int, done: int) -> None:
-            progress(Progress("reading", done, total, index, len(files), num_bytes))
-
-        def count(read: bytes) -> None:
-            nonlocal num_bytes
-            num_bytes += len(read)
-
+    def run(self, dataset: Manifest | None) -> None:
+        """Reads all records of files without a manifest, and of a dataset those that may be wanted."""
+        if dataset and (self.start or self.where):
+            records = read_some(dataset, self.files, self.start, self.where, self._on_file)
+        else:
+            records = read_all(self.files, self._on_file)
         try:
-            for index, record in read_files(files, chosen, report, count):
-                self.done = record.number + 1
-                if record.number % PROGRESS_RECORDS == 0:
-                    report(index, self.done)
-                if record.number < SAMPLE or not self.first:
-                    self._note(record)
-                if len(self.kept) < self._most and record.number >= self._start and matches(record.values, self._where):
-                    kept_bytes += len(record.data)
-                    if kept_bytes <= MAX_KEPT_BYTES:
-                        self.kept.append(record)
-                    elif self._strict or not self.kept:
-                        raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
-                    else:
-                        self._most = len(self.kept)
-                if len(self.kept) == self._most and not self._counts:
+            for record in records:
+                self._take(record)
+                if dataset and len(self.kept) == self.most:
                     break
         except RecordError as error:
-            self.problem = f"{error}; is it a TFRecord file?" if self._counts and error.record == 0 else str(error)
+            self.problem = f"{error}; is it a TFRecord file?" if error.record == 0 and not dataset else str(error)
         except DataError as error:
             self.problem = str(error)
         except OSError as error:
             self.problem = f"{error.filename or ''}: {error.strerror or error}"
 
-    def _note(self, record: StoredRecord) -> None:
-        self.first = self.first or record.values
-        for name, values in record.values.items():
-            self._lengths[name].add(len(values))
-            self._kinds[name] = self._kinds.get(name) or kind_of(values)
+    def _take(self, record: StoredRecord) -> None:
+        self.done = record.number + 1
+        self.num_bytes += len(record.data)
+        if record.number % PROGRESS_RECORDS == 0:
+            self._on_file(self.file)
+        if record.number < SAMPLE or not self.kinds:
+            for name, values in record.values.items():
+                self.lengths[name].add(len(values))
+                self.kinds[name] = self.kinds.get(name) or (KINDS[type(values[0])] if values else "")
+        if len(self.kept) < self.most and record.number >= self.start and matches(record.values, self.where):
+            self.kept.append(record)
+            self.kept_bytes += len(record.data)
+            if self.kept_bytes > MAX_KEPT_BYTES:
+                raise UsageError(f"the records have more than {MAX_KEPT_BYTES:,} bytes; choose fewer")
+
+    def _on_file(self, index: int) -> None:
+        self.file, total = index, sum(file.records for file in self.files)
+        self.progress(Progress("reading", self.done, total, index, len(self.files), self.num_bytes))
 
     def features(self) -> dict[str, str]:
         """Name -> dtype and shape of the features of the first records."""
         found = {}
-        for name, lengths in sorted(self._lengths.items()):
+        for name, lengths in sorted(self.lengths.items()):
             shape = f" [{'any' if len(lengths) > 1 else min(lengths)}]"
-            found[name] = f"{self._kinds[name]}{'' if lengths == {1} else shape}".lstrip()
+            found[name] = f"{self.kinds[name]}{'' if lengths == {1} else shape}".lstrip()
         return found
 
 

@@ -14,8 +14,7 @@ from PIL import ImageDraw, ImageFont, ImageOps
 
 from beam_tfr.console.terminal import printable
 from beam_tfr.images import formats, limits
-from beam_tfr.inspection.records import StoredRecord
-from beam_tfr.inspection.values import image_of, label_of, pixels_of
+from beam_tfr.inspection.records import StoredRecord, image_of, label_of, pixels_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
 
@@ -53,7 +52,9 @@ def _thumbnail(record: StoredRecord) -> PillowImage.Image:
     with contextlib.suppress(RejectError):
         if found := image_of(record.values):
             pixels = pixels_of(*found)
-            image = picture(_decoded(found[1]) if pixels is None else pixels)
+            pixels = _decoded(found[1]) if pixels is None else pixels
+            mode = {1: "L", 3: "RGB", 4: "CMYK"}[pixels.shape[2]]
+            image = PillowImage.frombytes(mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes())
             return ImageOps.pad(image.convert("RGB"), (SIDE, SIDE), color=_PAPER)
     return PillowImage.new("RGB", (SIDE, SIDE), _FAINT)
 
@@ -71,19 +72,8 @@ def _decoded(data: bytes) -> NDArray[np.uint8]:
     return source.decode(least).pixels
 
 
-def picture(pixels: NDArray[np.uint8]) -> PillowImage.Image:
-    """Pixels, [height, width, 1, 3 or 4], as a picture; four channels are CMYK."""
-    mode = {1: "L", 3: "RGB", 4: "CMYK"}[pixels.shape[2]]
-    return PillowImage.frombytes(mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes())
-
-
-def png(image: PillowImage.Image) -> bytes:
-    """A picture as the bytes of a PNG."""
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
-
-
 def html_image(image: PillowImage.Image) -> str:
     """A picture as an HTML element."""
-    return f'<img alt="records" src="data:image/png;base64,{base64.b64encode(png(image)).decode()}">'
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return f'<img alt="records" src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'

@@ -1,36 +1,32 @@
-"""Finds the TFRecord files that a path names, and reads their records."""
+"""Finds the TFRecord files that a path names, reads their records, and describes the values in them."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset.lookup import Lookup, features_in
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import Part
+from beam_tfr.images import formats
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.records import contents
 from beam_tfr.records.examples import TooManyValuesError, parse_example
+from beam_tfr.records.tensors import STRING, parse_tensor
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
-from beam_tfr.schema import MANIFEST_FILE, DataError, NotFoundError, NotInstalledError, UsageError, in_order
+from beam_tfr.schema import MANIFEST_FILE, DataError, NotFoundError, RejectError, UsageError, in_order
+from beam_tfr.schema.features import ARRAY_RAW, RAW
 
 _AT_A_TIME = 4  # records that are read at a time: of 128 MiB at most
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
-
-
-class File(NamedTuple):
-    """A TFRecord file; `num_records` is -1 where only reading it tells."""
-
-    path: str
-    num_bytes: int
-    num_records: int = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +60,12 @@ class StoredRecord:
             return {}
 
 
-def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, list[File], str]:
+def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, list[Part], str]:
     """The manifest of the dataset in a folder, and its files in order; or the files that a path or pattern names.
 
     Returns:
-        The manifest or None, the files, and why the folder holds no complete dataset, if it holds part of one.
+        The manifest or None, the files (without one, the number of their records is 0, as only reading them tells), and
+        why the folder holds no complete dataset, if it holds part of one.
 
     Raises:
         NotFoundError: there is nothing at the path.
@@ -76,7 +73,7 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
         UsageError: the pattern matches nothing, or the dataset has no such split.
     """
     if entry := storage.find(path):
-        return None, [File(entry.path, entry.size_bytes)], ""
+        return None, [_file(entry)], ""
     problem = ""
     try:
         dataset = manifest.read(path)
@@ -92,99 +89,82 @@ def find_files(path: str, split: str | None = None) -> tuple[Manifest | None, li
                 problem = str(error)
         if not entries:
             raise
-        return None, [File(entry.path, entry.size_bytes) for entry in entries], problem
+        return None, [*map(_file, entries)], problem
     known = [name for name in in_order(dataset.splits) if dataset.splits[name].shards]
     if split is not None and split not in known:
         raise UsageError(f"is not in {path}; there are: {', '.join(known)}", option="split", value=split)
     shards = [shard for name in ([split] if split else known) for shard in dataset.splits[name].shards]
-    return dataset, [File(storage.join(path, shard.file), shard.num_bytes, shard.num_examples) for shard in shards], ""
+    files = [(storage.join(path, shard.file), shard.num_examples, shard.num_bytes) for shard in shards]
+    return dataset, [Part(file, number, 0, number, num_bytes) for file, number, num_bytes in files], problem
 
 
-def read_files(
-    files: Sequence[File],
-    chosen: Chosen | None,
-    on_file: Callable[[int, int], object],
-    on_bytes: Callable[[bytes], object],
-) -> Iterator[tuple[int, StoredRecord]]:
-    """Yields the index of the file and the record for each record of some files.
+def _file(entry: storage.Entry) -> Part:
+    return Part(entry.path, 0, 0, 0, entry.size_bytes)
+
+
+def read_all(files: Sequence[Part], on_file: Callable[[int], object]) -> Iterator[StoredRecord]:
+    """Yields the records of some files, one after the other.
 
     Args:
         files: the files.
-        chosen: of a dataset, which of its records may be wanted; None for all.
-        on_file: called with the index of each file that is not read from its beginning, and the records before it.
-        on_bytes: called with what is read of files from their beginning.
+        on_file: called with the index of each file before it is read.
 
     Raises:
         RecordError: a file is damaged.
-        DataError: another dataset has replaced this one.
         OSError: a file cannot be read.
     """
     before = 0
     for index, file in enumerate(files):
-        first = max(0, chosen.start - before) if chosen else 0
-        if 0 <= file.num_records <= first:
-            before += file.num_records
-            continue
-        numbers = chosen.numbers(index, before) if chosen else None
-        if chosen and numbers is not None:
-            on_file(index, before)
-            yield from ((index, record) for record in chosen.read(numbers))
-            before += file.num_records
-            continue
-        records = RecordFile(file.path, max_record_bytes=longest_in(file.num_bytes), skip=first, on_bytes=on_bytes)
+        on_file(index)
+        records = RecordFile(file.file, max_record_bytes=longest_in(file.num_bytes))
         for data in records:
-            yield index, StoredRecord(before + records.record, file.path, records.offset, data)
+            yield StoredRecord(before + records.record, file.file, records.offset, data)
         before += records.record
 
 
-class Chosen:
-    """The records of a dataset from number `start` on that may have some values, found by its contents.
+def read_some(
+    dataset: Manifest, files: Sequence[Part], start: int, where: Mapping[str, str], on_file: Callable[[int], object]
+) -> Iterator[StoredRecord]:
+    """Yields the records from number `start` on that may have some values, found by the contents of a dataset.
 
     Args:
         dataset: the dataset.
-        files: its files.
+        files: its files, or those of a split.
         start: number of the first record.
         where: feature -> value, as text.
+        on_file: called with the index of each file before it is searched.
+
+    Raises:
+        DataError: there are no contents, a file is damaged, or another dataset has replaced this one.
+        NotInstalledError: pyarrow is missing.
+        OSError: a file cannot be read.
     """
-
-    def __init__(self, dataset: Manifest, files: Sequence[File], *, start: int, where: Mapping[str, str]) -> None:
-        parts = [Part(file.path, file.num_records, 0, file.num_records, file.num_bytes) for file in files]
-        self.start = start
-        self._lookup = Lookup(dataset, parts)
-        columns = contents.columns_of(features_in(dataset), dataset.names)
-        known = (
-            (value, [columns[one].name for one in features_of_name(columns, name)]) for name, value in where.items()
-        )
-        # The contents hold the length of a payload, and escape what is not UTF-8.
-        self._known = [(value, names) for value, names in known if "bytes" not in names and "\ufffd" not in value]
-        self._answers = bool(self._known) or not where
-
-    def numbers(self, index: int, before: int) -> list[int] | None:
-        """The records of a file; None if only reading it from its beginning tells, or is as good."""
-        part = self._lookup.parts[index]
-        first = max(0, self.start - before)
-        if not self._answers or not (first or self._known):
-            return None
-        try:
-            self._lookup.offset(before + first)
-            table = self._lookup.table(part, sorted({name for _, names in self._known for name in names}))
-        except (DataError, NotInstalledError):  # `verify` says what is wrong
-            return None
-        rows = np.ones(part.records, bool)
-        for value, names in self._known:
+    lookup, columns = Lookup(dataset, files), contents.columns_of(features_in(dataset), dataset.names)
+    conditions = [
+        (value, [columns[of].name for of in features_of_name(columns, name)]) for name, value in where.items()
+    ]
+    # The contents hold the length of a payload, and escape what is not UTF-8.
+    known = [(value, names) for value, names in conditions if "bytes" not in names and "\ufffd" not in value]
+    behind = 0
+    for index, file in enumerate(files):
+        first, behind = behind, behind + file.records
+        if max(first, start) >= behind:
+            continue
+        on_file(index)
+        lookup.offset(first)  # first of all: checks that the file can have so many records
+        rows = np.ones(file.records, bool)
+        for value, names in known:
+            cells = lookup.table(file, names)
             rows &= np.any(
-                [[_may_be(cell, value) for cell in table.column(name).to_pylist()] for name in names], axis=0
+                [[_may_be(cell, value) for cell in cells.column(name).to_pylist()] for name in names], axis=0
             )
-        return [before + row for row in np.flatnonzero(rows).tolist() if row >= first]
-
-    def read(self, numbers: Sequence[int]) -> Iterator[StoredRecord]:
-        """Yields the records of some numbers; raises as `read_files` does."""
+        numbers = [first + row for row in np.flatnonzero(rows).tolist() if first + row >= start]
         for begin in range(0, len(numbers), _AT_A_TIME):
             some = numbers[begin : begin + _AT_A_TIME]
-            for number, data in zip(some, self._lookup.read_each(some), strict=True):
+            for number, data in zip(some, lookup.read_each(some), strict=True):
                 if isinstance(data, RecordError):
                     raise data
-                yield StoredRecord(number, self._lookup.locate(number)[0].file, self._lookup.offset(number), data)
+                yield StoredRecord(number, file.file, lookup.offset(number), data)
 
 
 def _may_be(cell: Any, value: str) -> bool:
@@ -210,3 +190,75 @@ def matches(values: Values, where: Mapping[str, str]) -> bool:
 def text_of(value: Any) -> str:
     """A value as text."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+MAX_VALUES = 8  # shown of a list
+MAX_TEXT = 80  # characters shown of a text
+_TENSORS = (RAW, ARRAY_RAW)
+KINDS = {bytes: "bytes", int: "int64", float: "float"}
+
+
+def describe(name: str, values: Sequence[Any]) -> str:
+    """The values of a feature in one printable line: "png image, height 20, width 30, 99 bytes", "'hat'", "1, 2"."""
+    shown = ", ".join(_describe_value(name, value) for value in values[:MAX_VALUES])
+    return f"{shown}, … {len(values):,} values" if len(values) > MAX_VALUES else shown or "no values"
+
+
+def _describe_value(name: str, value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if not isinstance(value, bytes):
+        return str(value)
+    size = f"{len(value):,} bytes"
+    if name in _TENSORS and (array := tensor_of(value)) is not None:
+        return f"{array.dtype.name} tensor {[*array.shape]}, {size}"
+    if image := image_format(value):
+        return f"{image[0]} image, height {image[1]}, width {image[2]}, {size}"
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"{size}: {value[:8].hex(' ')}{' …' if len(value) > 8 else ''}"
+    return repr(text[:MAX_TEXT]) + (f" … {size}" if len(text) > MAX_TEXT else "")
+
+
+def image_format(data: bytes) -> tuple[str, int, int] | None:
+    """Format, height and width in pixels, from the header of an image; None if it is not an image."""
+    try:
+        name = formats.identify(data)
+        source = formats.FORMATS[name].open(data)
+    except RejectError:
+        return None
+    return name, source.height, source.width
+
+
+def tensor_of(data: bytes) -> NDArray[Any] | None:
+    """The array of a serialized tensor of numbers; None of anything else."""
+    parsed = parse_tensor(data)
+    if parsed is None or parsed[0] == STRING or len(parsed[1]) > 32:  # NumPy 1 has no more dimensions
+        return None
+    dtype, shape, content = parsed
+    array: NDArray[Any] = np.frombuffer(content, dtype).reshape(shape)  # type: ignore[arg-type]
+    return array
+
+
+def pixels_of(name: str, data: bytes) -> NDArray[np.uint8] | None:
+    """The pixels of a feature with --encoding raw: uint8 [height, width, 1 or 3]; None of anything else."""
+    array = tensor_of(data) if name == RAW else None
+    if array is not None and array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3):
+        return array
+    return None
+
+
+def image_of(values: Values) -> tuple[str, bytes] | None:
+    """The first feature that holds an image or a tensor of pixels, and its bytes."""
+    for name, found in values.items():
+        data = found[0] if len(found) == 1 else None
+        if isinstance(data, bytes) and (image_format(data) if name != RAW else pixels_of(name, data) is not None):
+            return name, data
+    return None
+
+
+def label_of(values: Values) -> str:
+    """The class of a record as text, or its labels as numbers; empty if it names none."""
+    names = sorted(features_of_name(values, "label"), key=lambda name: not name.endswith("text"))
+    return next((", ".join(map(text_of, values[name])) for name in names if values[name]), "")

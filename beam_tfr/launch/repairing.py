@@ -7,7 +7,6 @@ a repair never makes a dataset worse, even if it is killed. The next repair read
 from __future__ import annotations
 
 import functools
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,11 +39,10 @@ from beam_tfr.schema import (
 from beam_tfr.schema.naming import contents_name, parse_file_name
 from beam_tfr.sources import Input
 from beam_tfr.verification import Report, verify
-from beam_tfr.verification.contents_check import ContentsCheck
-from beam_tfr.verification.dataset_check import DatasetCheck, choose
-from beam_tfr.verification.problems import Problems
+from beam_tfr.verification.dataset_check import DatasetCheck
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.shard_check import ShardCheck
+from beam_tfr.verification.report import ShardFound, tasks_of
+from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
 from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
@@ -84,7 +82,7 @@ def repair(
 
     with restored(dataset, given) as options:
         check = DatasetCheck(dataset)
-        check.read(tasks := choose(dataset), progress=progress)
+        check.read(tasks := tasks_of(dataset), progress=progress)
         report = check.report()
         broken = {*report.broken}
         files = {problem.file for problem in report.problems if problem.kind in _REPAIRED} & _OTHERS
@@ -94,11 +92,11 @@ def repair(
         if not (wanted or files or storage.list_folder(storage.work_path(dataset.folder, ""))):
             return report, []
         if wanted:
-            say(f"{len(wanted):,} of {counted(report.shards, 'shard')} will be rebuilt")
+            say(f"{len(wanted):,} of {counted(report.counts['shards'], 'shard')} will be rebuilt")
             _run(dataset, options, beam_flags, wanted, progress, say)
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
-        if check.has_contents and (wanted or SUMS_FILE in files) and remade.write_sums(dataset):
+        if check.contents.how != "none" and (wanted or SUMS_FILE in files) and remade.write_sums(dataset):
             files.add(SUMS_FILE)
         _write_others(dataset, files)
         claim.finish(dataset.folder, run_id)
@@ -127,11 +125,11 @@ def repair_contents(
     dataset, run_id = manifests.read(storage.check_path(folder)), uuid.uuid4().hex
     files, check, records = set[str](), ContentsCheck(dataset, sums=False), RecordCheck(dataset)
     with lock.held(dataset.folder, run_id):
-        for task in (tasks := choose(dataset)):
-            name, problems = contents_name(task.entry.file), Problems()
+        for task in (tasks := tasks_of(dataset)):
+            name, found = contents_name(task.entry.file), ShardFound(task)
             if check.how != "none":
-                _, problems = ShardCheck(dataset.folder, task, records, contents=check).run(threading.Event())
-            if check.how == "none" or any(problem.file == name for problem in problems.first):
+                found = ShardCheck(dataset.folder, task, records, check).run()
+            if check.how == "none" or any(problem.file == name for problem in found.problems.first):
                 remade.make(dataset, task.split, task.entry)
                 files.add(name)
         if remade.write_sums(dataset):
@@ -170,7 +168,7 @@ def _name_changes(dataset: Manifest, options: ConvertOptions) -> str:
     """Names some of the sources that changed, as far as records can be read."""
     patterns = [*options.input, *read_input_list(options.input_list)]
     report = verify(dataset.folder, sources=patterns, exclude=options.exclude)
-    lost = dataset.counts["written"] - report.examples  # their sources seem new
+    lost = dataset.counts["written"] - report.counts["records_read"]  # their sources seem new
     counts = {kind: report.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone")}
     counts["new"] = max(0, report.kinds.get("source-new", 0) - lost)
     told = ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)

@@ -20,7 +20,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.schema import RunError, UsageError
 from beam_tfr.transforms import VerifyShards
 from beam_tfr.verification import Report
-from beam_tfr.verification.dataset_check import choose
+from beam_tfr.verification.report import tasks_of
 
 _OUTCOME = Outcome("nothing is verified", "run the same command again")
 
@@ -29,9 +29,7 @@ def verify_on(
     folder: str,
     beam_flags: Sequence[str],
     *,
-    sample: float | None = None,
-    seed: int = 0,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[Progress], object] = lambda _: None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Report:
     """Verifies a dataset as a pipeline; the report is that of `verification.verify`.
@@ -40,7 +38,7 @@ def verify_on(
         folder: folder of the dataset, where the runner's workers can read it.
         beam_flags: Beam's own options, as on a command line. The report comes back by way of `temp_location`, or of a
             folder of this machine.
-        sample, seed, progress: see `verify`.
+        progress: see `verify`.
         say: called with messages about a remote job, one line each.
 
     Raises:
@@ -59,18 +57,17 @@ def verify_on(
         checks.check(ConvertOptions(input=(f"{folder.rstrip('/')}/*",), output=folder), beam_options)
     cloud.use(beam_options)
     dataset = manifest.read(folder)
-    tasks = choose(dataset, sample, seed)
+    tasks = tasks_of(dataset)
     total = sum(task.entry.num_examples for task in tasks)
 
     def tick(counters: Mapping[str, int]) -> None:
-        if progress is not None:
-            shards, records, read = (counters.get(f"verified-{of}", 0) for of in ("shards", "records", "bytes"))
-            progress(Progress("verifying", records, total, shards, len(tasks), read))
+        shards, records, read = (counters.get(f"verified-{of}", 0) for of in ("shards", "records", "bytes"))
+        progress(Progress("verifying", records, total, shards, len(tasks), read))
 
     with tempfile.TemporaryDirectory(prefix="beam_tfr-") as local, on_interrupt():
         place = beam_options.view_as(GoogleCloudOptions).temp_location or local
         path = storage.join(place, f"beam_tfr-verify-{uuid.uuid4().hex}.json")
-        step = VerifyShards(folder, path, sample=sample, seed=seed)
+        step = VerifyShards(folder, path)
         run: Run
         if on_dataflow:
             run = jobs.JobRun(step, beam_options, say=say)

@@ -24,6 +24,7 @@ _MEANT = {
     **dict.fromkeys(("max_shard_size", "shard_size"), "--target_shard_bytes"),
     **dict.fromkeys(("split", "test_size", "val_split", "validation_split"), "--splits train=0.9,test=0.1"),
     "shards": "--num_shards",
+    "export": 'it was removed: beam_tfr.Records(…, output="encoded") reads the images',
     "fail_fast": "--max_rejects 0",
     "gzip_level": "--compression gzip:N",
     "dry_run": NO_DRY_RUN,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -18,13 +17,8 @@ from beam_tfr import storage
 from beam_tfr.dataset import manifest
 from beam_tfr.records.repeats import parts_of, rows_of
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count
-from beam_tfr.verification.contents_check import ContentsCheck
-from beam_tfr.verification.dataset_check import DatasetCheck, choose, repeat_problems
-from beam_tfr.verification.problems import Problems
-from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.shard_check import ShardCheck, ShardFound
-
-_Checked = tuple[list[ShardFound], Problems]
+from beam_tfr.verification.dataset_check import DatasetCheck, repeat_problems
+from beam_tfr.verification.report import Problems, ShardFound, tasks_of
 
 
 @with_output_types(None)
@@ -37,25 +31,17 @@ class VerifyShards(beam.PTransform):
     Attributes:
         folder: folder of the dataset.
         report: path of the file to write.
-        sample, seed: see `verify`.
 
     Output: a PCollection of one None, once the report is written.
     """
 
     folder: str
     report: str
-    _: dataclasses.KW_ONLY
-    sample: float | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        dataset = manifest.read(self.folder)
-        self._positions = [task.position for task in choose(dataset, self.sample, self.seed)]
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         read = (
             begin
-            | "Shards" >> beam.Create(self._positions)
+            | "Shards" >> beam.Create([task.position for task in tasks_of(manifest.read(self.folder))])
             | "SpreadShards" >> beam.Reshuffle()
             | "ReadShards" >> beam.ParDo(_Read(self.folder)).with_outputs("keys", main="found")
         )
@@ -77,30 +63,32 @@ class _Read(ShownDoFn):
     def setup(self) -> None:
         super().setup()
         dataset = manifest.read(self._folder)
-        self._tasks, self._check = choose(dataset), RecordCheck(dataset)
-        self._contents = ContentsCheck(dataset)
+        self._tasks, self._check = tasks_of(dataset), DatasetCheck(dataset)
 
     def process(self, position: int) -> Iterator[Any]:
-        found, problems = ShardCheck(self._folder, self._tasks[position], self._check, contents=self._contents).run(
-            threading.Event()
-        )
+        found = self._check.shard(self._tasks[position]).run()
         for part in parts_of(rows_of(position, found.keys)):
             yield beam.pvalue.TaggedOutput("keys", part)
         found.keys.clear()
         count("verified-shards")
         count("verified-records", found.done)
         count("verified-bytes", found.num_bytes)
-        yield [found], problems
+        yield found
 
 
-def _find_repeats(folder: str, grouped: tuple[int, Iterable[bytes]]) -> Iterator[_Checked]:
-    yield [], repeat_problems(b"".join(grouped[1]), choose(manifest.read(folder)))
+def _find_repeats(folder: str, grouped: tuple[int, Iterable[bytes]]) -> Iterator[Problems]:
+    yield repeat_problems(b"".join(grouped[1]), tasks_of(manifest.read(folder)))
 
 
-def _write(_: None, checked: Iterable[_Checked], *, folder: str, path: str, started: float) -> Iterator[None]:
+def _write(
+    _: None, checked: Iterable[ShardFound | Problems], *, folder: str, path: str, started: float
+) -> Iterator[None]:
     check = DatasetCheck(manifest.read(folder))
-    for found, problems in checked:
-        check.add(found, problems)
-    fields = dataclasses.asdict(check.report()) | {"seconds": time.time() - started}
+    for found in checked:
+        if isinstance(found, ShardFound):
+            check.add([found])
+        else:
+            check.problems.merge(found)
+    fields = check.report().as_json() | {"seconds": time.time() - started}
     storage.write_bytes(path, json.dumps(fields).encode(), scratch=path.rpartition("/")[0])
     yield None

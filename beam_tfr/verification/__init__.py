@@ -5,14 +5,12 @@ report = verify("gs://bucket/flowers")
 for problem in report.problems:
     print(problem)
 
-`dataset_check` reads the shards in parallel and compares sums, keys and digests, `shard_check` reads one of them,
-`record_check` checks a record, `content_check` its content, `source_check` its source file, and `manifest_check` all
-other files.
+`dataset_check` reads the shards in parallel and compares sums, keys and digests, `shard_check` reads one of them and
+its contents, `record_check` checks a record, `source_check` its source file, and `manifest_check` all other files.
+`report` holds what they find.
 """
 
 from beam_tfr.verification.dataset_check import verify
-from beam_tfr.verification.problems import Problem
-from beam_tfr.verification.record_check import MAX_PIXELS
-from beam_tfr.verification.report import Report
+from beam_tfr.verification.report import Problem, Report
 
-__all__ = ["MAX_PIXELS", "Problem", "Report", "verify"]
+__all__ = ["Problem", "Report", "verify"]

@@ -5,42 +5,46 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
-import itertools
-import math
+import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.options import default_threads
-from beam_tfr.options.kinds import INTEGER, is_number
 from beam_tfr.records.repeats import find_repeats, rows_of
-from beam_tfr.schema import MANIFEST_FILE, UsageError, sha256_hex
-from beam_tfr.verification.contents_check import ContentsCheck
-from beam_tfr.verification.manifest_check import check_files, harmless_strangers
-from beam_tfr.verification.problems import KINDS, Problem, Problems, shown
-from beam_tfr.verification.record_check import MAX_PIXELS, RecordCheck
-from beam_tfr.verification.report import Report
-from beam_tfr.verification.shard_check import ShardCheck, ShardFound, Task
+from beam_tfr.schema import MANIFEST_FILE, RunError, UsageError
+from beam_tfr.verification.manifest_check import check_files
+from beam_tfr.verification.record_check import RecordCheck
+from beam_tfr.verification.report import (
+    KINDS,
+    SOURCE_KINDS,
+    Problem,
+    Problems,
+    Report,
+    ShardFound,
+    Task,
+    shown,
+    tasks_of,
+)
+from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
 from beam_tfr.verification.source_check import SourceCheck
 
 _PROGRESS_S = 0.5
+OnProgress = Callable[[Progress], object]
 
 
 def verify(
     folder: str,
     *,
-    sample: float | None = None,
-    seed: int = 0,
     sources: Sequence[str] = (),
     exclude: Sequence[str] = (),
     threads: int | None = None,
-    progress: Callable[[Progress], object] | None = None,
-    max_record_bytes: int | None = None,
-    max_pixels: int = MAX_PIXELS,
+    progress: OnProgress = lambda _: None,
 ) -> Report:
     """Reads a dataset and compares it with its manifest.
 
@@ -49,38 +53,25 @@ def verify(
 
     Args:
         folder: local or gs://.
-        sample: share of the shards to read, above 0 to 1: at least one of each split. Of the others only the sizes are
-            checked, and neither sums over all records nor new sources. None reads all.
-        seed: chooses the sample.
         sources: patterns that the dataset was made from; compares each record with its source file by SHA-256.
         exclude: patterns of files that are not sources.
         threads: number of threads that read shards; None for one per core.
         progress: called from time to time, in the calling thread.
-        max_record_bytes: a longer record is a problem, like damage. None: 128 MiB, or 16 times the shard's file.
-        max_pixels: a larger image, or one larger than the dataset's option max_pixels, is not decoded, which is also a
-            problem.
 
     Raises:
         UsageError: an argument is wrong.
         DataError: there is no manifest, or it is invalid or was edited; or another dataset replaced this one meanwhile.
     """
-    for name, value in {"threads": threads, "max_record_bytes": max_record_bytes, "max_pixels": max_pixels}.items():
-        if value is not None:
-            try:
-                INTEGER.read(value, 1, (1 << 63) - 1)
-            except ValueError as error:
-                raise UsageError(error.args[0], option=name, value=value) from None
+    threads = default_threads() if threads is None else integer("threads", threads, 1)
     if exclude and not sources:
         raise UsageError("`exclude=` has no effect without `sources=`")
     manifest = manifests.read(storage.check_path(folder))
-    tasks = choose(manifest, sample, seed)
-    with contextlib.ExitStack() as stack:
-        compared = stack.enter_context(SourceCheck(manifest, sources, exclude)) if sources else None
-        check = DatasetCheck(manifest, compared, max_record_bytes=max_record_bytes, max_pixels=max_pixels)
-        check.read(tasks, threads=threads, progress=progress)
+    with SourceCheck(manifest, sources, exclude) if sources else contextlib.nullcontext() as compared:
+        check = DatasetCheck(manifest, compared)
+        check.read(tasks_of(manifest), threads=threads, progress=progress)
         report = check.report()
-        manifests.check_current(manifest)
-        return report
+    manifests.check_current(manifest)
+    return report
 
 
 class DatasetCheck:
@@ -89,70 +80,45 @@ class DatasetCheck:
     Args:
         manifest: manifest of the dataset.
         sources: the sources to compare the shards with.
-        max_record_bytes, max_pixels: see `verify`.
 
     Attributes:
         found: position of a shard -> result of reading it.
+        problems: all of them.
+        contents: the check of the dataset's contents.
     """
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        sources: SourceCheck | None = None,
-        *,
-        max_record_bytes: int | None = None,
-        max_pixels: int = MAX_PIXELS,
-    ) -> None:
-        self._manifest, self._sources, self._max_record_bytes = manifest, sources, max_record_bytes
-        self._check, self.found = RecordCheck(manifest, max_pixels=max_pixels), dict[int, ShardFound]()
-        self._contents = ContentsCheck(manifest)
-        self._problems, self._started = Problems(), time.monotonic()
+    def __init__(self, manifest: Manifest, sources: SourceCheck | None = None) -> None:
+        self._manifest, self._sources, self._records = manifest, sources, RecordCheck(manifest)
+        self.found, self.problems, self.contents = dict[int, ShardFound](), Problems(), ContentsCheck(manifest)
+        self._started = time.monotonic()
 
-    @property
-    def has_contents(self) -> bool:
-        """Whether the dataset has contents."""
-        return self._contents.how != "none"
+    def shard(self, task: Task) -> ShardCheck:
+        """The check of a shard."""
+        return ShardCheck(self._manifest.folder, task, self._records, self.contents, self._sources)
 
-    def add(self, found: Iterable[ShardFound], problems: Problems | None = None) -> None:
-        """Takes shards that were read elsewhere, and their problems."""
-        self.found |= {shard.task.position: shard for shard in found}
-        if problems is not None:
-            self._problems.merge(problems)
+    def add(self, found: Iterable[ShardFound]) -> None:
+        """Takes the results of shards, and keeps only the first problems of all."""
+        for shard in found:
+            self.problems.merge(shard.problems)
+            self.found[shard.task.position] = dataclasses.replace(shard, problems=Problems())
 
-    def read(
-        self,
-        tasks: Sequence[Task],
-        *,
-        threads: int | None = None,
-        progress: Callable[[Progress], object] | None = None,
-    ) -> None:
+    def read(self, tasks: Sequence[Task], *, threads: int | None = None, progress: OnProgress = lambda _: None) -> None:
         """Reads shards, in order, in several threads; the arguments are those of `verify`."""
-        found = list[ShardFound]()
-        left = set[concurrent.futures.Future[tuple[ShardFound, Problems]]]()
+        checks = [self.shard(task) for task in tasks]
         total = sum(task.entry.num_examples for task in tasks)
         stop = threading.Event()
         with concurrent.futures.ThreadPoolExecutor(threads or default_threads()) as executor:
             try:
-                for task in tasks:
-                    check = ShardCheck(
-                        self._manifest.folder,
-                        task,
-                        self._check,
-                        self._max_record_bytes,
-                        self._sources,
-                        self._contents,
-                    )
-                    found.append(check.found)
-                    left.add(executor.submit(check.run, stop))
+                left = {executor.submit(check.run, stop.is_set) for check in checks}
                 while left:
                     ended, left = concurrent.futures.wait(left, _PROGRESS_S, concurrent.futures.FIRST_EXCEPTION)
                     for future in ended:
-                        shard, problems = future.result()
-                        self.add([shard], problems)
-                    if progress is not None:
-                        records, num_bytes = sum(shard.done for shard in found), sum(shard.num_bytes for shard in found)
-                        read = len(tasks) - len(left)
-                        progress(Progress("verifying", records, total, read, len(tasks), num_bytes))
+                        self.add([future.result()])
+                        future.result().problems = Problems()  # taken
+                    records = sum(check.found.done for check in checks)
+                    num_bytes = sum(check.found.num_bytes for check in checks)
+                    read = len(tasks) - len(left)
+                    progress(Progress("verifying", records, total, read, len(tasks), num_bytes))
             finally:  # also after an interrupt, or if a shard's check failed
                 stop.set()
                 executor.shutdown(cancel_futures=True)
@@ -162,55 +128,43 @@ class DatasetCheck:
 
         Raises:
             UsageError: none of the sources was found.
+            RunError: a shard was not read.
         """
-        manifest, sources, problems = self._manifest, self._sources, self._problems
-        tasks = choose(manifest)
-        found = [self.found[position] for position in sorted(self.found)]
+        manifest, sources, problems = self._manifest, self._sources, self.problems
+        tasks = tasks_of(manifest)
+        if lost := [task.entry.file for task in tasks if task.position not in self.found]:
+            raise RunError(f"the runner lost {len(lost)} shards, such as {lost[0]}; run the same command again")
+        found = [self.found[task.position] for task in tasks]
         for problem in check_files(manifest):
             problems.add(-1, problem)
         keys = (rows_of(shard.task.position, shard.keys).tobytes() for shard in found)
         problems.merge(repeat_problems(b"".join(keys), tasks))
-        for problem in (*_unread_problems(manifest, self.found), *_total_problems(manifest, found)):
+        for problem in _total_problems(manifest, found):
             problems.add(len(tasks) + 1, problem)
+        compared = sum(shard.sources for shard in found)
         if sources is not None:
-            if problems.counts["source-gone"] == sum(shard.sources for shard in found) > 0:
-                raise sources.none_found()
-            if len(found) == len(tasks):
-                problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
+            if problems.counts["source-gone"] == compared > 0:
+                cure = "matches none of the records; give the patterns that the dataset was made from"
+                raise UsageError(cure, option="sources", value=" ".join(sources.patterns))
+            problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
+        kinds = {kind: problems.counts[kind] for kind in KINDS + SOURCE_KINDS if problems.counts[kind]}
+        counts = {
+            "shards": len(tasks),
+            "records_read": sum(shard.done for shard in found),
+            "bytes_read": sum(shard.num_bytes for shard in found),
+            "sources_read": compared if sources else None,
+            "problems": sum(kinds.values()),
+        }
         return Report(
             folder=manifest.folder,
-            problems=problems.first,
-            kinds={kind: problems.counts[kind] for kind in KINDS if problems.counts[kind]},
-            broken=tuple(shard.task.entry.file for shard in found if shard.num_problems),
-            unread=tuple(task.entry.file for task in tasks if task.position not in self.found),
-            others=tuple(harmless_strangers(manifest)),
-            examples=sum(shard.done for shard in found),
-            shards=len(tasks),
-            num_bytes=sum(shard.num_bytes for shard in found),
-            sources=sum(shard.sources for shard in found) if sources else None,
-            seconds=time.monotonic() - self._started,
             dataset_digest=manifest.dataset_digest,
-            contents=self._contents.how,
+            counts=counts,
+            kinds=kinds,
+            problems=problems.first,
+            broken=tuple(shard.task.entry.file for shard in found if shard.num_problems),
+            contents=self.contents.how,
+            seconds=time.monotonic() - self._started,
         )
-
-
-def choose(manifest: Manifest, sample: float | None = None, seed: int = 0) -> list[Task]:
-    """The shards to read: all of a dataset, or a share of each split.
-
-    Raises:
-        UsageError: the share is not above 0, or it is above 1.
-    """
-    shards = ((name, entry) for name, split in manifest.splits.items() for entry in split.shards)
-    tasks = [Task(position, split, entry) for position, (split, entry) in enumerate(shards)]
-    if sample is None:
-        return tasks
-    if not is_number(sample) or not 0 < sample <= 1:
-        raise UsageError("must be a share of the shards, above 0 and at most 1", option="sample", value=sample)
-    chosen = []
-    for _, same_split in itertools.groupby(tasks, lambda task: task.split):
-        mixed = sorted(same_split, key=lambda task: sha256_hex(f"{seed} {task.entry.file}".encode()))
-        chosen += mixed[: math.ceil(sample * len(mixed))]
-    return sorted(chosen)
 
 
 def repeat_problems(rows: bytes, tasks: Sequence[Task]) -> Problems:
@@ -219,27 +173,13 @@ def repeat_problems(rows: bytes, tasks: Sequence[Task]) -> Problems:
     for (shard, record), (other, number) in find_repeats(rows):
         message = f"has the key of record {number} of {tasks[other].entry.file}"
         problem = Problem("repeated", tasks[shard].entry.file, message, record)
-        problems.add(len(tasks), problem, order=shard << 32 | record)
+        problems.add(len(tasks), problem, shard << 32 | record)
     return problems
 
 
-def _unread_problems(manifest: Manifest, found: Mapping[int, ShardFound]) -> Iterator[Problem]:
-    """Yields the shards that were not read and are missing or have another size."""
-    tasks = [task for task in choose(manifest) if task.position not in found]
-    if not tasks:
-        return
-    sizes = {entry.path: entry.size_bytes for entry in storage.walk(manifest.folder, lambda _: False, deep=False)}
-    for task in tasks:
-        size = sizes.get(storage.join(manifest.folder, task.entry.file))
-        if size is None:
-            yield Problem("missing", task.entry.file, "is missing")
-        elif size != task.entry.num_bytes:
-            yield Problem("damaged", task.entry.file, f"it has {size} bytes, expected {task.entry.num_bytes}")
-
-
 def _total_problems(manifest: Manifest, found: Sequence[ShardFound]) -> Iterator[Problem]:
-    """Yields wrong sums over all shards; nothing unless all were read, which would only repeat other problems."""
-    if not len(found) == len(choose(manifest)) == sum(bool(shard.records_sha256) for shard in found):
+    """Yields wrong sums over all shards; nothing if one is damaged, which would only repeat other problems."""
+    if not all(shard.records_sha256 for shard in found):
         return
     records: dict[str, list[str]] = {name: [] for name in manifest.splits}
     labels: dict[str, collections.Counter[int]] = {name: collections.Counter() for name in manifest.splits}

@@ -32,8 +32,8 @@ from beam_tfr.schema import (
 )
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
-from beam_tfr.verification.contents_check import read_sums
-from beam_tfr.verification.problems import MAX_LINE_BYTES, Problem, shown, unreadable
+from beam_tfr.verification.report import MAX_LINE_BYTES, Problem, shown, unreadable
+from beam_tfr.verification.shard_check import read_sums
 
 
 def check_files(manifest: Manifest) -> Iterator[Problem]:
@@ -155,12 +155,9 @@ def _reject_reason(line: bytes) -> str:
 
 
 def _sums_problems(manifest: Manifest) -> Iterator[Problem]:
-    try:
-        found = read_sums(manifest.folder)
-    except FileNotFoundError:
-        if manifest.fields["format_version"] > 1:
-            yield Problem("missing", SUMS_FILE, "is missing")
+    if manifest.fields["format_version"] == 1 and not storage.find(storage.join(manifest.folder, SUMS_FILE)):
         return
+    found = read_sums(manifest.folder)
     shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
     if found.keys() != {contents_name(file).rpartition("/")[2] for file in shards}:
         yield Problem("damaged", SUMS_FILE, "it does not name the contents of each shard, and nothing else")
@@ -168,44 +165,22 @@ def _sums_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
     """Yields strangers that other readers take for shards, and own files that are links out of the folder."""
-    patterns = f"{manifest.name}-{[*in_order(manifest.splits), 'train'][0]}-* and *{SUFFIXES[manifest.compression]}"
-    for name in _strangers(manifest):
-        if _looks_like_a_shard(manifest, name):
-            message = f"is not in the manifest, but patterns such as {patterns} match it, and other readers read it too"
+    folder, suffix = manifest.folder, SUFFIXES[manifest.compression]
+    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
+    beside = {HISTORY_FILE, REMOVED_FILE, CONTENTS_FOLDER, SOURCES_FOLDER}
+    own = {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, *beside, *shards}
+    begins = tuple(f"{manifest.name}-{split}-" for split in manifest.splits)
+    patterns = f"patterns such as {manifest.name}-{[*in_order(manifest.splits), 'train'][0]}-* and *{suffix} match"
+    for name in sorted({*(storage.list_folder(folder) if storage.is_gcs(folder) else os.listdir(folder))} - own):
+        if ".tfrecord" in name or name.startswith(begins):
+            message = f"is not in the manifest, but {patterns} it, and other readers read it too"
             yield Problem("foreign", name, f"{message}: move it out of the folder")
-    shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
-    own = {SUMS_FILE, *map(contents_name, shards)}
-    for name in storage.list_folder(storage.join(manifest.folder, CONTENTS_FOLDER)):
+    own |= {SUMS_FILE, *map(contents_name, shards)}
+    for name in storage.list_folder(storage.join(folder, CONTENTS_FOLDER)):
         if (inside := f"{CONTENTS_FOLDER}/{name}") not in own and name.endswith(CONTENTS_SUFFIX):
             pattern = f"{CONTENTS_FOLDER}/*{CONTENTS_SUFFIX}"
             message = f"is not in the manifest, but {pattern} matches it: move it out of the folder"
             yield Problem("foreign", inside, message)
-    for name, target in storage.links_out(manifest.folder).items():
-        if name in _own_files(manifest):
+    for name, target in storage.links_out(folder).items():
+        if name in own:
             yield Problem("foreign", name, f"is a link that leads out of the folder, to {shown(target)}")
-
-
-def harmless_strangers(manifest: Manifest) -> list[str]:
-    """Names of files, links and subfolders (with a slash) that belong to no dataset and that no reader reads."""
-    return [
-        f"{name}/" if os.path.isdir(os.path.join(manifest.folder, name)) else name
-        for name in _strangers(manifest)
-        if not _looks_like_a_shard(manifest, name)
-    ]
-
-
-def _strangers(manifest: Manifest) -> list[str]:
-    folder = manifest.folder
-    names = storage.list_folder(folder) if storage.is_gcs(folder) else os.listdir(folder)
-    return sorted({*names} - _own_files(manifest))
-
-
-def _own_files(manifest: Manifest) -> set[str]:
-    shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
-    others = {HISTORY_FILE, REMOVED_FILE, CONTENTS_FOLDER, SOURCES_FOLDER}
-    return {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, *others, *shards}
-
-
-def _looks_like_a_shard(manifest: Manifest, name: str) -> bool:
-    """True if a pattern that the documentation teaches matches a name."""
-    return ".tfrecord" in name or name.startswith(tuple(f"{manifest.name}-{split}-" for split in manifest.splits))

@@ -1,59 +1,37 @@
-"""Checks a record: an Example with the manifest's features, whose values fit each other and the options."""
+"""Checks a record: its features, and the image, array or file in it, against the manifest and its options."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from beam_tfr.dataset.manifest import KEPT_FORMATS, Manifest
-from beam_tfr.images import formats
+from beam_tfr.images import formats, keep
 from beam_tfr.images.geometry import place
+from beam_tfr.images.source import SMALLEST, Source
 from beam_tfr.options.image import StoredOptions
 from beam_tfr.records.examples import parse_example
+from beam_tfr.records.repeats import hash_key
+from beam_tfr.records.tensors import DTYPES, MAX_RANK, parse_tensor, serialize_tensor
+from beam_tfr.schema import RejectError, sha256_hex, size_bucket
 from beam_tfr.schema import features as names
-from beam_tfr.schema import size_bucket
-from beam_tfr.verification.content_check import array_problems, file_problems, image_problems
-from beam_tfr.verification.problems import shown
+from beam_tfr.verification.report import ShardFound, shown
 
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
+Values = Mapping[str, Sequence[Any]]  # feature -> values
 _COLORSPACES = {1: b"Gray", 3: b"RGB", 4: b"CMYK"}
 
 
-class RecordResult(NamedTuple):
-    """The result of checking a record.
-
-    Attributes:
-        problems: messages, each with what was found and what was expected; empty for a valid record.
-        key: key of the record; None if it has none.
-        source_sha256: hex digest of its source; empty if it has none.
-        labels: the valid class ids.
-        pixels: stored pixels, by the record's own height and width; 0 without an image.
-        source_size: `size_bucket` of the source; 0 without an image.
-        values: its features; None if they are not those of the manifest.
-    """
-
-    problems: list[str]
-    key: bytes | None = None
-    source_sha256: bytes = b""
-    labels: Sequence[int] = ()
-    pixels: int = 0
-    source_size: int = 0
-    values: Mapping[str, Sequence[Any]] | None = None
-
-
 class RecordCheck:
-    """Checks records against a manifest.
+    """Checks records against the manifest of their dataset."""
 
-    Args:
-        manifest: manifest of the dataset.
-        max_pixels: larger images are not decoded, which is also a problem.
-    """
-
-    def __init__(self, manifest: Manifest, *, max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(self, manifest: Manifest) -> None:
         self._types = {
             name: (_DTYPES[feature["dtype"]], None if -1 in feature["shape"] else math.prod(feature["shape"]))
             for name, feature in manifest.features.items()
@@ -64,36 +42,38 @@ class RecordCheck:
         self._may_lack_label = "label_column" in manifest.options
         self._options = manifest.image_options
         rows, columns = self._options.image_size
-        self._max_pixels = min(max_pixels, max(self._options.max_pixels, rows * columns))
+        self._max_pixels = min(MAX_PIXELS, max(self._options.max_pixels, rows * columns))
 
-    def __call__(self, record: bytes) -> RecordResult:
+    def __call__(self, record: bytes, found: ShardFound) -> tuple[list[str], Values | None]:
+        """Checks a record, and adds it to what was found in its shard.
+
+        Returns:
+            Messages, each with what was found and what was expected; and the features of the record, None if they are
+            not those of the manifest.
+        """
         try:
             values = parse_example(record)
         except ValueError as error:
-            return RecordResult([str(error)])
-        problems = list(self._feature_problems(values))
-        if problems:
-            return RecordResult(problems)
-        labels: list[int] = []
+            return [str(error)], None
+        if problems := [*self._feature_problems(values)]:
+            return problems, None
+        found.keys += hash_key(values[self._names.key][0])
         if self._names.label in values:
-            labels = [label for label in values[self._names.label] if 0 <= label < len(self._class_names)]
             problems += self._label_problems(values[self._names.label], values[self._names.text])
-        key, sha256 = values[self._names.key][0], values[self._names.sha256][0] if self._names.sha256 else b""
-        if self._names.sha256 and not _SHA256_HEX.fullmatch(sha256):
-            problems.append(f"{self._names.sha256} is {shown(sha256)}, expected 64 hex digits")
-        encoding = self._options.encoding
-        if encoding not in names.IMAGE_ENCODINGS:
-            if encoding == "bytes":
-                problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
-            elif encoding == "array":
-                problems += array_problems(values)
-            return RecordResult(problems, key, sha256, labels, values=values)
-        image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
-        problems.extend(option_problems(image, self._options))
-        problems.extend(image_problems(image, self._options, max_pixels=self._max_pixels))
-        source_size = size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])
-        pixels = image[names.HEIGHT] * image[names.WIDTH]
-        return RecordResult(problems, key, sha256, labels, pixels, source_size, values)
+            found.labels.update(label for label in values[self._names.label] if 0 <= label < len(self._class_names))
+        if self._names.sha256 and not _SHA256_HEX.fullmatch(values[self._names.sha256][0]):
+            problems.append(f"{self._names.sha256} is {shown(values[self._names.sha256][0])}, expected 64 hex digits")
+        if self._options.encoding == "bytes":
+            problems += file_problems(values[names.FILE_BYTES][0], values[names.FILE_SHA256][0])
+        elif self._options.encoding == "array":
+            problems += array_problems(values)
+        elif self._options.encoding in names.IMAGE_ENCODINGS:
+            image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
+            problems += option_problems(image, self._options)
+            problems += image_problems(image, self._options, max_pixels=self._max_pixels)
+            found.pixels += image[names.HEIGHT] * image[names.WIDTH]
+            found.source_sizes[size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])] += 1
+        return problems, values
 
     def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
         if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):
@@ -177,3 +157,97 @@ def _size(size: tuple[int, int]) -> str:
 
 def _or(values: Sequence[object]) -> str:
     return " or ".join(map(str, values))
+
+
+_LARGE_PIXELS = 1 << 22
+_one_large_image = threading.Lock()  # so that large images in several threads take the memory of one
+
+
+def image_problems(record: Mapping[str, Any], options: StoredOptions, *, max_pixels: int) -> Iterator[str]:
+    """Yields what is wrong with the encoded image of a record.
+
+    Args:
+        record: `ENCODED` or `RAW`, `FORMAT` (bytes), `HEIGHT`, `WIDTH`, `CHANNELS` (int).
+        options: options of the dataset.
+        max_pixels: larger images are not decoded, which is also a problem.
+    """
+    if options.encoding == "raw":
+        shape = [record[names.HEIGHT], record[names.WIDTH], record[names.CHANNELS]]
+        yield from tensor_problems(names.RAW, record[names.RAW], "uint8", shape)
+        return
+    data = record[names.ENCODED]
+    try:
+        name = formats.identify(data)
+    except RejectError:
+        name = ""
+    if name not in KEPT_FORMATS:
+        found = data[:8].hex(" ") or "nothing"
+        yield f"{names.ENCODED} begins with {found}, expected an image ({', '.join(KEPT_FORMATS)})"
+        return
+    if record[names.FORMAT] != name.encode():
+        yield f"{names.FORMAT} is {shown(record[names.FORMAT])}, but the image is a {name}"
+    try:
+        source = formats.FORMATS[name].open(data)
+        for feature, side in ((names.HEIGHT, source.height), (names.WIDTH, source.width)):
+            if record[feature] != side:
+                yield f"{feature} is {record[feature]}, but the image has {side}"
+        pixels, size = source.height * source.width, f"{source.height}x{source.width} pixels"
+        if pixels > max_pixels:
+            yield f"the image has {size}, more than the {max_pixels} that are decoded"
+            return
+        if source.scans > 1 and source.scans * pixels > options.max_scan_pixels:
+            most = options.max_scan_pixels
+            yield f"the image has {source.scans} scans of {size}, more than the {most} that are decoded"
+            return
+        large = pixels > _LARGE_PIXELS
+        with _one_large_image if large else contextlib.nullcontext():
+            problems = list(_pixel_problems(record, source, options))
+        yield from problems
+        kept = options.encoding == "keep" and name in keep.READABLE  # earlier releases kept BMP and GIF too
+        must_be_readable = kept and not (options.keep_all and name == "jpeg")
+        if must_be_readable and not problems and not keep.is_readable(data, source):
+            yield "the image is of a kind that TensorFlow refuses or misreads"
+    except RejectError as error:
+        yield f"the image does not decode to the end: {shown(error.detail)}"
+
+
+def _pixel_problems(record: Mapping[str, Any], source: Source, options: StoredOptions) -> Iterator[str]:
+    decoded = source.decode(SMALLEST)
+    found = (
+        3 if source.format == "gif" else decoded.pixels.shape[2]
+    )  # a GIF has a color table even if all its colors are gray
+    if record[names.CHANNELS] != found:
+        yield f"{names.CHANNELS} is {record[names.CHANNELS]}, but the image has {found}"
+    if decoded.alpha is not None:
+        yield "the image has transparent pixels"
+    if decoded.bits > 8:
+        yield f"the image has {decoded.bits} bits a sample"
+    if source.frames > 1 and source.format != "jpeg":  # pictures that follow a JPEG are never read
+        yield f"the image has {source.frames} frames"
+    may_be_turned = options.ignore_orientation or (options.keep_all and source.format == "jpeg")
+    if source.orientation != 1 and not may_be_turned:
+        yield f"the image has the EXIF orientation {source.orientation}, expected 1 (upright)"
+
+
+def file_problems(data: bytes, sha256: bytes) -> Iterator[str]:
+    """Yields a problem if the bytes of a file do not have the SHA-256 of their record."""
+    if sha256_hex(data).encode() != sha256:
+        yield f"{names.FILE_BYTES} has the SHA-256 {sha256_hex(data)}, but {names.FILE_SHA256} is {shown(sha256)}"
+
+
+def array_problems(record: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Yields what is wrong with the array of a record."""
+    dtype = record[names.ARRAY_DTYPE][0].decode("latin-1")
+    if dtype not in DTYPES:
+        yield f"{names.ARRAY_DTYPE} is {shown(dtype)}, expected one of {', '.join(DTYPES)}"
+    elif len(record[names.ARRAY_SHAPE]) > MAX_RANK:
+        yield f"{names.ARRAY_SHAPE} has {len(record[names.ARRAY_SHAPE])} sides, expected at most {MAX_RANK}"
+    else:
+        yield from tensor_problems(names.ARRAY_RAW, record[names.ARRAY_RAW][0], dtype, record[names.ARRAY_SHAPE])
+
+
+def tensor_problems(name: str, data: bytes, dtype: str, shape: Sequence[int]) -> Iterator[str]:
+    """Yields a problem unless the bytes are what `tf.io.serialize_tensor` makes of a tensor of this dtype and shape."""
+    parsed = parse_tensor(data)
+    if parsed is None or parsed[:2] != (dtype, [*shape]) or serialize_tensor(*parsed) != data:
+        yield f"{name} is not a serialized {dtype} tensor of shape {shown([*shape])}"

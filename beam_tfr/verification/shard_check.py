@@ -1,62 +1,129 @@
-"""Checks one shard: its file, its records, and every image in them."""
+"""Checks one shard: its file, its records, and its contents."""
 
 from __future__ import annotations
 
-import collections
-import dataclasses
 import hashlib
+import importlib.util
 import os
-import threading
-from typing import NamedTuple
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.dataset.manifest import ShardEntry
-from beam_tfr.records.repeats import HASH_BYTES, hash_key
+from beam_tfr.dataset.lookup import Lookup, features_in
+from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.splits import Part
+from beam_tfr.records.contents import Column, columns_of, from_bytes, row_of, schema_of
+from beam_tfr.records.repeats import HASH_BYTES
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, longest_in
-from beam_tfr.schema import RecordsDigest
-from beam_tfr.verification.contents_check import ContentsCheck, ShardContents
-from beam_tfr.verification.problems import Problem, Problems, shown, unreadable
+from beam_tfr.schema import SUMS_FILE, DataError, RecordsDigest, sha256_hex
+from beam_tfr.schema.naming import contents_name, shard_number
 from beam_tfr.verification.record_check import RecordCheck
+from beam_tfr.verification.report import Problem, ShardFound, Task, shown, unreadable
 from beam_tfr.verification.source_check import SOURCES_AT_A_TIME, SourceCheck, SourceRecord
 
 MAX_SHARD_PROBLEMS = 1000  # a shard with more is not read to its end
+_ROWS = 1024  # compared at a time
+_SUM = re.compile(rb"([0-9a-f]{64})  ([^/\n]+)\n")
 
 
-class Task(NamedTuple):
-    """A shard to read: its number among all shards of the dataset, its split and its file."""
+def read_sums(folder: str) -> dict[str, str]:
+    """The SHA-256 of each file of contents, by its name in the folder `contents`, as SHA256SUMS has them.
 
-    position: int
-    split: str
-    entry: ShardEntry
+    Raises:
+        OSError: it cannot be read.
+    """
+    lines = storage.read_bytes(storage.join(folder, SUMS_FILE))
+    return {found[2].decode(errors="replace"): found[1].decode() for found in _SUM.finditer(lines)}
 
 
-@dataclasses.dataclass(slots=True)
-class ShardFound:
-    """The result of reading a shard.
+class ContentsCheck:
+    """Checks the contents of the shards of a dataset.
+
+    Without pyarrow, compares only their checksums with SHA256SUMS.
+
+    Args:
+        dataset: manifest of the dataset.
+        sums: whether to compare the checksums.
 
     Attributes:
-        task: the shard.
-        done: records read.
-        num_bytes: bytes of the file read.
-        num_problems: number of problems, without those of its sources.
-        sources: number of records compared with their sources.
-        keys: 16 bytes for each record.
-        labels: class id -> records.
-        pixels: stored pixels.
-        source_sizes: see `schema.ShardInfo`.
-        records_sha256: see `schema.ShardInfo`; empty until the shard was read to its end and every checksum was right.
+        how: "rows", "checksums", or "none" for a dataset of an earlier version, which has no contents.
     """
 
-    task: Task
-    done: int = 0
-    num_bytes: int = 0
-    num_problems: int = 0
-    sources: int = 0
-    keys: bytearray = dataclasses.field(default_factory=bytearray)
-    labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
-    pixels: int = 0
-    source_sizes: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
-    records_sha256: str = ""
+    def __init__(self, dataset: Manifest, *, sums: bool = True) -> None:
+        self._dataset, self._compares_sums = dataset, sums
+        self._sums, there = dict[str, str](), True
+        try:
+            self._sums = read_sums(dataset.folder)
+        except OSError:
+            there = dataset.fields["format_version"] > 1
+        self.how = "none" if not there else "rows" if importlib.util.find_spec("pyarrow") else "checksums"
+        features = features_in(dataset)
+        self._columns = columns_of(features, dataset.names)
+        self._schema = schema_of(features, dataset.names) if self.how == "rows" else None
+
+    def open(self, found: ShardFound) -> ShardContents | None:
+        """The contents of a shard; None if there is nothing to compare, or for a problem, which is added."""
+        if self.how == "none":
+            return None
+        entry, name = found.task.entry, contents_name(found.task.entry.file)
+        path = storage.join(self._dataset.folder, name)
+        try:
+            data = storage.read_bytes(path, max_bytes=longest_in(entry.num_bytes))
+        except OSError as error:
+            found.add(unreadable(name, error))
+            return None
+        sha256, expected = sha256_hex(data), self._sums.get(name.rpartition("/")[2])
+        if sha256 != expected and self._sums and self._compares_sums:  # without them, that is the problem
+            in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
+            found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
+            return None
+        if self.how == "checksums":
+            return None
+        try:
+            table = from_bytes(data, self._schema, path=path, num_rows=entry.num_examples)
+        except DataError as error:
+            found.add(Problem("damaged", name, str(error).partition(" is damaged: ")[2] or str(error)))
+            return None
+        return ShardContents(self._dataset, found.task, table, self._columns)
+
+
+class ShardContents:
+    """The contents of one shard, compared in the order of the records."""
+
+    def __init__(self, dataset: Manifest, task: Task, table: Any, columns: Mapping[str, Column]) -> None:
+        entry, total = task.entry, task.entry.num_examples
+        part = Part(storage.join(dataset.folder, entry.file), total, 0, total, entry.num_bytes)
+        self.name = contents_name(entry.file)
+        self._table, self._columns, self._lookup = table, columns, Lookup(dataset, [part])
+        self._same = {"split": task.split, "shard": shard_number(entry.file)}
+        self._first, self._rows = 0, list[dict[str, Any]]()
+
+    def problems(self, number: int, offset: int, length: int, values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+        """Yields how a row differs from its record.
+
+        Args:
+            number: of the record.
+            offset: of its data in the bytes of the records.
+            length: of its data.
+            values: its features.
+        """
+        if not self._first <= number < self._first + len(self._rows):
+            self._first, self._rows = number, self._table.slice(number, _ROWS).to_pylist()
+        row = self._rows[number - self._first]
+        expected = {**row_of(values, self._columns), **self._same, "offset": offset, "length": length}
+        for column, value in expected.items():
+            if row[column] != value and repr(row[column]) != repr(value):  # NaN equals nothing
+                yield f"{column} is {shown(row[column])}, but the record has {shown(value)}"
+
+    def restart_problems(self) -> Iterator[str]:
+        """Yields what is wrong with the restart points of a compressed shard, by reading a record behind each."""
+        points = self._table.column("restart").to_pylist()
+        rows = [row for row, point in enumerate(points) if point is not None and (not row or points[row - 1] != point)]
+        try:
+            self._lookup.read(rows)
+        except DataError as error:
+            yield f"its restart points do not fit the shard: {error}"
 
 
 class ShardCheck:
@@ -65,63 +132,38 @@ class ShardCheck:
     Args:
         folder: folder of the dataset.
         task: the shard.
-        check: the check of its records.
-        max_record_bytes: a longer record is a problem; None: `records.longest_in` of the file.
+        records: the check of its records.
+        contents: the check of its contents.
         sources: the sources to compare the records with, if any.
-        contents: the check of its contents, if they are to be checked.
 
     Attributes:
         found: the result so far.
     """
 
     def __init__(
-        self,
-        folder: str,
-        task: Task,
-        check: RecordCheck,
-        max_record_bytes: int | None = None,
-        sources: SourceCheck | None = None,
-        contents: ContentsCheck | None = None,
+        self, folder: str, task: Task, records: RecordCheck, contents: ContentsCheck, sources: SourceCheck | None = None
     ) -> None:
         self.found, self._entry, self._path = ShardFound(task), task.entry, storage.join(folder, task.entry.file)
-        self._check = check
-        self._max_record_bytes = longest_in(self._entry.num_bytes) if max_record_bytes is None else max_record_bytes
+        self._records, self._contents = records, contents
         self._sources, self._waiting = sources, list[SourceRecord]()
-        self._problems = Problems()
-        self._damaged = False
-        self._contents_check: ContentsCheck | None = contents
-        self._contents: ShardContents | None = None
 
-    def _open(self, check: ContentsCheck) -> ShardContents | None:
-        """Opens the contents."""
-        found = check.open(self.found.task.split, self._entry)
-        if isinstance(found, Problem):
-            self._add(found)
-            return None
-        return found
-
-    def run(self, stop: threading.Event) -> tuple[ShardFound, Problems]:
-        """Reads the shard, and gives up when `stop` is set."""
-        if self._contents_check is not None and not stop.is_set():
-            self._contents = self._open(self._contents_check)
+    def run(self, stopped: Callable[[], bool] = lambda: False) -> ShardFound:
+        """Reads the shard, and gives up when it is stopped."""
+        if stopped():
+            return self.found
         try:
-            self._read(stop)
+            self._read(self._contents.open(self.found), stopped)
         except RecordError as error:
             self._problem("damaged", error.problem, error.record, error.offset)
         except OSError as error:
-            self._add(unreadable(self._entry.file, error))
+            self.found.add(unreadable(self._entry.file, error))
         self._compare_sources()
-        self._contents = None  # so that only shards that are being read have theirs in memory
-        return self.found, self._problems
+        return self.found
 
     def _problem(self, kind: str, message: str, record: int | None = None, offset: int | None = None) -> None:
-        self._add(Problem(kind, self._entry.file, message, record, offset))
+        self.found.add(Problem(kind, self._entry.file, message, record, offset))
 
-    def _add(self, problem: Problem) -> None:
-        self.found.num_problems += 1
-        self._problems.add(self.found.task.position, problem)
-
-    def _read(self, stop: threading.Event) -> None:
+    def _read(self, contents: ShardContents | None, stopped: Callable[[], bool]) -> None:
         path, entry, found = self._path, self._entry, self.found
         listed = storage.find(path)
         if listed and listed.size_bytes != entry.num_bytes:
@@ -135,58 +177,51 @@ class ShardCheck:
         file = RecordFile(
             path,
             compression="gzip" if path.endswith(".gz") else "none",
-            max_record_bytes=self._max_record_bytes,
+            max_record_bytes=longest_in(entry.num_bytes),
             on_bytes=on_bytes,
             on_damage=self._on_damage,
         )
         for record in file:
-            if stop.is_set():
+            if stopped():
                 return
             if file.record >= entry.num_examples:
                 more = f"it has more than the {entry.num_examples} records of the manifest"
                 self._problem("damaged", more, file.record, file.offset)
                 return
             digest.add(record)
-            result = self._check(record)
-            for message in result.problems:
+            problems, values = self._records(record, found)
+            for message in problems:
                 self._problem("record", message, file.record, file.offset)
-            if self._contents is not None and result.values is not None:
-                place = file.offset + HEADER_BYTES, len(record)
-                for message in self._contents.problems(file.record, *place, result.values):
-                    self._add(Problem("contents", self._contents.name, message, file.record))
+            if values is None:
+                found.keys += os.urandom(HASH_BYTES)  # equals no key
+            elif contents is not None:
+                for message in contents.problems(file.record, file.offset + HEADER_BYTES, len(record), values):
+                    found.add(Problem("contents", contents.name, message, file.record))
             if found.num_problems > MAX_SHARD_PROBLEMS:  # a kilobyte of gzip can hold a million broken records
                 self._problem("record", "there are more problems; the rest was not read")
                 return
-            if self._sources is not None and result.key is not None:
-                self._waiting.append(SourceRecord(result.key, result.source_sha256, file.record, file.offset))
+            if values is not None and self._sources is not None:
+                self._waiting.append(self._sources.record(values, file.record, file.offset))
                 if len(self._waiting) == SOURCES_AT_A_TIME:
                     self._compare_sources()
-            found.keys += os.urandom(HASH_BYTES) if result.key is None else hash_key(result.key)
-            found.labels.update(result.labels)
-            found.pixels += result.pixels
-            if result.source_size:
-                found.source_sizes[result.source_size] += 1
             found.done += 1
         if file.record != entry.num_examples:
             self._problem("damaged", f"it has {file.record} records, expected {entry.num_examples}")
         if file_sha256.hexdigest() != entry.sha256:
             self._problem("damaged", f"its SHA-256 is {file_sha256.hexdigest()}, expected {shown(entry.sha256)}")
-        if self._contents is not None and not found.num_problems:
-            for message in self._contents.restart_problems():
-                self._add(Problem("contents", self._contents.name, message))
-        if not self._damaged:
+        if contents is not None and not found.num_problems:
+            for message in contents.restart_problems():
+                found.add(Problem("contents", contents.name, message))
+        if found.done == file.record:
             found.records_sha256 = digest.hexdigest()
 
     def _on_damage(self, error: RecordError) -> None:
-        self._damaged = True
         self._problem("damaged", error.problem, error.record, error.offset)
-        self.found.keys += os.urandom(HASH_BYTES)  # keeps the place of the record, and equals no key
+        self.found.keys += os.urandom(HASH_BYTES)  # keeps the place of the record
 
     def _compare_sources(self) -> None:
-        if self._sources is None or not self._waiting:
-            return
-        for record, kind, message in self._sources.compare(self._waiting):
-            problem = Problem(kind, self._entry.file, message, record.record, record.offset)
-            self._problems.add(self.found.task.position, problem)
-        self.found.sources += len(self._waiting)
-        self._waiting = []
+        if self._sources is not None:
+            for problem in self._sources.compare(self._entry.file, self._waiting):
+                self.found.add(problem)
+            self.found.sources += len(self._waiting)
+            self._waiting = []

@@ -7,12 +7,9 @@ import contextlib
 import functools
 import hashlib
 import heapq
-import itertools
 import json
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-
-import numpy as np
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
@@ -23,11 +20,10 @@ from beam_tfr.records.repeats import HASH_BYTES, hash_key
 from beam_tfr.records.tfrecords import RecordError, RecordFile
 from beam_tfr.schema import REJECTS_FILE, UsageError
 from beam_tfr.schema.features import Names
-from beam_tfr.verification.problems import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
+from beam_tfr.verification.report import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
 _CHUNK_BYTES = 1 << 18
-_PATHS_AT_A_TIME = 10_000
 _LAST = 1 << 62  # position of the problem of a new source, behind all shards
 
 
@@ -36,8 +32,8 @@ class SourceRecord(NamedTuple):
 
     key: bytes
     sha256: bytes
-    record: int
-    offset: int
+    record: int = 0
+    offset: int = 0
 
 
 def compare_source(root: str, record: SourceRecord) -> tuple[str, str] | None:
@@ -69,13 +65,11 @@ def find_changed(folder: str, file: str, names: Names, root: str) -> tuple[int, 
         The number of records that were compared, and the keys of those whose sources changed or are gone.
     """
     compared, changed = 0, list[str]()
-    path = storage.join(folder, file)
-    records = RecordFile(path, on_damage=lambda _: None)
     with contextlib.suppress(RecordError, OSError):
-        for data in records:
+        for data in RecordFile(storage.join(folder, file), on_damage=lambda _: None):
             with contextlib.suppress(ValueError, LookupError):
                 values = parse_example(data)
-                record = SourceRecord(values[names.key][0], values[names.sha256][0], 0, 0)
+                record = SourceRecord(values[names.key][0], values[names.sha256][0])
                 compared += 1
                 if compare_source(root, record):
                     changed.append(shown(record.key))
@@ -92,6 +86,9 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         patterns: those that the dataset was made from.
         exclude: patterns of files to skip.
 
+    Attributes:
+        patterns: the same, of which each is a pattern of files.
+
     Raises:
         UsageError: the records were not made from files, or a pattern is wrong or matches nothing.
     """
@@ -104,8 +101,8 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         self._manifest = manifest
         if not all(patterns):
             raise UsageError("is empty; give the `input=` that the dataset was made from", option="sources", value="")
-        self._patterns = name_folders([storage.check_path(pattern, option="sources") for pattern in patterns])
-        self._root = common_root(self._patterns)
+        self.patterns = name_folders([storage.check_path(pattern, option="sources") for pattern in patterns])
+        self._root = common_root(self.patterns)
         self._exclude = exclusion(exclude, self._root)
         next(self._listed(), None)  # raises an error if nothing matches
         self._pool = concurrent.futures.ThreadPoolExecutor(storage.READ_AHEAD, "beam_tfr-sources")
@@ -113,18 +110,17 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def none_found(self) -> UsageError:
-        """The error for patterns that find none of the records."""
-        cure = "matches none of the records; give the patterns that the dataset was made from"
-        return UsageError(cure, option="sources", value=" ".join(self._patterns))
+    def record(self, values: Mapping[str, Sequence[Any]], record: int, offset: int) -> SourceRecord:
+        """The features of a record as what `compare` takes."""
+        names = self._manifest.names
+        return SourceRecord(values[names.key][0], values[names.sha256][0], record, offset)
 
-    def compare(self, records: Sequence[SourceRecord]) -> Iterator[tuple[SourceRecord, str, str]]:
-        """Yields (record, kind of problem, message) for each record whose source is not the file it was made from."""
-        for record, found in zip(
-            records, self._pool.map(functools.partial(compare_source, self._root), records), strict=True
-        ):
+    def compare(self, file: str, records: Sequence[SourceRecord]) -> Iterator[Problem]:
+        """Yields a problem for each record of a shard whose source is not the file it was made from."""
+        compared = self._pool.map(functools.partial(compare_source, self._root), records)
+        for record, found in zip(records, compared, strict=True):
             if found is not None:
-                yield record, *found
+                yield Problem(found[0], file, found[1], record.record, record.offset)
 
     def find_new(self, keys: bytes) -> Problems:
         """The files that are neither a record nor a reject, sorted.
@@ -132,19 +128,16 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         Args:
             keys: concatenated `hash_key` of all records.
         """
-        known = np.sort(np.frombuffer(keys + self._rejected(), f"S{HASH_BYTES}"))
+        hashes = keys + self._rejected()
+        known = {hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)}
         number = 0
 
         def new() -> Iterator[str]:
             nonlocal number
-            listed = self._listed()
-            while paths := [*itertools.islice(listed, _PATHS_AT_A_TIME)]:
-                keys = (path.removeprefix(self._root).encode("utf-8", "surrogateescape") for path in paths)
-                wanted = np.frombuffer(b"".join(map(hash_key, keys)), known.dtype)
-                at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-                for index in np.flatnonzero(known[at] != wanted):
+            for path in self._listed():
+                if hash_key(path.removeprefix(self._root).encode("utf-8", "surrogateescape")) not in known:
                     number += 1
-                    yield paths[index]
+                    yield path
 
         problems = Problems()
         for path in heapq.nsmallest(MAX_PROBLEMS, new()):
@@ -153,7 +146,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return problems
 
     def _listed(self) -> Iterator[str]:
-        for pattern, before in order_patterns(self._patterns):
+        for pattern, before in order_patterns(self.patterns):
             for entry in list_files(pattern, before, exclude=self._exclude, option="sources"):
                 yield entry.path
 
