@@ -40,6 +40,21 @@ def at_least(least: int) -> Callable[[str], int]:
     return parse
 
 
+def read_lines(path: str | None, option: str) -> list[str]:
+    """The lines of a file, without empty ones.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    if path is None:
+        return []
+    try:
+        text = storage.read_bytes(storage.check_path(path, option=option)).decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror or error}", option=option, value=path) from None
+    return [line for line in text.splitlines() if line]
+
+
 def display(parsed: argparse.Namespace, what: str = "images") -> contextlib.AbstractContextManager[Display]:
     """The display of a command on standard error; `what` is what it counts."""
     how = from_arguments(parsed, DisplayOptions)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import display
+from beam_tfr.commands.calls import display, read_lines
 from beam_tfr.console.terminal import counted
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import REMOVED_FILE, UsageError, as_flags
@@ -64,21 +64,6 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if storage.is_gcs(done.folder):
         print(ON_GCS.format(done.folder.rstrip("/")))
     return 0
-
-
-def read_lines(path: str | None, option: str) -> list[str]:
-    """The lines of a file, without empty ones.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    if path is None:
-        return []
-    try:
-        text = storage.read_bytes(storage.check_path(path, option=option)).decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", option=option, value=path) from None
-    return [line for line in text.splitlines() if line]
 
 
 def _condition(text: str | None) -> tuple[str, str] | None:

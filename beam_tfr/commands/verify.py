@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.commands.calls import display, refuse
+from beam_tfr.commands.calls import display, read_lines, refuse
 from beam_tfr.console.terminal import say
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import UsageError
@@ -22,6 +23,10 @@ EXAMPLES = """examples:
   beam-tfr verify gs://bucket/photos --runner=DataflowRunner --project=… --region=… --temp_location=gs://…
       reads the shards on other machines; works with any of Beam's runners
 """
+
+
+MOST_TRACES = 10
+_SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
@@ -39,6 +44,11 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="GLOB",
         nargs="+",
         help="the --input that the dataset was made from, a folder too: also reports changed, missing and new files",
+    )
+    parser.add_argument(
+        "--absent",
+        metavar="FILE",
+        help="also check that nothing is left of these images: a key, or the SHA-256 of a source file in hex, per line",
     )
     add_arguments(parser, ConvertOptions, ("exclude", "log_format", "quiet", "json"), switches=True)
     parser.set_defaults(run=run, takes_beam_flags=True)
@@ -61,8 +71,22 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             from beam_tfr.verification import verify
 
             report = verify(parsed.folder, sources=parsed.sources or (), exclude=parsed.exclude or (), progress=shown)
-    print_report(report, as_json=parsed.json)
-    return 0 if report.ok else 1
+    traces = _find_traces(parsed.folder, parsed.absent) if parsed.absent else []
+    print_report(report, as_json=parsed.json, **({"traces": traces} if parsed.absent else {}))
+    for trace in traces[:MOST_TRACES]:
+        say(f"not removed: {trace}")
+    if parsed.absent and not parsed.json:
+        print(f"absent:  {len(traces):,} traces of what {parsed.absent} lists")
+    return 0 if report.ok and not traces else 1
+
+
+def _find_traces(folder: str, path: str) -> list[str]:
+    from beam_tfr.dataset import manifest
+    from beam_tfr.output.removed import Wanted, traces
+
+    lines = read_lines(path, "absent")
+    hashes = [line for line in lines if _SHA256.fullmatch(line)]
+    return [*traces(manifest.read(folder), Wanted([line for line in lines if line not in hashes], hashes))]
 
 
 def print_report(report: Report, *, as_json: bool, **more: object) -> None:

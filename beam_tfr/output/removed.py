@@ -7,7 +7,8 @@ such keys out, and reject such files as `taken-down`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -17,7 +18,17 @@ from beam_tfr.dataset.lookup import read_table
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.output.known import sources_of
 from beam_tfr.records.tfrecords import longest_in
-from beam_tfr.schema import REMOVED_FILE, DataError, RejectError, UsageError, sha256_hex
+from beam_tfr.schema import (
+    REJECTS_FILE,
+    REMOVED_FILE,
+    SOURCES_FOLDER,
+    WORK_FOLDER,
+    DataError,
+    ImageRef,
+    RejectError,
+    UsageError,
+    sha256_hex,
+)
 
 _SHA256 = "source_sha256"  # column of the contents
 
@@ -125,12 +136,43 @@ def _search(
     return found_keys, found_sources
 
 
+def traces(dataset: Manifest, wanted: Wanted) -> Iterator[str]:
+    """Yields where a dataset still holds images: in contents, sidecars, rejects.jsonl or the work folder.
+
+    That the contents tell of all records is what `verify` checks.
+
+    Raises:
+        DataError: contents are missing or damaged.
+        OSError: a file cannot be read.
+    """
+    keys, hashes = {*wanted.keys}, {sha256.lower() for sha256 in wanted.sources}
+    for shard in shards_of(dataset):
+        images = sources_of(dataset.folder, shard) or []
+        found = [ImageRef.decode(image.ref).key for image in images]
+        yield from (f"{SOURCES_FOLDER}/{shard.name}.json: {key}" for key in found if key in keys)
+        if shard.entry:
+            table = read_table(dataset, shard.entry.file, shard.entry.num_examples, longest_in(shard.entry.num_bytes))
+            rows = zip(table.column("key").to_pylist(), _hashes(table), strict=True)
+            yield from (f"{shard.entry.file}: {key}" for key, sha256 in rows if key in keys or sha256 in hashes)
+    with storage.open_binary(storage.join(dataset.folder, REJECTS_FILE)) as file:
+        yield from (f"{REJECTS_FILE}: {key}" for line in file if (key := json.loads(line)["key"]) in keys)
+    left = storage.list_folder(storage.work_path(dataset.folder, ""))
+    yield from (f"{WORK_FOLDER}/{name}: of a run that has not ended" for name in left)
+
+
+def _hashes(table: Any) -> list[str]:
+    """The SHA-256 of sources, in hex, in contents; empty texts without them."""
+    if _SHA256 not in table.column_names:
+        return [""] * len(table)
+    return [sha256.hex() if sha256 else "" for sha256 in table.column(_SHA256).to_pylist()]
+
+
 def _cells(dataset: Manifest, entry: Any, where: tuple[str, str] | None) -> list[tuple[str, bool]]:
     """SHA-256 of the source of each record of a shard, and whether it has the wanted value."""
     from pyarrow import ArrowException, compute
 
     table = read_table(dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
-    hashes = [of.hex() if of else "" for of in table.column(_SHA256).to_pylist()]
+    hashes = _hashes(table)
     if where is None:
         return [(sha256, False) for sha256 in hashes]
     name, value = where
