@@ -18,11 +18,12 @@ from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
+from beam_tfr.dataset import history
 from beam_tfr.dataset.base import Base
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, claim, codec_versions, history, removed, sidecars
+from beam_tfr.output import attempts, claim, codec_versions, removed, sidecars
 from beam_tfr.output.known import Copies
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings

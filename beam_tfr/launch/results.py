@@ -15,12 +15,12 @@ from beam_tfr import storage
 from beam_tfr.console import markup
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import printable
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.manifest import Split
 from beam_tfr.dataset.tallies import dataset_rows, tell_shares, text_table
 from beam_tfr.inputs.skipped import tell_missed, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
-from beam_tfr.output import history, rejects
+from beam_tfr.output import rejects
 from beam_tfr.output.notes import Notes
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import (

@@ -15,6 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataflow import checks, jobs
+from beam_tfr.dataset import history
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.base import Base, shards_of
 from beam_tfr.dataset.manifest import Manifest
@@ -26,7 +27,7 @@ from beam_tfr.launch.starting import start
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.options.table import FILES, LIMITS, options_of
 from beam_tfr.options.update import UpdateOptions
-from beam_tfr.output import codec_versions, history, lock, removed, sidecars, switch
+from beam_tfr.output import codec_versions, lock, removed, sidecars, switch
 from beam_tfr.output.removed import Removed, Wanted
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings

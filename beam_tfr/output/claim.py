@@ -180,7 +180,9 @@ def _is_complete(output: str, plan: Plan) -> bool:
     now = {"name": plan.name, "options": plan.options, "input_digest": plan.input_digest, "labels": plan.labels}
     there = {**{key: found.fields[key] for key in now}, "labels": found.class_names}
     if different := _differences(there, now, found.counts["matched"], plan, folder=output):
-        message = f"holds a dataset with other input or options:{different}\n{_CURE}"
+        message = (
+            f"holds a dataset with other input or options:{different}\n{_CURE}; `beam-tfr update` copies what stays"
+        )
         raise UsageError(message, option="output", value=output)
     manifest.check_shards(found, found.splits.values())
     return True

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import counted
+from beam_tfr.dataset import history
 from beam_tfr.dataset.manifest import Manifest, dataset_digest, labels_text, manifest_digest, parse, read, to_bytes
-from beam_tfr.output import claim, history, rejects, switch
+from beam_tfr.output import claim, rejects, switch
 from beam_tfr.output.claim import Claimed
 from beam_tfr.output.lock import TAKEN_OVER
 from beam_tfr.output.sidecars import new_name

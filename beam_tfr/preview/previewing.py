@@ -25,6 +25,7 @@ from beam_tfr.planning.survey import order_key
 from beam_tfr.preview.estimates import BUSY, NOISE, OVERHEAD_S, START_S, Estimate, mean, on_dataflow, share
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import convert_sample, list_references, survey_listing
+from beam_tfr.preview.updates import Comparison
 from beam_tfr.schema import NO_SPLIT, BeamTfrError, DataError, Plan, UsageError, diff, in_order, whole_number
 from beam_tfr.schema.features import IMAGE_ENCODINGS, things
 from beam_tfr.tables.rows import Tables
@@ -67,6 +68,9 @@ def preview(
     skipped = Skipped(source.input, exclusion(source.exclude, source.root))
     ambiguous = Ambiguities(source.layout)
     refs = list_references(options, source, skipped, ambiguous)
+    compared = Comparison(options.output if check_output else None)
+    if compared.there:
+        refs = compared.watch(refs)
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
     listed = survey_listing(refs, seed=options.seed, sample_size=sample_size, progress=progress)
@@ -84,7 +88,13 @@ def preview(
     outcome, converts = WRITES, True
     if check_output:
         job_state = functools.partial(jobs.job_state, beam_options)
-        outcome, converts = _predict_outcome(options, plan, job_state=job_state)
+        try:
+            outcome, converts = _predict_outcome(options, plan, job_state=job_state)
+        except UsageError:
+            if not compared.there:
+                raise
+            outcome = f"is refused, as {options.output} holds a dataset of other input or options; {compared}"
+            converts = False
     usable = plan.matched - listed.reasons.total()
     sampled = convert_sample(listed.sample, step, progress=progress)
     if not sampled.record_bytes:

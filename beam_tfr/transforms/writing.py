@@ -16,9 +16,9 @@ from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import printable
-from beam_tfr.dataset import manifest
+from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.base import Base
-from beam_tfr.output import claim, history, lock, notes, publish, rejects, shards, sidecars, switch
+from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
 from beam_tfr.output.known import find_file
 from beam_tfr.records.contents import columns_of, row_of, schema_of, to_bytes
 from beam_tfr.records.examples import parse_example

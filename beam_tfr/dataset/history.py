@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -37,6 +37,13 @@ def read(folder: str) -> list[dict[str, Any]]:
     with contextlib.suppress(FileNotFoundError, ValueError):
         return [json.loads(line) for line in storage.read_bytes(storage.join(folder, HISTORY_FILE)).splitlines()]
     return []
+
+
+def tell(folder: str, most: int = 5) -> Iterator[str]:
+    """Yields what the last updates of a dataset did, a line for each."""
+    for line in read(folder)[-most:]:
+        changes = ", ".join(f"{line[kind]:,} {kind}" for kind in KINDS if line.get(kind))
+        yield f"{line['time'][:10]} {line['command']}: {changes or 'no image changed'}; {line['records']:,} records"
 
 
 def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update) -> bytes:
