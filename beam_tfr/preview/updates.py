@@ -31,7 +31,7 @@ class Comparison:
             dataset = manifest.find(folder) if folder else None
         except DataError:
             dataset = None
-        found = [sources_of(folder, shard) for shard in shards_of(dataset)] if dataset else [None]
+        found = [sources_of(dataset.folder, shard) for shard in shards_of(dataset)] if dataset else [None]
         self.there = None not in found
         for source in (source for sources in found for source in sources or ()):
             ref = ImageRef.decode(source.ref)
