@@ -29,6 +29,7 @@ import pytest
 
 from beam_tfr import cli, storage
 from beam_tfr.output.sidecars import RECORDS
+from beam_tfr.schema import SOURCES_FOLDER
 from beam_tfr.schema.naming import parse_file_name
 from tests import converted
 from tests.converted import SAMPLE, converted_photos, write_photos
@@ -269,5 +270,6 @@ def finished_shards(output: Path) -> dict[str, Path]:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Name -> bytes of every file in a dataset's folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Name -> bytes of every file in a dataset's folder, but the notes for updates, which hold times."""
+    found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(f"{SOURCES_FOLDER}/")}

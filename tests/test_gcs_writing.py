@@ -141,7 +141,11 @@ OPTIONS = ["--name", "d", "--layout", "{split}/{label}/*", "--num_shards", "trai
 
 
 def objects_below(fake: FakeGcs, folder: str) -> dict[str, bytes]:
-    return {name[len(folder) + 1 :]: fake.get(name) for name in fake.names() if name.startswith(f"{folder}/")}
+    return {
+        name[len(folder) + 1 :]: fake.get(name)
+        for name in fake.names()
+        if name.startswith(f"{folder}/") and "/.sources/" not in name
+    }
 
 
 @pytest.fixture

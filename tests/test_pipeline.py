@@ -54,6 +54,7 @@ def test_every_photo_is_a_record_with_its_own_content(beam_tfr: Command, photos:
     assert run.json["splits"]["train"]["class_counts"] == {"hat": 4, "shoes": 4, "t-shirt": 4}
     assert (run.json["matched"], run.json["written"], run.json["rejected"]) == (18, 18, {})
     assert sorted(path.name for path in output.iterdir()) == [
+        ".sources",
         "contents",
         "d-test-00000-of-00001.tfrecord.gz",
         "d-train-00000-of-00002.tfrecord.gz",
@@ -293,7 +294,7 @@ def test_the_same_command_again_rewrites_nothing(beam_tfr: Command, photos: Path
         assert changed.code == 2
         assert changed.err.endswith(
             f"holds a dataset with other input or options:\n  {said}\n"
-            "Choose another --output, or use --overwrite to replace it\n"
+            "Choose another --output, or use --overwrite to replace it; `beam-tfr update` copies what stays\n"
         )
 
 
@@ -322,6 +323,7 @@ def test_overwrite_without_labels_leaves_nothing_of_the_old_dataset(
     names = ["SHA256SUMS", *(f"out-train-0000{i}-of-00002.parquet" for i in range(2))]
     assert sorted(path.name for path in (output / "contents").iterdir()) == names
     assert sorted(path.name for path in output.iterdir()) == [
+        ".sources",
         "contents",
         "manifest.json",
         "notes.txt",

@@ -139,6 +139,7 @@ def test_reasons_are_a_closed_list_in_kebab_case() -> None:
         "not-an-image",
         "not-found",
         "several-frames",
+        "taken-down",
         "too-few-pixels",
         "too-many-pixels",
         "too-many-scans",

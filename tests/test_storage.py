@@ -19,7 +19,7 @@ import pytest
 
 from beam_tfr import storage
 from beam_tfr.inputs.reading import ReadAhead
-from beam_tfr.schema import RejectError, UsageError
+from beam_tfr.schema import SOURCES_FOLDER, RejectError, UsageError
 from beam_tfr.storage import AlreadyExistsError, Entry
 from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, as_nobody, files_of
@@ -342,7 +342,8 @@ def upload(folder: Path, to: str) -> None:
 
 def objects_of(folder: str) -> dict[str, bytes]:
     entries = storage.walk(folder, lambda _: True)
-    return {entry.path[len(folder) + 1 :]: storage.read_bytes(entry.path) for entry in entries}
+    found = {entry.path[len(folder) + 1 :]: entry.path for entry in entries}
+    return {name: storage.read_bytes(path) for name, path in found.items() if not name.startswith(SOURCES_FOLDER)}
 
 
 def test_a_dataset_on_gs_equals_that_on_disk(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: Command) -> None:

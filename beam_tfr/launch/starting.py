@@ -105,17 +105,15 @@ def start(
         for told in early_warnings(source):
             say(told)
     step = make(options, source)
-    if not step.removed.keys:
-        with contextlib.suppress(
-            *([OSError] if only_form else [])
-        ):  # which may be made where the output is not reached
-            step.leave_out(removed.read(options.output))
     beginning = Beginning(step, look=not only_form)
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), contextlib.ExitStack() as stack:
         hold = None  # where the output is not touched
         if not only_form:
             hold = stack.enter_context(_held(step, beam_options, say, guarded=beginning.crashed))
+        with contextlib.suppress(*([OSError] if only_form else [])):  # which may be made where there is no access
+            if not step.removed.keys:
+                step.leave_out(removed.read(options.output))
         report = Reporter(step, progress, say) if hold and progress and not options.no_wait else None
         step.attended = not (only_form or options.no_wait)
 

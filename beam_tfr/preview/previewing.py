@@ -90,11 +90,10 @@ def preview(
         job_state = functools.partial(jobs.job_state, beam_options)
         try:
             outcome, converts = _predict_outcome(options, plan, job_state=job_state)
-        except UsageError:
-            if not compared.there:
-                raise
-            outcome = f"is refused, as {options.output} holds a dataset of other input or options; {compared}"
-            converts = False
+        except UsageError as error:
+            if compared.there:
+                raise UsageError(f"{error}: it {compared}") from None
+            raise
     usable = plan.matched - listed.reasons.total()
     sampled = convert_sample(listed.sample, step, progress=progress)
     if not sampled.record_bytes:

@@ -56,7 +56,7 @@ class Comparison:
         """What `update` would do, if no option changes all images."""
         removed = len(self._keys) - self.kept - self.changed
         told = f"add {self.new:,}, drop {removed:,}, look at {self.changed:,} that seem changed, and copy {self.kept:,}"
-        return f"`beam-tfr update` would {told}, in about {self.share:.0%} of this time"
+        return f"would {told}, in about {self.share:.0%} of the time"
 
 
 def _hash(*of: object) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
+from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import Base, PlannedShard, shards_of
@@ -20,6 +21,7 @@ from beam_tfr.transforms.counting import FunctionDoFn, count
 _AT_ONCE = 8  # shards in an element
 
 
+@with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class ReadKnown(beam.PTransform):
     """Reads what a dataset knows of its images.

@@ -115,18 +115,18 @@ class _Read(ShownDoFn):
         """An item with the record that is there, or with what has to be converted, which is also returned."""
         if isinstance(content, RejectError):
             return item, content
-        item, copier, ref = item._replace(before="kept"), self._copier, item.ref
+        copier, ref = self._copier, item.ref
         if content is not None and copy and not is_source(content, copy):
             return item._replace(before="changed"), content
         if copy and copier and ref and copier.can_copy(copy, work, item.position):
             record = copier.record(copy, ref, known)
             before = "kept" if record.values is not None else "relabelled"
-            return item._replace(before=before).with_value(record), None
+            return Item(item.shard, item.position, item.uri, ref, record, False, before), None
         if content is None and copy:
             content = stored_source(copy)
         if content is None and ref:
             ((_, content),) = read_refs(self._step.root, [ref], self._step.ahead)
-        return item, content
+        return item._replace(before="kept"), content
 
     def _read(
         self, work: ShardWork, contents: Iterator[tuple[ImageRef, Content]], *, again: bool = False

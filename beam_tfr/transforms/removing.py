@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
+from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr.output.removed import Removed
 from beam_tfr.planning import packing
@@ -16,6 +17,8 @@ from beam_tfr.transforms.counting import FunctionDoFn, count
 from beam_tfr.transforms.values import MapImages
 
 
+@with_input_types(bytes)
+@with_output_types(bytes)
 @dataclasses.dataclass(eq=False, repr=False)
 class LeaveOut(beam.PTransform):
     """Leaves out references by their keys.
@@ -29,7 +32,7 @@ class LeaveOut(beam.PTransform):
     removed: Removed
 
     def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
-        return refs | "LeaveOut" >> beam.ParDo(FunctionDoFn(self._others)).with_output_types(bytes)
+        return refs | "LeaveOut" >> beam.ParDo(FunctionDoFn(self._others))
 
     def _others(self, packed: bytes) -> Iterator[bytes]:
         refs = [*packing.unpack(packed)]

@@ -21,7 +21,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options import ImageOptions
 from beam_tfr.output import claim
 from beam_tfr.records.examples import build_example
-from beam_tfr.schema import ImageRef, Item, Plan, Record, Reject, Shard, ShardInfo, SplitPlan
+from beam_tfr.schema import SOURCES_FOLDER, ImageRef, Item, Plan, Record, Reject, Shard, ShardInfo, SplitPlan
 from beam_tfr.transforms import WriteManifest, WriteShards
 from beam_tfr.transforms.writing import _Write
 from benchmarks.faults.outcome import Outcome
@@ -100,7 +100,8 @@ class Job:
     def files(self) -> dict[str, bytes]:
         """Everything in the output."""
         found = storage.walk(self.output, lambda _: True)
-        return {entry.path[len(self.output) + 1 :]: storage.read_bytes(entry.path) for entry in found}
+        names = {entry.path[len(self.output) + 1 :]: entry.path for entry in found}
+        return {name: storage.read_bytes(path) for name, path in names.items() if not name.startswith(SOURCES_FOLDER)}
 
 
 def undisturbed(output: str, num_shards: int) -> dict[str, bytes]:
