@@ -23,6 +23,7 @@ from PIL import Image
 from beam_tfr import reader
 from beam_tfr.images.formats import FORMATS
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.update import UpdateOptions
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS
 from beam_tfr.schema.extensions import EXTENSIONS
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, RAW, SOURCE_DAMAGED
@@ -222,9 +223,9 @@ def test_the_commands_of_the_first_cloud_run_are_those_of_a_shell(tmp_path: Path
 
 
 def test_flags_of_convert_and_beam_exist() -> None:
-    known = {field.name for field in dataclasses.fields(ConvertOptions)}
+    known = {field.name for options in (ConvertOptions, UpdateOptions) for field in dataclasses.fields(options)}
     for path in (ROOT / "beam_tfr" / "commands").glob("*.py"):
-        known |= set(re.findall(r'"--([a-z_]+)"', path.read_text()))
+        known |= set(re.findall(r'"--([a-z0-9_]+)"', path.read_text()))
     known |= PipelineOptions([]).get_all_options().keys() | {"no_use_public_ips", "help", "yaml_pipeline_file", "slow"}
     for page in PAGES[:1] + sorted(DOCS.glob("*.md")):
         text = re.sub(

@@ -88,6 +88,7 @@ def test_every_reason_and_adjustment_has_a_file_that_shows_it() -> None:
         "unusable-file",
         "file-too-large",
         "empty-file",
+        "taken-down",
     }
     of_other_files = {"left-out", "bad-value", "not-an-array", "damaged-array"}
     reasons = {fixture.reason for fixture in ALL.values()} - {""}

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import apache_beam as beam
+import google_crc32c
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
@@ -54,7 +55,7 @@ def entry(name: str) -> Entry:
 def test_an_image_is_one_request_for_the_generation_that_was_listed(fake: FakeGcs) -> None:
     fake.put("a/1.jpg", DATA)
     listed = entry("a/1.jpg")
-    assert listed == Entry("gs://b/a/1.jpg", len(DATA), listed.generation)
+    assert listed == Entry("gs://b/a/1.jpg", len(DATA), listed.generation, google_crc32c.value(DATA))
     assert listed.generation > 0
     fake.take_log()
     assert read_image(listed) == DATA
