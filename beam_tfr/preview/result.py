@@ -10,7 +10,7 @@ from beam_tfr.console import markup
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.tallies import plan_rows, tell_shares, text_table
 from beam_tfr.inputs.skipped import tell_skipped
-from beam_tfr.preview.estimates import MEMORY_GB, VCPUS, Estimate, Job
+from beam_tfr.preview.estimates import Estimate
 from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
@@ -26,9 +26,8 @@ class Preview:
         sampled: the result of converting the sample.
         num_bytes: bytes of the dataset's shards.
         rejects: reason -> number of rejects; those that the listing shows are exact.
-        seconds: time on this machine; None, as the next two, unless images are converted.
-        cpu_seconds: CPU time on this machine, of all cores.
-        dataflow: a Dataflow job.
+        seconds: time on this machine; None, as the next, unless images are converted.
+        cpu_seconds: CPU time of all cores; on Dataflow, of as many vCPUs.
         warnings: sentences about problems that are cheap to fix now.
         outcome: what `convert` would do: a verb and more.
         failure: why the conversion would or may fail; empty if it is not expected to.
@@ -41,7 +40,6 @@ class Preview:
     rejects: dict[str, Estimate]
     seconds: Estimate | None
     cpu_seconds: Estimate | None
-    dataflow: Job | None
     warnings: list[str]
     outcome: str
     failure: str
@@ -63,7 +61,6 @@ class Preview:
             "rejects": self.rejects,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
-            "dataflow": self.dataflow and self.dataflow._asdict(),
             "warnings": [*map(as_flags, self.warnings)],
             "outcome": as_flags(self.outcome),
             "failure": as_flags(self.failure),
@@ -90,12 +87,8 @@ class Preview:
         unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
         out = self.num_bytes.times(1 / size)
         yield "output", f"{out.text(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
-        if self.seconds and self.cpu_seconds and (job := self.dataflow):
+        if self.seconds and self.cpu_seconds:
             yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
-            workers = f"{counted(job.workers, 'worker')} of {VCPUS} vCPUs and {MEMORY_GB} GB (`workers=`)"
-            yield "Dataflow", f"{_duration(job.seconds)} on {workers}"
-            yield "Dataflow", f"{job.vcpu_hours.text(',.1f')} vCPU-hours, {job.memory_gb_hours.text(',.1f')} GB-hours"
-            yield "Dataflow", f"{job.shuffled_gb:,.1g} GB shuffled, {job.reads:,} reads"
         yield from (("warning", text) for text in self.warnings)
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
