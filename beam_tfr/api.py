@@ -142,8 +142,8 @@ def plan(
         progress: whether to print progress, or a function that is called often with a `Progress`; see `convert`.
 
     Returns:
-        The preview: `plan` with splits, shards and classes; `num_bytes`, `rejects`, `seconds` and
-        `cpu_seconds` as (value, low, high); `warnings`.
+        The preview: `plan` with splits, shards and classes; `num_bytes`, `seconds` and `cpu_seconds`;
+        `rejects` as (value, low, high); `warnings`.
 
     Raises:
         UsageError: the call is wrong, or the input cannot be listed; also a ValueError.

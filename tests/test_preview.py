@@ -47,12 +47,11 @@ def test_a_plan_says_what_the_conversion_does_and_writes_nothing(beam_tfr: Comma
         for name, of in dataset.splits.items()
     }
     assert found["first"][0] == {"key": _first_key(photos), "split": "test", "labels": ["hat"]}
-    value, low, high = found["num_bytes"]
-    assert value == low == high == pytest.approx(sum(of.num_bytes for of in dataset.splits.values()), rel=0.01)
+    assert found["num_bytes"] == pytest.approx(sum(of.num_bytes for of in dataset.splits.values()), rel=0.01)
     assert found["rejects"] == {}
     assert found["skipped"] == {}
-    assert 0 < found["seconds"][1] < found["seconds"][0] < found["seconds"][2]
-    assert 0 < found["cpu_seconds"][1] < found["cpu_seconds"][0] < found["cpu_seconds"][2]
+    assert found["seconds"] > estimates.START_S
+    assert found["cpu_seconds"] > 18 * estimates.OVERHEAD_S
 
 
 def _first_key(photos: Path) -> str:
@@ -154,7 +153,7 @@ def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None
     assert "\nmatched                           20          20\n" in html
     assert "&lt;b&gt;0" in html
     assert "<b>0" not in html
-    assert found.num_bytes.low <= found.num_bytes.value <= found.num_bytes.high
+    assert found.num_bytes > 0
 
 
 def test_options_of_the_estimates_change_them() -> None:
@@ -225,14 +224,6 @@ def test_the_sample_is_the_start_of_the_seeds_order() -> None:
     assert survey_listing(iter(refs), seed=3, sample_size=7).first == sorted(refs)[: sampling.FIRST]
 
 
-@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=30), st.integers(0, 1000))
-def test_the_mean_of_all_has_no_width(values: list[float], more: int) -> None:
-    found = estimates.mean(values, of=len(values) + more)
-    assert found.low <= found.value <= found.high
-    if not more:
-        assert found.low == found.high
-
-
 @given(st.integers(1, 500), st.data())
 def test_a_share_lies_in_its_interval(sampled: int, data: st.DataObject) -> None:
     number = data.draw(st.integers(0, sampled))
@@ -245,16 +236,13 @@ def test_a_share_lies_in_its_interval(sampled: int, data: st.DataObject) -> None
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     chance = random.Random(7)
     sizes = [chance.lognormvariate(0, 0.5) for _ in range(5000)]
-    truth = sum(sizes) / len(sizes)
     bad = sum(size > 2 for size in sizes)
-    hits = [0, 0]
+    hits = 0
     for _ in range(400):
         sample = chance.sample(sizes, 100)
-        low, high = estimates.mean(sample, of=len(sizes))[1:]
-        hits[0] += low <= truth <= high
         low, high = estimates.share(sum(size > 2 for size in sample), 100, of=len(sizes))[1:]
-        hits[1] += low <= bad / len(sizes) <= high
-    assert min(hits) >= 0.92 * 400
+        hits += low <= bad / len(sizes) <= high
+    assert hits >= 0.92 * 400
 
 
 def test_the_interval_of_wilson_is_that_of_the_books() -> None:

@@ -52,7 +52,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             progress=shown,
         )
     if found.seconds:
-        found = dataclasses.replace(found, seconds=found.seconds.times(1, plus=loaded_s))
+        found = dataclasses.replace(found, seconds=found.seconds + loaded_s)
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import heapq
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from beam_tfr.console.display import Progress
@@ -22,7 +23,7 @@ from beam_tfr.output import claim, lock
 from beam_tfr.output.rejects import most
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
-from beam_tfr.preview.estimates import BUSY, NOISE, OVERHEAD_S, START_S, Estimate, mean, share
+from beam_tfr.preview.estimates import BUSY, OVERHEAD_S, START_S, Estimate, share
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import convert_sample, list_references, survey_listing
 from beam_tfr.preview.updates import Comparison
@@ -100,12 +101,11 @@ def preview(
     for reason, number in sorted(sampled.reasons.items()):
         rejects[reason] = share(number, sampled.tried, of=usable).times(usable)
     written = share(len(sampled.record_bytes), sampled.tried, of=usable).value * usable
-    num_bytes = mean(sampled.record_bytes, of=usable).times(written * sampled.packed)
+    num_bytes = statistics.fmean(sampled.record_bytes) * written * sampled.packed
     seconds = cpu_s = None
     if options.encoding in IMAGE_ENCODINGS:
-        cpu_s = mean(sampled.cpu_s, of=usable, noise=NOISE).times(usable * BUSY, plus=usable * OVERHEAD_S)
-        image_s = max(cpu_s.value / usable, sampled.read_s) / default_threads()
-        seconds = cpu_s.times(usable * image_s / cpu_s.value, plus=START_S)
+        cpu_s = usable * (statistics.fmean(sampled.cpu_s) * BUSY + OVERHEAD_S)
+        seconds = START_S + max(cpu_s, usable * sampled.read_s) / default_threads()
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     warnings += filter(None, [tell_missed(listed.skipped, source.root)])
     warnings += [*ambiguous.tell(), *tell_nested(listed.survey.folders.nested()), *class_warnings(plan)]

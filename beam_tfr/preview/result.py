@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from beam_tfr.console import markup
+from beam_tfr.console.display import duration
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.tallies import plan_rows, tell_shares, text_table
 from beam_tfr.inputs.skipped import tell_skipped
@@ -36,16 +37,16 @@ class Preview:
     plan: Plan
     found: Listed
     sampled: Sampled
-    num_bytes: Estimate
+    num_bytes: float
     rejects: dict[str, Estimate]
-    seconds: Estimate | None
-    cpu_seconds: Estimate | None
+    seconds: float | None
+    cpu_seconds: float | None
     warnings: list[str]
     outcome: str
     failure: str
 
     def to_json(self) -> dict[str, Any]:
-        """The preview as JSON values; an estimate is [value, low, high]."""
+        """The preview as JSON values; rejects are [value, low, high]."""
         keys = [(ref.key, ref.split, list(ref.labels)) for ref in self.found.first]
         return {
             "first": [{"key": key, "split": split, "labels": labels} for key, split, labels in keys],
@@ -75,7 +76,7 @@ class Preview:
             yield "shares", shares
         if skipped := tell_skipped(self.found.skipped):
             yield "skipped", skipped
-        yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; estimates have 95 % intervals"
+        yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; what follows is estimated from it"
         details = self.found.details | sampled.details
         for reason, number in self.rejects.items():
             yield "rejects", f"{number.text(',.0f')} {reason}: {REJECT_REASONS[reason]}, such as {details[reason]}"
@@ -84,11 +85,11 @@ class Preview:
         for name, count in sorted(sampled.adjusted.items()):
             yield "adjusted", f"{count / len(sampled.record_bytes):.0%} {name}: {ADJUSTMENTS[name]}"
         shards = sum(split.num_shards for split in self.plan.splits.values())
-        unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
-        out = self.num_bytes.times(1 / size)
-        yield "output", f"{out.text(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
+        unit, size = ("MB", 1e6) if self.num_bytes >= 1e6 else ("kB", 1e3)
+        out = self.num_bytes / size
+        yield "output", f"{out:,.1f} {unit}, {out / max(shards, 1):,.1f} {unit} per shard"
         if self.seconds and self.cpu_seconds:
-            yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
+            yield "time", f"about {duration(self.seconds)} here; CPU time {duration(self.cpu_seconds)}"
         yield from (("warning", text) for text in self.warnings)
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
@@ -116,8 +117,3 @@ def _read(ref: ImageRef) -> str:
         return f"{ref.key}   {ref.reason}: {ref.detail}"
     labels = f", label {', '.join(ref.labels) or 'none'}" if ref.labels else ""
     return f"{ref.key}   split {ref.split}{labels}"
-
-
-def _duration(seconds: Estimate) -> str:
-    unit, size = ("s", 1) if seconds.value < 120 else ("minutes", 60) if seconds.value < 7200 else ("hours", 3600)
-    return f"{seconds.times(1 / size).text(',.0f' if 10 <= seconds.value < 120 else ',.1f')} {unit}"
