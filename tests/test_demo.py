@@ -46,23 +46,21 @@ def test_demo(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pytest.importorskip("tensorflow", reason="the demo trains a model: pip install 'beam_tfr[reader]'")
+    pytest.importorskip("tensorflow", reason="the demo reads the dataset: pip install 'beam_tfr[reader]'")
     work, home = tmp_path / "my work", tmp_path / "home"
     work.mkdir()
     folder = work / "clothes"
     run = run_demo(folder, home)
     assert (run.returncode, run.stderr) == (0, "")
     lines = run.stdout.splitlines()
-    assert [line.split(maxsplit=1)[0] for line in lines[:5]] == ["converted", "verified", "read", "trained", "trained"]
+    assert [line.partition(" ")[0] for line in lines[:4]] == ["converted", "verified", "read", ""]
     assert re.fullmatch(
         r"converted   130 photos of 10 classes of clothes: 90 train, 20 validation, 20 test; \d+\.\d s", lines[0]
     )
     assert lines[1] == "verified    130 records in 3 files: checksums, images, labels, counts"
     assert lines[2] == "read back   batches of uint8 [8, 224, 224, 3] and int64 [8]"
-    losses = [float(re.search(r"loss (\d+\.\d+)", line)[1]) for line in lines[3:5]]
-    assert losses[1] < losses[0]
-    assert str(folder) in lines[6]
-    assert len(lines) <= 15
+    assert str(folder) in lines[4]
+    assert len(lines) <= 13
 
     assert os.listdir(home) == []
     assert os.listdir(work) == ["clothes"]
@@ -87,12 +85,11 @@ def test_demo(
     assert "TensorSpec(shape=(None, 224, 224, 3), dtype=tf.uint8, name=None)" in capsys.readouterr().out
 
     before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
-    for name in ("KERAS_HOME", "KERAS_BACKEND"):  # which it sets
-        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("KERAS_HOME", "")  # which it sets
     again = beam_tfr("demo", "--output", folder)
     assert again.code == 0
     assert again.out.splitlines()[0].endswith("20 test; already converted")
-    assert again.out.splitlines()[1:5] == lines[1:5]  # the numbers too: the same order, the same training
+    assert again.out.splitlines()[1:3] == lines[1:3]
     assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
 
 

@@ -64,7 +64,7 @@ def test_numpy(folder: Path) -> None:
 TRAIN = """
 import keras
 import numpy as np
-from beam_tfr.reader import class_weights, load
+from beam_tfr.reader import load
 
 def make():
     model = keras.Sequential([keras.Input((8, 12, 3), dtype="uint8"), keras.layers.Rescaling(1 / 255),
@@ -79,7 +79,7 @@ keras.utils.set_random_seed(0)
 FIT = """
 train = load(folder, split="train", batch_size=16, remainder="drop", shuffle=True)
 weighted = load(folder, split="train", batch_size=16, remainder="pad")
-history = model.fit(train, epochs=2, class_weight=class_weights(folder, "train"), validation_data=weighted,
+history = model.fit(train, epochs=2, class_weight=dict.fromkeys(range(48), 1.0), validation_data=weighted,
                     shuffle=False, verbose=0).history
 assert history["loss"][-1] < history["loss"][0], history["loss"]
 accuracy = history["val_accuracy"][-1] * 40

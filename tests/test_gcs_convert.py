@@ -80,7 +80,7 @@ def test_a_resume_reads_no_shard_whose_generation_is_that_of_its_commit(photos: 
 
 def test_deadline_of_a_read(photos: FakeGcs, clock: Clock, beam_tfr: Command) -> None:
     photos.set(faults={NAMES[1]: ["", *["503"] * 10_000]})
-    run = convert(beam_tfr, "--read_deadline_s", "60", "--max_rejects", "1", "--accept_unreadable")
+    run = convert(beam_tfr, "--max_rejects", "1", "--accept_unreadable")
     assert run.json["rejected"] == {"unreadable": 1}
     (reject,) = rejects(photos)
     assert reject["detail"] == "retried until the deadline; the last error: the service failed (HTTP 503): said 503"

@@ -12,7 +12,6 @@ import pytest
 
 import beam_tfr
 from beam_tfr.layouts.folders import Folders, tell_nested
-from beam_tfr.layouts.names import example_layout
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.schema import UsageError
 from tests.conftest import SAMPLE, Run
@@ -80,23 +79,6 @@ def test_classes_within_classes() -> None:
 WORDS = ["great_white_shark", "tiger_shark", "tench", "crane", "sea_lion"]
 
 
-@pytest.mark.parametrize(
-    ("name", "layout"),
-    [
-        ("n01440764_great_white_shark.JPEG", "n{number}_{label}.*"),
-        ("sea_lion_1.jpg", "{label}_{number}.*"),
-        ("a/cat12.jpg", "{label}{number}.*"),
-        ("t-shirt (7).jpg", "{label} ({number}).*"),
-        ("12.jpg", ""),
-        ("{a}_1.jpg", ""),
-        ("", ""),
-    ],
-)
-def test_an_example_of_a_layout(name: str, layout: str) -> None:
-    assert example_layout(name) == layout
-    assert not layout or parse_layout(layout).read(name)
-
-
 def photos(folder: Path, *names: str) -> Path:
     for name, photo in zip(names, sorted(SAMPLE.rglob("*.jpg")), strict=False):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +127,7 @@ def test_flat_folders_get_an_example_of_a_layout(beam_tfr: Command, tmp_path: Pa
     run = beam_tfr(*call)
     assert (run.code, run.out) == (2, "")
     assert run.err.endswith(
-        "which has 1 part; say where the names hold the class, such as --layout 'n{number}_{label}.*'; or use --layout "
+        "which has 1 part; say where the names hold the class, such as --layout '{label}_{number}.*'; or use --layout "
         "'*', for no classes, or a --table\n"
     )
     run = beam_tfr(*call, "--layout", "*_{label}.*")

@@ -47,16 +47,11 @@ def test_a_plan_says_what_the_conversion_does_and_writes_nothing(beam_tfr: Comma
         for name, of in dataset.splits.items()
     }
     assert found["first"][0] == {"key": _first_key(photos), "split": "test", "labels": ["hat"]}
-    value, low, high = found["num_bytes"]
-    assert value == low == high == pytest.approx(sum(of.num_bytes for of in dataset.splits.values()), rel=0.01)
+    assert found["num_bytes"] == pytest.approx(sum(of.num_bytes for of in dataset.splits.values()), rel=0.01)
     assert found["rejects"] == {}
     assert found["skipped"] == {}
-    assert 0 < found["seconds"][1] < found["seconds"][0] < found["seconds"][2]
-    job = found["dataflow"]
-    assert job["seconds"][0] > estimates.JOB_START_S
-    assert job["vcpu_hours"][0] == pytest.approx(job["seconds"][0] * 10 * 4 / 3600)
-    assert job["memory_gb_hours"][0] == pytest.approx(job["seconds"][0] * 10 * 15 / 3600)
-    assert (job["workers"], job["reads"], job["shuffled_gb"]) == (10, 18, 18 * estimates.REF_BYTES / 1e9)
+    assert found["seconds"] > estimates.START_S
+    assert found["cpu_seconds"] > 18 * estimates.OVERHEAD_S
 
 
 def _first_key(photos: Path) -> str:
@@ -153,12 +148,12 @@ def test_from_python_a_plan_has_a_short_repr_and_a_table(tmp_path: Path) -> None
     assert repr(found) == "<Preview: 20 rows, 0 warnings>"
     assert str(found).startswith(f"{'':24}       train       total\nmatched                           20          20\n")
     assert "\noutput:    " in str(found)
-    assert (found.sampled.tried, found.seconds, found.dataflow) == (5, None, None)
+    assert (found.sampled.tried, found.seconds, found.cpu_seconds) == (5, None, None)
     html = found._repr_html_()
     assert "\nmatched                           20          20\n" in html
     assert "&lt;b&gt;0" in html
     assert "<b>0" not in html
-    assert found.num_bytes.low <= found.num_bytes.value <= found.num_bytes.high
+    assert found.num_bytes > 0
 
 
 def test_options_of_the_estimates_change_them() -> None:
@@ -168,33 +163,14 @@ def test_options_of_the_estimates_change_them() -> None:
         list[Progress](),
         list[Progress](),
     )
-    plain = preview(options, sample_size=256, workers=1, progress=seen.append)
+    plain = preview(options, sample_size=256, progress=seen.append)
     assert seen[0] == Progress("listing", 0)
     assert [state.stage for state in seen[-3:]] == ["sampling", "sampling", "planned"]
-    assert "GB-hours" in str(plain)
-    assert " on 1 worker of 4 vCPUs and 15 GB (`workers=`)" in str(plain)
-    assert "Dataflow: " in plain._repr_html_()
-    wide = beam_tfr.plan(**given, workers=1000, sample_size=1, progress=told.append)
+    assert " here; CPU time " in str(plain)
+    assert "CPU time" in plain._repr_html_()
+    wide = beam_tfr.plan(**given, sample_size=1, progress=told.append)
     assert (plain.sampled.tried, wide.sampled.tried) == (2, 1)
     assert told[1][:3] == ("sampling", 1, 1)
-    assert plain.dataflow
-    assert wide.dataflow
-    assert wide.dataflow.seconds.value < plain.dataflow.seconds.value
-    assert wide.dataflow.vcpu_hours.value > 100 * plain.dataflow.vcpu_hours.value
-
-
-def test_a_bucket_gives_its_reads_gradually() -> None:
-    assert estimates.ramped_s(10_000, 100) == 100  # what the workers can take
-    assert estimates.ramped_s(10_000, math.inf) == 2  # what the bucket gives
-    assert estimates.ramped_s(20_000_000, 20_000) == 1200 + 1200 + 100
-    assert estimates.ramped_s(20_000_000, 10_000) == 1200 + 1400
-    assert estimates.ramped_s(5 * 10**8, 200_000) == 6 * 1200 + 122_000_000 / 200_000  # a thousand cores, not 0.7 hours
-
-    cpu_s = Estimate(10_000_000, 0, 20_000_000)
-    job = estimates.on_dataflow(cpu_s, images=5 * 10**8, workers=1000)
-    assert job.seconds == (240 + 7810, 240 + 7200 + 122_000 / 320, 240 + 9140)
-    few = estimates.on_dataflow(cpu_s, images=5 * 10**8, workers=25)
-    assert job.vcpu_hours.value > 1.5 * few.vcpu_hours.value
 
 
 def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
@@ -210,11 +186,10 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
     assert ("warning", beside) in [*pattern.lines()]
 
 
-@pytest.mark.parametrize("wrong", [{"workers": 0}, {"workers": "x"}, {"sample_size": 0}, {"sample_size": 1.5}])
-def test_a_wrong_number_is_named(wrong: dict[str, Any]) -> None:
-    ((name, value),) = wrong.items()
-    with pytest.raises(UsageError, match=f"`{name}={value}`: must be a whole number, 1 or more"):
-        beam_tfr.plan(input="a/*", **wrong)
+@pytest.mark.parametrize("wrong", [0, "x", 1.5])
+def test_a_wrong_number_is_named(wrong: Any) -> None:
+    with pytest.raises(UsageError, match=f"`sample_size={wrong}`: must be a whole number, 1 or more"):
+        beam_tfr.plan(input="a/*", sample_size=wrong)
 
 
 def _refs(*parts: tuple[str, str, str]) -> Iterator[ImageRef]:
@@ -249,14 +224,6 @@ def test_the_sample_is_the_start_of_the_seeds_order() -> None:
     assert survey_listing(iter(refs), seed=3, sample_size=7).first == sorted(refs)[: sampling.FIRST]
 
 
-@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=30), st.integers(0, 1000))
-def test_the_mean_of_all_has_no_width(values: list[float], more: int) -> None:
-    found = estimates.mean(values, of=len(values) + more)
-    assert found.low <= found.value <= found.high
-    if not more:
-        assert found.low == found.high
-
-
 @given(st.integers(1, 500), st.data())
 def test_a_share_lies_in_its_interval(sampled: int, data: st.DataObject) -> None:
     number = data.draw(st.integers(0, sampled))
@@ -269,16 +236,13 @@ def test_a_share_lies_in_its_interval(sampled: int, data: st.DataObject) -> None
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     chance = random.Random(7)
     sizes = [chance.lognormvariate(0, 0.5) for _ in range(5000)]
-    truth = sum(sizes) / len(sizes)
     bad = sum(size > 2 for size in sizes)
-    hits = [0, 0]
+    hits = 0
     for _ in range(400):
         sample = chance.sample(sizes, 100)
-        low, high = estimates.mean(sample, of=len(sizes))[1:]
-        hits[0] += low <= truth <= high
         low, high = estimates.share(sum(size > 2 for size in sample), 100, of=len(sizes))[1:]
-        hits[1] += low <= bad / len(sizes) <= high
-    assert min(hits) >= 0.92 * 400
+        hits += low <= bad / len(sizes) <= high
+    assert hits >= 0.92 * 400
 
 
 def test_the_interval_of_wilson_is_that_of_the_books() -> None:

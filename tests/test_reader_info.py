@@ -6,19 +6,19 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from beam_tfr import cli, reader
 from beam_tfr.dataset import manifest
-from beam_tfr.reader import class_weights, feature_spec
-from beam_tfr.records.examples import parse_example
+from beam_tfr.reader import feature_spec
 from beam_tfr.records.tfrecords import read_records
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from tests.reader_fixtures import add_lists, write_dataset
+from tests.test_docs import DOCS, blocks
 
 
 @pytest.fixture(scope="module")
@@ -61,28 +61,13 @@ def test_open(converted_photos: Path) -> None:
         reader.open("s3://bucket")
 
 
-def test_class_weights(converted_photos: Path) -> None:
-    assert class_weights(converted_photos, "test") == {0: 1.0, 1: 1.0, 2: 1.0}
-    assert class_weights(converted_photos, "train") == {0: 0.0, 1: 15 / (2 * 9), 2: 15 / (2 * 6)}
-    both = class_weights(converted_photos, "train+test")
-    assert both == {0: 21 / (3 * 2), 1: 21 / (3 * 11), 2: 21 / (3 * 8)}
-    records = [record for file in converted_photos.glob("*.tfrecord*") for record in read_records(str(file))]
-    labels = [parse_example(record)[LABEL][0] for record in records]
-    assert np.isclose(np.mean([both[label] for label in labels]), 1)
-    assert len({round(both[label] * labels.count(label), 9) for label in both}) == 1
-
-
-def test_class_weights_that_cannot_be_known(converted_photos: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError, match=r"`split=train\[:5\]`: is a slice, whose classes are not counted; give whole splits"
-    ):
-        class_weights(converted_photos, "train[:5]")
-    assert class_weights(converted_photos, "test[:100%]") == {0: 1.0, 1: 1.0, 2: 1.0}
-    with pytest.raises(UsageError, match="there are: test, train"):
-        class_weights(converted_photos, "validation")
-    bare = write_dataset(tmp_path / "d", {"train": [3]}, labelled=False)
-    with pytest.raises(UsageError, match=r"class_weights: .* has no labels"):
-        class_weights(bare, "train")
+def test_class_weights_of_the_docs(converted_photos: Path) -> None:
+    (block,) = [block for block in blocks(DOCS / "reader.md", "python") if "class_weight = " in block]
+    found: dict[str, Any] = {"folder": converted_photos}
+    exec(block, found)
+    assert found["class_weight"] == {0: 0.0, 1: 15 / (2 * 9), 2: 15 / (2 * 6)}
+    exec(block.replace('"train"', '"test"'), found)
+    assert found["class_weight"] == {0: 1.0, 1: 1.0, 2: 1.0}
 
 
 def test_feature_spec(converted_photos: Path) -> None:
@@ -105,8 +90,6 @@ def several(tmp_path: Path) -> Path:
 
 
 def test_several_labels(several: Path) -> None:
-    assert class_weights(several, "train") == {0: 6 / (3 * 2), 1: 0, 2: 6 / (3 * 3), 3: 6 / 3, 4: 0}
-    assert class_weights(several, "train+test") == {0: 7 / (3 * 2), 1: 0, 2: 7 / (3 * 3), 3: 7 / (3 * 2), 4: 0}
     spec = feature_spec(several)
     assert spec[LABEL] == tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
     records = [record for file in sorted(several.glob("*train*")) for record in read_records(str(file))]
@@ -121,11 +104,11 @@ def test_the_manifest_is_asked_without_tensorflow(folder: Path) -> None:
         "import sys\n"
         "from beam_tfr import reader\n"
         f"folder = {str(folder)!r}\n"
-        "print(len(reader.open(folder).class_names), len(reader.class_weights(folder, 'train')),\n"
+        "print(len(reader.open(folder).class_names),\n"
         "      sorted({'tensorflow', 'apache_beam'} & {*sys.modules}))\n"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout == "41 41 []\n"
+    assert run.stdout == "41 []\n"
 
 
 def test_all_names_are_there() -> None:

@@ -15,7 +15,7 @@ from beam_tfr.schema import UsageError
 from tests.conftest import Run
 
 tf = pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'beam_tfr[reader]'")
-from beam_tfr.reader import class_weights, feature_spec, load  # noqa: E402
+from beam_tfr.reader import feature_spec, load  # noqa: E402
 
 Command = Callable[..., Run]
 
@@ -55,7 +55,6 @@ def test_rows_of_a_table(beam_tfr: Command, tmp_path: Path) -> None:
             load(folder, split="train", output=output)
     with pytest.raises(UsageError, match=r"^`image_size=\(8, 8\)`: has no effect: .* holds no images"):
         load(folder, split="train", output="dict", image_size=(8, 8))
-    assert class_weights(folder, "train") == {0: 1.0, 1: 1.0}
 
 
 def test_files_and_arrays(beam_tfr: Command, tmp_path: Path) -> None:
@@ -98,4 +97,3 @@ def test_labels_of_a_table(beam_tfr: Command, photos: Path, tmp_path: Path) -> N
         found[element["image/filename"].numpy().decode().rsplit("/", 1)[-1]] = label.tolist()
     expected = {"a": 0, "b": 1, "": -1}
     assert found == {path.name: expected[text] for path, text in zip(paths, texts, strict=True)}
-    assert class_weights(folder, "train") == {0: 0.75, 1: 1.5}

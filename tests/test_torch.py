@@ -14,7 +14,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -92,22 +91,6 @@ def test_the_order_is_the_same_for_every_number_of_workers(many: Path) -> None:
     assert len(alone) == len(dataset) == 104
     for workers in (1, 2, 3, 5, 8, 12, 16, 150):
         assert batches(in_turn([dataset.share_of_worker(w, workers) for w in range(workers)])) == alone
-
-
-@pytest.mark.parametrize("batch_size", [None, 12])
-def test_threads_change_nothing_but_who_decodes(many: Path, batch_size: int | None) -> None:
-    options: dict[str, Any] = {"split": "train", "batch_size": batch_size, "shuffle": True}
-    decoders: set[int] = set()
-    dataset = ImageDataset(
-        many, threads=2, transform=lambda image: decoders.add(threading.get_ident()) or image, **options
-    )
-    expected = list(ImageDataset(many, **options))
-    for (images, numbers), (expected_images, expected_numbers) in zip(dataset, expected, strict=True):
-        np.testing.assert_array_equal(images, expected_images)
-        np.testing.assert_array_equal(numbers, expected_numbers)
-    assert len(decoders) == 2
-    assert threading.get_ident() not in decoders
-    assert threading.active_count() == 1 + sum(thread.daemon for thread in threading.enumerate())  # they have ended
 
 
 @pytest.mark.slow
@@ -350,7 +333,6 @@ def test_rank_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threads": -1}, "`threads=-1`: must be a whole number from 0 to 1023"),
         ({"rank": 1}, "give both `rank=` and `world_size=`, or neither: got 1 and None"),
         ({"rank": 2, "world_size": 2}, "`rank=2`: must be less than `world_size=2`: ranks are numbered from 0"),
         ({"rank": 0, "world_size": 2, "batch_size": 5}, "`batch_size=5`: is not a multiple of the 2 hosts"),
@@ -363,7 +345,7 @@ def test_wrong_calls_say_what_is_allowed(folder: Path, options: dict[str, Any], 
 
 
 def test_an_image_that_does_not_decode_is_named(damaged: Path) -> None:
-    for options in ({}, {"threads": 2}, {"shuffle": True, "batch_size": 4, "remainder": "pad"}):
+    for options in ({}, {"shuffle": True, "batch_size": 4, "remainder": "pad"}):
         with pytest.raises(
             DataError, match=r"d-train-00000-of-00002.tfrecord: record 3: the image is not a jpeg that decodes.*; run `"
         ):

@@ -174,7 +174,7 @@ def test_a_fault_that_has_passed_at_the_end_of_its_shard_costs_nothing_but_time(
 ) -> None:
     for i in range(20):
         fake.put(f"in/0/{i}", b"%d" % i)
-    flags = ["--num_shards", 2, "--read_deadline_s", 60]
+    flags = ["--num_shards", 2]
     assert convert(beam_tfr, "gs://b/in", tmp_path / "sound", *flags).code == 0
     fake.set(faults={"in/0/7": ["", "403"]})  # the first read is for the sample
     assert convert(beam_tfr, "gs://b/in", tmp_path / "out", *flags, "--max_rejects", 0).json["rejected"] == {}
@@ -186,7 +186,7 @@ def test_an_object_that_the_service_does_not_give_leaves_only_its_shard_unfinish
 ) -> None:
     for i in range(20):
         fake.put(f"in/0/{i}", b"%d" % i)
-    flags = ["--num_shards", 2, "--read_deadline_s", 60]
+    flags = ["--num_shards", 2]
     assert convert(beam_tfr, "gs://b/in", "gs://b/sound", *flags).code == 0
     fake.set(faults={"in/0/8": ["", *["503"] * 10_000]})
     run = convert(beam_tfr, "gs://b/in", "gs://b/out", *flags)

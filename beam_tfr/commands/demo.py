@@ -1,4 +1,4 @@
-"""The command `demo`: converts, verifies, reads and trains on the bundled photos, offline and in under a minute."""
+"""The command `demo`: converts, verifies and reads the bundled photos, offline and in under a minute."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ from beam_tfr.schema import DataError, UsageError
 SAMPLE = pathlib.Path(__file__).parents[1] / "sample"
 LAYOUT = "{split}/{label}/*"
 BATCH_SIZE = 8
-EPOCHS = 2
-SEED = 7
 _say = functools.partial(print, flush=True)
 
 
 def demo(output: str) -> None:
-    """Converts the bundled sample to `output`, trains a small model on it and prints what it did.
+    """Converts the bundled sample to `output`, verifies and reads it, and prints what it did.
 
     Writes nowhere else. If the folder already holds this dataset, it is used as it is.
 
@@ -35,7 +33,7 @@ def demo(output: str) -> None:
         DataError: the dataset does not verify.
     """
     if importlib.util.find_spec("tensorflow") is None:
-        raise UsageError("the demo trains a model, which needs TensorFlow: pip install 'beam_tfr[convert,reader]'")
+        raise UsageError("the demo reads the dataset, which needs TensorFlow: pip install 'beam_tfr[convert,reader]'")
     from beam_tfr import launch  # Beam
     from beam_tfr.verification import verify
 
@@ -50,7 +48,13 @@ def demo(output: str) -> None:
         raise DataError(f"{report.problems[0]}; beam-tfr verify {shlex.quote(result.folder)} lists all problems")
     read, shards = report.counts["records_read"], report.counts["shards"]
     _say(f"verified    {read} records in {shards} files: checksums, images, labels, counts")
-    _train(result.folder, len(result.class_names))
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with silent_stderr(), tempfile.TemporaryDirectory(prefix="beam_tfr-") as home:
+        os.environ["KERAS_HOME"] = home  # Keras, which TensorFlow imports, writes a file there
+        from beam_tfr.reader import load
+
+        images, labels = next(iter(load(result.folder, split="train", batch_size=BATCH_SIZE)))
+    _say(f"read back   batches of {images.dtype.name} {[*images.shape]} and {labels.dtype.name} {[*labels.shape]}")
     program = f'from beam_tfr.reader import load; print(load({result.folder!r}, split="train", batch_size=32))'
     python = shlex.quote(sys.executable)
     _say(
@@ -62,41 +66,12 @@ def demo(output: str) -> None:
     )
 
 
-def _train(folder: str, num_classes: int) -> None:
-    """Trains a network that is small enough to learn from a hundred photos in seconds."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    with silent_stderr(), tempfile.TemporaryDirectory(prefix="beam_tfr-") as home:
-        os.environ["KERAS_HOME"] = home  # Keras writes a file there on import
-        import keras
-        from keras import layers
-
-        from beam_tfr.reader import load
-
-    train = load(folder, split="train", batch_size=BATCH_SIZE, shuffle=True, seed=SEED)
-    validation = load(folder, split="validation", batch_size=BATCH_SIZE)
-    images, labels = next(iter(train))
-    _say(f"read back   batches of {images.dtype.name} {[*images.shape]} and {labels.dtype.name} {[*labels.shape]}")
-
-    keras.utils.set_random_seed(SEED)
-    pixels = [layers.Rescaling(1 / 127.5, offset=-1), layers.Resizing(32, 32)]
-    convolutions = [layers.Conv2D(filters, 3, strides=2, activation="relu") for filters in (16, 32)]
-    model = keras.Sequential([*pixels, *convolutions, layers.Flatten(), layers.Dense(num_classes, "softmax")])
-    model.compile(keras.optimizers.Adam(0.003), "sparse_categorical_crossentropy", metrics=["accuracy"])
-    # shuffle is Keras's own, for arrays; left on, it warns that it does nothing here.
-    history = model.fit(train, validation_data=validation, epochs=EPOCHS, shuffle=False, verbose=0).history
-    for epoch in range(EPOCHS):
-        loss, accuracy, validated = (history[name][epoch] for name in ("loss", "accuracy", "val_accuracy"))
-        _say(f"trained     epoch {epoch + 1}: loss {loss:.2f}, accuracy {accuracy:.2f}, on validation {validated:.2f}")
-
-
 def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = add_parser(
         "demo",
-        help="convert, verify, read and train on the bundled sample photos",
-        description="Converts, verifies and reads the bundled sample photos of clothes, and trains a small model on "
-        "them. Needs no network.",
+        help="convert, verify and read the bundled sample photos",
+        description="Converts, verifies and reads the bundled sample photos of clothes. Needs no network.",
     )
     parser.add_argument(
         "--output", metavar="DIR", default="beam_tfr_demo", help="folder of the dataset (default: %(default)s)"

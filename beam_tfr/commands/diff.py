@@ -13,7 +13,7 @@ from beam_tfr.schema import UsageError
 EXAMPLES = """examples:
   beam-tfr diff /data/photos-1 gs://bucket/photos-2
   beam-tfr diff /data/photos-1 /data/photos-2 --keys changes.jsonl
-      also writes each record that differs: {"kind": "relabelled", "key": "7.jpg", "old": "hat", "new": "cap"}
+      writes each record that differs: {"kind": "relabelled", "key": "7", "old": {"class": "a"}, "new": {"class": "b"}}
   beam-tfr diff /data/photos-1 /data/photos-2 --json | jq -e '.records.removed == 0'
       a check that nothing was lost
 """

@@ -14,8 +14,8 @@ from beam_tfr.schema.features import things
 EXAMPLES = """examples:
   beam-tfr plan --input photos --layout '{label}/*'
       what convert would do with the same options: classes, splits, shards, rejects, size, time
-  beam-tfr plan --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset --workers 50
-      how long a Dataflow job with 50 workers would take, and the vCPU-hours and other units that it is billed by
+  beam-tfr plan --input 'gs://bucket/photos/**/*.jpg' --output gs://bucket/dataset
+      the CPU time is that which Dataflow bills as vCPU-hours, if its vCPUs are as fast
 """
 
 
@@ -31,9 +31,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--sample_size", metavar="N", type=at_least(1), default=256, help="images in the sample (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--workers", metavar="N", type=at_least(1), default=10, help="workers of a Dataflow job (default: %(default)s)"
     )
     add_options(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)
@@ -52,11 +49,10 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             flags,
             check_output=parsed.has_output,
             sample_size=parsed.sample_size,
-            workers=parsed.workers,
             progress=shown,
         )
     if found.seconds:
-        found = dataclasses.replace(found, seconds=found.seconds.times(1, plus=loaded_s))
+        found = dataclasses.replace(found, seconds=found.seconds + loaded_s)
     if options.json:
         print(json.dumps(found.to_json(), sort_keys=True))
     else:

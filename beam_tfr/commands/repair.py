@@ -12,7 +12,7 @@ from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import CONTENTS_FOLDER, UsageError
 from beam_tfr.schema.naming import CONTENTS_SUFFIX
 
-GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "read_deadline_s", "gcs_project")
+GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
 EXAMPLES = """examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'
   beam-tfr repair /data/photos --contents

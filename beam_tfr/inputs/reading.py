@@ -27,7 +27,6 @@ def read_image(
     source: FilePath,
     *,
     max_bytes: int = MAX_FILE_BYTES,
-    deadline_s: float = storage.DEADLINE_S,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> bytes:
     """Reads one source file.
@@ -35,7 +34,6 @@ def read_image(
     Args:
         source: a listed file, or the path of any file.
         max_bytes: larger files are rejected; an object listed with more bytes is not fetched at all.
-        deadline_s: seconds to read an object on gs://, including retries.
         cancelled: returns True once the result is no longer needed, which ends the retries.
 
     Raises:
@@ -47,9 +45,7 @@ def read_image(
     if storage.is_gcs(path) and size_bytes > max_bytes:
         raise _too_large(max_bytes)
     try:
-        data = storage.read_bytes(
-            path, max_bytes=max_bytes, generation=generation, deadline_s=deadline_s, cancelled=cancelled
-        )
+        data = storage.read_bytes(path, max_bytes=max_bytes, generation=generation, cancelled=cancelled)
     except OSError as error:
         reason = error.strerror or str(error)
         if isinstance(error, storage.ChangedError):
@@ -84,13 +80,11 @@ class ReadAhead:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
         ahead_bytes: their maximum total size, as listed; a larger file is read alone.
-        deadline_s: see `read_image`.
     """
 
     max_bytes: int = MAX_FILE_BYTES
     images: int = storage.READ_AHEAD
     ahead_bytes: int = READ_AHEAD_BYTES
-    deadline_s: float = storage.DEADLINE_S
 
     def __post_init__(self) -> None:
         self._pool: Pool | None = None
@@ -157,7 +151,7 @@ class ReadAhead:
 
     def _read_one(self, source: FilePath, cancelled: Callable[[], bool]) -> Content:
         try:
-            return read_image(source, max_bytes=self.max_bytes, deadline_s=self.deadline_s, cancelled=cancelled)
+            return read_image(source, max_bytes=self.max_bytes, cancelled=cancelled)
         except RejectError as error:
             return error
 

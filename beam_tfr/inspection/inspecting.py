@@ -26,7 +26,7 @@ from beam_tfr.inspection.records import (
     find_files,
     matches,
     read_all,
-    read_some,
+    read_from,
 )
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import DataError, UsageError, in_order, without_traceback
@@ -119,7 +119,8 @@ def inspect(
     """Inspects a dataset or any TFRecord files, uncompressed, gzip or zlib.
 
     Files without a manifest are read completely to count their records; the first 100 determine the features. In a
-    dataset, `record` and `where` find their records by its contents; without those, `problem` says how to make them.
+    dataset, `record` finds its record by the contents; without those, `problem` says how to make them. `where` reads
+    from the beginning until enough are found; `Records.where` finds rare ones faster.
 
     Args:
         path: folder of a dataset, a file, or a pattern of files ("train.tfrecord-*"), local or gs://.
@@ -133,7 +134,7 @@ def inspect(
 
     Raises:
         UsageError: there is no such split, record or feature, or the records asked for take more than 512 MiB.
-        NotInstalledError: `record` and `where` find the records of a dataset with pyarrow, which is missing.
+        NotInstalledError: `record` finds the records of a dataset with pyarrow, which is missing.
         NotFoundError: there is nothing at the path; also a FileNotFoundError.
         DataError: the folder holds neither a dataset nor TFRecord files.
     """
@@ -190,9 +191,9 @@ class _Search:
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def run(self, dataset: Manifest | None) -> None:
-        """Reads all records of files without a manifest, and of a dataset those that may be wanted."""
-        if dataset and (self.start or self.where):
-            records = read_some(dataset, self.files, self.start, self.where, self._on_file)
+        """Reads all records of files without a manifest, and of a dataset until enough are found."""
+        if dataset and self.start:
+            records = read_from(dataset, self.files, self.start, self._on_file)
         else:
             records = read_all(self.files, self._on_file)
         try:

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
-from beam_tfr.dataset.lookup import Lookup, features_in
+from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.images import formats
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import WILDCARD
-from beam_tfr.records import contents
 from beam_tfr.records.examples import TooManyValuesError, parse_example
 from beam_tfr.records.tensors import STRING, parse_tensor
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
@@ -122,55 +121,34 @@ def read_all(files: Sequence[Part], on_file: Callable[[int], object]) -> Iterato
         before += records.record
 
 
-def read_some(
-    dataset: Manifest, files: Sequence[Part], start: int, where: Mapping[str, str], on_file: Callable[[int], object]
+def read_from(
+    dataset: Manifest, files: Sequence[Part], start: int, on_file: Callable[[int], object]
 ) -> Iterator[StoredRecord]:
-    """Yields the records from number `start` on that may have some values, found by the contents of a dataset.
+    """Yields the records of a dataset from number `start` on, found by its contents.
 
     Args:
         dataset: the dataset.
         files: its files, or those of a split.
         start: number of the first record.
-        where: feature -> value, as text.
-        on_file: called with the index of each file before it is searched.
+        on_file: called with the index of each file before it is read.
 
     Raises:
         DataError: there are no contents, a file is damaged, or another dataset has replaced this one.
         NotInstalledError: pyarrow is missing.
         OSError: a file cannot be read.
     """
-    lookup, columns = Lookup(dataset, files), contents.columns_of(features_in(dataset), dataset.names)
-    conditions = [
-        (value, [columns[of].name for of in features_of_name(columns, name)]) for name, value in where.items()
-    ]
-    # The contents hold the length of a payload, and escape what is not UTF-8.
-    known = [(value, names) for value, names in conditions if "bytes" not in names and "\ufffd" not in value]
-    behind = 0
+    lookup, behind = Lookup(dataset, files), 0
     for index, file in enumerate(files):
         first, behind = behind, behind + file.records
-        if max(first, start) >= behind:
-            continue
-        on_file(index)
-        lookup.offset(first)  # first of all: checks that the file can have so many records
-        rows = np.ones(file.records, bool)
-        for value, names in known:
-            cells = lookup.table(file, names)
-            rows &= np.any(
-                [[_may_be(cell, value) for cell in cells.column(name).to_pylist()] for name in names], axis=0
-            )
-        numbers = [first + row for row in np.flatnonzero(rows).tolist() if first + row >= start]
-        for begin in range(0, len(numbers), _AT_A_TIME):
-            some = numbers[begin : begin + _AT_A_TIME]
+        if behind > start:
+            on_file(index)
+        for begin in range(max(first, start), behind, _AT_A_TIME):
+            lookup.offset(begin)  # first of all: checks that the file can have so many records
+            some = range(begin, min(begin + _AT_A_TIME, behind))
             for number, data in zip(some, lookup.read_each(some), strict=True):
                 if isinstance(data, RecordError):
                     raise data
                 yield StoredRecord(number, file.file, lookup.offset(number), data)
-
-
-def _may_be(cell: Any, value: str) -> bool:
-    """True if a cell has a value, given as text, or is null, as one that is too long."""
-    cells = cell if isinstance(cell, list) else [cell]
-    return any(one is None or value == (one.hex() if isinstance(one, bytes) else str(one)) for one in cells)
 
 
 def features_of_name(features: Iterable[str], name: str) -> list[str]:

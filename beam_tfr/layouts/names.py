@@ -1,25 +1,11 @@
-"""Labels in the names of files: an example of a layout, and names that a layout reads in several ways."""
+"""Names of files that a layout reads in several ways."""
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Iterator
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.parsing import Layout
-
-_WORDS = re.compile(r"[^\W\d_]+(?:[-_ .][^\W\d_]+)*")
-
-
-def example_layout(key: str) -> str:
-    """A layout that may read the label from the name of a file: that of its longest words; empty without any."""
-    name = posixpath.splitext(posixpath.basename(key))[0]
-    words = max(_WORDS.finditer(name), key=lambda found: found.end() - found.start(), default=None)
-    if words is None or {*name} & {*"{}*"}:
-        return ""
-    before, after = (re.sub("[0-9]+", "{number}", part) for part in (name[: words.start()], name[words.end() :]))
-    return f"{before}{{label}}{after}.*"
 
 
 class Ambiguities:

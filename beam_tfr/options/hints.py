@@ -9,27 +9,12 @@ NO_DRY_RUN = "`beam-tfr plan` shows what convert would do, and `limit=` converts
 DESTRUCTIVE = ("overwrite",)  # never suggested for a flag that is misspelled
 # Where spelling does not lead from what is typed to what is meant: a flag, perhaps with a value, or advice.
 _MEANT = {
-    **dict.fromkeys(("annotations", "csv", "metadata"), "--table"),
-    **dict.fromkeys(("codec", "format", "image_format", "output_format"), "--encoding"),
-    **dict.fromkeys(("center_crop", "crop"), "--resize crop"),
+    **dict.fromkeys(("format", "image_format", "output_format"), "--encoding"),
     **dict.fromkeys(("cores", "jobs", "num_threads", "num_workers", "threads", "workers"), "--direct_num_workers"),
     **dict.fromkeys(("data_dir", "i", "images", "in", "input_dir", "source", "src"), "--input"),
-    **dict.fromkeys(("debug", "log_level", "v"), "--verbose"),
     **dict.fromkeys(("dest", "destination", "o", "out", "output_dir"), "--output"),
-    **dict.fromkeys(("gray", "grayscale", "grey", "greyscale"), "--color gray"),
     **dict.fromkeys(("height", "imgsz", "resolution", "size", "width"), "--image_size HEIGHTxWIDTH"),
-    **dict.fromkeys(("ignore", "skip"), "--exclude"),
-    **dict.fromkeys(("keep_aspect", "letterbox", "pad"), "--resize pad"),
-    **dict.fromkeys(("max_images", "n", "num_images", "sample"), "--limit"),
-    **dict.fromkeys(("max_shard_size", "shard_size"), "--target_shard_bytes"),
-    **dict.fromkeys(("split", "test_size", "val_split", "validation_split"), "--splits train=0.9,test=0.1"),
-    "shards": "--num_shards",
-    "export": 'it was removed: beam_tfr.Records(…, output="encoded") reads the images',
-    "fail_fast": "--max_rejects 0",
-    "gzip_level": "--compression gzip:N",
     "dry_run": NO_DRY_RUN,
-    "batch_size": "a dataset has no batches; load(…, batch_size=32) makes them",
-    "resume": "the same command resumes by itself",
     "shuffle": "records are always stored in a random order, that of --seed; load(…, shuffle=True) shuffles them again",
 }
 

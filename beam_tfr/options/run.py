@@ -11,7 +11,6 @@ from beam_tfr.options import kinds
 from beam_tfr.options.table import RUN, Checked, option
 
 MAX_READ_AHEAD = 1024  # each image read ahead has its own thread
-MAX_DEADLINE_S = 86_400
 of_run = functools.partial(option, group=RUN, changes_data=False)
 
 
@@ -39,14 +38,6 @@ class RunOptions(DisplayOptions):
         help="images per shard to fetch while others are decoded; increase it for distant storage",
         low=1,
         high=MAX_READ_AHEAD,
-    )
-    read_deadline_s: float = of_run(
-        storage.DEADLINE_S,
-        help="seconds to read an image from gs://, including retries, or up to an hour while the service throttles it "
-        "but gives others; after that, its shard stays unfinished (see --accept_unreadable)",
-        metavar="SECONDS",
-        low=0.001,
-        high=MAX_DEADLINE_S,
     )
     gcs_project: str = of_run("", help="project to bill for requests to requester-pays buckets", metavar="PROJECT")
     max_rejects: int | float = of_run(

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from beam_tfr.layouts.names import example_layout
 from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key
 from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, ImageRef, Plan, SplitPlan, UsageError
 from beam_tfr.schema.features import things
@@ -158,9 +156,8 @@ def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> No
         )
     folders, cure = survey.first_unfit.count("/"), "; use `layout='{label}/*'`"
     if not folders:
-        example = example_layout(survey.first_unfit)
-        named = example and f"say where the names hold the class, such as `layout={shlex.quote(example)}`; or "
-        cure = f"; {named}use `layout='*'`, for no classes, or a `table=`"
+        named = "say where the names hold the class, such as `layout='{label}_{number}.*'`"
+        cure = f"; {named}; or use `layout='*'`, for no classes, or a `table=`"
     raise UsageError(
         f"no file fits: below the common folder the first one is {survey.first_unfit!r}, which has {folders + 1} "
         f"part{'s' if folders else ''}{cure}",

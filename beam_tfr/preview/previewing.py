@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import heapq
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from beam_tfr.console.display import Progress
@@ -22,7 +23,7 @@ from beam_tfr.output import claim, lock
 from beam_tfr.output.rejects import most
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
-from beam_tfr.preview.estimates import BUSY, NOISE, OVERHEAD_S, START_S, Estimate, mean, on_dataflow, share
+from beam_tfr.preview.estimates import BUSY, OVERHEAD_S, START_S, Estimate, share
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import convert_sample, list_references, survey_listing
 from beam_tfr.preview.updates import Comparison
@@ -40,7 +41,6 @@ def preview(
     *,
     check_output: bool = True,
     sample_size: int,
-    workers: int,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Preview:
     """Checks the call as `convert` does, lists the input, converts a sample, and estimates the rest; writes nothing.
@@ -50,7 +50,6 @@ def preview(
         beam_flags: Beam's own options, as on a command line.
         check_output: whether to check what the output holds.
         sample_size: images to convert.
-        workers: number of workers of a Dataflow job.
         progress: called while files are listed and the sample is converted.
 
     Raises:
@@ -58,11 +57,10 @@ def preview(
         DataError: a table is damaged, or no image of the sample can be converted.
         RunError: no file of the sample can be read now.
     """
-    for name, value in {"sample_size": sample_size, "workers": workers}.items():
-        try:
-            whole_number(value, 1)
-        except ValueError as error:
-            raise UsageError(str(error), option=name, value=value) from None
+    try:
+        whole_number(sample_size, 1)
+    except ValueError as error:
+        raise UsageError(str(error), option="sample_size", value=sample_size) from None
     progress(Progress("listing", 0))
     beam_options, _, source = prepare(options, beam_flags)
     skipped = Skipped(source.input, exclusion(source.exclude, source.root))
@@ -103,13 +101,11 @@ def preview(
     for reason, number in sorted(sampled.reasons.items()):
         rejects[reason] = share(number, sampled.tried, of=usable).times(usable)
     written = share(len(sampled.record_bytes), sampled.tried, of=usable).value * usable
-    num_bytes = mean(sampled.record_bytes, of=usable).times(written * sampled.packed)
-    seconds = cpu_s = dataflow = None
+    num_bytes = statistics.fmean(sampled.record_bytes) * written * sampled.packed
+    seconds = cpu_s = None
     if options.encoding in IMAGE_ENCODINGS:
-        cpu_s = mean(sampled.cpu_s, of=usable, noise=NOISE).times(usable * BUSY, plus=usable * OVERHEAD_S)
-        image_s = max(cpu_s.value / usable, sampled.read_s) / default_threads()
-        seconds = cpu_s.times(usable * image_s / cpu_s.value, plus=START_S)
-        dataflow = on_dataflow(cpu_s, images=usable, workers=workers)
+        cpu_s = usable * (statistics.fmean(sampled.cpu_s) * BUSY + OVERHEAD_S)
+        seconds = START_S + max(cpu_s, usable * sampled.read_s) / default_threads()
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     warnings += filter(None, [tell_missed(listed.skipped, source.root)])
     warnings += [*ambiguous.tell(), *tell_nested(listed.survey.folders.nested()), *class_warnings(plan)]
@@ -123,7 +119,6 @@ def preview(
         rejects=rejects,
         seconds=seconds,
         cpu_seconds=cpu_s,
-        dataflow=dataflow,
         outcome=outcome,
         failure=failure if converts else "",
         warnings=warnings,

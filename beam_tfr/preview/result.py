@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from beam_tfr.console import markup
+from beam_tfr.console.display import duration
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.dataset.tallies import plan_rows, tell_shares, text_table
 from beam_tfr.inputs.skipped import tell_skipped
-from beam_tfr.preview.estimates import MEMORY_GB, VCPUS, Estimate, Job
+from beam_tfr.preview.estimates import Estimate
 from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
@@ -26,9 +27,8 @@ class Preview:
         sampled: the result of converting the sample.
         num_bytes: bytes of the dataset's shards.
         rejects: reason -> number of rejects; those that the listing shows are exact.
-        seconds: time on this machine; None, as the next two, unless images are converted.
-        cpu_seconds: CPU time on this machine, of all cores.
-        dataflow: a Dataflow job.
+        seconds: time on this machine; None, as the next, unless images are converted.
+        cpu_seconds: CPU time of all cores; on Dataflow, of as many vCPUs.
         warnings: sentences about problems that are cheap to fix now.
         outcome: what `convert` would do: a verb and more.
         failure: why the conversion would or may fail; empty if it is not expected to.
@@ -37,17 +37,16 @@ class Preview:
     plan: Plan
     found: Listed
     sampled: Sampled
-    num_bytes: Estimate
+    num_bytes: float
     rejects: dict[str, Estimate]
-    seconds: Estimate | None
-    cpu_seconds: Estimate | None
-    dataflow: Job | None
+    seconds: float | None
+    cpu_seconds: float | None
     warnings: list[str]
     outcome: str
     failure: str
 
     def to_json(self) -> dict[str, Any]:
-        """The preview as JSON values; an estimate is [value, low, high]."""
+        """The preview as JSON values; rejects are [value, low, high]."""
         keys = [(ref.key, ref.split, list(ref.labels)) for ref in self.found.first]
         return {
             "first": [{"key": key, "split": split, "labels": labels} for key, split, labels in keys],
@@ -63,7 +62,6 @@ class Preview:
             "rejects": self.rejects,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
-            "dataflow": self.dataflow and self.dataflow._asdict(),
             "warnings": [*map(as_flags, self.warnings)],
             "outcome": as_flags(self.outcome),
             "failure": as_flags(self.failure),
@@ -78,7 +76,7 @@ class Preview:
             yield "shares", shares
         if skipped := tell_skipped(self.found.skipped):
             yield "skipped", skipped
-        yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; estimates have 95 % intervals"
+        yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; what follows is estimated from it"
         details = self.found.details | sampled.details
         for reason, number in self.rejects.items():
             yield "rejects", f"{number.text(',.0f')} {reason}: {REJECT_REASONS[reason]}, such as {details[reason]}"
@@ -87,15 +85,11 @@ class Preview:
         for name, count in sorted(sampled.adjusted.items()):
             yield "adjusted", f"{count / len(sampled.record_bytes):.0%} {name}: {ADJUSTMENTS[name]}"
         shards = sum(split.num_shards for split in self.plan.splits.values())
-        unit, size = ("MB", 1e6) if self.num_bytes.value >= 1e6 else ("kB", 1e3)
-        out = self.num_bytes.times(1 / size)
-        yield "output", f"{out.text(',.1f')} {unit}, {out.value / max(shards, 1):,.1f} {unit} per shard"
-        if self.seconds and self.cpu_seconds and (job := self.dataflow):
-            yield "time", f"{_duration(self.seconds)} here; CPU time {_duration(self.cpu_seconds)}"
-            workers = f"{counted(job.workers, 'worker')} of {VCPUS} vCPUs and {MEMORY_GB} GB (`workers=`)"
-            yield "Dataflow", f"{_duration(job.seconds)} on {workers}"
-            yield "Dataflow", f"{job.vcpu_hours.text(',.1f')} vCPU-hours, {job.memory_gb_hours.text(',.1f')} GB-hours"
-            yield "Dataflow", f"{job.shuffled_gb:,.1g} GB shuffled, {job.reads:,} reads"
+        unit, size = ("MB", 1e6) if self.num_bytes >= 1e6 else ("kB", 1e3)
+        out = self.num_bytes / size
+        yield "output", f"{out:,.1f} {unit}, {out / max(shards, 1):,.1f} {unit} per shard"
+        if self.seconds and self.cpu_seconds:
+            yield "time", f"about {duration(self.seconds)} here; CPU time {duration(self.cpu_seconds)}"
         yield from (("warning", text) for text in self.warnings)
         done = self.failure or f"convert with the same options {self.outcome}"
         yield "next", f"nothing was written; {done}"
@@ -123,8 +117,3 @@ def _read(ref: ImageRef) -> str:
         return f"{ref.key}   {ref.reason}: {ref.detail}"
     labels = f", label {', '.join(ref.labels) or 'none'}" if ref.labels else ""
     return f"{ref.key}   split {ref.split}{labels}"
-
-
-def _duration(seconds: Estimate) -> str:
-    unit, size = ("s", 1) if seconds.value < 120 else ("minutes", 60) if seconds.value < 7200 else ("hours", 3600)
-    return f"{seconds.times(1 / size).text(',.0f' if 10 <= seconds.value < 120 else ',.1f')} {unit}"

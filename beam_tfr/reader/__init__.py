@@ -1,6 +1,6 @@
 """Reads a converted dataset as a `tf.data.Dataset`, in a reproducible order. Never imports Beam.
 
-`open` and `class_weights` work without TensorFlow, which is imported with the first name that needs it.
+`open` works without TensorFlow, which is imported with the first name that needs it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from beam_tfr.reader.info import class_weights, feature_spec, open  # noqa: A004
+from beam_tfr.reader.info import feature_spec, open  # noqa: A004
 from beam_tfr.schema import NotInstalledError
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from beam_tfr.reader.loading import load
 
 __all__ = [
-    "class_weights",
     "feature_spec",
     "load",
     "load_records",

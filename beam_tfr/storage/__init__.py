@@ -127,7 +127,6 @@ def read_bytes(
     *,
     max_bytes: int | None = None,
     generation: int = 0,
-    deadline_s: float = DEADLINE_S,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> bytes:
     """Reads a file; of one longer than `max_bytes`, the first max_bytes + 1 bytes.
@@ -136,7 +135,6 @@ def read_bytes(
         path: local or gs://. An object with Content-Encoding: gzip is decompressed.
         max_bytes: None for no limit.
         generation: required generation of the object, on disk the modification time in ns; 0 for any.
-        deadline_s: seconds to read an object, including retries.
         cancelled: returns True once the result is no longer needed, which ends the retries.
 
     Raises:
@@ -146,9 +144,7 @@ def read_bytes(
     """
     if not is_gcs(path):
         return disk.read_bytes(path, max_bytes, generation)
-    return download.read_bytes(
-        path, generation=generation, max_bytes=max_bytes, deadline_s=deadline_s, cancelled=cancelled
-    )
+    return download.read_bytes(path, generation=generation, max_bytes=max_bytes, cancelled=cancelled)
 
 
 def may_pass(error: OSError) -> bool:

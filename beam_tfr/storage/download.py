@@ -61,14 +61,10 @@ def _make_http(client: Client) -> Any:
     return AuthorizedHttp(credentials, http=manager)
 
 
-def read_bytes(
-    path: str, *, generation: int, max_bytes: int | None, deadline_s: float, cancelled: Callable[[], bool]
-) -> bytes:
+def read_bytes(path: str, *, generation: int, max_bytes: int | None, cancelled: Callable[[], bool]) -> bytes:
     """`storage.read_bytes` on gs://."""
     buffer = io.BytesIO()
-    encoding = fetch(
-        path, buffer, generation=generation, max_bytes=max_bytes, deadline_s=deadline_s, cancelled=cancelled
-    )
+    encoding = fetch(path, buffer, generation=generation, max_bytes=max_bytes, cancelled=cancelled)
     most = -1 if max_bytes is None else max_bytes + 1
     if encoding != "gzip":
         return buffer.read(most)
@@ -85,7 +81,6 @@ def fetch(
     *,
     generation: int = 0,
     max_bytes: int | None = None,
-    deadline_s: float = DEADLINE_S,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
     """Writes the bytes of an object, as stored, into an empty file; returns their Content-Encoding."""
@@ -93,7 +88,7 @@ def fetch(
     query = f"alt=media&ifGenerationMatch={generation}" if generation else "alt=media"
     if payer := gcs_client.user_project():
         query += f"&userProject={urllib.parse.quote(payer, safe='')}"
-    deadline = Deadline(deadline_s, THROTTLED_S)
+    deadline = Deadline(DEADLINE_S, THROTTLED_S)
     try:
         with named_errors(path, "get"):
             endpoint = gcs_client.client().api_endpoint

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import concurrent.futures
 import multiprocessing
 import os
 import sys
@@ -73,14 +71,12 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             initialized, else RANK and WORLD_SIZE of the environment (as torchrun sets them), else 0 of 1.
         streams: number of runs of records to read in parallel; changes the order. Unshuffled, streams=1 gives the
             order on disk.
-        threads: number of threads that decode ahead, one batch each; 0 decodes in the caller's thread. Threads avoid
-            the cost of sending batches between processes: use them instead of workers, or in each worker.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all features by the
             manifest's names, with the pixels as `image` instead of the encoded bytes. "image": the image alone.
             "encoded": as "pair", with the encoded bytes, for a decoder of your own (a list of them in a batch).
         multi_hot: labels become float32 [batch, classes], if an image can have several.
-        transform: function called with each image (or its bytes) before batching, by several threads at once. If it
-            draws random numbers, a resumed run draws others; DataLoader seeds PyTorch's generator in each worker.
+        transform: function called with each image (or its bytes) before batching. If it draws random numbers, a resumed
+            run draws others; DataLoader seeds PyTorch's generator in each worker.
 
     Attributes:
         class_names: a tuple of class names; the index is the label.
@@ -115,7 +111,6 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         rank: int | None = None,
         world_size: int | None = None,
         streams: int = STREAMS,
-        threads: int = 0,
         output: str = "pair",
         multi_hot: bool = False,
         transform: Callable[[Any], Any] | None = None,
@@ -159,7 +154,6 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             check_global(streams)
             self._lookup = Lookup(dataset, chosen.parts)
             self._lookup.read_each([0])  # fails without contents
-        self._threads = integer("threads", threads, 0, bits=10)
         self._pads = remainder == "pad"
         self._transform = transform
         epoch, start_step = integer("epoch", epoch, 0), integer("start_step", start_step, 0, bits=63)
@@ -204,17 +198,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             whole = Epoch([part.take for part in self._parts], seed=self._seed, number=epoch)
             share = Share(dataset=self._dataset, parts=self._parts, order=self._order, epoch=whole, steps=steps)
             batches = share.batches()
-        if not self._threads:
-            yield from map(self._element, batches)
-            return
-        with concurrent.futures.ThreadPoolExecutor(self._threads) as pool:
-            ahead: collections.deque[concurrent.futures.Future[Any]] = collections.deque()
-            for records in batches:
-                ahead.append(pool.submit(self._element, records))
-                if len(ahead) > self._threads:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
+        return map(self._element, batches)
 
     def _element(self, records: list[Stored]) -> Any:
         examples = []

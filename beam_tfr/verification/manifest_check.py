@@ -14,7 +14,6 @@ from beam_tfr import storage
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema import (
-    ADJUSTMENTS,
     CONTENTS_FOLDER,
     HISTORY_FILE,
     LABELS_FILE,
@@ -30,7 +29,7 @@ from beam_tfr.schema import (
     in_order,
     sha256_hex,
 )
-from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of
+from beam_tfr.schema.features import IMAGE_ENCODINGS
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
 from beam_tfr.verification.report import MAX_LINE_BYTES, Problem, shown, unreadable
 from beam_tfr.verification.shard_check import read_sums
@@ -72,17 +71,6 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
     for what, found, expected in pairs:
         if found != expected:
             yield f"{what} is {shown(found)}, expected {shown(expected)}"
-    known = features_of(manifest.options, labelled=manifest.names.label in manifest.features)
-    for what, names, allowed in (
-        ("features", manifest.features, known),
-        ("counts.rejected", counts["rejected"], REJECT_REASONS),
-        ("counts.adjusted", counts["adjusted"], ADJUSTMENTS),
-    ):
-        for name in sorted(names.keys() - allowed.keys()):
-            yield f"{what} has {shown(name)}, known are {', '.join(allowed)}"
-    for name, number in counts["adjusted"].items():
-        if number > written:
-            yield f"counts.adjusted: {shown(name)} is {number}, expected at most {written}, the records"
 
 
 def _of_split(manifest: Manifest, name: str) -> Iterator[tuple[str, Any, Any]]:
