@@ -1,0 +1,308 @@
+"""Updates that are killed at their end, that meet other runs, and whose datasets are read meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import beam_tfr
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset.base import shards_of
+from beam_tfr.launch import repairing
+from beam_tfr.output import lock, sidecars
+from beam_tfr.output.known import sources_of
+from beam_tfr.reader import load
+from beam_tfr.schema import DataError, RunError
+from beam_tfr.sequence import Records
+from beam_tfr.torch import ImageDataset
+from tests.conftest import Run
+from tests.test_update import REJECTS, Photos, files_of, fresh, paint, updated
+
+Command = Callable[..., Run]
+NUMBER = 2000  # photos, more than readers read ahead
+REPLACED = "was replaced by another dataset, or is being replaced"
+OPTIONS: dict[str, Any] = {"encoding": "raw", "image_size": 16, "num_shards": 4, "compression": "gzip:2"}
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Photos:
+    return Photos(tmp_path / "photos", 1)
+
+
+@pytest.fixture
+def dataset(photos: Photos, tmp_path: Path) -> Path:
+    beam_tfr.convert(input=f"{photos.folder}/**", output=tmp_path / "d", progress=False, **REJECTS, **OPTIONS)
+    return tmp_path / "d"
+
+
+def expected(photos: Photos, tmp_path: Path, **options: Any) -> dict[str, bytes]:
+    return fresh(tmp_path / "fresh", input=f"{photos.folder}/**", **REJECTS, **OPTIONS | options)
+
+
+def update(dataset: Path, photos: Photos, **options: Any) -> Any:
+    return updated(dataset, input=f"{photos.folder}/**", **REJECTS, **options)
+
+
+def sound(photos: Photos) -> list[Path]:
+    """The photos that are images."""
+    return [path for path in photos.all() if path.read_bytes()[:2] == b"\xff\xd8"]
+
+
+def replace(path: Path, photos: Photos) -> None:
+    """Replaces a photo by another image."""
+    before = path.read_bytes()
+    while path.read_bytes() == before or path.read_bytes()[:2] != b"\xff\xd8":
+        paint(path, photos.chance)
+
+
+def identities(dataset: Path) -> dict[str, tuple[int, int]]:
+    found = {path.name: path.stat() for path in dataset.rglob("*") if "-of-" in path.name}
+    return {name: (of.st_ino, of.st_mtime_ns) for name, of in found.items() if not name.endswith(".json")}
+
+
+# What stays, and what is kept
+
+
+def test_shards_without_changes_keep_their_files(dataset: Path, photos: Photos, tmp_path: Path) -> None:
+    before = identities(dataset)
+    replace(sound(photos)[3], photos)
+    assert update(dataset, photos).changed == {"added": 0, "removed": 0, "changed": 1, "relabelled": 0}
+    assert files_of(dataset) == expected(photos, tmp_path)
+    after = identities(dataset)
+    assert after.keys() == before.keys()
+    assert len([name for name in after if after[name] != before[name]]) == 2  # a shard and its contents
+
+
+def test_each_previous_dataset_is_kept_in_a_folder_of_its_own(dataset: Path, photos: Photos, tmp_path: Path) -> None:
+    there = [files_of(dataset)]
+    for compression in ("gzip:9", "none"):  # the records, and their digest, stay the same
+        updated(dataset, compression=compression, keep_previous=True)
+        there.append(files_of(dataset))
+    photos.change()
+    update(dataset, photos, keep_previous=True)
+    kept = [path for path in tmp_path.iterdir() if path.name.startswith("d.")]
+    assert len(kept) == 3
+    assert sorted(map(files_of, kept), key=str) == sorted(there, key=str)
+    assert all(beam_tfr.verify(path, progress=False).ok for path in kept)
+    assert files_of(dataset) == expected(photos, tmp_path, compression="none")
+
+
+def test_without_an_input_nothing_is_lost_with_a_sidecar(dataset: Path, photos: Photos, tmp_path: Path) -> None:
+    before = files_of(dataset)
+    (dataset / ".sources" / "train-00002-of-00004.json").write_text("damaged")
+    with pytest.raises(DataError, match=r"lacks train-00002-of-00004; `beam-tfr update DIR --input …` makes it again"):
+        updated(dataset, num_shards=2)
+    assert files_of(dataset) == before | {name: data for name, data in files_of(dataset).items() if name[0] == "."}
+    update(dataset, photos)
+    assert files_of(dataset) == before
+    updated(dataset, num_shards=2)
+    assert files_of(dataset) == expected(photos, tmp_path, num_shards=2)
+
+
+# Kills at the end: those at any moment are in `benchmarks.faults`
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture(params=["before", "within"])
+def killed_at_its_end(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Calls something that is killed after its switch: before sidecars are kept, or within."""
+    really, place = sidecars.keep, request.param
+
+    def keep(output: str, entries: Any, shards: Any) -> None:
+        if place == "within":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sidecars.storage, "delete_all", lambda _: None)
+                really(output, [*entries][::2], shards)
+        raise RunError("killed")
+
+    def call(function: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(sidecars, "keep", keep)
+            function()
+
+    return call
+
+
+def has_sources(dataset: Path) -> bool:
+    """Whether the sidecars of all shards are kept, and no other."""
+    shards = shards_of(manifest.read(str(dataset)))
+    names = {path.name for path in (dataset / ".sources").iterdir()}
+    return all(sources_of(str(dataset), shard) for shard in shards if shard.images) and names == {
+        f"{shard.name}.json" for shard in shards
+    }
+
+
+def test_an_update_that_is_killed_after_its_switch_is_ended_by_the_next(
+    dataset: Path, photos: Photos, tmp_path: Path, killed_at_its_end: Callable[[Any], None]
+) -> None:
+    photos.change()
+    killed_at_its_end(lambda: update(dataset, photos))
+    assert (dataset / ".beam_tfr" / "plan.json").exists()
+    assert not has_sources(dataset)
+    updated(dataset, num_shards=3)
+    assert files_of(dataset) == expected(photos, tmp_path, num_shards=3)
+    assert has_sources(dataset)
+    assert not (dataset / ".beam_tfr").exists()
+
+
+def test_a_removal_that_is_killed_after_its_switch_can_be_repeated(
+    beam_tfr: Command,
+    dataset: Path,
+    photos: Photos,
+    tmp_path: Path,
+    killed_at_its_end: Callable[[Any], None],
+) -> None:
+    gone = [sound(photos)[0], next(path for path in photos.all() if path not in sound(photos))]
+    (tmp_path / "keys").write_text("".join(f"{path.relative_to(photos.folder)}\n" for path in gone))
+    command = ["remove", dataset, "--keys", tmp_path / "keys"]
+    killed_at_its_end(lambda: beam_tfr(*command))
+    for told in ("removed: 0 records", "removed: 0 records"):
+        run = beam_tfr(*command)
+        assert run.code == 0, run.err
+        assert told in run.out
+    for path in gone:
+        path.unlink()
+    found = files_of(dataset)
+    del found["removed.txt"]
+    assert found == expected(photos, tmp_path)
+    assert has_sources(dataset)
+    assert not (dataset / ".beam_tfr").exists()
+    (tmp_path / "keys").write_text("no/such.jpg\n")
+    assert beam_tfr(*command).code == 1
+
+
+# Other runs
+
+
+def test_a_folder_that_another_run_holds_is_left_alone(
+    beam_tfr: Command, dataset: Path, photos: Photos, tmp_path: Path
+) -> None:
+    photos.change()
+    before = files_of(dataset)
+    (tmp_path / "keys").write_text("cat/1.jpg\n")
+    calls = [["update", dataset, "--input", f"{photos.folder}/**"], ["remove", dataset, "--keys", tmp_path / "keys"]]
+    with lock.held(str(dataset), "another"):
+        for call in calls:
+            run = beam_tfr(*call)
+            assert (run.code, run.err.count("another run holds")) == (1, 1), run.err
+    assert files_of(dataset) == before
+
+
+def test_a_repair_whose_dataset_was_updated_meanwhile_writes_nothing(
+    dataset: Path, photos: Photos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = next(dataset.glob("*.tfrecord.gz"))
+    data = broken.read_bytes()
+    broken.write_bytes(data[:700] + bytes([data[700] ^ 1]) + data[701:])
+    really = repairing.start
+
+    def start(*arguments: Any, **named: Any) -> Any:
+        updated(dataset, compression="gzip:9", input=f"{photos.folder}/**", **REJECTS)
+        return really(*arguments, **named)
+
+    monkeypatch.setattr(repairing, "start", start)
+    with pytest.raises(RunError, match="another run has replaced the dataset"):
+        repairing.repair(str(dataset), {"input": [f"{photos.folder}/**"], **REJECTS})
+    monkeypatch.undo()
+    update(dataset, photos)  # the damaged shard is there, but never copied
+    assert files_of(dataset) == expected(photos, tmp_path, compression="gzip:9")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", ["update", "convert", "repair"])
+def test_of_an_update_and_another_run_one_works(dataset: Path, photos: Photos, tmp_path: Path, other: str) -> None:
+    for _ in range(300):
+        photos.add("cat")
+    if other == "convert":
+        replace(sound(photos)[0], photos)
+    loose = ["--max_rejects", "0.9", "--quiet"]
+    source = ["--input", f"{photos.folder}/**"]
+    name = manifest.read(str(dataset)).name
+    commands = {
+        "update": ["update", dataset, *source, *loose],
+        "convert": ["convert", "--output", dataset, "--name", name, *source, *loose],
+        "repair": ["repair", dataset, *source, "--quiet"],
+    }
+    for delays in (0.0, 1.0):
+        photos.change()
+        calls = [commands["update"], commands[other]]
+        running = [
+            subprocess.Popen([sys.executable, "-m", "beam_tfr", *map(str, call)], stderr=subprocess.PIPE, text=True)
+            for call in (calls if delays else calls[::-1])
+        ]
+        ended = [(run.communicate()[1], run.returncode) for run in running]
+        assert 0 in [code for _, code in ended], ended
+        assert not any("Traceback" in said for said, _ in ended), ended
+        for said, code in ended:
+            assert code == 0 or any(
+                text in said
+                for text in ("another run", "holds a dataset with other", "the input has changed", "was replaced")
+            ), said
+    update(dataset, photos)
+    assert files_of(dataset) == expected(photos, tmp_path)
+
+
+# Readers
+
+
+def by_tensorflow(folder: Path) -> Iterator[Any]:
+    yield from (images.numpy() for images, _ in load(folder, split="train", batch_size=2, shuffle=True))
+
+
+def by_torch(folder: Path) -> Iterator[Any]:
+    yield from (images for images, _ in ImageDataset(folder, split="train", batch_size=2, shuffle=True))
+
+
+def by_number(folder: Path) -> Iterator[Any]:
+    records = Records(folder)
+    yield from (records[number][0] for number in range(len(records)))
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "other photos": {},
+    "other shards": {"num_shards": 3},
+    "other names of files": {"compression": "gzip"},
+    "other bytes of the same records": {"compression": "gzip:9"},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("read", [by_tensorflow, by_torch, by_number])
+def test_a_reader_that_began_before_an_update_never_mixes_datasets(
+    tmp_path: Path, read: Callable[[Path], Iterator[Any]], change: str
+) -> None:
+    def paint_all(value: int) -> None:
+        for number in range(NUMBER):
+            path = tmp_path / "photos" / "a" / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (64, 64), (value, value, value)).save(path)
+
+    paint_all(10)
+    flags = {"encoding": "raw", "image_size": 64, "num_shards": 8}
+    flags["compression"] = "gzip:1" if "bytes" in change else "none"
+    beam_tfr.convert(input=f"{tmp_path}/photos/**", output=tmp_path / "d", progress=False, **flags)
+    began, seen, said = read(tmp_path / "d"), list[int](), ""
+    seen += np.unique(next(began)).tolist()
+    if change == "other photos":
+        paint_all(20)
+    updated(tmp_path / "d", input=f"{tmp_path}/photos/**", **CHANGES[change])
+    try:
+        for images in began:
+            seen += np.unique(images).tolist()
+    except (DataError, RunError, OSError, tf.errors.OpError) as error:
+        said = str(error)
+    assert {*seen} == {10}
+    assert (said and REPLACED in said) or (not said and change != "other photos"), said
+    after = [value for images in read(tmp_path / "d") for value in np.unique(images).tolist()]
+    assert {*after} == ({20} if change == "other photos" else {10})
