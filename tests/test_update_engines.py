@@ -24,12 +24,11 @@ def check_updates(beam_tfr_command: Command, tmp_path: Path, flags: list[str]) -
     photos, dataset = Photos(tmp_path / "photos", 1), tmp_path / "d"
     pattern = f"{photos.folder}/**"
     beam_tfr.convert(input=pattern, output=dataset, progress=False, **REJECTS, **OPTIONS)
-    untouched = len(photos.all()) - 13  # 3 are removed, 3 replaced, 2 renamed, 3 moved, 2 touched, perhaps
     photos.change()
     run = beam_tfr_command("update", dataset, "--input", pattern, "--max_rejects", "0.9", "--json", *flags)
     assert run.code == 0, run.err
     assert files_of(dataset) == fresh(tmp_path / "fresh", input=pattern, **REJECTS, **OPTIONS)
-    assert run.json["changed"]["added"] < run.json["written"] - untouched / 2  # most were copied
+    assert 0 < run.json["changed"]["added"] < run.json["written"] / 2
     assert beam_tfr_command("update", dataset, "--num_shards", "2", "--quiet", *flags).code == 0
     assert files_of(dataset) == fresh(tmp_path / "fresh", input=pattern, **REJECTS, **OPTIONS | {"num_shards": 2})
     gone = next(path for path in photos.all() if path.read_bytes()[:2] == b"\xff\xd8")

@@ -155,6 +155,7 @@ def test_an_object_that_is_replaced(fake: FakeGcs, bucket: Mirror, photos: Photo
     assert len([name for name in now if now[name] != generations[name]]) == 2  # a shard and its contents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.05, 0.15])
 def test_faults_of_the_service(fake: FakeGcs, bucket: Mirror, photos: Photos, tmp_path: Path, share: float) -> None:
     for number in range(3):

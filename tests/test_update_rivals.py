@@ -108,6 +108,17 @@ def test_without_an_input_nothing_is_lost_with_a_sidecar(dataset: Path, photos: 
     assert files_of(dataset) == expected(photos, tmp_path, num_shards=2)
 
 
+def test_switches_of_a_dataset_stay(beam_tfr: Command, photos: Photos, tmp_path: Path) -> None:
+    flags = ["--input", f"{photos.folder}/**", "--output", tmp_path / "d", "--ignore_orientation", "--quiet"]
+    assert beam_tfr("convert", *flags, "--image_size", "16", "--max_rejects", "0.9").code == 0
+    before = files_of(tmp_path / "d")
+    assert beam_tfr("update", tmp_path / "d", *flags[:2], "--max_rejects", "0.9", "--quiet").code == 0
+    assert files_of(tmp_path / "d") == before
+    assert beam_tfr("update", tmp_path / "d", "--num_shards", "2", "--quiet").code == 0
+    options = manifest.read(str(tmp_path / "d")).options
+    assert (options["ignore_orientation"], options["num_shards"]) == (True, 2)
+
+
 # Kills at the end: those at any moment are in `benchmarks.faults`
 
 
@@ -297,6 +308,7 @@ def of_tens(colored: Path) -> Path:
     return colored / "d"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_readers_that_began_before_an_update_never_mix_datasets(
     colored: Path, of_tens: Path, tmp_path: Path, change: str
