@@ -19,7 +19,7 @@ from apache_beam.typehints import with_output_types
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import history
-from beam_tfr.dataset.base import Base
+from beam_tfr.dataset.base import Base, read_again
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
@@ -276,6 +276,7 @@ class Repair(Convert):
         changed = "the input has changed since the dataset was made"
 
         def draft(survey: Survey) -> Plan:
+            read_again(self._dataset.folder, self._dataset.fields["manifest_digest"])  # the folder is held only now
             if f"{survey.digest:064x}" != digest:
                 raise InputChangedError(f"{changed}: keys or sizes differ, among {survey.counts.total():,} now")
             if survey.counts != matched:

@@ -50,7 +50,8 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Updates a dataset; `others` are Beam's flags."""
-    given = {name: getattr(parsed, name) for name in options_of(ConvertOptions).keys() - NOT_GIVEN}
+    values = {name: getattr(parsed, name) for name in options_of(ConvertOptions).keys() - NOT_GIVEN}
+    given = {name: value for name, value in values.items() if value is not False}  # switches: as the dataset has them
     how = from_arguments(parsed, UpdateOptions)
     with display(parsed) as shown:
         from beam_tfr import launch
@@ -61,7 +62,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             parsed.folder, given, how, others, progress=shown, say=lambda text: shown.say(as_flags(text))
         )
     if parsed.json:
-        print(json.dumps(summary(done), sort_keys=True))
+        print(json.dumps({**summary(done), "changed": dict(done.changed)}, sort_keys=True))
     else:
         print_summary(done, to=sys.stdout)
         print(tell(done))

@@ -82,7 +82,7 @@ class Split:
 
 
 class Stamp(NamedTuple):
-    """Where manifest.json holds the digest of the dataset, by which readers see that it was replaced; in bytes."""
+    """Where manifest.json holds its own digest, by which readers see that the dataset was replaced; in bytes."""
 
     path: str
     before: int
@@ -105,7 +105,7 @@ class Manifest:
         splits: name -> `Split`; `none` has the rejects that fit no split.
         statistics: channel mean and standard deviation (0 to 255) of the stored pixels before encoding, source sizes.
         dataset_digest: equal for equal datasets, wherever they are and whenever they were made.
-        stamp: where the file holds `dataset_digest`.
+        stamp: where the file holds its digest.
         fields: the whole file as parsed.
     """
 
@@ -172,7 +172,7 @@ def check_current(dataset: Manifest) -> None:
     """
     path, before, _ = dataset.stamp
     with contextlib.suppress(OSError):
-        digest = dataset.dataset_digest.encode()
+        digest = dataset.fields["manifest_digest"].encode()
         if storage.read_part(path, before, len(digest)) == digest:
             return
     raise DataError(replaced(dataset.folder))
@@ -283,7 +283,7 @@ def parse(data: bytes, folder: str) -> Manifest:
                 f"{path} was changed after it was written: its manifest_digest does not match its content; {CURE}"
             )
         _schema_check()(fields, name_prefix="manifest")
-        return _from_fields(fields, Stamp(path, *map(len, data.split(fields["dataset_digest"].encode(), 1))), folder)
+        return _from_fields(fields, Stamp(path, *map(len, data.split(fields["manifest_digest"].encode(), 1))), folder)
     except UsageError as error:
         raise DataError(f"{path}: this beam_tfr {__version__} does not know {str(error)[:300]}; update it") from None
     except (ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import checks, jobs
 from beam_tfr.dataset import manifest as manifests
-from beam_tfr.dataset.base import shards_of
+from beam_tfr.dataset.base import read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.inputs.patterns import read_input_list
@@ -96,6 +96,7 @@ def repair(
             _run(dataset, options, beam_flags, wanted, progress, say)
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
+        read_again(dataset.folder, dataset.fields["manifest_digest"])
         if check.contents.how != "none" and (wanted or SUMS_FILE in files) and remade.write_sums(dataset):
             files.add(SUMS_FILE)
         _write_others(dataset, files)
@@ -125,6 +126,7 @@ def repair_contents(
     dataset, run_id = manifests.read(storage.check_path(folder)), uuid.uuid4().hex
     files, check, records = set[str](), ContentsCheck(dataset, sums=False), RecordCheck(dataset)
     with lock.held(dataset.folder, run_id):
+        read_again(dataset.folder, dataset.fields["manifest_digest"])
         for task in (tasks := tasks_of(dataset)):
             name, found = contents_name(task.entry.file), ShardFound(task)
             if check.how != "none":

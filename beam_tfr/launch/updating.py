@@ -27,7 +27,7 @@ from beam_tfr.launch.starting import start
 from beam_tfr.options import ConvertOptions, ImageOptions
 from beam_tfr.options.table import FILES, LIMITS, options_of
 from beam_tfr.options.update import UpdateOptions
-from beam_tfr.output import codec_versions, lock, removed, sidecars, switch
+from beam_tfr.output import claim, codec_versions, lock, publish, removed, sidecars, switch
 from beam_tfr.output.removed import Removed, Wanted
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
@@ -64,6 +64,7 @@ def update(
     beam_options = parse_beam_flags(beam_flags)
     if given.get("no_wait") or checks.is_only_form(beam_options):
         raise UsageError("`no_wait=`, `template_location=` and `dry_run=` update nothing")
+    given = {name: value for name, value in given.items() if value not in (None, "", (), [])}
     dataset = _read(storage.check_path(folder), beam_options)
     with restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how)) as options:
         updated = start(
@@ -75,7 +76,10 @@ def update(
             progress=progress,
             say=say,
         )
-    return cast(Result, updated)
+    done = cast(Result, updated)
+    if how.keep_previous and done.manifest.fields != dataset.fields:
+        say(f"the dataset as it was is in {publish.previous_folder(dataset)}")
+    return done
 
 
 def remove(
@@ -105,12 +109,13 @@ def remove(
         raise UsageError("`template_location=` and `dry_run=` remove nothing")
     dataset = _read(storage.check_path(folder), beam_options)
     found = removed.find(dataset, wanted, progress or (lambda _: None))
-    if not found.images:
+    before = removed.read(dataset.folder)
+    is_repeated = any(found.removed) and all(now <= there for now, there in zip(found.removed, before, strict=True))
+    if not (found.images or is_repeated):
         raise DataError(f"nothing of what is given is in {dataset.folder}; nothing was removed")
     if missing := len(found.missing):
         told = f"{missing:,} of those given are not in {dataset.folder}, such as {found.missing[0]}"
         say(f"{told}; they are kept out too")
-    before = removed.read(dataset.folder)
     total = Removed(before.keys | found.removed.keys, before.sources | found.removed.sources)
     with restored(dataset, {"overwrite": True}, _placeholder(dataset, {}, UpdateOptions())) as options:
 
@@ -126,20 +131,23 @@ def remove(
 
 
 def _read(folder: str, beam_options: PipelineOptions) -> Manifest:
-    """The manifest of a dataset, after a switch that was cut off is completed."""
-    if storage.find(storage.work_path(folder, SWITCH_FILE)):
-        with lock.held(folder, uuid.uuid4().hex, job_state=functools.partial(jobs.job_state, beam_options)):
+    """The manifest of a dataset, after a run that was killed at its end is completed."""
+    if {SWITCH_FILE, claim.PLAN_FILE} & {*storage.list_folder(storage.work_path(folder, ""))}:
+        run_id = uuid.uuid4().hex
+        with lock.held(folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
             switch.complete(folder)
+            claim.settle(folder, run_id)
     return manifests.read(folder)
 
 
 def _placeholder(dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> dict[str, Any]:
-    """Options that stand for the input if none is given."""
+    """Options that stand for the input if none is given; its rejects were accepted when the dataset was made."""
     if any(given.get(name) for name in _PLACES):
         return {}
     if how.retry_rejects:
         raise UsageError("reads files again: say where they are, with `input=` or `table=`", option="retry_rejects")
-    return {"input": dataset.folder} if "layout" in dataset.options else {"table": dataset.folder}
+    accepted = {"max_rejects": 1.0, "allow_empty": (*dataset.splits, *dataset.class_names)}
+    return {"input" if "layout" in dataset.options else "table": dataset.folder, **accepted}
 
 
 def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> Input:
@@ -151,7 +159,7 @@ def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any
         return dataclasses.replace(source, plan=plan, origin=base if how.retry_rejects else source.origin)
     about = options_of(ConvertOptions)
     allowed = {name for name, option in about.items() if option.group == FILES or not option.changes_data}
-    if wrong := [name for name in given if given[name] not in (None, "", ()) and name not in allowed]:
+    if wrong := [name for name in given if name not in allowed]:
         raise UsageError("needs the images: give `input=` or `table=` too", option=wrong[0], value=given[wrong[0]])
     now = {name: getattr(options, name) for name in allowed & dataset.options.keys()}
     settings = PlanSettings(

@@ -29,7 +29,9 @@ class UpdateOptions(Checked):
         template=False,
     )
     keep_previous: bool = of_run(
-        False, help="keep the dataset that is replaced, in DIR.DIGEST beside it", template=False
+        False,
+        help="keep the dataset that is replaced beside it, in DIR.DIGEST: the digest of its manifest",
+        template=False,
     )
     codecs: str = of_run(
         "",

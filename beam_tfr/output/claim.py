@@ -323,6 +323,16 @@ def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> C
     return changes
 
 
+def settle(output: str, run_id: str) -> None:
+    """Ends what a run began that was killed after its switch, before it had kept its sidecars for updates."""
+    begun = _read_plan(output)
+    if begun is None or (dataset := manifest.find(output)) is None or _is_being_replaced(output):
+        return
+    plan = begun["plan"]
+    if all(plan[name] == dataset.fields[name] for name in ("name", "options", "input_digest")):
+        finish(output, run_id, Plan.from_fields(plan).shards())
+
+
 def _is_being_replaced(output: str) -> bool:
     """True if the work folder holds a part of a dataset that will replace the one in the output."""
     begun, published = _read_plan(output), storage.find(storage.join(output, MANIFEST_FILE))

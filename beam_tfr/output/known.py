@@ -26,6 +26,9 @@ from beam_tfr.schema.naming import contents_name, parse_file_name
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
 _PASSING = ("not-found", "unreadable", "changed-while-reading", "decode-timeout")  # reasons that may not last
+LACKING = (
+    "{}: .sources, which says what the shards were made from, lacks {}; `beam-tfr update DIR --input …` makes it again"
+)
 _TABLES = 4  # contents in memory at a time
 
 

@@ -194,7 +194,8 @@ def _acquire(output: str, run_id: str, job: str, job_state: JobState) -> int:
         storage.write_bytes(trial, b"", scratch="", replace=False)
         try:
             storage.touch(trial)
-            storage.move(trial, moved)
+            with contextlib.suppress(FileNotFoundError):  # moved already, by a request whose answer was lost
+                storage.move(trial, moved)
         finally:
             storage.delete(trial)
             storage.delete(moved)

@@ -302,8 +302,8 @@ def write(
 
 
 def previous_folder(dataset: Manifest) -> str:
-    """Where an update keeps the dataset that it replaces, if it is told to."""
-    return f"{dataset.folder.rstrip('/')}.{dataset.dataset_digest[:16]}"
+    """Where an update keeps the dataset that it replaces, if it is told to; of each manifest another folder."""
+    return f"{dataset.folder.rstrip('/')}.{dataset.fields['manifest_digest'][:16]}"
 
 
 def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:

@@ -250,10 +250,12 @@ def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None
         match = _SIDECAR.fullmatch(entry.name)
         return match is not None and match[1] in shards
 
+    def move(entry: Entry) -> None:
+        with contextlib.suppress(FileNotFoundError):  # moved already, by a request whose answer was lost
+            storage.move(entry.path, storage.join(folder, entry.name))
+
     storage.make_folder(folder)
-    storage.for_each(
-        lambda entry: storage.move(entry.path, storage.join(folder, entry.name)), filter(is_wanted, entries)
-    )
+    storage.for_each(move, filter(is_wanted, entries))
     if shards is not None:
         storage.delete_all(entry for entry in storage.walk(folder, lambda _: False, deep=False) if not is_wanted(entry))
 

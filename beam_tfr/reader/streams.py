@@ -171,7 +171,7 @@ class Streams:
     def _check_current(self) -> None:
         """Fails unless the dataset still stands, like `manifest.check_current`."""
         path, before, after = self.dataset.stamp
-        digest = self.dataset.dataset_digest.encode()
+        digest = self.dataset.fields["manifest_digest"].encode()
         file = {"filenames": path, "buffer_size": tf.constant(0, tf.int64)}
         size = {"header_bytes": before, "record_bytes": len(digest), "footer_bytes": after}
         stands = first_that_works(

@@ -15,7 +15,7 @@ from beam_tfr.engine import interrupt
 from beam_tfr.output import known
 from beam_tfr.output.known import Source
 from beam_tfr.planning import packing
-from beam_tfr.schema import ImageRef
+from beam_tfr.schema import DataError, ImageRef
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
 _AT_ONCE = 8  # shards in an element
@@ -44,7 +44,7 @@ class ReadKnown(beam.PTransform):
     def _read(self, numbers: list[int]) -> Iterator[bytes]:
         for shard, sources in _read_sources(self.base, numbers):
             name = shard.split if self.splits_stay else ""
-            usable = (source for source in sources if not source.reject or self._stays(source))
+            usable = (source for source in sources or () if not source.reject or self._stays(source))
             yield from packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
 
     def _stays(self, source: Source) -> bool:
@@ -73,7 +73,9 @@ class ReadDataset(beam.PTransform):
         return refs, begin | "NoNotes" >> beam.Create([{}])
 
     def _read(self, numbers: list[int]) -> Iterator[bytes]:
-        for _, sources in _read_sources(self.base, numbers):
+        for shard, sources in _read_sources(self.base, numbers):
+            if sources is None:
+                raise DataError(known.LACKING.format(self.base.folder, shard.name))
             count("listed", len(sources))
             yield from packing.pack_some(map(self._look_again, sources))
 
@@ -95,8 +97,8 @@ def _shards(begin: PBegin, base: Base, name: str) -> PCollection[list[int]]:
     return begin | f"{name}Shards" >> beam.Create(parts) | f"Spread{name}Shards" >> beam.Reshuffle()
 
 
-def _read_sources(base: Base, numbers: list[int]) -> Iterator[tuple[PlannedShard, list[Source]]]:
+def _read_sources(base: Base, numbers: list[int]) -> Iterator[tuple[PlannedShard, list[Source] | None]]:
     shards = shards_of(base.read())
     for number in numbers:
         interrupt.check()
-        yield shards[number], known.sources_of(base.folder, shards[number]) or []
+        yield shards[number], known.sources_of(base.folder, shards[number])

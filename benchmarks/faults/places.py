@@ -12,12 +12,13 @@ from pathlib import Path
 
 import PIL.Image
 
-from beam_tfr.schema import canonical_json, sha256_hex
+from beam_tfr.schema import HISTORY_FILE, REMOVED_FILE, SOURCES_FOLDER, canonical_json, sha256_hex
 from tests.converted import SAMPLE
 from tests.fake_gcs import FakeGcs
 
 SIDES = (96, 72, 60)  # pixels; a photo of the sample in each
 REJECTS = 3
+BESIDE = (SOURCES_FOLDER, HISTORY_FILE, REMOVED_FILE)  # of updates; no part of a dataset
 LOCK = ".beam_tfr/lock."
 
 
@@ -60,6 +61,15 @@ class Disk:
 
     def delete(self, name: str) -> None:
         (self._out / name).unlink(missing_ok=True)
+
+    def put_photo(self, name: str, data: bytes) -> None:
+        path = self._folder / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # a link to that of other trials
+        path.write_bytes(data)
+
+    def delete_photo(self, name: str) -> None:
+        (self._folder / "photos" / name).unlink()
 
     def has_work_folder(self) -> bool:
         return (self._out / ".beam_tfr").exists()
@@ -114,6 +124,12 @@ class Bucket:
     def delete(self, name: str) -> None:
         self.server.delete(f"out/{name}")
 
+    def put_photo(self, name: str, data: bytes) -> None:
+        self.server.put(f"photos/{name}", data)
+
+    def delete_photo(self, name: str) -> None:
+        self.server.delete(f"photos/{name}")
+
     def has_work_folder(self) -> bool:
         return any(name.startswith(".beam_tfr/") for name in self.names())
 
@@ -125,9 +141,9 @@ Place = Disk | Bucket
 
 
 def files_in(place: Place) -> dict[str, bytes]:
-    """Name -> content of everything in the output."""
+    """Name -> content of everything in the output that is, or will be, part of a dataset."""
     found = {}
-    for name in place.names():
+    for name in [name for name in place.names() if name.partition("/")[0] not in BESIDE]:
         with contextlib.suppress(FileNotFoundError):
             found[name] = place.read(name)
     return found

@@ -20,7 +20,7 @@ from beam_tfr.output.sidecars import RECORDS
 from benchmarks.faults.places import Place
 from tests.portable_runners import build_prism
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MARK = "BEAM_TFR_FAULTS"  # environment variable by which the processes of a run are found
 PATIENCE_S = 300.0
 FLAGS = "--name d --layout {split}/{label}/* --num_shards train=9,validation=3,test=3 --image_size 96 --max_rejects 9"
@@ -46,16 +46,24 @@ class Run:
     """A call of the command, with all the processes that it starts.
 
     Args:
+        command: the command and its own flags; a conversion by default.
         limits: of the process -> value, as of `resource.setrlimit`.
     """
 
-    def __init__(self, place: Place, flags: Sequence[str], *, limits: dict[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        flags: Sequence[str],
+        *,
+        command: Sequence[str] = (),
+        limits: dict[int, int] | None = None,
+    ) -> None:
         self.mark, self.limits = uuid.uuid4().hex, limits
         self._said = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed by `wait`
-        command = [sys.executable, "-m", "beam_tfr", "convert", "--input", place.input, "--output", place.output]
+        command = command or ["convert", "--input", place.input, "--output", place.output, *FLAGS.split()]
         self._started = time.monotonic()
         self._process = subprocess.Popen(
-            [*command, *FLAGS.split(), *flags],
+            [sys.executable, "-m", "beam_tfr", *command, *flags],
             cwd=ROOT,
             env={**os.environ, **place.environment, "PYTHONPATH": str(ROOT), MARK: self.mark},
             stdin=subprocess.DEVNULL,
@@ -66,7 +74,10 @@ class Run:
         )
         self.pid = self._process.pid
 
-    def ended(self) -> bool:
+    def ended(self, within_s: float = 0.0) -> bool:
+        """Whether it ends within some seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(within_s)
         return self._process.poll() is not None
 
     def wait(self, patience_s: float = PATIENCE_S) -> Ended:

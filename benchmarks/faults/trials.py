@@ -9,11 +9,12 @@ import resource
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from beam_tfr.schema import DataError
 from beam_tfr.verification import verify
+from benchmarks.faults import living
 from benchmarks.faults.mutations import mutated
 from benchmarks.faults.outcome import Outcome
 from benchmarks.faults.places import LOCK, REJECTS, Bucket, Disk, Place, bury, files_in
@@ -35,7 +36,7 @@ class Scene:
     """
 
     def __init__(self, engine: str, photos: Path) -> None:
-        self.engine, self._photos = engine, photos
+        self.engine, self.photos = engine, photos
         self.flags = engine_flags(engine)
         self._server = FakeGcs() if engine == "gcs" else None
         with self.place() as place:
@@ -54,9 +55,9 @@ class Scene:
     def place(self) -> Iterator[Place]:
         place: Place
         if self._server is not None:
-            place = Bucket(self._server, self._photos)
+            place = Bucket(self._server, self.photos)
         else:
-            place = Disk(Path(tempfile.mkdtemp(prefix="beam_tfr-faults-")), self._photos)
+            place = Disk(Path(tempfile.mkdtemp(prefix="beam_tfr-faults-")), self.photos)
         try:
             yield place
         finally:
@@ -75,8 +76,8 @@ class Trial:
         self.outcome = Outcome()
         self.runs: list[Run] = []
 
-    def start(self, *flags: str, limits: dict[int, int] | None = None) -> Run:
-        return Run(self.place, [*self.scene.flags, *flags], limits=limits)
+    def start(self, *flags: str, command: Sequence[str] = (), limits: dict[int, int] | None = None) -> Run:
+        return Run(self.place, [*self.scene.flags, *flags], command=command, limits=limits)
 
     def wait(self, run: Run) -> Ended:
         """Waits for the end of a run."""
@@ -102,22 +103,22 @@ class Trial:
     def problem(self, text: str, ended: Ended | None = None) -> None:
         self.outcome.problem(f"{text}: {ended.code} {ended.said[-2000:]}" if ended else text)
 
-    def finish(self, *flags: str) -> None:
+    def finish(self, *flags: str, command: Sequence[str] = (), expected: dict[str, bytes] | None = None) -> None:
         """Calls the command until it succeeds, and checks what it left."""
         for _ in range(MOST_CALLS):
-            ended = self.wait(self.start(*flags))
+            ended = self.wait(self.start(*flags, command=command))
             if ended.code == 0:
-                return self.check()
+                return self.check(expected)
             if ended.code == HANGS:
                 return None
         return self.problem(f"not done after {MOST_CALLS} calls", ended)
 
-    def check(self) -> None:
-        """That every file is as an undisturbed run writes it, and that there is no other."""
+    def check(self, expected: dict[str, bytes] | None = None) -> None:
+        """That every file is as expected, or as an undisturbed run writes it, and that there is no other."""
         left = [pid for run in self.runs for pid in run.left()]
         if left and self.scene.engine != "prism":  # which notices late that its driver was killed
             self.problem(f"{len(left)} processes outlive their run")
-        found, expected = files_in(self.place), self.scene.expected
+        found, expected = files_in(self.place), expected or self.scene.expected
         if self.place.has_work_folder():
             self.problem(f"the work folder is left: {[name for name in found if name.startswith('.')]}")
         if found == expected:
@@ -325,6 +326,7 @@ EVERYWHERE: dict[str, Kind] = {
     "takeover": takeover,
     "overwrite": overwrite,
     "overtaken": overtaken,
+    "update": living.update,
     "corrupt": corrupt,
     "handles": handles,
     "memory": memory,
