@@ -50,7 +50,8 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Updates a dataset; `others` are Beam's flags."""
-    given = {name: getattr(parsed, name) for name in options_of(ConvertOptions).keys() - NOT_GIVEN}
+    # A switch that is not given is False, and must not override that of the dataset.
+    given = {name: getattr(parsed, name) or None for name in options_of(ConvertOptions).keys() - NOT_GIVEN}
     how = from_arguments(parsed, UpdateOptions)
     with display(parsed) as shown:
         from beam_tfr import launch
