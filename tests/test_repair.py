@@ -18,7 +18,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest
 from beam_tfr.engine import runs
 from beam_tfr.launch import progress
-from beam_tfr.launch.repairing import _restored
+from beam_tfr.launch.restored import restored
 from beam_tfr.sources import open_source
 from tests.conftest import Run, as_nobody, files_of, wait_for
 from tests.converted import (
@@ -169,7 +169,7 @@ def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
 @pytest.mark.parametrize("flags", CONVERSIONS)
 def test_the_manifest_holds_all_options(flags: str) -> None:
     dataset = manifest.read(str(converted(flags)))
-    with _restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}) as options:
+    with restored(dataset, {"input": [f"{once('sources', Path.mkdir)}/*/*"]}) as options:
         assert json.loads(json.dumps(open_source(options).plan.options)) == dataset.options
 
 

@@ -44,7 +44,7 @@ def read_lines(path: str | None, option: str) -> list[str]:
     """The lines of a file, without empty ones.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: it cannot be read, or has none.
     """
     if path is None:
         return []
@@ -52,7 +52,10 @@ def read_lines(path: str | None, option: str) -> list[str]:
         text = storage.read_bytes(storage.check_path(path, option=option)).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", option=option, value=path) from None
-    return [line for line in text.splitlines() if line]
+    lines = [line.removesuffix("\r") for line in text.split("\n")]  # names may hold what else ends a line
+    if not any(lines):
+        raise UsageError("names nothing", option=option, value=path)
+    return [*filter(None, lines)]
 
 
 def display(parsed: argparse.Namespace, what: str = "images") -> contextlib.AbstractContextManager[Display]:

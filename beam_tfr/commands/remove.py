@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
 from beam_tfr.commands.calls import display, read_lines
 from beam_tfr.console.terminal import counted
+from beam_tfr.dataset import history
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import REMOVED_FILE, UsageError, as_flags
 
@@ -23,6 +25,7 @@ EXAMPLES = """examples:
 Needs no input. Hashes of keys and files stay in removed.txt: later conversions and updates into the folder leave them
 out. Source files are not touched.
 """
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}(\s|$)")
 ON_GCS = """note:    versions and soft-deleted objects may still hold what was removed; these commands list them:
          gcloud storage ls --all-versions '{0}/**'
          gcloud storage ls --soft-deleted '{0}/**'"""
@@ -53,7 +56,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         from beam_tfr.output.removed import Wanted
 
         launch.parse_beam_flags(others, parsed.known)
-        wanted = Wanted(read_lines(parsed.keys, "keys"), read_lines(parsed.sha256, "sha256"), _condition(parsed.where))
+        wanted = Wanted(read_lines(parsed.keys, "keys"), _hashes(parsed.sha256), _condition(parsed.where))
         done = launch.remove(parsed.folder, wanted, others, progress=shown, say=lambda text: shown.say(as_flags(text)))
     if parsed.json:
         told = {"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)}
@@ -61,9 +64,21 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         return 0
     print(f"removed: {counted(done.changed.get('removed', 0), 'record')}; {REMOVED_FILE} keeps them out")
     print(f"dataset: {done.folder}   digest {done.digest[:16]}")
+    for copy in history.kept_copies(done.folder):
+        print(f"note:    still holds it: {copy}, which an update kept; delete it")
     if storage.is_gcs(done.folder):
         print(ON_GCS.format(done.folder.rstrip("/")))
     return 0
+
+
+def _hashes(path: str | None) -> list[str]:
+    """The hashes in a file, also as `sha256sum` writes it."""
+    lines = read_lines(path, "sha256")
+    for line in lines:
+        if not _SHA256.match(line):
+            message = f"{line!a:.100} is no SHA-256: each line begins with one, of 64 hex digits"
+            raise UsageError(message, option="sha256", value=path)
+    return [line.split()[0] for line in lines]
 
 
 def _condition(text: str | None) -> tuple[str, str] | None:

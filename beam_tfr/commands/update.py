@@ -50,8 +50,8 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Updates a dataset; `others` are Beam's flags."""
-    values = {name: getattr(parsed, name) for name in options_of(ConvertOptions).keys() - NOT_GIVEN}
-    given = {name: value for name, value in values.items() if value is not False}  # switches: as the dataset has them
+    # A switch that is not given is False, and must not override that of the dataset.
+    given = {name: getattr(parsed, name) or None for name in options_of(ConvertOptions).keys() - NOT_GIVEN}
     how = from_arguments(parsed, UpdateOptions)
     with display(parsed) as shown:
         from beam_tfr import launch

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.schema import HISTORY_FILE, Counts
+from beam_tfr.schema import HISTORY_FILE, MANIFEST_FILE, Counts
 from beam_tfr.version import __version__
 
 KINDS = ("added", "removed", "changed", "relabelled")  # of changes, counted in each line
@@ -33,17 +33,42 @@ class Update(NamedTuple):
 
 
 def read(folder: str) -> list[dict[str, Any]]:
-    """The lines of the history of a dataset, oldest first; empty without one."""
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        return [json.loads(line) for line in storage.read_bytes(storage.join(folder, HISTORY_FILE)).splitlines()]
-    return []
+    """The lines of the history of a dataset, oldest first, without damaged ones; empty without a history."""
+    found = list[Any]()
+    for line in _bytes(folder).splitlines():
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    kinds = {"time": str, "command": str, "records": int, **dict.fromkeys(KINDS, int)}
+    return [
+        line
+        for line in found
+        if isinstance(line, dict) and all(isinstance(line.get(name, kind()), kind) for name, kind in kinds.items())
+    ]
+
+
+def previous_folder(dataset: Manifest) -> str:
+    """Where an update keeps the dataset that it replaces, if it is told to; of each manifest another folder."""
+    return f"{dataset.folder.rstrip('/')}.{dataset.fields['manifest_digest'][:16]}"
+
+
+def kept_copies(folder: str) -> list[str]:
+    """The folders of older datasets that updates kept, as far as they are there."""
+    folders = {line["kept"] for line in read(folder) if "kept" in line}
+    return sorted(of for of in folders if storage.find(storage.join(of, MANIFEST_FILE)))
+
+
+def _bytes(folder: str) -> bytes:
+    with contextlib.suppress(FileNotFoundError):
+        return storage.read_bytes(storage.join(folder, HISTORY_FILE))
+    return b""
 
 
 def tell(folder: str, most: int = 5) -> Iterator[str]:
     """Yields what the last updates of a dataset did, a line for each."""
     for line in read(folder)[-most:]:
         changes = ", ".join(f"{line[kind]:,} {kind}" for kind in KINDS if line.get(kind))
-        yield f"{line['time'][:10]} {line['command']}: {changes or 'no image changed'}; {line['records']:,} records"
+        when, command, records = line.get("time", "")[:10], line.get("command"), line.get("records", 0)
+        yield f"{when} {command}: {changes or 'no image changed'}; {records:,} records"
 
 
 def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update) -> bytes:
@@ -68,5 +93,7 @@ def with_update(before: Manifest, after: Mapping[str, Any], counts: Counts, upda
     if update.counted:
         numbers = counts.num_examples - sum(stayed.values()), before.counts["written"] - sum(stayed.values())
         line |= zip(KINDS, (*numbers, stayed.get("changed", 0), stayed.get("relabelled", 0)), strict=True)
-    lines = [*read(before.folder), line]
-    return b"".join(json.dumps(of).encode() + b"\n" for of in lines)
+    if update.keep_previous:
+        line["kept"] = previous_folder(before)
+    there = _bytes(before.folder)
+    return there + (b"\n" if there and not there.endswith(b"\n") else b"") + json.dumps(line).encode() + b"\n"

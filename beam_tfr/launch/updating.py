@@ -25,18 +25,20 @@ from beam_tfr.launch.restored import restored
 from beam_tfr.launch.results import Result
 from beam_tfr.launch.starting import start
 from beam_tfr.options import ConvertOptions, ImageOptions
-from beam_tfr.options.table import FILES, LIMITS, options_of
+from beam_tfr.options.table import FILES, LIMITS, RUN, options_of
 from beam_tfr.options.update import UpdateOptions
-from beam_tfr.output import claim, codec_versions, lock, publish, removed, sidecars, switch
+from beam_tfr.output import claim, codec_versions, lock, removed, sidecars, switch
 from beam_tfr.output.removed import Removed, Wanted
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import SWITCH_FILE, DataError, UsageError
+from beam_tfr.schema.features import features_of
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
 _KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made some of the records
 _PLACES = ("input", "input_list", "table")
+_NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
 
 def update(
@@ -62,9 +64,11 @@ def update(
         DataError, RunError, InterruptedRunError: as for a conversion; the dataset is then as it was.
     """
     beam_options = parse_beam_flags(beam_flags)
+    given = {name: value for name, value in given.items() if value not in (None, "", (), [])}
+    if fixed := [name for name in ("output", "name", "overwrite") if name in given]:
+        raise UsageError("is that of the dataset: leave it out", option=fixed[0], value=given[fixed[0]])
     if given.get("no_wait") or checks.is_only_form(beam_options):
         raise UsageError("`no_wait=`, `template_location=` and `dry_run=` update nothing")
-    given = {name: value for name, value in given.items() if value not in (None, "", (), [])}
     dataset = _read(storage.check_path(folder), beam_options)
     with restored(dataset, {**given, "overwrite": True}, _placeholder(dataset, given, how)) as options:
         updated = start(
@@ -78,7 +82,7 @@ def update(
         )
     done = cast(Result, updated)
     if how.keep_previous and done.manifest.fields != dataset.fields:
-        say(f"the dataset as it was is in {publish.previous_folder(dataset)}")
+        say(f"the dataset as it was is in {history.previous_folder(dataset)}")
     return done
 
 
@@ -108,11 +112,16 @@ def remove(
     if checks.is_only_form(beam_options):
         raise UsageError("`template_location=` and `dry_run=` remove nothing")
     dataset = _read(storage.check_path(folder), beam_options)
+    if dataset.options["encoding"] == "row":
+        told = "holds the rows of a table: remove the rows from the table, and convert it again with `overwrite=`"
+        raise UsageError(f"{dataset.folder} {told}")
     found = removed.find(dataset, wanted, progress or (lambda _: None))
     before = removed.read(dataset.folder)
     is_repeated = any(found.removed) and all(now <= there for now, there in zip(found.removed, before, strict=True))
     if not (found.images or is_repeated):
         raise DataError(f"nothing of what is given is in {dataset.folder}; nothing was removed")
+    if found.images == dataset.counts["matched"]:
+        raise UsageError(f"these are all images of {dataset.folder}: delete the folder")
     if missing := len(found.missing):
         told = f"{missing:,} of those given are not in {dataset.folder}, such as {found.missing[0]}"
         say(f"{told}; they are kept out too")
@@ -141,26 +150,43 @@ def _read(folder: str, beam_options: PipelineOptions) -> Manifest:
 
 
 def _placeholder(dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> dict[str, Any]:
-    """Options that stand for the input if none is given; its rejects were accepted when the dataset was made."""
-    if any(given.get(name) for name in _PLACES):
-        return {}
-    if how.retry_rejects:
+    """Options that stand for the input if none is given."""
+    found = any(given.get(name) for name in _PLACES)
+    if how.retry_rejects and not found:
         raise UsageError("reads files again: say where they are, with `input=` or `table=`", option="retry_rejects")
-    accepted = {"max_rejects": 1.0, "allow_empty": (*dataset.splits, *dataset.class_names)}
-    return {"input" if "layout" in dataset.options else "table": dataset.folder, **accepted}
+    if how.compare != "auto" and (how.retry_rejects or not found):
+        cause = "with `retry_rejects=`" if found else "without `input=` or `table=`"
+        raise UsageError(f"has no effect {cause}, as nothing is compared", option="compare", value=how.compare)
+    if found:
+        return {}
+    rejects = {"max_rejects": 1.0, "allow_empty": (*dataset.class_names, *dataset.splits)}  # accepted when it was made
+    return {"input" if "layout" in dataset.options else "table": dataset.folder, **rejects}
 
 
 def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any], how: UpdateOptions) -> Input:
     """The input: what is listed, or the images of the dataset, as they were listed for it."""
     base = Base(dataset.folder, dataset.fields["manifest_digest"], "names", not how.retry_rejects)
-    if any(given.get(name) for name in _PLACES):
+    listed = any(given.get(name) for name in _PLACES)
+    about = options_of(ConvertOptions)
+    limit, chosen_anew = dataset.options.get("limit"), listed and not how.retry_rejects
+    if limit is not None and not chosen_anew and options.seed != dataset.options["seed"]:
+        told = f"chooses other images, as the dataset has `limit={limit}`: {_NEEDS_IMAGES}"
+        raise UsageError(told, option="seed", value=options.seed)
+    if listed:
         source = open_source(options)
+        now, there = source.plan.options, dataset.options
+        if how.retry_rejects:
+            changed = [name for name in about if now.get(name) != there.get(name)]
+            if wrong := [name for name in changed if about[name].group not in (FILES, LIMITS)]:
+                raise UsageError(
+                    f"only reads what was rejected, and `{wrong[0]}=` changes other images; leave one out",
+                    option="retry_rejects",
+                )
         plan = source.plan if source.plan.first else dataclasses.replace(source.plan, first=_kept_ids(dataset))
         return dataclasses.replace(source, plan=plan, origin=base if how.retry_rejects else source.origin)
-    about = options_of(ConvertOptions)
-    allowed = {name for name, option in about.items() if option.group == FILES or not option.changes_data}
+    allowed = {name for name, option in about.items() if option.group in (FILES, RUN)}
     if wrong := [name for name in given if name not in allowed]:
-        raise UsageError("needs the images: give `input=` or `table=` too", option=wrong[0], value=given[wrong[0]])
+        raise UsageError(_NEEDS_IMAGES, option=wrong[0], value=given[wrong[0]])
     now = {name: getattr(options, name) for name in allowed & dataset.options.keys()}
     settings = PlanSettings(
         name=options.name,
@@ -204,6 +230,9 @@ def _choose_base(
     about = options_of(ImageOptions)
     changed = [name for name in about if about[name].changes_data and there.get(name) != now.get(name)]
     if others := [name for name in changed if not _is_looser(name, there.get(name), now.get(name))]:
+        if how.retry_rejects:
+            told = f"only reads what was rejected, and `{others[0]}=` changes other images; leave one out"
+            raise UsageError(told, option="retry_rejects")
         say(f"`{others[0]}=` differs: {everything}")
         return None, {}
     codecs = _codecs_of(dataset)
@@ -212,7 +241,10 @@ def _choose_base(
         return None, {}
     older = {*there.get(_KEPT_CODECS, ())}
     compare = "names" if isinstance(source.origin, Base) else how.compare
-    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, not (changed or how.retry_rejects), codecs)
+    with_rejects = not (changed or how.retry_rejects)
+    features = {of: about["shape"] for of, about in dataset.features.items()}
+    rows_stay = features == {of: [*shape] for of, (_, shape) in features_of(now, labelled=source.plan.labelled).items()}
+    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, with_rejects, codecs, rows_stay)
     try:
         base.check_codecs(codec_versions.used(now))
         if older and not how.codecs:

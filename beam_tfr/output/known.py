@@ -21,15 +21,11 @@ from beam_tfr.dataset.splits import Part
 from beam_tfr.output import sidecars
 from beam_tfr.records import contents
 from beam_tfr.records.tfrecords import RecordError
-from beam_tfr.schema import ImageRef, Known, Reject, RunError, Shard, ShardInfo
+from beam_tfr.schema import DataError, ImageRef, Known, Reject, RunError, Shard, ShardInfo, WrittenFile
 from beam_tfr.schema.naming import contents_name, parse_file_name
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
 _PASSING = ("not-found", "unreadable", "changed-while-reading", "decode-timeout")  # reasons that may not last
-LACKING = (
-    "{}: .sources, which says what the shards were made from, lacks {}; `beam-tfr update DIR --input …` makes it again"
-)
-_TABLES = 4  # contents in memory at a time
 
 
 class Source(NamedTuple):
@@ -54,6 +50,20 @@ def sources_of(folder: str, shard: PlannedShard) -> list[Source] | None:
     return found
 
 
+def need_sources(folder: str, shard: PlannedShard) -> list[Source]:
+    """The images of a shard, in order.
+
+    Raises:
+        DataError: its sidecar is missing.
+    """
+    if (sources := sources_of(folder, shard)) is None:
+        raise DataError(
+            f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}; "
+            "`beam-tfr update DIR --input …` makes it again"
+        )
+    return sources
+
+
 @functools.lru_cache(maxsize=2)
 def _by_name(base: Base) -> dict[str, PlannedShard]:
     return {shard.name: shard for shard in shards_of(base.read())}
@@ -65,8 +75,18 @@ def find_file(base: Base, file: str, num_bytes: int, sha256: str) -> storage.Ent
     there = _by_name(base).get(parsed[1]) if parsed else None
     if there is None or there.entry is None or (there.entry.file, there.entry.sha256) != (file, sha256):
         return None
-    found = storage.find(storage.join(base.folder, file))
-    return found if found and found.size_bytes == num_bytes else None
+    sidecar = sidecars.read_kept(base.folder, there.name, sha256)
+    return _find(base, file, WrittenFile("", num_bytes, sha256, sidecar.info.generation if sidecar else 0))
+
+
+def _find(base: Base, name: str, written: WrittenFile) -> storage.Entry | None:
+    """A file of the dataset, if it has the bytes that were written; on gs://, where a move changes its generation, by
+    its size alone."""
+    path = storage.join(base.folder, name)
+    if storage.is_gcs(path) or sidecars.unchanged(path, written):
+        found = storage.find(path)
+        return found if found and found.size_bytes == written.num_bytes else None
+    return None
 
 
 def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
@@ -80,17 +100,17 @@ def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | N
         return None
     if base.compare == "auto" and any(ref.split(b"\0", 3)[2] == b"0" for ref in refs):  # rows of a table
         return None
-    if not base.with_rejects and sidecar.reject_lines:
+    if sidecar.reject_lines and not base.with_rejects:
+        return None
+    if base.compare != "names" and sidecar.info.rejected.keys() & {*_PASSING}:
         return None
     info = dataclasses.replace(sidecar.info, shard=shard, built="", before={"kept": sidecar.info.num_examples})
     if entry:
         file = find_file(base, entry.file, entry.num_bytes, entry.sha256)
-        table = storage.find(storage.join(base.folder, contents_name(entry.file)))
+        table = info.contents and _find(base, contents_name(entry.file), info.contents)
         if not (file and table and info.contents):
             return None
         info.generation, info.contents = file.generation, info.contents._replace(built="", generation=table.generation)
-        if table.size_bytes != info.contents.num_bytes:
-            return None
     return sidecars.write(
         base.folder, info, [line.decode().rstrip("\n") for line in sidecar.reject_lines], refs=refs, sums=sidecar.sums
     )
@@ -105,13 +125,15 @@ def encode(source: Source) -> bytes:
 
 
 def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
-    """Compares a reference with what is known of its image; None if it has to be read anyway.
+    """Compares a reference with what is known of its image; None if that does not help, as with a new reject.
 
     Args:
         ref: an encoded reference.
         encoded: the result of `encode` for the same key.
         compare: `Base.compare`.
     """
+    if ref.split(b"\0", 8)[7]:  # its reason
+        return None
     start = len(ref.partition(b"\0")[0]) + 1
     number, size, generation, crc32c, fingerprint = _PLACE.unpack_from(encoded, start)
     state = _compare(ref, size, generation, crc32c, fingerprint, compare)
@@ -199,8 +221,12 @@ class Copies:
         for shard in shards_of(self._lookup.dataset):
             for source in sources_of(self._lookup.dataset.folder, shard) or ():
                 if key := wanted.get(source.ref.partition(b"\0")[0]):
-                    found[key] = None if source.reject else len(self._lookup.read([source.number])[0])
+                    found[key] = None if source.reject else self._length(source.number)
         return found
+
+    def _length(self, number: int) -> int:
+        part, row = self._lookup.locate(number)
+        return int(self._lookup.open(part)["length"][row].as_py())
 
     def _read_about(self, part: Part) -> tuple[Any, list[bytes]]:
         table = self._lookup.open(part)

@@ -301,15 +301,10 @@ def write(
     return parse(data, folder)
 
 
-def previous_folder(dataset: Manifest) -> str:
-    """Where an update keeps the dataset that it replaces, if it is told to; of each manifest another folder."""
-    return f"{dataset.folder.rstrip('/')}.{dataset.fields['manifest_digest'][:16]}"
-
-
 def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:
     """Keeps a dataset beside it, its manifest last: by links on a disk, by copies within the service on gs://."""
     names = {name_in(dataset.folder, entry): entry for entry in there}
-    target = previous_folder(dataset)
+    target = history.previous_folder(dataset)
     storage.make_folder(storage.join(target, CONTENTS_FOLDER))
     own = [entry for name, entry in names.items() if is_of_dataset(name, dataset.name)]
     for entries in (own, [names[MANIFEST_FILE]]):

@@ -16,7 +16,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import shards_of
 from beam_tfr.dataset.lookup import read_table
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.output.known import LACKING, sources_of
+from beam_tfr.output.known import need_sources, sources_of
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema import (
     REJECTS_FILE,
@@ -119,9 +119,7 @@ def _search(
     """The keys of the images that fit, and the SHA-256 of their sources, as far as they have records."""
     found_keys, found_sources, shards = set[bytes](), set[str](), shards_of(dataset)
     for number, shard in enumerate(shards):
-        images = sources_of(dataset.folder, shard)
-        if images is None:
-            raise DataError(LACKING.format(dataset.folder, shard.name))
+        images = need_sources(dataset.folder, shard)
         cells = _cells(dataset, shard.entry, where) if shard.entry else []
         for image in images:
             sha256, fits = cells[image.number - shard.first] if image.number >= 0 else ("", False)

@@ -203,10 +203,10 @@ def read_finished(
         if not info.file:
             return info
         with contextlib.suppress(OSError):
-            generation = _unchanged(file_path(output, info.file, info.written), info.written)
+            generation = unchanged(file_path(output, info.file, info.written), info.written)
             contents = info.contents  # None by an earlier version
             if generation and contents:
-                there = _unchanged(file_path(output, contents_name(info.file), contents), contents)
+                there = unchanged(file_path(output, contents_name(info.file), contents), contents)
                 if there:
                     return dataclasses.replace(
                         info, generation=generation, contents=contents._replace(generation=there)
@@ -222,8 +222,8 @@ def file_path(output: str, name: str, file: WrittenFile) -> str:
     return work_path(output, file.built) if file.built else storage.join(output, name)
 
 
-def _unchanged(path: str, file: WrittenFile) -> int:
-    """The generation of a file if it still has the bytes that were written, else 0."""
+def unchanged(path: str, file: WrittenFile) -> int:
+    """The generation of a file if it still has the bytes that were written, else 0; see `read_finished`."""
     there = storage.find(path)
     if there is None or there.size_bytes != file.num_bytes:
         return 0

@@ -29,7 +29,7 @@ class Copier:
     """
 
     def __init__(self, base: Base, options: ImageOptions) -> None:
-        self._copies, self._options = Copies(base), options
+        self._copies, self._options, self._rows_stay = Copies(base), options, base.rows_stay
         self._names = names_of(options.encoding)
         features = features_of({"encoding": options.encoding, "damaged": options.damaged}, labelled=False)
         self._own = frozenset(features)
@@ -48,19 +48,20 @@ class Copier:
     def can_copy(self, copy: Copy, work: ShardWork, position: int) -> bool:
         """Whether a record and its statistics are those that a conversion would make.
 
-        With `encoding=keep`, those of images in the sample for statistics, now or before, are not: see `ResizeImages`.
+        With `encoding=keep`, those of images that come into the sample for statistics, or leave it, are not: see
+        `ResizeImages`.
         """
-        return self._options.encoding != "keep" or not (copy.sums or in_sample(work.shard, position))
+        return self._options.encoding != "keep" or bool(copy.sums) == in_sample(work.shard, position)
 
     def record(self, copy: Copy, ref: ImageRef, known: Known) -> Record:
         """The record for a reference to the same source, with what the counts and the contents take from it."""
         image, row = None, copy.row
         if self._options.encoding in IMAGE_ENCODINGS:
             image = self._image(copy)
-        if known.state == "same":
-            return Record(copy.serialized, image, {}, row, copied=True)
-        serialized = examples.with_names(copy.serialized, ref, self._names, self._own)
-        if serialized == copy.serialized:
+        serialized = copy.serialized
+        if known.state != "same":
+            serialized = examples.with_names(serialized, ref, self._names, self._own)
+        if self._rows_stay and serialized == copy.serialized:
             return Record(copy.serialized, image, {}, row, copied=True)
         return Record(serialized, image, None, {name: row[name] for name in MADE if name in row}, copied=True)
 

@@ -15,7 +15,7 @@ from beam_tfr.engine import interrupt
 from beam_tfr.output import known
 from beam_tfr.output.known import Source
 from beam_tfr.planning import packing
-from beam_tfr.schema import DataError, ImageRef
+from beam_tfr.schema import ImageRef
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
 _AT_ONCE = 8  # shards in an element
@@ -42,7 +42,8 @@ class ReadKnown(beam.PTransform):
         return _shards(begin, self.base, "Known") | "ReadKnown" >> beam.ParDo(reading).with_output_types(bytes)
 
     def _read(self, numbers: list[int]) -> Iterator[bytes]:
-        for shard, sources in _read_sources(self.base, numbers):
+        for shard in _some_of(self.base, numbers):
+            sources = known.sources_of(self.base.folder, shard) or []
             name = shard.split if self.splits_stay else ""
             usable = (source for source in sources or () if not source.reject or self._stays(source))
             yield from packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
@@ -73,9 +74,8 @@ class ReadDataset(beam.PTransform):
         return refs, begin | "NoNotes" >> beam.Create([{}])
 
     def _read(self, numbers: list[int]) -> Iterator[bytes]:
-        for shard, sources in _read_sources(self.base, numbers):
-            if sources is None:
-                raise DataError(known.LACKING.format(self.base.folder, shard.name))
+        for shard in _some_of(self.base, numbers):
+            sources = known.need_sources(self.base.folder, shard)
             count("listed", len(sources))
             yield from packing.pack_some(map(self._look_again, sources))
 
@@ -97,8 +97,8 @@ def _shards(begin: PBegin, base: Base, name: str) -> PCollection[list[int]]:
     return begin | f"{name}Shards" >> beam.Create(parts) | f"Spread{name}Shards" >> beam.Reshuffle()
 
 
-def _read_sources(base: Base, numbers: list[int]) -> Iterator[tuple[PlannedShard, list[Source] | None]]:
+def _some_of(base: Base, numbers: list[int]) -> Iterator[PlannedShard]:
     shards = shards_of(base.read())
     for number in numbers:
         interrupt.check()
-        yield shards[number], known.sources_of(base.folder, shards[number])
+        yield shards[number]

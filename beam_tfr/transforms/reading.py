@@ -19,6 +19,7 @@ from beam_tfr.output import attempts, codec_versions
 from beam_tfr.output.known import Copy
 from beam_tfr.schema import (
     MOST_CAUSES,
+    DataError,
     ImageRef,
     Item,
     Known,
@@ -120,11 +121,14 @@ class _Read(ShownDoFn):
             return item._replace(before="changed"), content
         if copy and copier and ref and copier.can_copy(copy, work, item.position):
             record = copier.record(copy, ref, known)
-            before = "kept" if record.values is not None else "relabelled"
+            before = "kept" if record.serialized == copy.serialized else "relabelled"
             return Item(item.shard, item.position, item.uri, ref, record, False, before), None
         if content is None and copy:
             content = stored_source(copy)
         if content is None and ref:
+            if not self._step.root:  # without an input
+                cause = "the sample for statistics needs its source" if copy else "its record is damaged"
+                raise DataError(f"{ref.key}: {cause}; update with `input=` or `table=`, which reads it again")
             ((_, content),) = read_refs(self._step.root, [ref], self._step.ahead)
         return item._replace(before="kept"), content
 

@@ -1,0 +1,237 @@
+"""`beam-tfr remove`: images are taken down and stay out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_tfr.dataset import manifest
+from beam_tfr.output import removed
+from tests.conftest import Run
+from tests.converted import once
+from tests.test_released import RELEASES
+from tests.test_update import files_of
+from tests.test_update_tables import OPTIONS, rows_of, write_table
+from tests.updates import convert, fresh, paint, update, write_photos
+
+Command = Callable[..., Run]
+FIXED: dict[str, Any] = {"image_size": 16, "max_rejects": 3, "allow_empty": ["cat", "dog", "owl"]}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with photos, one of them twice and one no image, and the dataset `d` of them."""
+
+    def make(folder: Path) -> None:
+        write_photos(folder / "photos")
+        shutil.copy(folder / "photos" / "cat" / "1.jpg", folder / "photos" / "owl" / "same.jpg")
+        (folder / "photos" / "cat" / "bad.jpg").write_text("no image")
+        convert(folder / "d", input=f"{folder}/photos/**", num_shards=2, **FIXED)
+
+    return Path(shutil.copytree(once("remove", make), tmp_path / "place"))
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_lines(path: Path, *lines: str | bytes) -> Path:
+    path.write_bytes(b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines))
+    return path
+
+
+def without(place: Path, *keys: str, **more: Any) -> dict[str, bytes]:
+    """What a fresh conversion without these images writes, from the same places, but for removed.txt."""
+    for key in keys:
+        (place / "photos" / key).unlink()
+    return fresh(place / "fresh", input=f"{place}/photos/**", num_shards=2, **FIXED, **more)
+
+
+def split_removed(folder: Path) -> tuple[dict[str, bytes], list[str]]:
+    files = files_of(folder)
+    return files, files.pop("removed.txt").decode().splitlines()
+
+
+def test_by_key_with_those_of_the_same_bytes_and_rejects(place: Path, beam_tfr: Command) -> None:
+    data = (place / "photos" / "cat" / "1.jpg").read_bytes()
+    listed = write_lines(place / "keys.txt", "cat/1.jpg", "cat/bad.jpg", "cat/nowhere.jpg")
+    done = beam_tfr("remove", place / "d", "--keys", listed)
+    assert done.code == 0, done.err
+    assert "removed: 2 records; removed.txt keeps them out" in done.out
+    assert "1 of those given are not in" in done.err
+    assert "cat/nowhere.jpg; they are kept out too" in done.err
+    keys = ("cat/1.jpg", "owl/same.jpg", "cat/bad.jpg")
+    files, lines = split_removed(place / "d")
+    assert files == without(place, *keys)
+    assert lines == sorted(
+        [*(f"key {sha256(key.encode())}" for key in (*keys, "cat/nowhere.jpg")), f"source {sha256(data)}"]
+    )
+    (line,) = (place / "d" / "history.jsonl").read_text().splitlines()
+    told = json.loads(line)
+    assert {name: told[name] for name in ("command", "removed", "added", "changed", "relabelled", "rejects")} == {
+        "command": "remove",
+        "removed": 2,
+        "added": 0,
+        "changed": 0,
+        "relabelled": 0,
+        "rejects": 0,
+    }
+    assert not any(key in line for key in keys)
+    assert beam_tfr("verify", place / "d").code == 0
+
+
+def test_what_was_removed_stays_out(place: Path, beam_tfr: Command) -> None:
+    data, pattern = (place / "photos" / "cat" / "1.jpg").read_bytes(), f"{place}/photos/**"
+    assert beam_tfr("remove", place / "d", "--sha256", write_lines(place / "s.txt", sha256(data).upper())).code == 0
+    before = files_of(place / "d")
+    assert update(place / "d", input=pattern, max_rejects=3).changed == {}
+    assert files_of(place / "d") == before
+    (place / "photos" / "dog" / "again.jpg").write_bytes(data)
+    done = update(place / "d", input=pattern, max_rejects=3)
+    assert done.changed == dict.fromkeys(("added", "removed", "changed", "relabelled"), 0)
+    assert done.counts["rejected"] == {"not-an-image": 1, "taken-down": 1}
+    assert [reject.key for reject in done.rejects if reject.reason == "taken-down"] == ["dog/again.jpg"]
+    updated = files_of(place / "d")
+    convert(place / "d", input=pattern, num_shards=2, overwrite=True, **FIXED)
+    assert files_of(place / "d") == updated
+    assert beam_tfr("remove", place / "d", "--keys", write_lines(place / "k.txt", "dog/again.jpg")).code == 0
+    files, lines = split_removed(place / "d")
+    assert len(lines) == 4
+    assert "taken-down" not in files["rejects.jsonl"].decode()
+    assert update(place / "d", input=pattern, max_rejects=3).changed == {}
+
+
+@pytest.mark.parametrize(
+    ("where", "keys"),
+    [
+        ("class=owl", ["cat/1.jpg", *(f"owl/{i}.jpg" for i in range(6)), "owl/same.jpg"]),
+        ("source_height=21", None),
+        ("key=dog/3.jpg", ["dog/3.jpg"]),
+    ],
+)
+def test_by_a_column(place: Path, beam_tfr: Command, where: str, keys: list[str] | None) -> None:
+    import PIL.Image
+
+    if keys is None:
+        photos = [path for path in (place / "photos").rglob("*.jpg") if path.name != "bad.jpg"]
+        keys = [str(path.relative_to(place / "photos")) for path in photos if PIL.Image.open(path).height == 21]
+        assert keys
+    done = beam_tfr("remove", place / "d", "--where", where, "--json")
+    assert done.json["removed"] == len(keys), done.err
+    assert split_removed(place / "d")[0] == without(place, *keys)
+
+
+def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(place: Path, beam_tfr: Command) -> None:
+    odd = place / "photos" / "dog" / b"caf\xe9 \xc2\x85x.jpg".decode("utf-8", "surrogateescape")
+    paint(odd, 66)
+    update(place / "d", input=f"{place}/photos/**", max_rejects=3)
+    listed = write_lines(place / "keys.txt", b"dog/caf\xe9 \xc2\x85x.jpg\r", b"dog/2.jpg\r", b"")
+    done = beam_tfr("remove", place / "d", "--keys", listed)
+    assert "removed: 2 records" in done.out, done.err
+    assert "not in" not in done.err
+    assert split_removed(place / "d")[0] == without(place, f"dog/{odd.name}", "dog/2.jpg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--keys", "none.txt"), "nothing of what is given is in"),
+        (("--keys", "missing.txt"), "--keys missing.txt: cannot be read"),
+        (("--keys", "empty.txt"), "--keys empty.txt: names nothing"),
+        (("--sha256", "short.txt"), "--sha256 short.txt: 'abc' is no SHA-256"),
+        (("--where", "class"), "--where class: must be NAME=VALUE"),
+        (("--where", "size=3"), "there is no column 'size'"),
+        (("--where", "class=cow"), "nothing of what is given is in"),
+        (("--keys", "none.txt", "--where", "class=cat"), "not allowed with"),
+        ((), "one of the arguments --keys --sha256 --where is required"),
+        (("--keys", "none.txt", "--overwrite"), "--overwrite"),
+    ],
+)
+def test_wrong_calls(
+    place: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(place)
+    write_lines(place / "none.txt", "cat/nowhere.jpg")
+    write_lines(place / "empty.txt", "")
+    write_lines(place / "short.txt", "ab" * 32, "abc")
+    before = files_of(place / "d")
+    done = beam_tfr("remove", place / "d", *arguments)
+    assert done.code == (1 if message.startswith("nothing") else 2)
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert files_of(place / "d") == before
+
+
+@pytest.mark.parametrize("command", ["remove", "update"])
+def test_a_folder_that_is_no_dataset(place: Path, beam_tfr: Command, command: str) -> None:
+    more = ["--where", "class=cat"] if command == "remove" else ["--num_shards", 2]
+    for folder in ("photos", "nowhere"):
+        done = beam_tfr(command, place / folder, *more)
+        assert done.code == 1
+        assert str(place / folder) in done.err
+        assert "Traceback" not in done.err
+
+
+def test_a_damaged_list_of_what_was_removed(place: Path, beam_tfr: Command) -> None:
+    (place / "d" / "removed.txt").write_text("key abc\n")
+    for command in (("update", place / "d", "--num_shards", 1), ("remove", place / "d", "--where", "class=cat")):
+        done = beam_tfr(*command)
+        assert done.code == 1
+        assert "removed.txt: line 1 is damaged; restore the file" in done.err
+
+
+def test_copies_that_still_hold_what_was_removed_are_named(place: Path, beam_tfr: Command) -> None:
+    update(place / "d", num_shards=1, max_rejects=3, keep_previous=True)
+    (kept,) = place.glob("d.*")
+    done = beam_tfr("remove", place / "d", "--where", "class=cat")
+    assert f"still holds it: {kept}" in done.out
+    shutil.rmtree(kept)
+    assert "still holds" not in beam_tfr("remove", place / "d", "--where", "class=dog").out
+
+
+def test_from_a_dataset_of_a_table(tmp_path: Path, beam_tfr: Command) -> None:
+    for i in range(20):
+        paint(tmp_path / f"{i}.jpg", i)
+    convert(tmp_path / "d", table=write_table(tmp_path / "t.csv", rows_of()), **OPTIONS)
+    assert beam_tfr("remove", tmp_path / "d", "--where", "age=7").code == 0
+    assert beam_tfr("remove", tmp_path / "d", "--where", "note=note 4").code == 0
+    assert beam_tfr("remove", tmp_path / "d", "--where", "score=2.5").code == 0
+    rows = [row for row in rows_of() if row["age"] not in ("7", "4", "10")]
+    files = split_removed(tmp_path / "d")[0]
+    assert files == fresh(tmp_path / "fresh", table=write_table(tmp_path / "t.csv", rows), **OPTIONS)
+    write_table(tmp_path / "t.csv", rows_of())
+    update(tmp_path / "d", table=str(tmp_path / "t.csv"))
+    assert split_removed(tmp_path / "d")[0] == files
+
+
+def test_rows_are_not_removed_but_left_out_of_the_table(tmp_path: Path, beam_tfr: Command) -> None:
+    convert(tmp_path / "d", table=write_table(tmp_path / "t.csv", rows_of()), encoding="row", label_column="class")
+    done = beam_tfr("remove", tmp_path / "d", "--where", "class=cat")
+    assert done.code == 2
+    assert "remove the rows from the table, and convert it again with --overwrite" in done.err
+
+
+def test_what_is_found(place: Path) -> None:
+    dataset = manifest.read(str(place / "d"))
+    data = (place / "photos" / "cat" / "1.jpg").read_bytes()
+    found = removed.find(dataset, removed.Wanted(keys=["owl/same.jpg", "x"]))
+    assert (found.images, found.missing, found.removed.sources) == (2, ["x"], {sha256(data)})
+    found = removed.find(dataset, removed.Wanted(sources=[sha256(data), "0" * 64]))
+    assert (found.images, found.missing) == (2, ["0" * 64])
+
+
+def test_a_dataset_of_an_earlier_version_without_contents(tmp_path: Path, beam_tfr: Command) -> None:
+    folder = Path(shutil.copytree(RELEASES[0] / "dataset", tmp_path / "d"))
+    before = files_of(folder)
+    for command in (("update", folder, "--num_shards", 2), ("remove", folder, "--where", "class=cat")):
+        done = beam_tfr(*command)
+        assert done.code in (1, 2)
+        assert "--input" in done.err
+        assert "Traceback" not in done.err
+        assert files_of(folder) == before
