@@ -25,6 +25,7 @@ from beam_tfr.schema import DataError, ImageRef, Known, Reject, RunError, Shard,
 from beam_tfr.schema.naming import contents_name, parse_file_name
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
+_TABLES = 4  # contents in memory at a time
 _PASSING = ("not-found", "unreadable", "changed-while-reading", "decode-timeout")  # reasons that may not last
 
 
