@@ -244,7 +244,7 @@ class Repair(Convert):
         wanted = frozenset(self._wanted)
         plan, work = self._plan(begin)
         broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
-        check = CheckRepaired(self.options.output, self.source.root, wanted=wanted, plan=plan)
+        check = CheckRepaired(self.options.output, wanted=wanted, plan=plan)
         restarts = self._dataset.fields["format_version"] > 1
         return self._write(broken, self._expected, restarts=restarts) | check
 

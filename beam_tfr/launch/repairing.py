@@ -19,7 +19,6 @@ from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.base import read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
-from beam_tfr.inputs.patterns import read_input_list
 from beam_tfr.launch.flags import parse_beam_flags
 from beam_tfr.launch.restored import restored
 from beam_tfr.launch.starting import start
@@ -38,7 +37,7 @@ from beam_tfr.schema import (
 )
 from beam_tfr.schema.naming import contents_name, parse_file_name
 from beam_tfr.sources import Input
-from beam_tfr.verification import Report, verify
+from beam_tfr.verification import Report
 from beam_tfr.verification.dataset_check import DatasetCheck
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.report import ShardFound, tasks_of
@@ -161,22 +160,8 @@ def _run(
     try:
         start(options, beam_flags, make=make, outcome=_OUTCOME, progress=progress, say=say)
     except InputChangedError as error:
-        if not (options.input or options.input_list):
-            raise
-        raise DataError(f"{error}{_name_changes(dataset, options)}. Put them back, or convert again") from error
-
-
-def _name_changes(dataset: Manifest, options: ConvertOptions) -> str:
-    """Names some of the sources that changed, as far as records can be read."""
-    patterns = [*options.input, *read_input_list(options.input_list)]
-    report = verify(dataset.folder, sources=patterns, exclude=options.exclude)
-    lost = dataset.counts["written"] - report.counts["records_read"]  # their sources seem new
-    counts = {kind: report.kinds.get(f"source-{kind}", 0) for kind in ("changed", "gone")}
-    counts["new"] = max(0, report.kinds.get("source-new", 0) - lost)
-    told = ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
-    named = [problem for problem in report.problems if problem.kind.startswith("source-")]
-    names = [str(problem) for problem in named if not (lost and problem.kind == "source-new")][:3]
-    return "".join(f"\n  {text}" for text in ([told] if told else []) + names)
+        cure = "put them back, or bring the dataset up to date with `beam-tfr update`"
+        raise DataError(f"{error}. `beam-tfr verify` with `sources=` names what changed; {cure}") from error
 
 
 def _with_rejects(dataset: Manifest) -> set[str]:

@@ -12,12 +12,8 @@ from apache_beam.typehints import with_input_types, with_output_types
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataset import manifest
 from beam_tfr.schema import MOST_CAUSES, DataError, Plan, RunError, ShardInfo, Unfinished
-from beam_tfr.schema.naming import file_name
 from beam_tfr.transforms.counting import FunctionDoFn
-from beam_tfr.verification.source_check import find_changed
 from beam_tfr.version import __version__
-
-MOST_KEYS = 3  # named in a message
 
 
 @with_input_types(ShardInfo | Unfinished)
@@ -28,7 +24,6 @@ class CheckRepaired(beam.PTransform):
 
     Attributes:
         folder: folder of the dataset.
-        root: folder that the keys of its sources are relative to, with a trailing slash.
         wanted: names of the broken shards.
         plan: the plan from `PlanShards`, a PCollection of one.
 
@@ -36,7 +31,6 @@ class CheckRepaired(beam.PTransform):
     """
 
     folder: str
-    root: str
     _: dataclasses.KW_ONLY
     wanted: Set[str]
     plan: PCollection[Plan]
@@ -51,7 +45,7 @@ class CheckRepaired(beam.PTransform):
             raise RunError(f"the runner lost {len(missing)} shards, such as {missing[0]}; run the same command again")
         differing = sorted(info.shard.name for info in unfinished if info.differs)
         if differing:
-            raise DataError(_tell_differing(plan, self.folder, self.root, differing))
+            raise DataError(_tell_differing(plan, self.folder, differing))
         if unfinished:
             causes = "; ".join(f"{n:,}: {cause}" for info in unfinished for cause, n in info.causes.items())
             raise RunError(
@@ -63,27 +57,12 @@ class CheckRepaired(beam.PTransform):
         yield None
 
 
-def _tell_differing(plan: Plan, folder: str, root: str, differing: list[str]) -> str:
-    dataset = manifest.read(folder)
-    compared, changed = 0, list[str]()
-    for name in differing:
-        number, keys = find_changed(folder, file_name(plan.name, name, plan.suffix), dataset.names, root)
-        compared, changed = compared + number, changed + keys
-    problem = (
-        f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different bytes than before"
-    )
-    instead = "or convert again with `overwrite=`"
+def _tell_differing(plan: Plan, folder: str, differing: list[str]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
-    libraries = (
-        f"other versions of the libraries: beam_tfr {dataset.fields['tool_version']} made the dataset, this is "
-        f"beam_tfr {__version__}, {versions}"
-    )
-    if changed:
-        many, names = f"{len(changed):,} of their {plan.things}", ", ".join(changed[:MOST_KEYS])
-        return f"{problem}: {many} changed or are missing, such as {names}. Put them back, {instead}"
-    if compared:
-        return f"{problem}: their {plan.things} are the same, so the cause is {libraries}. Install those, {instead}"
+    made = manifest.read(folder).fields["tool_version"]
     return (
-        f"{problem}. The cause is changed {plan.things}, or {libraries}. Nothing of the old shards can be "
-        f"read to tell which. Put back what was there, {instead}"
+        f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different bytes than before: "
+        f"{plan.things} have changed, or libraries (beam_tfr {made} made the dataset, this is beam_tfr {__version__}, "
+        f"{versions}). `beam-tfr verify` with `sources=` tells which {plan.things} changed: put them back, or use "
+        "`beam-tfr update`, which takes the dataset as it is now"
     )

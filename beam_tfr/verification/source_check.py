@@ -15,11 +15,8 @@ from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import common_root, exclusion, name_folders, order_patterns
-from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
-from beam_tfr.records.tfrecords import RecordError, RecordFile
 from beam_tfr.schema import REJECTS_FILE, UsageError
-from beam_tfr.schema.features import Names
 from beam_tfr.verification.report import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
@@ -56,24 +53,6 @@ def compare_source(root: str, record: SourceRecord) -> tuple[str, str] | None:
     if digest.hexdigest().encode() != record.sha256:
         return "source-changed", f"its source {shown(key)} has changed"
     return None
-
-
-def find_changed(folder: str, file: str, names: Names, root: str) -> tuple[int, list[str]]:
-    """Compares the readable records of a shard, which may be damaged or missing, with their sources.
-
-    Returns:
-        The number of records that were compared, and the keys of those whose sources changed or are gone.
-    """
-    compared, changed = 0, list[str]()
-    with contextlib.suppress(RecordError, OSError):
-        for data in RecordFile(storage.join(folder, file), on_damage=lambda _: None):
-            with contextlib.suppress(ValueError, LookupError):
-                values = parse_example(data)
-                record = SourceRecord(values[names.key][0], values[names.sha256][0])
-                compared += 1
-                if compare_source(root, record):
-                    changed.append(shown(record.key))
-    return compared, changed
 
 
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
