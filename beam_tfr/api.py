@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from beam_tfr import storage
 from beam_tfr.console.display import Progress, on_stderr
 from beam_tfr.options import ConvertOptions, from_values
+from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
-from beam_tfr.options.update import UpdateOptions
 from beam_tfr.schema import UsageError, without_traceback
 from beam_tfr.schema.features import things
 

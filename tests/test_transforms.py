@@ -131,8 +131,8 @@ def test_every_step_says_what_it_takes_and_gives(photos: Path) -> None:
     assert (made.element_type, rejects.element_type) == (manifest.Manifest, Reject)
     with pytest.raises(UsageError, match=r"^Convert lists its own input: apply it to the pipeline itself, not to a PC"):
         rejects | "Again" >> Convert(options)
-    for step in (getattr(transforms, name) for name in transforms.__all__):
-        if issubclass(step, beam.PTransform):
+    for step in vars(transforms).values():
+        if isinstance(step, type) and issubclass(step, beam.PTransform):
             hints = get_type_hints(step)
             takes = "begin" not in inspect.signature(step.expand).parameters
             gives = not str(inspect.signature(step.expand).return_annotation).startswith("tuple")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from beam_tfr.commands.calls import display
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
+from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
-from beam_tfr.options.update import UpdateOptions
 from beam_tfr.schema import as_flags
 
 if TYPE_CHECKING:

@@ -11,29 +11,18 @@ from beam_tfr.schema import NotInstalledError
 try:
     for library in ("apache_beam", "cykooz_resizer"):  # the second is needed by the first image only
         importlib.import_module(library)
-    from beam_tfr.dataflow.jobs import Job
-    from beam_tfr.engine.failures import translate
-    from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-    from beam_tfr.launch.repairing import repair, repair_contents
-    from beam_tfr.launch.results import Result
-    from beam_tfr.launch.starting import convert, prepare, start
-    from beam_tfr.launch.updating import remove, update
-    from beam_tfr.launch.verifying import verify_on
+    from beam_tfr.dataflow.jobs import Job as Job
+    from beam_tfr.engine.failures import translate as translate
+    from beam_tfr.launch.flags import choose_runner as choose_runner
+    from beam_tfr.launch.flags import parse_beam_flags as parse_beam_flags
+    from beam_tfr.launch.repairing import repair as repair
+    from beam_tfr.launch.repairing import repair_contents as repair_contents
+    from beam_tfr.launch.results import Result as Result
+    from beam_tfr.launch.starting import convert as convert
+    from beam_tfr.launch.starting import prepare as prepare
+    from beam_tfr.launch.starting import start as start
+    from beam_tfr.launch.updating import remove as remove
+    from beam_tfr.launch.updating import update as update
+    from beam_tfr.launch.verifying import verify_on as verify_on
 except ModuleNotFoundError as error:
     raise NotInstalledError(f"converting needs {error.name}: pip install 'beam_tfr[convert]'") from error
-
-__all__ = [
-    "Job",
-    "Result",
-    "choose_runner",
-    "convert",
-    "parse_beam_flags",
-    "prepare",
-    "remove",
-    "repair",
-    "repair_contents",
-    "start",
-    "translate",
-    "update",
-    "verify_on",
-]

@@ -25,8 +25,8 @@ from beam_tfr.launch.restored import restored
 from beam_tfr.launch.results import Result
 from beam_tfr.launch.starting import start
 from beam_tfr.options import ConvertOptions, ImageOptions
+from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import FILES, LIMITS, RUN, options_of
-from beam_tfr.options.update import UpdateOptions
 from beam_tfr.output import claim, codec_versions, lock, removed, sidecars, switch
 from beam_tfr.output.removed import Removed, Wanted
 from beam_tfr.pipeline import Convert

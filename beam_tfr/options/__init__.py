@@ -4,20 +4,12 @@ The command line, the options object and the Flex Template are made from the sam
 valid: its constructor raises a `UsageError` with the option, the value, what is allowed, and the cure.
 """
 
-from beam_tfr.options.convert import ConvertOptions, default_threads
-from beam_tfr.options.hints import meant, nearest
-from beam_tfr.options.image import ImageOptions
-from beam_tfr.options.run import DisplayOptions
-from beam_tfr.options.table import add_arguments, from_arguments, from_values
-
-__all__ = [
-    "ConvertOptions",
-    "DisplayOptions",
-    "ImageOptions",
-    "add_arguments",
-    "default_threads",
-    "from_arguments",
-    "from_values",
-    "meant",
-    "nearest",
-]
+from beam_tfr.options.convert import ConvertOptions as ConvertOptions
+from beam_tfr.options.convert import default_threads as default_threads
+from beam_tfr.options.hints import meant as meant
+from beam_tfr.options.hints import nearest as nearest
+from beam_tfr.options.image import ImageOptions as ImageOptions
+from beam_tfr.options.run import DisplayOptions as DisplayOptions
+from beam_tfr.options.table import add_arguments as add_arguments
+from beam_tfr.options.table import from_arguments as from_arguments
+from beam_tfr.options.table import from_values as from_values

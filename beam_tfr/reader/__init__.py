@@ -15,12 +15,7 @@ if TYPE_CHECKING:
     from beam_tfr.reader.files import load_records
     from beam_tfr.reader.loading import load
 
-__all__ = [
-    "feature_spec",
-    "load",
-    "load_records",
-    "open",
-]
+__all__ = ["feature_spec", "load", "load_records", "open"]
 
 _LATER = {"load": "loading", "load_records": "files"}
 

@@ -17,25 +17,18 @@ from typing import IO
 
 from beam_tfr.schema import WORK_FOLDER, UsageError
 from beam_tfr.storage import disk, download, gcs
-from beam_tfr.storage.base import GCS, AlreadyExistsError, ChangedError, Entry, PendingFile, split_gcs
-from beam_tfr.storage.gcs import connect
-from beam_tfr.storage.gcs_client import DEADLINE_S, REQUESTS, Access, use_access
-from beam_tfr.storage.waits import take_waits
-
-__all__ = [
-    "DEADLINE_S",
-    "GCS",
-    "READ_AHEAD",
-    "Access",
-    "AlreadyExistsError",
-    "ChangedError",
-    "Entry",
-    "PendingFile",
-    "connect",
-    "split_gcs",
-    "take_waits",
-    "use_access",
-]
+from beam_tfr.storage.base import GCS as GCS
+from beam_tfr.storage.base import AlreadyExistsError as AlreadyExistsError
+from beam_tfr.storage.base import ChangedError as ChangedError
+from beam_tfr.storage.base import Entry as Entry
+from beam_tfr.storage.base import PendingFile as PendingFile
+from beam_tfr.storage.base import split_gcs as split_gcs
+from beam_tfr.storage.gcs import connect as connect
+from beam_tfr.storage.gcs_client import DEADLINE_S as DEADLINE_S
+from beam_tfr.storage.gcs_client import REQUESTS
+from beam_tfr.storage.gcs_client import Access as Access
+from beam_tfr.storage.gcs_client import use_access as use_access
+from beam_tfr.storage.waits import take_waits as take_waits
 
 READ_AHEAD = 64  # files read at a time
 

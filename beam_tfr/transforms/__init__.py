@@ -4,35 +4,23 @@
 of `Convert`.
 """
 
-from beam_tfr.transforms.known import ReadDataset, ReadKnown
-from beam_tfr.transforms.plans import PlanShards, Target
-from beam_tfr.transforms.reading import ReadImages, ReadRows
-from beam_tfr.transforms.references import MatchImages, ReadTable, TakeFirst
-from beam_tfr.transforms.removing import LeaveOut, RejectRemoved
-from beam_tfr.transforms.repairing import CheckRepaired
-from beam_tfr.transforms.values import BuildExamples, MapImages, ParseArrays, ResizeImages
-from beam_tfr.transforms.verifying import VerifyShards
-from beam_tfr.transforms.writing import ReadRejects, WriteManifest, WriteShards
-
-__all__ = [
-    "BuildExamples",
-    "CheckRepaired",
-    "LeaveOut",
-    "MapImages",
-    "MatchImages",
-    "ParseArrays",
-    "PlanShards",
-    "ReadDataset",
-    "ReadImages",
-    "ReadKnown",
-    "ReadRejects",
-    "ReadRows",
-    "ReadTable",
-    "RejectRemoved",
-    "ResizeImages",
-    "TakeFirst",
-    "Target",
-    "VerifyShards",
-    "WriteManifest",
-    "WriteShards",
-]
+from beam_tfr.transforms.plans import PlanShards as PlanShards
+from beam_tfr.transforms.plans import Target as Target
+from beam_tfr.transforms.reading import ReadImages as ReadImages
+from beam_tfr.transforms.reading import ReadRows as ReadRows
+from beam_tfr.transforms.references import LeaveOut as LeaveOut
+from beam_tfr.transforms.references import MatchImages as MatchImages
+from beam_tfr.transforms.references import ReadDataset as ReadDataset
+from beam_tfr.transforms.references import ReadKnown as ReadKnown
+from beam_tfr.transforms.references import ReadTable as ReadTable
+from beam_tfr.transforms.references import TakeFirst as TakeFirst
+from beam_tfr.transforms.repairing import CheckRepaired as CheckRepaired
+from beam_tfr.transforms.values import BuildExamples as BuildExamples
+from beam_tfr.transforms.values import MapImages as MapImages
+from beam_tfr.transforms.values import ParseArrays as ParseArrays
+from beam_tfr.transforms.values import RejectRemoved as RejectRemoved
+from beam_tfr.transforms.values import ResizeImages as ResizeImages
+from beam_tfr.transforms.verifying import VerifyShards as VerifyShards
+from beam_tfr.transforms.writing import ReadRejects as ReadRejects
+from beam_tfr.transforms.writing import WriteManifest as WriteManifest
+from beam_tfr.transforms.writing import WriteShards as WriteShards

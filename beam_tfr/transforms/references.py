@@ -1,4 +1,7 @@
-"""MatchImages and ReadTable turn patterns or tables into references; TakeFirst takes the first of them."""
+"""MatchImages, ReadTable and ReadDataset make references; TakeFirst and LeaveOut drop some.
+
+ReadKnown adds what an update knows of them.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,15 @@ from apache_beam.pvalue import AsSingleton, PBegin, PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import storage
+from beam_tfr.dataset.base import Base, PlannedShard, shards_of
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import PatternPart, divide_part, list_parts
 from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.skipped import Skipped
+from beam_tfr.output import known
+from beam_tfr.output.known import Source
+from beam_tfr.output.removed import Removed
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_key
 from beam_tfr.records.repeats import HASH_BYTES, Place, find_repeats, hash_key, parts_of, rows_of
@@ -30,6 +37,7 @@ BATCHES = 64  # of patterns, each listed by one worker
 LIMITS = {"": 20_000, "Ranges": 1_000_000, "Rest": None}  # names of a part, before the rest is divided
 RANGES = 50  # at least, that all patterns or a large range are divided into; often ten times as many
 HASHES_AT_A_TIME = 1 << 16  # of keys of a table
+SHARDS_AT_A_TIME = 8  # of a dataset
 RANGES_AT_A_TIME = 4  # or more, listed by one worker, which waits for many answers at a time
 
 
@@ -220,3 +228,110 @@ def _orders(packed: bytes, seed: int) -> list[bytes]:
 def _up_to(packed: bytes, seed: int, last: list[bytes]) -> Iterator[bytes]:
     refs = zip(packing.unpack(packed), _orders(packed, seed), strict=True)
     return packing.pack_some(ref for ref, order in refs if order <= last[0])
+
+
+@with_input_types(bytes)
+@with_output_types(bytes)
+@dataclasses.dataclass(eq=False, repr=False)
+class LeaveOut(beam.PTransform):
+    """Leaves out references by their keys.
+
+    Attributes:
+        removed: what was taken down.
+
+    Output: as its input, encoded `ImageRef`s as `packing.pack_some` packs them.
+    """
+
+    removed: Removed
+
+    def expand(self, refs: PCollection[bytes]) -> PCollection[bytes]:
+        return refs | "LeaveOut" >> beam.ParDo(FunctionDoFn(self._others))
+
+    def _others(self, packed: bytes) -> Iterator[bytes]:
+        refs = [*packing.unpack(packed)]
+        others = [ref for ref in refs if not self.removed.has_key(ref.partition(b"\0")[0])]
+        count("left-out", len(refs) - len(others))
+        yield from packing.pack_some(others)
+
+
+@with_output_types(bytes)
+@dataclasses.dataclass(eq=False, repr=False)
+class ReadKnown(beam.PTransform):
+    """Reads what a dataset knows of its images.
+
+    Attributes:
+        base: the dataset.
+        splits_stay: whether an image that is still there is in the same split.
+
+    Output: packed (split or nothing, NUL, `known.encode` of an image).
+    """
+
+    base: Base
+    _: dataclasses.KW_ONLY
+    splits_stay: bool
+
+    def expand(self, begin: PBegin) -> PCollection[bytes]:
+        reading = FunctionDoFn(self._read)
+        return _shards(begin, self.base, "Known") | "ReadKnown" >> beam.ParDo(reading).with_output_types(bytes)
+
+    def _read(self, numbers: list[int]) -> Iterator[bytes]:
+        for shard in _some_of(self.base, numbers):
+            sources = known.sources_of(self.base.folder, shard) or []
+            name = shard.split if self.splits_stay else ""
+            usable = (source for source in sources or () if not source.reject or self._stays(source))
+            yield from packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
+
+    def _stays(self, source: Source) -> bool:
+        """Whether a reject was not rejected for its name, of which the listing decides."""
+        return self.base.with_rejects and not ImageRef.decode(source.ref).reason
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class ReadDataset(beam.PTransform):
+    """Reads the references of a dataset's images, as if their sources were listed.
+
+    Attributes:
+        base: the dataset.
+        root: folder that keys are relative to, with a trailing slash, if what was rejected is looked at again.
+
+    Output: as that of `MatchImages`.
+    """
+
+    base: Base
+    _: dataclasses.KW_ONLY
+    root: str
+
+    def expand(self, begin: PBegin) -> tuple[PCollection[bytes], PCollection[Mapping[str, Mapping[str, int]]]]:
+        reading = FunctionDoFn(self._read)
+        refs = _shards(begin, self.base, "Dataset") | "ReadDataset" >> beam.ParDo(reading).with_output_types(bytes)
+        return refs, begin | "NoNotes" >> beam.Create([{}])
+
+    def _read(self, numbers: list[int]) -> Iterator[bytes]:
+        for shard in _some_of(self.base, numbers):
+            sources = known.need_sources(self.base.folder, shard)
+            count("listed", len(sources))
+            yield from packing.pack_some(map(self._look_again, sources))
+
+    def _look_again(self, source: Source) -> bytes:
+        """The reference of an image: as it is now, if it is to be read again."""
+        if self.base.with_rejects or not source.reject:
+            return source.ref
+        ref = ImageRef.decode(source.ref)
+        if ref.reason or not ref.generation or (file := storage.find(self.root + ref.key)) is None:
+            return source.ref
+        now = {"size_bytes": file.size_bytes, "generation": file.generation, "crc32c": file.crc32c}
+        return ref._replace(**now).encode()  # type: ignore[arg-type]
+
+
+def _shards(begin: PBegin, base: Base, name: str) -> PCollection[list[int]]:
+    """The numbers of the shards of a dataset, some in an element."""
+    number = len(shards_of(base.read()))
+    parts = [[*range(first, min(first + SHARDS_AT_A_TIME, number))] for first in range(0, number, SHARDS_AT_A_TIME)]
+    return begin | f"{name}Shards" >> beam.Create(parts) | f"Spread{name}Shards" >> beam.Reshuffle()
+
+
+def _some_of(base: Base, numbers: list[int]) -> Iterator[PlannedShard]:
+    shards = shards_of(base.read())
+    for number in numbers:
+        interrupt.check()
+        yield shards[number]

@@ -13,8 +13,10 @@ from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import images
 from beam_tfr.options import ImageOptions
+from beam_tfr.output.removed import Removed
 from beam_tfr.records import arrays, examples
 from beam_tfr.schema import ImageRef, Item, Record, Reject, RejectError, Shard, ShardInfo, batches
+from beam_tfr.schema.features import names_of
 from beam_tfr.transforms.counting import FunctionDoFn, timed
 
 SPLIT_SAMPLE, SHARD_SAMPLE = 2048, 64  # images for statistics: of a split, and at least of each of its shards
@@ -119,3 +121,22 @@ class BuildExamples(MapImages):
         super().__init__(
             functools.partial(examples.build_record, encoding), stage="BuildExamples", shown={"encoding": encoding}
         )
+
+
+class RejectRemoved(MapImages):
+    """Rejects records whose sources were taken down under another name.
+
+    Args:
+        removed: what was taken down.
+        encoding: of the dataset.
+    """
+
+    def __init__(self, removed: Removed, encoding: str) -> None:
+        name = names_of(encoding).sha256
+
+        def check(record: Record, ref: ImageRef) -> Record:
+            for sha256 in (record.values or {}).get(name, ()):
+                removed.check_source(sha256.decode())
+            return record
+
+        super().__init__(check, stage="RejectRemoved")
