@@ -5,9 +5,7 @@ Progress goes to `sys.stderr` (in a notebook, the cell), unless `progress=` says
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -204,20 +202,3 @@ def _texts(option: str, paths: Paths) -> list[str]:
         return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     except TypeError:
         raise UsageError("must be a path or pattern, or a list of them", option=option, value=repr(paths)) from None
-
-
-def _with_all_options(function: Callable[..., Any]) -> None:
-    """Lets `help` and notebooks show and complete the names of all options."""
-    signature = inspect.signature(function)
-    ours = signature.parameters
-    more = [
-        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
-        for field in dataclasses.fields(ConvertOptions)
-        if field.name not in ours
-    ]
-    named = [parameter for name, parameter in ours.items() if name != "options"]
-    function.__signature__ = signature.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
-
-
-_with_all_options(convert)
-_with_all_options(plan)

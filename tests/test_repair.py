@@ -18,7 +18,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest
 from beam_tfr.engine import runs
 from beam_tfr.launch import progress
-from beam_tfr.launch.restored import restored
+from beam_tfr.launch.updating import restored
 from beam_tfr.sources import open_source
 from tests.conftest import Run, as_nobody, files_of, wait_for
 from tests.converted import (

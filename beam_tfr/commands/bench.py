@@ -9,20 +9,14 @@ from collections.abc import Callable, Sequence
 from beam_tfr import storage
 from beam_tfr.options import DisplayOptions, add_arguments
 
-EXAMPLES = """examples:
-  beam-tfr bench /data/photos
-      how fast this dataset is read, and what decoding takes of it
-"""
-
 
 def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = add_parser(
         "bench",
         help="measure how fast this machine reads a dataset",
-        description="Measures how fast this machine reads a dataset, with and without a cache, in less than a minute. "
+        description="Measures how fast this machine reads a dataset, and what decoding takes of it, in seconds. "
         "For the speed of a conversion, see beam-tfr plan.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of a dataset, on disk or gs://")
     add_arguments(parser, DisplayOptions, ("json",), switches=True)

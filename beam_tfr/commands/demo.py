@@ -55,14 +55,12 @@ def demo(output: str) -> None:
 
         images, labels = next(iter(load(result.folder, split="train", batch_size=BATCH_SIZE)))
     _say(f"read back   batches of {images.dtype.name} {[*images.shape]} and {labels.dtype.name} {[*labels.shape]}")
-    program = f'from beam_tfr.reader import load; print(load({result.folder!r}, split="train", batch_size=32))'
     python = shlex.quote(sys.executable)
     _say(
         f"\nThe dataset (shards, labels.txt, manifest.json) is in {result.folder}.\n"
         "Next steps; the first needs a folder of your own with a folder of photos for each class:\n\n"
         f"  {python} -m beam_tfr convert --input photos --output photos_dataset\n"
-        f"  {python} -m beam_tfr verify {shlex.quote(result.folder)}\n"
-        f"  {python} -c {shlex.quote(program)}"
+        f"  {python} -m beam_tfr verify {shlex.quote(result.folder)}"
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from beam_tfr import storage
 from beam_tfr.commands.calls import display, read_lines
 from beam_tfr.console.terminal import counted
-from beam_tfr.dataset import history
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import REMOVED_FILE, UsageError, as_flags
 
@@ -53,6 +52,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     """Removes images; `others` are Beam's flags."""
     with display(parsed) as shown:
         from beam_tfr import launch
+        from beam_tfr.dataset import history
         from beam_tfr.output.removed import Wanted
 
         launch.parse_beam_flags(others, parsed.known)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from beam_tfr.launch import Result
 
 NOT_GIVEN = {"output", "name", "overwrite", "no_wait"}
-OWN = options_of(UpdateOptions).keys()
 EXAMPLES = """examples:
   beam-tfr update /data/photos --input photos
       adds new photos, drops those that are gone, converts those that changed, and copies all other records

@@ -25,7 +25,6 @@ EXAMPLES = """examples:
 """
 
 
-MOST_TRACES = 10
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
@@ -73,7 +72,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
             report = verify(parsed.folder, sources=parsed.sources or (), exclude=parsed.exclude or (), progress=shown)
     traces = _find_traces(parsed.folder, parsed.absent) if parsed.absent else []
     print_report(report, as_json=parsed.json, **({"traces": traces} if parsed.absent else {}))
-    for trace in traces[:MOST_TRACES]:
+    for trace in traces[:10]:
         say(f"not removed: {trace}")
     if parsed.absent and not parsed.json:
         print(f"absent:  {len(traces):,} traces of what {parsed.absent} lists")

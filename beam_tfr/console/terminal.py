@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import html
 import io
 import os
 import re
@@ -108,3 +109,8 @@ def say(text: str) -> None:
     """Prints a message to standard error, if it is still open."""
     with contextlib.suppress(OSError):
         print(printable(text), file=sys.stderr, flush=True)
+
+
+def as_html(value: object) -> str:
+    """A value as lines of a terminal in HTML, for notebooks; all text is escaped."""
+    return f"<pre>{html.escape(printable(str(value)))}</pre>"

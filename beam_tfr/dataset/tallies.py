@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
-from typing import Any
 
 from beam_tfr.console.terminal import columns, printable
 from beam_tfr.dataset.manifest import Manifest
@@ -43,16 +41,6 @@ def class_rows(names: Sequence[str], counts: Sequence[Mapping[str, int]]) -> lis
     if more := names[MAX_CLASSES_SHOWN:]:
         rows.append((f"  and {len(more):,} more", [sum(of.get(name, 0) for name in more) for of in counts]))
     return [("classes", []), *rows] if rows else []
-
-
-def tell_shares(options: Mapping[str, Any], matched: Mapping[str, int]) -> str:
-    """The shares of images in each split beside those of `splits=`; empty without it."""
-    shares: Mapping[str, str] = options.get("splits") or {}
-    total = max(1, sum(matched.get(name, 0) for name in shares))
-    told = [
-        f"{name} {matched.get(name, 0) / total:.1%} ({float(Fraction(shares[name])):.4g})" for name in in_order(shares)
-    ]
-    return f"{', '.join(told)}; a hash assigns the images, so not exactly as in `splits=`" if told else ""
 
 
 def with_totals(rows: Iterable[Row]) -> list[Row]:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from beam_tfr import storage
-from beam_tfr.console import markup
 from beam_tfr.console.display import Progress
-from beam_tfr.console.terminal import counted, printable
+from beam_tfr.console.terminal import as_html, counted, printable
 from beam_tfr.dataset import history
 from beam_tfr.dataset.manifest import Manifest, check_shards
 from beam_tfr.dataset.reader_arguments import integer
@@ -100,7 +99,7 @@ class Inspection:
     def _repr_html_(self) -> str:
         """The lines and the thumbnails, for notebooks."""
         text = "\n".join(self.lines(1))
-        return f"<pre>{markup.text(text)}</pre>" + (pictures.html_image(self.contact_sheet()) if self.records else "")
+        return as_html(text) + (pictures.html_image(self.contact_sheet()) if self.records else "")
 
     def _title(self) -> str:
         return f"{self.path}: {counted(self.num_records, 'record')} in {counted(self.num_files, 'file')}"

@@ -13,7 +13,6 @@ try:
         importlib.import_module(library)
     from beam_tfr.dataflow.jobs import Job as Job
     from beam_tfr.engine.failures import translate as translate
-    from beam_tfr.launch.flags import choose_runner as choose_runner
     from beam_tfr.launch.flags import parse_beam_flags as parse_beam_flags
     from beam_tfr.launch.repairing import repair as repair
     from beam_tfr.launch.repairing import repair_contents as repair_contents

@@ -20,8 +20,8 @@ from beam_tfr.dataset.base import read_again, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.flags import parse_beam_flags
-from beam_tfr.launch.restored import restored
 from beam_tfr.launch.starting import start
+from beam_tfr.launch.updating import restored
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock, rejects, remade, sidecars
 from beam_tfr.pipeline import Convert, Repair

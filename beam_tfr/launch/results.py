@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.console import markup
 from beam_tfr.console.display import Progress
-from beam_tfr.console.terminal import printable
+from beam_tfr.console.terminal import as_html, printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.manifest import Split
-from beam_tfr.dataset.tallies import dataset_rows, tell_shares, text_table
+from beam_tfr.dataset.tallies import dataset_rows, text_table
 from beam_tfr.inputs.skipped import tell_missed, tell_skipped
 from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.output import rejects
@@ -108,7 +107,7 @@ class Result:
         return printable("\n".join([*([] if self.fresh else [_COMPLETE]), *table, *self.lines()]))
 
     def _repr_html_(self) -> str:
-        return markup.lines(self)
+        return as_html(self)
 
     @property
     def images_per_second(self) -> float:
@@ -123,8 +122,6 @@ class Result:
         if limit := dataset.options.get("limit"):
             yield f"limit:   a trial run of the first {limit:,} in the order of `seed=`"
         yield f"balance: {counts['matched']:,} matched = {counts['written']:,} written + {rejected:,} rejected"
-        if shares := tell_shares(dataset.options, {name: split.matched for name, split in dataset.splits.items()}):
-            yield f"shares:  {shares}"
         if skipped := tell_skipped(self.notes.skipped):
             yield f"skipped: {skipped}"
         listed = storage.join(dataset.folder, REJECTS_FILE)

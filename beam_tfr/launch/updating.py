@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import functools
 import json
+import os
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -21,10 +23,9 @@ from beam_tfr.dataset.base import Base, shards_of
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.engine.failures import Outcome
 from beam_tfr.launch.flags import parse_beam_flags
-from beam_tfr.launch.restored import restored
 from beam_tfr.launch.results import Result
 from beam_tfr.launch.starting import start
-from beam_tfr.options import ConvertOptions, ImageOptions
+from beam_tfr.options import ConvertOptions, ImageOptions, from_values
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import FILES, LIMITS, RUN, options_of
 from beam_tfr.output import claim, codec_versions, lock, removed, sidecars, switch
@@ -37,6 +38,7 @@ from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
 _KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made some of the records
+_SIZES = {"num_shards", "target_shard_bytes", "examples_per_shard"}  # of which only one can be given
 _PLACES = ("input", "input_list", "table")
 _NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
@@ -115,17 +117,17 @@ def remove(
     if dataset.options["encoding"] == "row":
         told = "holds the rows of a table: remove the rows from the table, and convert it again with `overwrite=`"
         raise UsageError(f"{dataset.folder} {told}")
-    found = removed.find(dataset, wanted, progress or (lambda _: None))
+    hashes, images, missing = removed.find(dataset, wanted, progress or (lambda _: None))
     before = removed.read(dataset.folder)
-    is_repeated = any(found.removed) and all(now <= there for now, there in zip(found.removed, before, strict=True))
-    if not (found.images or is_repeated):
+    is_repeated = any(hashes) and all(now <= there for now, there in zip(hashes, before, strict=True))
+    if not (images or is_repeated):
         raise DataError(f"nothing of what is given is in {dataset.folder}; nothing was removed")
-    if found.images == dataset.counts["matched"]:
+    if images == dataset.counts["matched"]:
         raise UsageError(f"these are all images of {dataset.folder}: delete the folder")
-    if missing := len(found.missing):
-        told = f"{missing:,} of those given are not in {dataset.folder}, such as {found.missing[0]}"
+    if missing:
+        told = f"{len(missing):,} of those given are not in {dataset.folder}, such as {missing[0]}"
         say(f"{told}; they are kept out too")
-    total = Removed(before.keys | found.removed.keys, before.sources | found.removed.sources)
+    total = Removed(before.keys | hashes.keys, before.sources | hashes.sources)
     with restored(dataset, {"overwrite": True}, _placeholder(dataset, {}, UpdateOptions())) as options:
 
         def make(options: ConvertOptions, source: Input) -> Convert:
@@ -235,7 +237,7 @@ def _choose_base(
             raise UsageError(told, option="retry_rejects")
         say(f"`{others[0]}=` differs: {everything}")
         return None, {}
-    codecs = _codecs_of(dataset)
+    codecs = next(_codecs_in(dataset), None)
     if codecs is None:
         say(f"the folder .sources of {dataset.folder}, which says what it was made from, is missing: {everything}")
         return None, {}
@@ -270,13 +272,33 @@ def _is_looser(name: str, there: Any, now: Any) -> bool:
     return now is None or (now < there if name.startswith("min_") else now > there)
 
 
-def _codecs_of(dataset: Manifest) -> str | None:
-    """The codecs that made a dataset, as JSON; None if its sidecars are missing."""
-    return next(_codecs_in(dataset), None)
-
-
 def _codecs_in(dataset: Manifest) -> Iterator[str]:
+    """The codecs that made each shard, as JSON, as far as its sidecar is there."""
     for shard in shards_of(dataset):
         with contextlib.suppress(OSError):
             if sidecar := sidecars.read_kept(dataset.folder, shard.name, shard.entry.sha256 if shard.entry else ""):
                 yield sidecar.info.shard.codecs
+
+
+@contextlib.contextmanager
+def restored(
+    dataset: Manifest, given: Mapping[str, Any], more: Mapping[str, Any] | None = None
+) -> Iterator[ConvertOptions]:
+    """The options of a dataset, combined with those given, which take precedence, and more.
+
+    Raises:
+        UsageError: a value is not allowed, or two options exclude each other.
+    """
+    values = {name: dataset.options[name] for name in options_of(ConvertOptions).keys() & dataset.options.keys()}
+    if (level := dataset.options.get("gzip_level", "auto")) != "auto":
+        values["compression"] = f"gzip:{level}"
+    present = {name: value for name, value in given.items() if value not in (None, "", ())}
+    if _SIZES & present.keys():
+        values = {name: value for name, value in values.items() if name not in _SIZES}
+    with tempfile.TemporaryDirectory(prefix="beam_tfr-") as place:
+        if classes := values.pop("classes", None):
+            values["classes"] = os.path.join(place, "classes.txt")
+            with open(values["classes"], "wb") as file:
+                file.write(manifests.labels_text(classes))
+        fixed = {"output": dataset.folder, "name": dataset.name}
+        yield from_values({**values, **(more or {}), **present, **fixed}, ConvertOptions)

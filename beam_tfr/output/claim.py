@@ -293,11 +293,6 @@ def read_progress(output: str) -> Progress | None:
     )
 
 
-def forget(output: str) -> None:
-    """Forgets the claim of a run that found nothing to change, so that `finish` removes the rest."""
-    storage.delete(work_path(output, PLAN_FILE))
-
-
 def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> Changes:
     """Removes the work folder of a complete dataset; returns which finished shards were rewritten for changed input.
 

@@ -277,7 +277,7 @@ def write(
     data = to_bytes(fields)
     if update and (before := read(folder)):
         if before.fields == fields and not any(file.built for file in files):
-            claim.forget(folder)
+            storage.delete(storage.work_path(folder, claim.PLAN_FILE))  # so that `claim.finish` removes the rest
             return before
         counts = rejects.add_up(of.counts for of in totals.values())
         others[HISTORY_FILE] = built(HISTORY_FILE)

@@ -84,16 +84,13 @@ class Wanted(NamedTuple):
     where: tuple[str, str] | None = None
 
 
-class Found(NamedTuple):
-    """Hashes of what is removed, the number of images in the dataset, and what of `Wanted` is not there."""
-
-    removed: Removed
-    images: int
-    missing: list[str]
-
-
-def find(dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], object] = lambda _: None) -> Found:
+def find(
+    dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], object] = lambda _: None
+) -> tuple[Removed, int, list[str]]:
     """Finds images of a dataset by its contents and sidecars, and those of the same bytes under other keys.
+
+    Returns:
+        The hashes of what is removed, the number of images in the dataset, and what of `wanted` is not there.
 
     Raises:
         DataError: contents or sidecars are missing.
@@ -106,7 +103,7 @@ def find(dataset: Manifest, wanted: Wanted, progress: Callable[[Progress], objec
         found_keys, found = _search(dataset, found_keys, found, None, progress)
     missing = [key.decode("utf-8", "backslashreplace") for key in sorted(keys - found_keys)] + sorted(given - found)
     hashes = Removed(frozenset(map(sha256_hex, found_keys | keys)), frozenset(found | given))
-    return Found(hashes, len(found_keys), missing)
+    return hashes, len(found_keys), missing
 
 
 def _search(

@@ -1,7 +1,6 @@
 """`beam-tfr plan`: previews a conversion by its listing and a sample; writes nothing."""
 
-from beam_tfr.preview.estimates import Estimate
 from beam_tfr.preview.previewing import preview
 from beam_tfr.preview.result import Preview
 
-__all__ = ["Estimate", "Preview", "preview"]
+__all__ = ["Preview", "preview"]

@@ -6,10 +6,10 @@ import contextlib
 import functools
 import heapq
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from beam_tfr.console.display import Progress
-from beam_tfr.console.terminal import counted, some
+from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset import manifest
 from beam_tfr.inputs.patterns import exclusion
@@ -23,16 +23,16 @@ from beam_tfr.output import claim, lock
 from beam_tfr.output.rejects import most
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
-from beam_tfr.preview.estimates import BUSY, OVERHEAD_S, START_S, Estimate, share
 from beam_tfr.preview.result import Preview
-from beam_tfr.preview.sampling import convert_sample, list_references, survey_listing
-from beam_tfr.preview.updates import Comparison
-from beam_tfr.schema import NO_SPLIT, BeamTfrError, DataError, Plan, UsageError, diff, in_order, whole_number
+from beam_tfr.preview.sampling import Comparison, convert_sample, list_references, survey_listing
+from beam_tfr.schema import BeamTfrError, DataError, Plan, UsageError, diff, whole_number
 from beam_tfr.schema.features import IMAGE_ENCODINGS, things
 from beam_tfr.tables.rows import Tables
 
 WRITES = "writes the dataset"
-FEW = 10  # images of a class in a split
+BUSY = 1.15  # CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
+OVERHEAD_S = 0.0005  # CPU time of an image outside of its conversion: in the engine, and to write its record
+START_S = 0.6  # of a conversion on this machine, until it converts, and at its end
 
 
 def preview(
@@ -97,10 +97,9 @@ def preview(
     if not sampled.record_bytes:
         reason, example = next(iter((sampled.details or listed.details).items()))
         raise DataError(f"no file of the sample can be converted: {reason}, such as {example}")
-    rejects = {reason: Estimate(*[float(n)] * 3) for reason, n in sorted(listed.reasons.items())}
-    for reason, number in sorted(sampled.reasons.items()):
-        rejects[reason] = share(number, sampled.tried, of=usable).times(usable)
-    written = share(len(sampled.record_bytes), sampled.tried, of=usable).value * usable
+    rejects = {reason: number * usable / sampled.tried for reason, number in sorted(sampled.reasons.items())}
+    rejects = dict(sorted(listed.reasons.items())) | rejects
+    written = len(sampled.record_bytes) / sampled.tried * usable
     num_bytes = statistics.fmean(sampled.record_bytes) * written * sampled.packed
     seconds = cpu_s = None
     if options.encoding in IMAGE_ENCODINGS:
@@ -108,7 +107,7 @@ def preview(
         seconds = START_S + max(cpu_s, usable * sampled.read_s) / default_threads()
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     warnings += filter(None, [tell_missed(listed.skipped, source.root)])
-    warnings += [*ambiguous.tell(), *tell_nested(listed.survey.folders.nested()), *class_warnings(plan)]
+    warnings += [*ambiguous.tell(), *tell_nested(listed.survey.folders.nested())]
     failure = failure_warning(options.max_rejects, rejects, of=plan.matched, what=things(options.encoding))
     progress(Progress("planned", plan.matched, plan.matched))
     return Preview(
@@ -146,8 +145,8 @@ def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.Job
     return f"{outcome}{ids and f'; class ids: {ids}'}", True
 
 
-def failure_warning(max_rejects: int | float, rejects: Mapping[str, Estimate], *, of: int, what: str) -> str:
-    """Says that a conversion would or may fail for its rejects, and the cure; empty if it is not expected to.
+def failure_warning(max_rejects: int | float, rejects: Mapping[str, float], *, of: int, what: str) -> str:
+    """Says that a conversion would fail for its rejects, and the cure; empty if it is not expected to.
 
     Args:
         max_rejects: maximum share (float) or number (int) of rejects.
@@ -155,21 +154,10 @@ def failure_warning(max_rejects: int | float, rejects: Mapping[str, Estimate], *
         of: total number of images.
         what: plural noun for what is converted.
     """
-    total, allowed = Estimate(*map(sum, zip((0, 0, 0), *rejects.values(), strict=True))), most(max_rejects, of=of)
-    if total.high <= allowed:
+    total, allowed = sum(rejects.values()), most(max_rejects, of=of)
+    if total <= allowed:
         return ""
     return (
-        f"convert {'would' if total.low > allowed else 'may'} fail: {total.text(',.0f')} of {of:,} {what} are rejects, "
-        f"`max_rejects={max_rejects}` allows {allowed:,}; fix them, leave them out with `exclude=`, or raise "
-        "`max_rejects=`"
+        f"convert would fail: {total:,.0f} of {of:,} {what} are rejects, `max_rejects={max_rejects}` allows "
+        f"{allowed:,}; fix them, leave them out with `exclude=`, or raise `max_rejects=`"
     )
-
-
-def class_warnings(plan: Plan) -> Iterator[str]:
-    """Warns of classes with few images in a split."""
-    splits = {name: plan.splits[name].class_counts for name in in_order(plan.splits) if name != NO_SPLIT}
-    classes = {name: {split: counts.get(name, 0) for split, counts in splits.items()} for name in plan.labels or ()}
-    smallest = {name: min((number, split) for split, number in of.items()) for name, of in classes.items() if of}
-    if few := sorted((number, split, name) for name, (number, split) in smallest.items() if number < FEW):
-        named = [f"{name} ({split}: {number:,})" for number, split, name in few]
-        yield f"{len(few):,} of {len(classes):,} classes have fewer than {FEW} images in a split: {some(named)}"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from beam_tfr.console import markup
 from beam_tfr.console.display import duration
-from beam_tfr.console.terminal import counted, printable
-from beam_tfr.dataset.tallies import plan_rows, tell_shares, text_table
+from beam_tfr.console.terminal import as_html, counted, printable
+from beam_tfr.dataset.tallies import plan_rows, text_table
 from beam_tfr.inputs.skipped import tell_skipped
-from beam_tfr.preview.estimates import Estimate
 from beam_tfr.preview.sampling import Listed, Sampled
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags, in_order
 from beam_tfr.schema.features import things
@@ -38,7 +36,7 @@ class Preview:
     found: Listed
     sampled: Sampled
     num_bytes: float
-    rejects: dict[str, Estimate]
+    rejects: Mapping[str, float]
     seconds: float | None
     cpu_seconds: float | None
     warnings: list[str]
@@ -72,14 +70,12 @@ class Preview:
         sampled, what = self.sampled, things(self.plan.options["encoding"])
         for ref in self.found.first:
             yield "first", _read(ref)
-        if shares := tell_shares(self.plan.options, {name: split.matched for name, split in self.plan.splits.items()}):
-            yield "shares", shares
         if skipped := tell_skipped(self.found.skipped):
             yield "skipped", skipped
         yield "sample", f"{sampled.tried:,} of {self.plan.matched:,} {what}; what follows is estimated from it"
         details = self.found.details | sampled.details
         for reason, number in self.rejects.items():
-            yield "rejects", f"{number.text(',.0f')} {reason}: {REJECT_REASONS[reason]}, such as {details[reason]}"
+            yield "rejects", f"{number:,.0f} {reason}: {REJECT_REASONS[reason]}, such as {details[reason]}"
         if not self.rejects:
             yield "rejects", "none in the sample"
         for name, count in sorted(sampled.adjusted.items()):
@@ -109,7 +105,7 @@ class Preview:
         return f"<Preview: {images}, {counted(len(self.warnings), 'warning')}>"
 
     def _repr_html_(self) -> str:
-        return markup.lines(self)
+        return as_html(self)
 
 
 def _read(ref: ImageRef) -> str:

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
-from beam_tfr.reader.info import feature_spec, open  # noqa: A004
+from beam_tfr.dataset import manifest, reader_arguments
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema import NotInstalledError
 
 if TYPE_CHECKING:
@@ -18,6 +20,33 @@ if TYPE_CHECKING:
 __all__ = ["feature_spec", "load", "load_records", "open"]
 
 _LATER = {"load": "loading", "load_records": "files"}
+
+
+def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always behind the name of its module
+    """The manifest of a dataset: class names, counts, splits, features, statistics, digest, options.
+
+    Args:
+        path: the folder that `convert` wrote, local or gs://.
+
+    Raises:
+        UsageError: the path is malformed.
+        DataError: the folder holds no complete dataset, or one of a newer format.
+    """
+    return manifest.read(reader_arguments.folder(path))
+
+
+def feature_spec(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The features of a dataset's records, for `tf.io.parse_example` and `make_batched_features_dataset`.
+
+    Returns:
+        Feature -> `tf.io.FixedLenFeature` of its shape, or `tf.io.RaggedFeature` for lists of any length.
+
+    Raises:
+        DataError: the folder holds no complete dataset.
+    """
+    from beam_tfr.reader.decode import feature_spec_of
+
+    return feature_spec_of(open(path).features)
 
 
 def __getattr__(name: str) -> Any:
