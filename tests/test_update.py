@@ -104,7 +104,10 @@ def choose_plan(chance: random.Random) -> dict[str, Any]:
     return {name: chance.choice(values) for name, values in PLANS.items()}
 
 
-@pytest.mark.parametrize("encoding", ["jpeg", "keep", "raw", "bytes"])
+SLOW = [pytest.param(encoding, marks=pytest.mark.slow) for encoding in ("keep", "raw", "bytes")]
+
+
+@pytest.mark.parametrize("encoding", ["jpeg", *SLOW])
 def test_ten_updates_in_a_row_give_what_fresh_conversions_give(tmp_path: pathlib.Path, encoding: str) -> None:
     photos, output = Photos(tmp_path / "photos", 1), tmp_path / "d"
     pattern, chance = f"{photos.folder}/**", random.Random(2)

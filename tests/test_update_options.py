@@ -37,6 +37,12 @@ def place(tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "place"))
 
 
+def few_at_once(cases: list[dict[str, Any]], *fast: int) -> list[Any]:
+    """The cases, of which all but some are slow."""
+    slow = pytest.mark.slow
+    return [case if i in fast else pytest.param(case, marks=slow) for i, case in enumerate(cases)]
+
+
 PLANS: list[dict[str, Any]] = [
     {"splits": "train=0.5,test=0.5"},
     {"target_shard_bytes": 4000},
@@ -52,7 +58,7 @@ PLANS: list[dict[str, Any]] = [
 WITHOUT_INPUT = ("num_shards", "target_shard_bytes", "examples_per_shard", "compression", "seed")
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize("plan", few_at_once(PLANS, 0, 1, 5, 6), ids=str)
 def test_another_plan_decodes_nothing(place: Path, monkeypatch: pytest.MonkeyPatch, plan: dict[str, Any]) -> None:
     pattern = f"{place}/photos/**"
     expected = fresh(place / "fresh", input=pattern, **{"max_rejects": 1, **FIXED, **plan})
@@ -277,7 +283,7 @@ ENCODINGS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", ENCODINGS, ids=str)
+@pytest.mark.parametrize("options", few_at_once(ENCODINGS, 5, 7), ids=str)
 def test_other_encodings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     photos, pattern = tmp_path / "photos", f"{tmp_path}/photos/**"
     photo_kinds(photos)
