@@ -220,10 +220,10 @@ def test_rows_are_not_removed_but_left_out_of_the_table(tmp_path: Path, beam_tfr
 def test_what_is_found(place: Path) -> None:
     dataset = manifest.read(str(place / "d"))
     data = (place / "photos" / "cat" / "1.jpg").read_bytes()
-    found = removed.find(dataset, removed.Wanted(keys=["owl/same.jpg", "x"]))
-    assert (found.images, found.missing, found.removed.sources) == (2, ["x"], {sha256(data)})
-    found = removed.find(dataset, removed.Wanted(sources=[sha256(data), "0" * 64]))
-    assert (found.images, found.missing) == (2, ["0" * 64])
+    hashes, images, missing = removed.find(dataset, removed.Wanted(keys=["owl/same.jpg", "x"]))
+    assert (images, missing, hashes.sources) == (2, ["x"], {sha256(data)})
+    _, images, missing = removed.find(dataset, removed.Wanted(sources=[sha256(data), "0" * 64]))
+    assert (images, missing) == (2, ["0" * 64])
 
 
 def test_a_dataset_of_an_earlier_version_without_contents(tmp_path: Path, beam_tfr: Command) -> None:
