@@ -96,12 +96,12 @@ def list_references(
         for path in source.origin.files:
             yield from (ref for _, ref in source.origin.read(path))
         return
-    assert isinstance(source.origin, Labeler)  # `plan` takes no dataset
     patterns = order_patterns([*source.input, *read_input_list(options.input_list)])
     for entry in list_all(patterns, exclude=exclusion(source.exclude, source.root), skipped=skipped):
         key = entry.path.removeprefix(source.root)
         ambiguous.add(key)
-        yield source.origin.label(entry, key)
+        if isinstance(source.origin, Labeler):  # `plan` takes no dataset
+            yield source.origin.label(entry, key)
 
 
 @dataclasses.dataclass
