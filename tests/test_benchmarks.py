@@ -28,7 +28,6 @@ FIRST_COLUMNS = {
         "decoding alone",
         "beam_tfr, 97 shards",
         "beam_tfr, global shuffle",
-        "beam_tfr, float32",
         "tutorial, batch 1",
     ],
     "random_access": ["Records, one by one, warm", "Records, batches of 64, warm", "ImageDataset, warm", "load, warm"],

@@ -214,7 +214,7 @@ def test_of_two_runs_into_one_folder_one_publishes(fake: FakeGcs, local: Path) -
     assert "another run" in said or "holds" in said
     assert "Traceback" not in said
     assert verify("gs://b/out").ok
-    left = [name for name in fake.names() if name.startswith("out/")]
+    left = objects_below(fake, "out")
     assert len(left) == len(files_of(local))
     seed = json.loads(fake.get("out/manifest.json"))["options"]["seed"]
     assert seed == (0 if first.returncode == 0 else 5)

@@ -43,8 +43,8 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         names.pop("train", None)
         exec(block, names)
         found.append(names.get("train"))
-    resumed, floats, cached, torch, recipe, distributed, jax, mixed, plain = found
-    assert floats is cached is recipe is torch is None
+    resumed, floats, cached, torch, weighted, recipe, distributed, jax, mixed, plain = found
+    assert floats is cached is recipe is torch is weighted is None
     assert sum(len(labels) for _, labels in names["small"]) == total
     assert [part.dtype for part in names["floats"].element_spec] == [tf.float32, tf.float32]
     assert int(model.optimizer.iterations.numpy()) == 2 * -(-total // 64)
