@@ -212,7 +212,7 @@ def _make(
 ) -> Convert:
     base, notes = _choose_base(dataset, source, how, say)
     if isinstance(source.origin, Base) and base is None:
-        raise UsageError("needs the images: give `input=` or `table=` too", option="update", value=dataset.folder)
+        raise UsageError(_NEEDS_IMAGES, option="update", value=dataset.folder)
     if notes:
         settings = dataclasses.replace(source.plan, options={**source.plan.options, **notes})
         source = dataclasses.replace(source, plan=settings)

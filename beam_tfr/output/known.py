@@ -107,7 +107,7 @@ def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | N
         return None
     info = dataclasses.replace(sidecar.info, shard=shard, built="", before={"kept": sidecar.info.num_examples})
     if entry:
-        file = find_file(base, entry.file, entry.num_bytes, entry.sha256)
+        file = _find(base, entry.file, info.written)
         table = info.contents and _find(base, contents_name(entry.file), info.contents)
         if not (file and table and info.contents):
             return None

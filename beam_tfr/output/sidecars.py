@@ -145,8 +145,8 @@ def _parse(path: str) -> Sidecar | None:
     if sha256_hex(body).encode() != checksum:
         return None
     with contextlib.suppress(ValueError, struct.error, zlib.error):  # beam_tfr 0.1 wrote something else
-        first, *packed, lines = *(rows := body.splitlines(keepends=True))[:3], rows[3:]
-        refs, sums = ([*packing.unpack(base64.b64decode(values))] for values in packed)
+        first, packed_refs, packed_sums, *lines = body.splitlines(keepends=True)
+        refs, sums = ([*packing.unpack(base64.b64decode(values))] for values in (packed_refs, packed_sums))
         info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=_digest(lines))
         return Sidecar(info, refs, sums, lines)
     return None
@@ -256,8 +256,7 @@ def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None
 
     storage.make_folder(folder)
     storage.for_each(move, filter(is_wanted, entries))
-    if shards is not None:
-        storage.delete_all(entry for entry in storage.walk(folder, lambda _: False, deep=False) if not is_wanted(entry))
+    storage.delete_all(entry for entry in storage.walk(folder, lambda _: False, deep=False) if not is_wanted(entry))
 
 
 def read_kept(output: str, shard_name: str, sha256: str) -> Sidecar | None:

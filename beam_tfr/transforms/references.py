@@ -278,7 +278,7 @@ class ReadKnown(beam.PTransform):
         for shard in _some_of(self.base, numbers):
             sources = known.sources_of(self.base.folder, shard) or []
             name = shard.split if self.splits_stay else ""
-            usable = (source for source in sources or () if not source.reject or self._stays(source))
+            usable = (source for source in sources if not source.reject or self._stays(source))
             yield from packing.pack_some(f"{name}\0".encode() + known.encode(source) for source in usable)
 
     def _stays(self, source: Source) -> bool:
