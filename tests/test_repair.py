@@ -156,6 +156,7 @@ def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
         wait_for(lambda: len(finished()) > len(before) - len(shards) or process.poll() is not None)
         process.send_signal(signal.SIGKILL)
     fake.set()
+    wait_for(lambda: not fake.counts()["running"])  # what it asked for last
     left = finished()
     assert left.items() <= before.items()
     assert len(left) < len(before)

@@ -264,7 +264,7 @@ def test_readers_get_one_dataset_or_the_other_while_it_is_replaced(
             for held in ("{20}", "{10}"):
                 convert(colored[held == "{20}"], "--overwrite")
                 wait_for(lambda held=held: held in [*epochs])
-            for number in range(8):
+            for number in range(4):
                 convert(colored[(number + 1) % 2], "--overwrite")
         finally:
             ended.set()
