@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.schema import Item, Record, RecordsDigest, Reject, RunError, Shard, ShardInfo, add_each, size_bucket
+from beam_tfr.schema import (
+    Copied,
+    Item,
+    Record,
+    RecordsDigest,
+    Reject,
+    RunError,
+    Shard,
+    ShardInfo,
+    add_each,
+    size_bucket,
+)
 
 _Key = TypeVar("_Key", int, str)
 
@@ -36,6 +47,11 @@ class ShardCounter:
             info.channel_squares = add_each(info.channel_squares, image.channel_squares)
             info.cut_ppm += image.cut_ppm
             _count(info.source_sizes, size_bucket(image.source_height, image.source_width))
+
+    def count_copied(self, copied: Copied) -> None:
+        for record in copied.records:
+            self._records.add(record)
+        self._info.add(copied.counts)
 
     def count_reject(self, reject: Reject) -> None:
         _count(self._info.rejected, reject.reason)
@@ -83,7 +99,7 @@ class Sequencer:
             )
         if self.shard is None:
             begin(item.shard)
-        self.shard, self._next = item.shard, self._next + 1
+        self.shard, self._next = item.shard, self._next + (item.images or 1)
         if self._next < item.shard.total:
             return False
         self.shard, self._next = None, 0

@@ -14,12 +14,11 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import re
-import struct
 import uuid
-import zlib
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -36,7 +35,8 @@ _SIDECAR = re.compile(r"([A-Za-z0-9_]+-[0-9]+-of-[0-9]+)\.json")
 _FINGERPRINT_BYTES = 8
 
 
-class Sidecar(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Sidecar:
     """The content of a sidecar.
 
     Attributes:
@@ -47,9 +47,17 @@ class Sidecar(NamedTuple):
     """
 
     info: ShardInfo
-    refs: list[bytes]
-    sums: list[bytes]
+    packed_refs: bytes
+    packed_sums: bytes
     reject_lines: list[bytes]
+
+    @functools.cached_property
+    def refs(self) -> list[bytes]:
+        return packing.unpack(base64.b64decode(self.packed_refs))
+
+    @functools.cached_property
+    def sums(self) -> list[bytes]:
+        return packing.unpack(base64.b64decode(self.packed_sums))
 
 
 class Changes(NamedTuple):
@@ -98,8 +106,8 @@ def write(
     info: ShardInfo,
     reject_lines: Sequence[str],
     *,
-    refs: Iterable[bytes] = (),
-    sums: Iterable[bytes] = (),
+    refs: Sequence[bytes] = (),
+    sums: Sequence[bytes] = (),
 ) -> ShardInfo:
     """Writes the sidecar of a shard whose file is committed; returns its `ShardInfo` with the digest of its rejects.
 
@@ -144,11 +152,10 @@ def _parse(path: str) -> Sidecar | None:
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
-    with contextlib.suppress(ValueError, struct.error, zlib.error):  # beam_tfr 0.1 wrote something else
+    with contextlib.suppress(ValueError):  # an earlier version wrote something else
         first, packed_refs, packed_sums, *lines = body.splitlines(keepends=True)
-        refs, sums = ([*packing.unpack(base64.b64decode(values))] for values in (packed_refs, packed_sums))
         info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=_digest(lines))
-        return Sidecar(info, refs, sums, lines)
+        return Sidecar(info, packed_refs, packed_sums, lines)
     return None
 
 

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key
-from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, ImageRef, Plan, SplitPlan, UsageError
+from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key_of
+from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, Plan, SplitPlan, UsageError
 from beam_tfr.schema.features import things
 from beam_tfr.schema.naming import two_spellings
 
@@ -175,9 +175,9 @@ class CutBuckets:
 
     def find(self, encoded: bytes) -> list[tuple[Bucket, bytes]]:
         """Returns [(bucket, order key)] for a reference in such a bucket, else []."""
-        ref = ImageRef.decode(encoded)
-        order = order_key(self.seed, ref.key)
-        bucket = ref.split, bucket_of(order)
+        key, *_, split, _ = encoded.split(b"\0", 5)  # a third of the time of decoding all of it
+        order = order_key_of(self.seed, key)
+        bucket = split.decode(), bucket_of(order)
         return [(bucket, order)] if bucket in self.ranks else []
 
     def pick(self, bucket: Bucket, orders: Iterable[bytes]) -> list[bytes]:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 PACK_REFS = 1000
 PACK_BYTES = 256 << 10  # 256 KiB
-_LENGTH = struct.Struct("<I")
 
 
-def pack(values: Iterable[bytes]) -> bytes:
-    """Joins values, each after its length (uint32, little-endian), and compresses them to a quarter or a third."""
-    return zlib.compress(b"".join(_LENGTH.pack(len(value)) + value for value in values), 1)
+def pack(values: Sequence[bytes]) -> bytes:
+    """Joins values behind their number and lengths (uint32, little-endian), and compresses them to a third or less."""
+    numbers = struct.pack(f"<{1 + len(values)}I", len(values), *map(len, values))
+    return zlib.compress(numbers + b"".join(values), 1)
 
 
-def unpack(packed: bytes) -> Iterator[bytes]:
+def unpack(packed: bytes) -> list[bytes]:
     """The values that `pack` packed."""
-    joined, start = zlib.decompress(packed), 0
-    while start < len(joined):
-        (length,) = _LENGTH.unpack_from(joined, start)
-        start += _LENGTH.size + length
-        yield joined[start - length : start]
+    joined = zlib.decompress(packed)
+    (number,) = struct.unpack_from("<I", joined)
+    lengths = struct.unpack_from(f"<{number}I", joined, 4)
+    ends = itertools.accumulate(lengths, initial=4 + 4 * number)
+    return [joined[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def pack_some(refs: Iterable[bytes]) -> Iterator[bytes]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.records.parquet_layout import chunks_of
@@ -30,6 +31,14 @@ PLACE = {"split": "string", "shard": "int64", "key": "string", "offset": "int64"
 SOURCE = {"source_bytes": "int64", "source_crc32c": "int64"}
 LOOKS = {"adjusted": "string", "mean": "float", "std": "float", "phash": "hash"}
 MADE = (*SOURCE, *LOOKS)  # columns that no record holds: null where contents were made later
+
+
+class Place(NamedTuple):
+    """Where a record lies in its file: see `records.shard_file`."""
+
+    offset: int
+    length: int
+    restart: int | None
 
 
 class Column(NamedTuple):
@@ -130,21 +139,39 @@ def made_cells(value: Image | Array) -> dict[str, Any]:
     return cells
 
 
-def to_bytes(rows: Sequence[Mapping[str, Any]], schema: Any, **same: Any) -> bytes:
+def with_places(rows: Any, places: Sequence[Place]) -> Any:
+    """A `pyarrow.Table` of contents with the columns that say where its records lie."""
+    pa = need_pyarrow()
+    columns = zip(Place._fields, zip(*places, strict=True), strict=True)
+    for name, values in columns:
+        rows = rows.append_column(name, pa.array(values, pa.int64()))
+    return rows
+
+
+def _tables(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
+    pa = need_pyarrow()
+    for one_by_one, group in itertools.groupby(rows, lambda row: isinstance(row, dict)):
+        some = [*group]
+        if one_by_one:
+            some = [pa.table([pa.array([row.get(of.name) for row in some], of.type) for of in schema], schema)]
+        yield from (table.select(schema.names) for table in some)
+
+
+def to_bytes(rows: Sequence[Any], schema: Any, **same: Any) -> bytes:
     """The Parquet file of some rows.
 
     Args:
-        rows: column -> value; what is missing is null.
+        rows: column -> value, where what is missing is null; or tables of several rows.
         schema: that of the dataset.
         same: the value of columns that is the same in all rows.
     """
     pa = need_pyarrow()
     from pyarrow import parquet
 
+    own = pa.schema([field for field in schema if field.name not in same])
+    found = pa.concat_tables([own.empty_table(), *_tables(rows, own)]).combine_chunks()
     arrays = [
-        pa.repeat(pa.scalar(same[field.name], field.type), len(rows))
-        if field.name in same
-        else pa.array([row.get(field.name) for row in rows], field.type)
+        pa.repeat(pa.scalar(same[field.name], field.type), len(found)) if field.name in same else found[field.name]
         for field in schema
     ]
     packed = {field.name: "DELTA_BINARY_PACKED" for field in schema if field.type == pa.int64()}
@@ -158,8 +185,8 @@ def to_bytes(rows: Sequence[Mapping[str, Any]], schema: Any, **same: Any) -> byt
         store_schema=False,
         write_page_checksum=True,
     ) as writer:
-        if rows:  # a row group without rows has pages nowhere
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=len(rows))
+        if len(found):  # a row group without rows has pages nowhere
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=len(found))
     return sink.getvalue()
 
 

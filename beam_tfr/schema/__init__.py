@@ -47,6 +47,7 @@ from beam_tfr.schema.errors import as_flags as as_flags
 from beam_tfr.schema.errors import whole_number as whole_number
 from beam_tfr.schema.errors import without_traceback as without_traceback
 from beam_tfr.schema.items import Array as Array
+from beam_tfr.schema.items import Copied as Copied
 from beam_tfr.schema.items import Image as Image
 from beam_tfr.schema.items import ImageRef as ImageRef
 from beam_tfr.schema.items import Item as Item
@@ -56,6 +57,7 @@ from beam_tfr.schema.items import Record as Record
 from beam_tfr.schema.items import Reject as Reject
 from beam_tfr.schema.items import ShardWork as ShardWork
 from beam_tfr.schema.items import batches as batches
+from beam_tfr.schema.items import label_ids_of as label_ids_of
 from beam_tfr.schema.plan import MOST_CAUSES as MOST_CAUSES
 from beam_tfr.schema.plan import Counts as Counts
 from beam_tfr.schema.plan import Plan as Plan

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.errors import RejectError
-from beam_tfr.schema.plan import Shard, ShardInfo, Unfinished
+from beam_tfr.schema.plan import Counts, Shard, ShardInfo, Unfinished
 
 BATCH_ITEMS = 16
 BATCH_BYTES = 1 << 20  # 1 MiB
@@ -72,6 +72,12 @@ class ImageRef(NamedTuple):
             columns,
             int(crc32c) if crc32c else 0,
         )
+
+
+def label_ids_of(ref: bytes) -> tuple[int, ...]:
+    """`ImageRef.label_ids` of an encoded reference, empty for None; decodes nothing else."""
+    label_ids = ref.split(b"\0", 7)[6]
+    return tuple(map(int, label_ids.split(b","))) if label_ids not in (b"", b"-") else ()
 
 
 class Reject(NamedTuple):
@@ -211,7 +217,25 @@ class Record(NamedTuple):
     copied: bool = False
 
 
-Value = bytes | Image | Array | Record | Reject | ShardInfo | Unfinished | None
+class Copied(NamedTuple):
+    """Records that an update takes from the dataset as they are: the value of one item for several images.
+
+    Attributes:
+        refs: encoded references.
+        records: serialized Examples.
+        rows: their `pyarrow.Table` of contents, without the columns that say where they lie.
+        sums: as in `output.sidecars.Sidecar`.
+        counts: what they add to the counts of their shard.
+    """
+
+    refs: Sequence[bytes]
+    records: Sequence[bytes]
+    rows: Any
+    sums: Sequence[bytes]
+    counts: Counts
+
+
+Value = bytes | Image | Array | Record | Copied | Reject | ShardInfo | Unfinished | None
 
 
 class Item(NamedTuple):
@@ -219,11 +243,13 @@ class Item(NamedTuple):
 
     Attributes:
         shard: the shard that it belongs to.
-        position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written too.
+        position: 0 to shard.total - 1, in the shard's order; 0 for an empty shard, which is written too. That of the
+            first if the value stands for several.
         uri: URI of the source.
-        ref: the reference; None if the item stands for a whole shard (empty, already finished, or unfinished).
-        value: source bytes, then `Image` or `Array`, then `Record`; or `Reject`; or `ShardInfo`; or `Unfinished`; None
-            for an empty shard, and for a row of a table, whose reference holds everything.
+        ref: the reference; None if the item stands for several images (`Copied`), or for a whole shard (empty, already
+            finished, or unfinished).
+        value: source bytes, then `Image` or `Array`, then `Record`; or `Copied`; or `Reject`; or `ShardInfo`; or
+            `Unfinished`; None for an empty shard, and for a row of a table, whose reference holds everything.
         guarded: whether it is decoded in a guarded process because attempts at its shard crashed.
         before: with an update: "kept", "relabelled" or "changed"; empty for a new image.
     """
@@ -246,9 +272,16 @@ class Item(NamedTuple):
         return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.before)
 
     @property
+    def images(self) -> int:
+        """The number of images that it stands for."""
+        return len(self.value.refs) if isinstance(self.value, Copied) else int(self.ref is not None)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of an image or file in the value."""
         match self.value:
+            case Copied():
+                return sum(map(len, self.value.records))
             case bytes():
                 return len(self.value)
             case Image():

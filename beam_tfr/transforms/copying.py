@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import functools
-from collections.abc import Iterator
+import itertools
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import google_crc32c
 
@@ -13,7 +17,7 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.output.known import Copies, Copy
 from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
-from beam_tfr.schema import Image, ImageRef, Known, Record, ShardWork
+from beam_tfr.schema import Copied, Counts, Image, ImageRef, Known, Record, ShardWork, label_ids_of, size_bucket
 from beam_tfr.schema.features import ENCODED, IMAGE_ENCODINGS, features_of, names_of
 from beam_tfr.transforms.values import in_sample
 
@@ -30,20 +34,62 @@ class Copier:
 
     def __init__(self, base: Base, options: ImageOptions) -> None:
         self._copies, self._options, self._rows_stay = Copies(base), options, base.rows_stay
-        self._names = names_of(options.encoding)
+        self._names, self._at_once = names_of(options.encoding), AT_ONCE
         features = features_of({"encoding": options.encoding, "damaged": options.damaged}, labelled=False)
         self._own = frozenset(features)
 
-    def copies(self, work: ShardWork) -> Iterator[Copy | None]:
+    def stays(self, work: ShardWork) -> set[int]:
+        """The positions of the images of a shard whose records stay as they are, whatever their neighbors do.
+
+        With `encoding=keep`, the statistics of an image depend on its neighbors.
+        """
+        if not self._rows_stay or self._options.encoding == "keep":
+            return set()
+        return {at for at, known in work.known.items() if known.state == "same" and not known.reject}
+
+    def unchanged(self, work: ShardWork, begin: int, end: int) -> Iterator[Copied]:
+        """Yields the records of images of a shard, all of which stay as they are.
+
+        Raises:
+            RecordError: one is damaged.
+        """
+        while begin < end:
+            numbers = [work.known[at].number for at in range(begin, min(begin + self._at_once, end))]
+            records, rows, sums = self._copies.read_as_they_are(numbers)
+            self._at_once = max(1, min(AT_ONCE, AHEAD_BYTES * len(records) // (sum(map(len, records)) + 1)))
+            refs = work.refs[begin : begin + len(records)]
+            yield Copied(refs, records, rows, sums, self._counts(refs, rows, sums))
+            begin += len(records)
+
+    def _counts(self, refs: Sequence[bytes], rows: Any, sums: Sequence[bytes]) -> Counts:
+        counts = Counts(num_examples=len(refs), before={"kept": len(refs)})
+        label_ids = collections.Counter(itertools.chain.from_iterable(map(label_ids_of, refs)))
+        counts.class_counts.update({label_id: number for label_id, number in label_ids.items() if label_id >= 0})
+        if self._options.encoding not in IMAGE_ENCODINGS:
+            return counts
+        counts.adjusted.update(
+            collections.Counter(kind for text in rows["adjusted"].to_pylist() for kind in text.split(",") if kind)
+        )
+        counts.pixels = sum(map(operator.mul, rows["height"].to_pylist(), rows["width"].to_pylist()))
+        totals = [*map(sum, zip(*(map(int, text.split()) for text in sums), strict=True))]
+        counts.channel_sums, counts.channel_squares = totals[: len(totals) // 2], totals[len(totals) // 2 :]
+        sides = zip(rows["source_height"].to_pylist(), rows["source_width"].to_pylist(), strict=True)
+        for (height, width), number in collections.Counter(sides).items():
+            bucket = size_bucket(height, width)
+            counts.source_sizes[bucket] = counts.source_sizes.get(bucket, 0) + number
+            counts.cut_ppm += number * _cut_ppm(height, width, self._options.image_size, self._options.resize)
+        return counts
+
+    def copies(self, work: ShardWork, positions: Iterable[int]) -> Iterator[Copy | None]:
         """Yields the record of each known image of a shard whose source did not change, in order; None if damaged."""
-        numbers = [known.number for known in work.known.values() if not known.reject and known.state != "changed"]
-        step = AT_ONCE
+        found = [known for at in positions if (known := work.known.get(at))]
+        numbers = [known.number for known in found if not known.reject and known.state != "changed"]
         while numbers:
-            some, numbers = numbers[:step], numbers[step:]
-            found = self._copies.read(some)
-            total = sum(len(copy.serialized) for copy in found if copy)
-            step = max(1, min(AT_ONCE, AHEAD_BYTES * len(some) // (total + 1)))
-            yield from found
+            some, numbers = numbers[: self._at_once], numbers[self._at_once :]
+            copies = self._copies.read(some)
+            total = sum(len(copy.serialized) for copy in copies if copy)
+            self._at_once = max(1, min(AT_ONCE, AHEAD_BYTES * len(some) // (total + 1)))
+            yield from copies
 
     def can_copy(self, copy: Copy, work: ShardWork, position: int) -> bool:
         """Whether a record and its statistics are those that a conversion would make.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -17,6 +17,7 @@ from beam_tfr.inputs.reading import Content, ReadAhead, read_refs
 from beam_tfr.options import ImageOptions
 from beam_tfr.output import attempts, codec_versions
 from beam_tfr.output.known import Copy
+from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import (
     MOST_CAUSES,
     DataError,
@@ -97,18 +98,26 @@ class _Read(ShownDoFn):
         codec_versions.check(work.shard.codecs)
         if self._copier is None and self._step.base and self._step.options:
             self._copier = Copier(self._step.base, self._step.options)
-        contents = self._contents(work)
         mark = self._step.output and storage.work_path(self._step.output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
             guarded = crashed or self._step.guarded
-            for items in timed(batches(self._read(work, contents)), "read-usec"):
+            for items in timed(batches(self._read(work)), "read-usec"):
                 count_read(items)
                 count_waits()
                 yield [item._replace(guarded=True) for item in items] if guarded else items
 
-    def _contents(self, work: ShardWork) -> Iterator[tuple[ImageRef, Content]]:
-        leave = {position for position, known in work.known.items() if known.state in ("same", "unchanged")}
-        return read_refs(self._step.root, map(ImageRef.decode, work.refs), self._step.ahead, leave=leave)
+    def _contents(self, work: ShardWork, positions: Sequence[int]) -> Iterator[tuple[ImageRef, Content]]:
+        refs = (ImageRef.decode(work.refs[position]) for position in positions)
+        known = [work.known.get(position) for position in positions]
+        leave = {place for place, of in enumerate(known) if of and of.state in ("same", "unchanged")}
+        return read_refs(self._step.root, refs, self._step.ahead, leave=leave)
+
+    def _unchanged(self, work: ShardWork, begin: int, end: int) -> Iterator[Item]:
+        """The records from one position to another, all of which an update takes as they are."""
+        for copied in self._copier.unchanged(work, begin, end) if self._copier and begin < end else ():
+            interrupt.check()
+            yield Item(work.shard, begin, "", None, copied)
+            begin += len(copied.refs)
 
     def _copied(
         self, item: Item, known: Known, content: Content, copy: Copy | None, work: ShardWork
@@ -132,18 +141,34 @@ class _Read(ShownDoFn):
             ((_, content),) = read_refs(self._step.root, [ref], self._step.ahead)
         return item._replace(before="kept"), content
 
-    def _read(
-        self, work: ShardWork, contents: Iterator[tuple[ImageRef, Content]], *, again: bool = False
-    ) -> Iterator[Item]:
+    def _read(self, work: ShardWork) -> Iterator[Item]:
+        """The items of a shard; if one of several records to copy is damaged, it starts over, one by one."""
+        try:
+            yield from self._read_beside(work, self._copier.stays(work) if self._copier else ())
+        except RecordError as error:
+            yield Item(
+                work.shard,
+                0,
+                "",
+                None,
+                Unfinished(shard=work.shard, causes={str(error): 1}, images=1, example=error.file),
+            )
+            yield from self._read_beside(work, ())
+
+    def _read_beside(self, work: ShardWork, stay: Collection[int], *, again: bool = False) -> Iterator[Item]:
         """The items of a shard, up to the first image that cannot be read now, but perhaps later.
 
         The rest of the shard is then read only to find all such images, which are tried again at its end. If that
         succeeds, the shard starts over, because nothing of it was kept in memory and its order is fixed. Waiting for
         each image would delay every shard in which a permission is missing.
         """
-        copies = self._copier.copies(work) if self._copier else iter(())
-        for position, (ref, content) in enumerate(contents):
+        positions, following = [position for position in range(len(work.refs)) if position not in stay], 0
+        copies = self._copier.copies(work, positions) if self._copier else iter(())
+        contents = self._contents(work, positions)
+        for position, (ref, content) in zip(positions, contents, strict=True):
             interrupt.check()
+            yield from self._unchanged(work, following, position)
+            following = position + 1
             item = Item(work.shard, position, self._step.root + ref.key, ref, None)
             if ref.reason:
                 error = RejectError(ref.reason, ref.detail)
@@ -168,6 +193,7 @@ class _Read(ShownDoFn):
             else:
                 break
         else:
+            yield from self._unchanged(work, following, len(work.refs))
             return
         unread = {ref: content}
         for ref, content in contents:
@@ -180,7 +206,7 @@ class _Read(ShownDoFn):
             tried = read_refs(self._step.root, unread, self._step.ahead)
             still = any(isinstance(content, RejectError) and content.may_pass for _, content in tried)
             if self._step.accept_unreadable or not still:
-                yield from self._read(work, self._contents(work), again=True)
+                yield from self._read_beside(work, stay, again=True)
 
     def _watch(self, uri: str, content: Content) -> None:
         """Raises an error when the source seems to be gone."""

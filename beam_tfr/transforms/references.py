@@ -248,7 +248,7 @@ class LeaveOut(beam.PTransform):
         return refs | "LeaveOut" >> beam.ParDo(FunctionDoFn(self._others))
 
     def _others(self, packed: bytes) -> Iterator[bytes]:
-        refs = [*packing.unpack(packed)]
+        refs = packing.unpack(packed)
         others = [ref for ref in refs if not self.removed.has_key(ref.partition(b"\0")[0])]
         count("left-out", len(refs) - len(others))
         yield from packing.pack_some(others)

@@ -20,7 +20,7 @@ from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.base import Base
 from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
 from beam_tfr.output.known import find_file
-from beam_tfr.records.contents import columns_of, row_of, schema_of, to_bytes
+from beam_tfr.records.contents import Place, columns_of, row_of, schema_of, to_bytes, with_places
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import HEADER_BYTES, frame
@@ -29,6 +29,7 @@ from beam_tfr.schema import (
     MOST_CAUSES,
     NO_SPLIT,
     REJECTS_FILE,
+    Copied,
     DataError,
     ImageRef,
     Item,
@@ -113,8 +114,8 @@ class _Write(ShownDoFn):
 
     def process(self, items: list[Item]) -> Iterator[ShardInfo | Unfinished]:
         # Before their shard is whole: see `launch.progress`.
-        count("images", sum(item.ref is not None for item in items))
-        count("written", sum(isinstance(item.value, Record) for item in items))
+        count("images", sum(item.images for item in items))
+        count("written", sum(item.images for item in items if isinstance(item.value, (Record, Copied))))
         for item in items:
             if isinstance(item.value, ShardInfo):
                 self._sequence.check_closed()
@@ -131,13 +132,17 @@ class _Write(ShownDoFn):
     def _write(self, item: Item) -> bool:
         """Writes the next item of a shard; returns whether it was the last."""
         last = self._sequence.take(item, self._begin)
-        if item.ref is not None:
-            ref = item.ref.encode()
+        copied = item.value if isinstance(item.value, Copied) else None
+        for ref in copied.refs if copied else [item.ref.encode()] if item.ref else ():
             self._refs.append(ref if self._step.names.sha256 else sidecars.fingerprint(ref))
-        if isinstance(item.value, Record) and item.ref is not None:
+        if copied:
+            places = [self._put(record) for record in copied.records]
+            self._rows.append(with_places(copied.rows, places))
+            self._sums += copied.sums
+            self._counter.count_copied(copied)
+        elif isinstance(item.value, Record) and item.ref is not None:
             self._rows.append(self._row(item.value, item.ref))
             self._sums.append(sidecars.sums_of(item.value.image))
-            self._file.write(frame(item.value.serialized))
             self._counter.count_record(item.value, item.ref.label_ids or (), item.before)
         elif isinstance(item.value, Reject):
             self._counter.count_reject(item.value)
@@ -148,10 +153,16 @@ class _Write(ShownDoFn):
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
 
-    def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
-        """The row of the contents for the next record."""
+    def _put(self, record: bytes) -> Place:
+        """Writes a serialized record; returns where it is."""
         restart = self._file.begin_record()
-        place = {"offset": self._file.length + HEADER_BYTES, "length": len(record.serialized), "restart": restart}
+        place = Place(self._file.length + HEADER_BYTES, len(record), restart)
+        self._file.write(frame(record))
+        return place
+
+    def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
+        """Writes a record; returns its row of the contents."""
+        place = self._put(record.serialized)._asdict()
         if record.values == {}:
             return {**record.made, **place}
         values = dict[str, Any](record.values or {})
@@ -171,7 +182,7 @@ class _Write(ShownDoFn):
 
     def _begin(self, shard: Shard) -> None:
         self._shard, self._counter, self._refs = shard, shards.ShardCounter(shard), list[bytes]()
-        self._file_name, self._started, self._rows = "", time.monotonic(), list[dict[str, Any]]()
+        self._file_name, self._started, self._rows = "", time.monotonic(), list[Any]()
         self._sums = list[bytes]()
         if shard.split != NO_SPLIT:
             self._file_name = file_name(self._step.name, shard.name, self._step.suffix)
