@@ -29,8 +29,8 @@ from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
-from beam_tfr.schema import SUMS_FILE, DataError, InputChangedError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, Feature, features_of, names_of
+from beam_tfr.schema import DataError, InputChangedError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
+from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, names_of
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables
@@ -132,7 +132,7 @@ class Convert(beam.PTransform):
         return Progress("publishing", images, images, shards, shards)
 
     def _write(
-        self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None, *, restarts: bool = True
+        self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
     ) -> PCollection[ShardInfo | Unfinished]:
         options = self.options
         items = work | self.read  # ReadImages: Item(bytes)
@@ -144,17 +144,13 @@ class Convert(beam.PTransform):
             name=options.name,
             suffix=options.suffix,
             level=level,
-            features=self._features(),
+            features=features_of(self.source.plan.options, labelled=self.source.plan.labelled),
             names=names_of(options.encoding),
-            restarts=restarts,
             run_id=self.run_id,
             expected=expected,
             base=self.base,
             most_rejects=None if options.max_rejects else 0,
         )
-
-    def _features(self) -> dict[str, Feature] | None:
-        return features_of(self.source.plan.options, labelled=self.source.plan.labelled)
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         options, source = self.options, self.source
@@ -245,12 +241,7 @@ class Repair(Convert):
         plan, work = self._plan(begin)
         broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
         check = CheckRepaired(self.options.output, wanted=wanted, plan=plan)
-        restarts = self._dataset.fields["format_version"] > 1
-        return self._write(broken, self._expected, restarts=restarts) | check
-
-    def _features(self) -> dict[str, Feature] | None:
-        has_contents = storage.find(storage.join(self._dataset.folder, SUMS_FILE))
-        return super()._features() if has_contents or self._dataset.fields["format_version"] > 1 else None
+        return self._write(broken, self._expected) | check
 
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt."""

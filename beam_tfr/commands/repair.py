@@ -16,7 +16,7 @@ GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", 
 EXAMPLES = """examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'
   beam-tfr repair /data/photos --contents
-      makes the contents of a dataset of an earlier version, which has none
+      makes the contents of a dataset that was copied without them
 
 All other options are taken from the manifest. Beam's own options are accepted too. After an interruption, the same
 command resumes. The dataset keeps its manifest and digest, and an interrupted repair leaves it no worse than before.

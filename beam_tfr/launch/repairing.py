@@ -40,7 +40,7 @@ from beam_tfr.sources import Input
 from beam_tfr.verification import Report
 from beam_tfr.verification.dataset_check import DatasetCheck
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.report import ShardFound, tasks_of
+from beam_tfr.verification.report import tasks_of
 from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
 from beam_tfr.version import __version__
 
@@ -96,7 +96,7 @@ def repair(
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
         read_again(dataset.folder, dataset.fields["manifest_digest"])
-        if check.contents.how != "none" and (wanted or SUMS_FILE in files) and remade.write_sums(dataset):
+        if (wanted or SUMS_FILE in files) and remade.write_sums(dataset):
             files.add(SUMS_FILE)
         _write_others(dataset, files)
         claim.finish(dataset.folder, run_id)
@@ -127,10 +127,8 @@ def repair_contents(
     with lock.held(dataset.folder, run_id):
         read_again(dataset.folder, dataset.fields["manifest_digest"])
         for task in (tasks := tasks_of(dataset)):
-            name, found = contents_name(task.entry.file), ShardFound(task)
-            if check.how != "none":
-                found = ShardCheck(dataset.folder, task, records, check).run()
-            if check.how == "none" or any(problem.file == name for problem in found.problems.first):
+            name, found = contents_name(task.entry.file), ShardCheck(dataset.folder, task, records, check).run()
+            if any(problem.file == name for problem in found.problems.first):
                 remade.make(dataset, task.split, task.entry)
                 files.add(name)
         if remade.write_sums(dataset):

@@ -46,7 +46,7 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
         place = {"offset": file.offset + HEADER_BYTES, "length": len(record)}
         rows.append({**contents.row_of(values, columns), **_looks(values, dataset), **place})
         ends.append(file.offset + FRAME_BYTES + len(record))
-    if dataset.fields["format_version"] > 1 and dataset.gzip_level:
+    if dataset.gzip_level:
         for row, restart in zip(rows, restart_points(storage.read_bytes(path), ends), strict=True):
             row["restart"] = restart
     schema = contents.schema_of(features, dataset.names)

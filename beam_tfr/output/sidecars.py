@@ -144,7 +144,7 @@ def _parse(path: str) -> Sidecar | None:
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
-    with contextlib.suppress(ValueError, struct.error, zlib.error):  # beam_tfr 0.1 wrote something else
+    with contextlib.suppress(ValueError, struct.error, zlib.error):  # of another version
         first, packed_refs, packed_sums, *lines = body.splitlines(keepends=True)
         refs, sums = ([*packing.unpack(base64.b64decode(values))] for values in (packed_refs, packed_sums))
         info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=_digest(lines))
@@ -200,17 +200,13 @@ def read_finished(
         before = {*sidecar.refs}
         drop(output, shard.name, [ref for ref, of in zip(refs, now, strict=True) if of not in before])
     elif "unreadable" not in info.rejected or accept_unreadable:
-        if not info.file:
+        if not (contents := info.contents):  # nor a file
             return info
         with contextlib.suppress(OSError):
             generation = unchanged(file_path(output, info.file, info.written), info.written)
-            contents = info.contents  # None by an earlier version
-            if generation and contents:
-                there = unchanged(file_path(output, contents_name(info.file), contents), contents)
-                if there:
-                    return dataclasses.replace(
-                        info, generation=generation, contents=contents._replace(generation=there)
-                    )
+            there = generation and unchanged(file_path(output, contents_name(info.file), contents), contents)
+            if there:
+                return dataclasses.replace(info, generation=generation, contents=contents._replace(generation=there))
     for built in filter(None, (info.built, info.contents and info.contents.built)):  # they need room
         with contextlib.suppress(OSError):
             storage.delete(work_path(output, built))

@@ -39,14 +39,13 @@ class ShardFile:
     Args:
         write: function that receives the bytes of the file.
         level: gzip level, 0 (stored) to 9; None for no gzip.
-        restarts: whether compressed records get restart points, as since format version 2.
 
     Attributes:
         num_bytes: bytes of the file so far.
         length: bytes of the records so far.
     """
 
-    def __init__(self, write: Callable[[bytes], object], level: int | None, *, restarts: bool = True) -> None:
+    def __init__(self, write: Callable[[bytes], object], level: int | None) -> None:
         self._write = write
         self._hash = hashlib.sha256()
         self.num_bytes = 0
@@ -56,7 +55,7 @@ class ShardFile:
         self._deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS) if level else None
         if level is not None:
             self._put(_GZIP_HEADER)
-        self._restarts, self._restart, self._restarted = restarts, self.num_bytes, 0
+        self._restart, self._restarted = self.num_bytes, 0
 
     @property
     def sha256(self) -> str:
@@ -66,10 +65,10 @@ class ShardFile:
         """Begins a record; returns where to start inflating to read it, None unless it is compressed."""
         if self._deflate is None:
             return None
-        if self._restarts and self.length - self._restarted >= RESTART_BYTES:
+        if self.length - self._restarted >= RESTART_BYTES:
             self._put(self._deflate.flush(zlib.Z_FULL_FLUSH))
             self._restart, self._restarted = self.num_bytes, self.length
-        return self._restart if self._restarts else None
+        return self._restart
 
     def write(self, data: bytes) -> None:
         self.length += len(data)

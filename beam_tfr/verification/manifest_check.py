@@ -143,8 +143,6 @@ def _reject_reason(line: bytes) -> str:
 
 
 def _sums_problems(manifest: Manifest) -> Iterator[Problem]:
-    if manifest.fields["format_version"] == 1 and not storage.find(storage.join(manifest.folder, SUMS_FILE)):
-        return
     found = read_sums(manifest.folder)
     shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
     if found.keys() != {contents_name(file).rpartition("/")[2] for file in shards}:

@@ -147,7 +147,7 @@ class Report:
         problems: the first `MAX_PROBLEMS`, in the order of the dataset.
         broken: names of the shard files with problems.
         contents: "rows" if the contents were compared with the records, "checksums" if only their files were, because
-            pyarrow is not installed, "none" for a dataset of an earlier version.
+            pyarrow is not installed.
         seconds: time taken.
     """
 
