@@ -30,8 +30,6 @@ from beam_tfr.schema import (
     MANIFEST_FILE,
     REJECTS_FILE,
     SUMS_FILE,
-    DataError,
-    InputChangedError,
     UsageError,
     diff,
 )
@@ -155,11 +153,7 @@ def _run(
         images = {shard.name: shard.images for shard in shards_of(dataset)}
         return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
 
-    try:
-        start(options, beam_flags, make=make, outcome=_OUTCOME, progress=progress, say=say)
-    except InputChangedError as error:
-        cure = "put them back, or bring the dataset up to date with `beam-tfr update`"
-        raise DataError(f"{error}. `beam-tfr verify` with `sources=` names what changed; {cure}") from error
+    start(options, beam_flags, make=make, outcome=_OUTCOME, progress=progress, say=say)
 
 
 def _with_rejects(dataset: Manifest) -> set[str]:

@@ -26,7 +26,6 @@ from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import HEADER_BYTES, frame
 from beam_tfr.schema import (
     CONTENTS_FOLDER,
-    MOST_CAUSES,
     NO_SPLIT,
     REJECTS_FILE,
     DataError,
@@ -349,13 +348,8 @@ class CheckRepaired(beam.PTransform):
         if differing:
             raise DataError(_tell_differing(plan, self.folder, differing))
         if unfinished:
-            causes = "; ".join(f"{n:,}: {cause}" for info in unfinished for cause, n in info.causes.items())
-            raise RunError(
-                f"{sum(info.images for info in unfinished):,} {plan.things} cannot be read, such as "
-                f"{unfinished[0].example} ({causes[: MOST_CAUSES * 100]}): "
-                f"{counted(len(unfinished), 'broken shard')} {'is' if len(unfinished) == 1 else 'are'} left. "
-                "Run the same command again"
-            )
+            told = publish.tell_unfinished(unfinished, plan.things, len(self.wanted))
+            raise RunError(f"{told}. Run the same command again")
         yield None
 
 
