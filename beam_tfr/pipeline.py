@@ -265,8 +265,8 @@ class Repair(Convert):
         num_shards = {name: len(split.shards) for name, split in splits.items() if split.shards}
         settings = dataclasses.replace(self.source.plan, first=labels, options={**options, "num_shards": num_shards})
         changed = (
-            "the input has changed since the dataset was made: {}. `beam-tfr verify` with `sources=` names what changed; "
-            "put them back, or bring the dataset up to date with `beam-tfr update`"
+            "the input has changed since the dataset was made: {}. `beam-tfr verify` with `sources=` names what changed"
+            "; put them back, or bring the dataset up to date with `beam-tfr update`"
         )
 
         def draft(survey: Survey) -> Plan:

@@ -23,7 +23,7 @@ from PIL import Image as PillowImage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.options import ImageOptions
-from beam_tfr.output import publish, remade, sidecars
+from beam_tfr.output import publish, sidecars
 from beam_tfr.output.claim import Claimed
 from beam_tfr.records.examples import build_example, example_class, parse_example
 from beam_tfr.records.tfrecords import masked_crc
@@ -47,6 +47,7 @@ from beam_tfr.verification.record_check import (
     size_problems,
     tensor_problems,
 )
+from tests import contents_by_hand
 from tests.converted import CONVERSIONS, SOURCES, converted
 from tests.fixtures import save
 
@@ -178,8 +179,8 @@ def make_dataset(
     published = publish.write(str(folder), plan, ledger, Claimed(replaces=0, overwrite=False))
     for name, split in published.splits.items():
         for entry in split.shards:
-            remade.make(published, name, entry)
-    remade.write_sums(published)
+            contents_by_hand.make(published, name, entry)
+    contents_by_hand.write_sums(published)
     shutil.rmtree(folder / ".beam_tfr")
     return folder
 
@@ -320,13 +321,9 @@ def test_flipped_bit_is_located_and_the_rest_is_read(dataset: pathlib.Path) -> N
         (lambda d: (d / TEST_0).unlink(), f"{TEST_0}: is missing"),
         (lambda d: (d / "labels.txt").unlink(), "labels.txt: is missing"),
         (lambda d: (d / "rejects.jsonl").unlink(), "rejects.jsonl: is missing"),
-        (lambda d: (d / "labels.txt").write_text("daisy\nrose\n"), "labels.txt: line 2 is not the class"),
-        (lambda d: (d / "labels.txt").write_text("daisy\n"), "labels.txt: line 2 is not the class"),
+        (lambda d: (d / "labels.txt").write_text("daisy\nrose\n"), "labels.txt: its lines are not the"),
+        (lambda d: (d / "labels.txt").write_text("daisy\n"), "labels.txt: its lines are not the"),
         (lambda d: (d / "rejects.jsonl").write_bytes(b""), "rejects.jsonl: its SHA-256 is e3b0c442"),
-        (
-            lambda d: (d / "rejects.jsonl").write_text(REJECT._replace(reason="bored").to_json() + "\n"),
-            "rejects.jsonl, record 0 at byte 0: is not a reject: ",
-        ),
         (
             lambda d: shutil.copy(d / TEST_0, d / "tiny-test-00001-of-00002.tfrecord.gz"),
             "tiny-test-00001-of-00002.tfrecord.gz: is not in the manifest, but patterns such as tiny-train-* and "
@@ -339,7 +336,10 @@ def test_flipped_bit_is_located_and_the_rest_is_read(dataset: pathlib.Path) -> N
             lambda d: [(d / TEST_0).unlink(), subprocess.run(["mkfifo", d / TEST_0], check=True)],
             f"{TEST_0}: cannot be read: not a regular file",
         ),
-        (lambda d: (d / "manifest.json").write_text((d / "manifest.json").read_text() + "\n"), "manifest.json: line 1"),
+        (
+            lambda d: (d / "manifest.json").write_text((d / "manifest.json").read_text() + "\n"),
+            "manifest.json: it is not as",
+        ),
         (
             lambda d: (d / TEST_0).write_bytes((d / TEST_0).read_bytes() + bytes(5)),
             "the gzip stream is followed by something else",
@@ -391,26 +391,29 @@ def test_no_manifest_or_an_edited_one_is_an_error(dataset: pathlib.Path) -> None
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda f: f["counts"].update(matched=11), "counts.matched is 11, expected 10"),
-        (lambda f: f["counts"].update(written=11), "counts.written is 11, expected 9"),
-        (lambda f: f["counts"]["rejected"].update({"not-found": 1}), "the sum of counts.rejected is 2, expected 1"),
-        (lambda f: f["counts"]["rejected"].update(bored=1), "the sum of counts.rejected is 2, expected 1"),
+        (lambda f: f["counts"].update(matched=11), "dataset_digest is '"),
+        (lambda f: f["counts"].update(written=11), "dataset_digest is '"),
+        (lambda f: f["counts"]["rejected"].update({"not-found": 1}), "dataset_digest is '"),
+        (lambda f: f["counts"]["rejected"].update(bored=1), "dataset_digest is '"),
         (lambda f: f["rejects"].update(count=0), "rejects.count is 0, expected 1"),
         (lambda f: f["rejects"].update(sha256="0" * 64), "expected '000"),
         (lambda f: f["options"].update(quality=91), "options_digest is"),
-        (lambda f: f["labels"].update(digest="0" * 64), "labels.digest is '000"),
+        (lambda f: f["labels"].update(digest="0" * 64), "dataset_digest is '"),
         (lambda f: f["features"].update(extra={"dtype": "int64", "shape": []}), "feature 'extra' is missing"),
-        (lambda f: f["splits"]["train"].update(matched=7), "split 'train': matched is 7, expected 6"),
+        (lambda f: f["splits"]["train"].update(matched=7), "dataset_digest is '"),
         (lambda f: f["splits"]["train"].update(num_bytes=7), "split 'train': num_bytes is 7"),
-        (lambda f: f["splits"]["train"]["class_counts"].update(daisy=5), "the sum of class_counts is 7, expected 6"),
+        (lambda f: f["splits"]["train"]["class_counts"].update(daisy=5), "dataset_digest is '"),
         (
             lambda f: f["splits"]["train"].update(class_counts={"daisy": 2, "tulipán": 4}),
             "the number of records of class 'daisy' is 2, but the records have 4",
         ),
         (lambda f: f["splits"]["train"]["shards"].reverse(), "split 'train': shard 0 is"),
         (lambda f: f["statistics"].update(pixels=5), "statistics.pixels is 5, but the records have 1728"),
-        (lambda f: f["statistics"].update(channel_mean=[1, 2]), "values of statistics.channel_mean is 2, expected 3"),
-        (lambda f: f["statistics"]["source_sizes"].update({"64": 1}), "the sum of statistics.source_sizes is 1"),
+        (lambda f: f["statistics"].update(channel_mean=[1, 2]), "dataset_digest is '"),
+        (
+            lambda f: f["statistics"]["source_sizes"].update({"64": 1}),
+            "statistics.source_sizes is {'64': 1}, but the records",
+        ),
         (
             lambda f: f["statistics"].update(source_sizes={"32": 1, "64": 8}),
             "statistics.source_sizes is {'32': 1, '64': 8}, but the records have {'64': 9}",

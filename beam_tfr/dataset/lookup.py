@@ -19,7 +19,7 @@ from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
 from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
 from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, HEADER_BYTES, RecordError, longest_in, masked_crc
-from beam_tfr.schema import DataError
+from beam_tfr.schema import CONTENTS_FOLDER, DataError
 from beam_tfr.schema.naming import contents_name
 
 _TRAILER_BYTES = 8  # of gzip
@@ -246,7 +246,7 @@ def missing(dataset: Manifest, file: str) -> DataError:
     """The error for missing contents of a shard; raises one if the dataset was replaced."""
     manifests.check_current(dataset)
     path = storage.join(dataset.folder, contents_name(file))
-    return DataError(f"{path}: it is missing; `beam-tfr repair {dataset.folder} --contents` makes them")
+    return DataError(f"{path}: it is missing; copy {CONTENTS_FOLDER}/ too, or {REPAIR}")
 
 
 def features_in(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:

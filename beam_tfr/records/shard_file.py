@@ -13,12 +13,11 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
 _BLOCK = struct.Struct("<BHH")  # in front of it: whether it is the last, its length, and the complement of that
-_FLUSHED = b"\x00\x00\xff\xff"
 RESTART_BYTES = 256 << 10  # 256 KiB: of records between two restart points, at least
 COMPRESSED_ENCODINGS = ("jpeg", "png", "webp", "keep")
 DEFAULT_GZIP_LEVEL = 3  # raw photos: 0.67 of their size at 56 MB/s; level 6 gets the same at 42 MB/s
@@ -122,25 +121,3 @@ def without_headers(data: bytes, begin: int) -> bytes:
         pieces.append(data[at : at + _BLOCK_BYTES])
         at += _BLOCK_BYTES
     return b"".join(pieces)
-
-
-def restart_points(data: bytes, ends: Sequence[int]) -> list[int]:
-    """Where inflating starts for each record of a compressed shard, found again in its file.
-
-    A restart point is behind the marker of a flush (an empty stored block: 00 00 FF FF), where all records before it
-    are inflated.
-
-    Args:
-        data: the file.
-        ends: where the frame of each record ends in the bytes of the records.
-    """
-    inflater, fed, done = zlib.decompressobj(-zlib.MAX_WBITS), len(_GZIP_HEADER), 0
-    found, restart, restarted = list[int](), fed, 0
-    for begin in (0, *ends[:-1]) if ends else ():
-        if begin - restarted >= RESTART_BYTES:
-            while done < begin and (at := data.find(_FLUSHED, fed)) >= 0:
-                done += len(inflater.decompress(data[fed : at + len(_FLUSHED)]))
-                fed = at + len(_FLUSHED)
-            restart, restarted = fed, begin
-        found.append(restart)
-    return found

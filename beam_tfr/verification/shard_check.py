@@ -45,15 +45,13 @@ class ContentsCheck:
 
     Args:
         dataset: manifest of the dataset.
-        sums: whether to compare the checksums.
 
     Attributes:
         how: "rows", or "checksums" without pyarrow.
     """
 
-    def __init__(self, dataset: Manifest, *, sums: bool = True) -> None:
-        self._dataset, self._compares_sums = dataset, sums
-        self._sums = dict[str, str]()
+    def __init__(self, dataset: Manifest) -> None:
+        self._dataset, self._sums = dataset, dict[str, str]()
         with contextlib.suppress(OSError):  # told by `check_files`
             self._sums = read_sums(dataset.folder)
         self.how = "rows" if importlib.util.find_spec("pyarrow") else "checksums"
@@ -71,7 +69,7 @@ class ContentsCheck:
             found.add(unreadable(name, error))
             return None
         sha256, expected = sha256_hex(data), self._sums.get(name.rpartition("/")[2])
-        if sha256 != expected and self._sums and self._compares_sums:  # without them, that is the problem
+        if sha256 != expected and self._sums:  # without them, that is the problem
             in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
             found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
             return None
