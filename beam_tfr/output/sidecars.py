@@ -225,11 +225,7 @@ def unchanged(path: str, file: WrittenFile) -> int:
         return 0
     if there.generation == file.generation:
         return there.generation
-    digest = hashlib.sha256()
-    with storage.open_binary(path) as opened:
-        while chunk := opened.read(1 << 20):
-            digest.update(chunk)
-    return there.generation if digest.hexdigest() == file.sha256 else 0
+    return there.generation if storage.sha256(path) == file.sha256 else 0
 
 
 def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:
