@@ -35,9 +35,8 @@ from beam_tfr.schema import without_traceback
 
 KINDS = ("added", "removed", "renamed", "changed", "relabelled", "split", "columns", "pixels")
 _OF_TABLE = "table "  # before the names of a table's columns
-_LATER = "source_crc32c"  # null in contents that were made from the shards, which describe decoded pixels
 _LOOKS = ("mean", "std", "phash")
-_OWN = ("key", "class", "split", "source_sha256", "bytes", *_LOOKS, _LATER)
+_OWN = ("key", "class", "split", "source_sha256", "bytes", *_LOOKS)
 _THREADS = 32  # that read contents, on gs:// with a request each
 Numbers = NDArray[np.int64]  # of rows, or of values
 Pairs = tuple[Numbers, Numbers]  # those in the old table, and those in the new one
@@ -228,14 +227,13 @@ def classify(old: Any, new: Any) -> tuple[dict[str, Pairs], int]:
 
     source, other = sources[0][there], sources[1][now]
     changed = (source != other) & (source >= 0) & (other >= 0)
-    later = [of < 0 for of in compared(_LATER)]
     masks = {
         "renamed": keys[0][there] != keys[1][now],
         "changed": changed,
         "relabelled": differ("class"),
         "split": differ("split"),
         "columns": differ(*_of_table(old, new)),
-        "pixels": ~changed & (differ("bytes") | (differ(*_LOOKS) & (later[0] == later[1]))),
+        "pixels": ~changed & differ("bytes", *_LOOKS),
     }
     pairs = {
         "added": (_NONE, np.delete(np.arange(len(new)), now)),

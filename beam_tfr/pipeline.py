@@ -29,8 +29,8 @@ from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
-from beam_tfr.schema import SUMS_FILE, DataError, InputChangedError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, Feature, features_of, names_of
+from beam_tfr.schema import DataError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
+from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, names_of
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables
@@ -132,7 +132,7 @@ class Convert(beam.PTransform):
         return Progress("publishing", images, images, shards, shards)
 
     def _write(
-        self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None, *, restarts: bool = True
+        self, work: PCollection[ShardWork], expected: Mapping[str, str] | None = None
     ) -> PCollection[ShardInfo | Unfinished]:
         options = self.options
         items = work | self.read  # ReadImages: Item(bytes)
@@ -144,17 +144,13 @@ class Convert(beam.PTransform):
             name=options.name,
             suffix=options.suffix,
             level=level,
-            features=self._features(),
+            features=features_of(self.source.plan.options, labelled=self.source.plan.labelled),
             names=names_of(options.encoding),
-            restarts=restarts,
             run_id=self.run_id,
             expected=expected,
             base=self.base,
             most_rejects=None if options.max_rejects else 0,
         )
-
-    def _features(self) -> dict[str, Feature] | None:
-        return features_of(self.source.plan.options, labelled=self.source.plan.labelled)
 
     def _plan(self, begin: PBegin) -> tuple[PCollection[Plan], PCollection[ShardWork]]:
         options, source = self.options, self.source
@@ -245,12 +241,7 @@ class Repair(Convert):
         plan, work = self._plan(begin)
         broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
         check = CheckRepaired(self.options.output, wanted=wanted, plan=plan)
-        restarts = self._dataset.fields["format_version"] > 1
-        return self._write(broken, self._expected, restarts=restarts) | check
-
-    def _features(self) -> dict[str, Feature] | None:
-        has_contents = storage.find(storage.join(self._dataset.folder, SUMS_FILE))
-        return super()._features() if has_contents or self._dataset.fields["format_version"] > 1 else None
+        return self._write(broken, self._expected) | check
 
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt."""
@@ -266,24 +257,27 @@ class Repair(Convert):
     def plan_shards(self, *, listed: PCollection[Mapping[str, Mapping[str, int]]] | None = None) -> PlanShards:
         """The step that plans the same shards as then; it needs no sample, since their number is known.
 
-        Running it raises InputChangedError if the input, or the classes in it, are others.
+        Running it raises a DataError if the input, or the classes in it, are others.
         """
         splits, labels = self._dataset.splits, [*self._dataset.class_names]
         options, digest = dict(self._dataset.options), self._dataset.fields["input_digest"]
         matched = {name: split.matched for name, split in splits.items() if split.matched}
         num_shards = {name: len(split.shards) for name, split in splits.items() if split.shards}
         settings = dataclasses.replace(self.source.plan, first=labels, options={**options, "num_shards": num_shards})
-        changed = "the input has changed since the dataset was made"
+        changed = (
+            "the input has changed since the dataset was made: {}. `beam-tfr verify` with `sources=` names what changed"
+            "; put them back, or bring the dataset up to date with `beam-tfr update`"
+        )
 
         def draft(survey: Survey) -> Plan:
             read_again(self._dataset.folder, self._dataset.fields["manifest_digest"])  # the folder is held only now
             if f"{survey.digest:064x}" != digest:
-                raise InputChangedError(f"{changed}: keys or sizes differ, among {survey.counts.total():,} now")
+                raise DataError(changed.format(f"keys or sizes differ, among {survey.counts.total():,} now"))
             if survey.counts != matched:
                 raise DataError("the splits have different sizes than when the dataset was made")
             plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
             if (plan.labels or []) != labels:
-                raise InputChangedError(f"{changed}: the classes are {plan.labels}, not {labels}")
+                raise DataError(changed.format(f"the classes are {plan.labels}, not {labels}"))
             return dataclasses.replace(plan, options=options)
 
         return PlanShards(None, draft=draft, seed=self.options.seed, listed=listed)

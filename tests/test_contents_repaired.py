@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import beam_tfr as package
 from tests.conftest import Run, files_of
 from tests.test_verify_command import TRAIN, dataset, sources
 
@@ -36,39 +35,6 @@ def test_with_the_input_the_bytes_are_those_of_before(
     assert (told["ok"], told["kinds"].keys() <= {"missing", "damaged"}) == (False, True)
     assert beam_tfr("repair", dataset, "--input", f"{sources}/**/*.jpg").code == 0
     assert files_of(dataset) == before
-
-
-def test_from_the_shards_alone_all_but_what_no_record_holds(beam_tfr: Command, dataset: Path) -> None:
-    before = package.contents(dataset).to_table().to_pylist()
-    (dataset / CONTENTS).unlink()
-    run = beam_tfr("repair", dataset, "--contents")
-    assert (run.code, run.out.splitlines()[0]) == (0, "rebuilt: 2 files")
-    assert "source_bytes, source_crc32c and adjusted are null in them" in run.out
-    after = package.contents(dataset).to_table().to_pylist()
-    changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
-    assert changed
-    for old, new in changed:
-        assert (new["source_bytes"], new["source_crc32c"], new["adjusted"]) == (None, None, None)
-        differing = {name for name in old if old[name] != new[name]}
-        assert differing <= {"source_bytes", "source_crc32c", "adjusted", "mean", "std", "phash"}
-        assert abs(old["mean"] - new["mean"]) < 2
-    assert beam_tfr("verify", dataset).code == 0
-
-
-def test_sound_contents_are_kept_where_only_their_sums_are_wrong(beam_tfr: Command, dataset: Path) -> None:
-    before = files_of(dataset)
-    spoil(dataset / SUMS, "spoiled")
-    run = beam_tfr("repair", dataset, "--contents")
-    assert (run.code, run.out.splitlines()[0]) == (0, "rebuilt: 1 file")
-    assert files_of(dataset) == before
-
-
-def test_input_beside_contents_is_refused(beam_tfr: Command, dataset: Path) -> None:
-    run = beam_tfr("repair", dataset, "--contents", "--input", "photos")
-    assert (run.code, run.err) == (
-        2,
-        "beam-tfr repair: --input: leave it out: --contents reads the shards alone\n",
-    )
 
 
 def test_files_of_others_in_contents_are_not_replaced(beam_tfr: Command, sources: Path, tmp_path: Path) -> None:

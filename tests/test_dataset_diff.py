@@ -287,22 +287,6 @@ def test_keys_of_any_bytes_and_length(photos: Path, convert: Callable[..., Path]
     assert found.unchanged == 20
 
 
-def test_contents_that_were_made_from_shards_have_no_other_pixels(
-    beam_tfr: Command, photos: Path, convert: Callable[..., Path], tmp_path: Path
-) -> None:
-    old = Path(shutil.copytree(converted_photos(), tmp_path / "old"))
-    shutil.rmtree(old / "contents")
-    next((photos / "test" / "hat").iterdir()).unlink()
-    new = convert("new")
-    run = beam_tfr("diff", old, new)
-    path = f"{old}/contents/d-test-00000-of-00001.parquet"
-    assert (run.code, run.out) == (1, "")
-    assert run.err.endswith(f"diff: {path}: it is missing; `beam-tfr repair {old} --contents` makes them\n")
-    assert beam_tfr("repair", old, "--contents").code == 0
-    found = package.diff(old, new)
-    assert {kind: count for kind, count in found.counts.items() if count} == {"removed": 1}
-
-
 def test_what_cannot_be_compared(beam_tfr: Command, photos: Path, convert: Callable[..., Path], tmp_path: Path) -> None:
     old = converted_photos()
     next((photos / "test" / "hat").iterdir()).unlink()

@@ -103,14 +103,11 @@ def test_a_condition_finds_its_records(names: list[str], number: int) -> None:
 
 def test_without_contents_the_cure_is_told(beam_tfr: Command, tmp_path: Path) -> None:
     folder = shutil.copytree(converted_photos(), tmp_path / "d")
-    expected = inspect(folder, record=13).records
     shutil.rmtree(folder / "contents")
     assert beam_tfr("inspect", folder).code == 0
     assert len(inspect(folder, where="label=hat").records) == 6
     run = beam_tfr("inspect", folder, "--record", 13)
-    assert (run.code, f"`beam-tfr repair {folder} --contents` makes them" in run.out.splitlines()[-1]) == (1, True)
-    assert beam_tfr("repair", folder, "--contents").code == 0
-    assert inspect(folder, record=13).records == expected
+    assert (run.code, "copy contents/ too, or run `beam-tfr repair" in run.out.splitlines()[-1]) == (1, True)
 
 
 def test_contents_save_reading_the_records_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
         (b"{\xff", "is not a manifest: 'utf-8' codec can't decode byte 0xff in position 1"),
         (b"[" * 100_000, "is not a manifest: maximum recursion depth exceeded"),
         (b"{}", f"is not a manifest: {NO_OBJECT}{CURE}"),
-        (b'{"format_version": 1}', "was changed after it was written: its manifest_digest does not match its content"),
+        (b'{"format_version": 2}', "was changed after it was written: its manifest_digest does not match its content"),
         (b'{"a": ' + b"1" * 5000 + b"}", "is not a manifest: Exceeds the limit (4300 digits)"),
         (b"\0" * (manifest.MAX_MANIFEST_BYTES + 1), f"is not a manifest: it has more than 33554432 bytes{CURE}"),
         (b"[],", "is not a manifest: Extra data"),
@@ -202,14 +202,14 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
         (b"0," * 2_000_001, f"is not a manifest: it has more than 250000 objects and lists, or 2000000 values{CURE}"),
         (
             b'{"format_version": 1e999, "manifest_digest": ""}',
-            f"has format version inf; this beam_tfr {__version__} reads up to 2: update it",
+            f"has format version inf, and beam_tfr {__version__} reads version 2: install",
         ),
         (
             b'{"format_version": 3, "manifest_digest": ""}',
-            f"has format version 3; this beam_tfr {__version__} reads up to 2: update it",
+            f"has format version 3, and beam_tfr {__version__} reads version 2: install the beam_tfr that wrote it",
         ),
         (
-            b'{"format_version": 1, "manifest_digest": ""}',
+            b'{"format_version": 2, "manifest_digest": ""}',
             f"was changed after it was written: its manifest_digest does not match its content{CURE}",
         ),
     ],

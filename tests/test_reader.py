@@ -1,20 +1,17 @@
 from __future__ import annotations
 
-import io
 import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import PIL.Image
 import pytest
 import simplejpeg
 import tensorflow as tf
 
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import manifest_digest, to_bytes
-from beam_tfr.options import ImageOptions
 from beam_tfr.reader import load
 from beam_tfr.reader.images import DECODERS, ImageDecoder
 from beam_tfr.schema import MANIFEST_FILE, UsageError
@@ -142,15 +139,6 @@ def test_kept_files_are_read_in_their_own_formats() -> None:
     }
     kept = {"photo.jpg": b"jpeg", "photo.png": b"png", "photo.webp": b"webp", "gray.bmp": b"png", "palette.gif": b"png"}
     assert formats.items() >= kept.items()
-
-
-@pytest.mark.parametrize("name", ["photo.bmp", "gray.bmp", "palette.gif"])
-@pytest.mark.parametrize("color", ["rgb", "gray"])
-def test_formats_that_earlier_releases_kept_are_read(name: str, color: str) -> None:
-    decode = ImageDecoder(options=ImageOptions(encoding="keep", resize="none", color=color))
-    with PIL.Image.open(io.BytesIO(SOURCES[name])) as image:
-        expected = np.asarray(image.convert("RGB"))[..., : decode.channels]
-    np.testing.assert_array_equal(decode(SOURCES[name], name[-3:], (0, 0)), expected)
 
 
 def test_no_batches_of_images_of_different_sizes(tmp_path: Path) -> None:

@@ -226,8 +226,9 @@ def test_what_is_found(place: Path) -> None:
     assert (images, missing) == (2, ["0" * 64])
 
 
-def test_a_dataset_of_an_earlier_version_without_contents(tmp_path: Path, beam_tfr: Command) -> None:
+def test_a_dataset_whose_sidecars_are_gone(tmp_path: Path, beam_tfr: Command) -> None:
     folder = Path(shutil.copytree(RELEASES[0] / "dataset", tmp_path / "d"))
+    shutil.rmtree(folder / ".sources")
     before = files_of(folder)
     for command in (("update", folder, "--num_shards", 2), ("remove", folder, "--where", "class=cat")):
         done = beam_tfr(*command)

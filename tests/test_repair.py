@@ -188,7 +188,7 @@ def test_splits_by_share_come_back_and_a_file_that_cannot_be_read_is_told(beam_t
         unread = beam_tfr("repair", output, *source)
     assert unread.code == 1
     assert "files cannot be read, such as " in unread.err
-    assert "1 broken shard is left. Run the same command again" in unread.err
+    assert "That leaves 1 of 1 shard unfinished. Run the same command again" in unread.err
     for number in range(40):
         (public_path / f"{number:02}.bin").chmod(0o644)
     assert beam_tfr("repair", output, *source).code == 0

@@ -352,13 +352,13 @@ def test_an_image_that_does_not_decode_is_named(damaged: Path) -> None:
             list(ImageDataset(damaged, split="train[:10]", **options))
 
 
-def test_datasets_of_a_later_version(tmp_path: Path) -> None:
+def test_datasets_of_another_version(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "d", {"test": [1]})
     fields = json.loads((folder / MANIFEST_FILE).read_text())
     fields["format_version"] = FORMAT_VERSION + 1
     (folder / MANIFEST_FILE).write_bytes(to_bytes(fields | {"manifest_digest": manifest_digest(fields)}))
     with pytest.raises(
-        DataError, match=rf"has format version {FORMAT_VERSION + 1}; .* reads up to {FORMAT_VERSION}: upd"
+        DataError, match=rf"has format version {FORMAT_VERSION + 1}, .* reads version {FORMAT_VERSION}: inst"
     ):
         ImageDataset(folder, split="test")
 
@@ -453,7 +453,7 @@ def test_records_that_are_not_what_the_manifest_says(folder: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             decode(wrong)
-    for form in ("png", "webp", "bmp", "gif"):
+    for form in ("png", "webp"):
         with pytest.raises(ValueError, match=f"the image is not a {form} that decodes"):
             decode_image(b"no image", form, 3)
 

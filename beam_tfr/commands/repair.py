@@ -9,14 +9,10 @@ from beam_tfr.commands.calls import display
 from beam_tfr.commands.verify import print_report
 from beam_tfr.console.terminal import counted, some
 from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.schema import CONTENTS_FOLDER, UsageError
-from beam_tfr.schema.naming import CONTENTS_SUFFIX
 
 GIVEN = ("input", "input_list", "exclude", "table", "image_root", "read_ahead", "gcs_project")
 EXAMPLES = """examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'
-  beam-tfr repair /data/photos --contents
-      makes the contents of a dataset of an earlier version, which has none
 
 All other options are taken from the manifest. Beam's own options are accepted too. After an interruption, the same
 command resumes. The dataset keeps its manifest and digest, and an interrupted repair leaves it no worse than before.
@@ -33,11 +29,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
-    parser.add_argument(
-        "--contents",
-        action="store_true",
-        help="only make contents/ that is missing or damaged, from the shards alone, without the input",
-    )
     add_arguments(parser, ConvertOptions, (*GIVEN, "log_format", "quiet", "json"), switches=True)
     parser.set_defaults(run=run, takes_beam_flags=True)
 
@@ -49,20 +40,10 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         from beam_tfr import launch
 
         launch.parse_beam_flags(others, parsed.known)
-        if parsed.contents:
-            if wrong := [name for name in ("input", "input_list", "table") if given[name]]:
-                raise UsageError("leave it out: --contents reads the shards alone", option=wrong[0])
-            report, repaired = launch.repair_contents(parsed.folder, progress=shown)
-        else:
-            report, repaired = launch.repair(parsed.folder, given, others, progress=shown, say=shown.say)
+        report, repaired = launch.repair(parsed.folder, given, others, progress=shown, say=shown.say)
     if not parsed.json:
         nothing = "nothing was damaged" if report.ok else "nothing was rebuilt"
         print(f"rebuilt: {counted(len(repaired), 'file')}" if repaired else nothing)
-        if parsed.contents and any(name.endswith(CONTENTS_SUFFIX) for name in repaired):
-            print(
-                "made from the shards: source_bytes, source_crc32c and adjusted are null in them. To have these too, "
-                f"remove {CONTENTS_FOLDER}/ and repair with --input"
-            )
         if strays := [problem.file for problem in report.problems if problem.kind == "foreign"]:
             print(f"left alone: {some(strays)}; move them out of the folder")
     print_report(report, as_json=parsed.json, repaired=repaired)

@@ -19,7 +19,7 @@ from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
 from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
 from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, HEADER_BYTES, RecordError, longest_in, masked_crc
-from beam_tfr.schema import DataError
+from beam_tfr.schema import CONTENTS_FOLDER, DataError
 from beam_tfr.schema.naming import contents_name
 
 _TRAILER_BYTES = 8  # of gzip
@@ -245,10 +245,8 @@ def read_table(
 def missing(dataset: Manifest, file: str) -> DataError:
     """The error for missing contents of a shard; raises one if the dataset was replaced."""
     manifests.check_current(dataset)
-    older = dataset.fields["format_version"] < 2
-    cause = "it is missing (beam_tfr 0.1, which made this dataset, made none)" if older else "it is missing"
     path = storage.join(dataset.folder, contents_name(file))
-    return DataError(f"{path}: {cause}; `beam-tfr repair {dataset.folder} --contents` makes them")
+    return DataError(f"{path}: it is missing; copy {CONTENTS_FOLDER}/ too, or {REPAIR}")
 
 
 def features_in(dataset: Manifest) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -278,13 +276,10 @@ def _checked(restarts: Any, ends: NDArray[np.int64], num_bytes: int) -> NDArray[
     """Restart points that are in the file, in order.
 
     Raises:
-        ValueError: they are not, or missing: an earlier version compressed the shard.
+        ValueError: they are not.
     """
     if restarts.dtype != np.int64:
-        raise ValueError(
-            "has no restart points: an earlier beam_tfr compressed this shard, and its records can only be read one "
-            "after the other. Convert again to read any of them"
-        )
+        raise ValueError("has no restart points")
     if len(restarts) and (restarts[0] < 0 or restarts[-1] > num_bytes or (np.diff(restarts) < 0).any()):
         raise ValueError("does not fit its shard: a restart point is outside of it")
     first = np.flatnonzero(np.diff(restarts, prepend=-1))  # records behind each restart point

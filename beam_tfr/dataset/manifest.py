@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import fastjsonschema
 
 from beam_tfr import storage
-from beam_tfr.options.image import StoredOptions
+from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema import (
     FORMAT_VERSION,
@@ -37,7 +37,7 @@ from beam_tfr.schema.features import Names, features_of, names_of
 from beam_tfr.schema.naming import NAME, parse_file_name
 from beam_tfr.version import __version__
 
-KEPT_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")  # of --encoding keep; BMP and GIF by earlier releases
+KEPT_FORMATS = ("jpeg", "png", "webp")  # of --encoding keep
 # Enough for 100,000 shards. Parsing takes up to 7 times the bytes; each object takes 250 bytes, each other value 60.
 MAX_MANIFEST_BYTES = 32 << 20  # 32 MiB
 _MAX_CONTAINERS, _MAX_VALUES = 250_000, 2_000_000
@@ -48,10 +48,8 @@ _READ = (
     "image_size",
     "resize",
     "upscale",
-    "keep_all",
     "ignore_orientation",
     "max_pixels",
-    "max_scan_pixels",
 )
 _PAGE, _PAGES = 1000, 16  # files that are listed with one request, requests at a time
 _LEAST_BYTES = 4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
@@ -112,7 +110,7 @@ class Manifest:
     folder: str
     name: str
     options: Mapping[str, Any]
-    image_options: StoredOptions
+    image_options: ImageOptions
     class_names: tuple[str, ...]
     features: Mapping[str, Mapping[str, Any]]
     counts: Mapping[str, Any]
@@ -273,10 +271,10 @@ def parse(data: bytes, folder: str) -> Manifest:
         if not isinstance(fields, dict) or "format_version" not in fields:
             raise ValueError("it is not a JSON object with a format_version")
         version = fields["format_version"]
-        if type(version) is not int or version > FORMAT_VERSION:
+        if type(version) is not int or version != FORMAT_VERSION:
             raise DataError(
-                f"{path} has format version {reprlib.repr(version)}; this beam_tfr {__version__} reads up to "
-                f"{FORMAT_VERSION}: update it"
+                f"{path} has format version {reprlib.repr(version)}, and beam_tfr {__version__} reads version "
+                f"{FORMAT_VERSION}: install the beam_tfr that wrote it, or convert again with `overwrite=`"
             )
         if fields.get("manifest_digest") != manifest_digest(fields):
             raise DataError(
@@ -323,7 +321,7 @@ def _from_fields(fields: dict[str, Any], stamp: Stamp, folder: str) -> Manifest:
             raise ValueError(f"a class name is {reprlib.repr(label)}")
     manifest = Manifest(
         folder=folder,
-        image_options=StoredOptions(**{name: options[name] for name in _READ if name in options}),
+        image_options=ImageOptions(**{name: options[name] for name in _READ if name in options}),
         class_names=tuple(labels),
         splits=splits,
         stamp=stamp,

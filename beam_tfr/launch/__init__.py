@@ -15,7 +15,6 @@ try:
     from beam_tfr.engine.failures import translate as translate
     from beam_tfr.launch.flags import parse_beam_flags as parse_beam_flags
     from beam_tfr.launch.repairing import repair as repair
-    from beam_tfr.launch.repairing import repair_contents as repair_contents
     from beam_tfr.launch.results import Result as Result
     from beam_tfr.launch.starting import convert as convert
     from beam_tfr.launch.starting import prepare as prepare

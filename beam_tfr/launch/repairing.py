@@ -6,6 +6,7 @@ a repair never makes a dataset worse, even if it is killed. The next repair read
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -23,25 +24,23 @@ from beam_tfr.launch.flags import parse_beam_flags
 from beam_tfr.launch.starting import start
 from beam_tfr.launch.updating import restored
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import claim, lock, rejects, remade, sidecars
+from beam_tfr.output import claim, lock, publish, rejects, sidecars
 from beam_tfr.pipeline import Convert, Repair
 from beam_tfr.schema import (
     LABELS_FILE,
     MANIFEST_FILE,
     REJECTS_FILE,
     SUMS_FILE,
-    DataError,
-    InputChangedError,
     UsageError,
+    WrittenFile,
     diff,
+    sha256_hex,
 )
 from beam_tfr.schema.naming import contents_name, parse_file_name
 from beam_tfr.sources import Input
 from beam_tfr.verification import Report
 from beam_tfr.verification.dataset_check import DatasetCheck
-from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.report import ShardFound, tasks_of
-from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
+from beam_tfr.verification.report import tasks_of
 from beam_tfr.version import __version__
 
 _OUTCOME = Outcome("nothing is lost", "run the same command again for the shards that are left")
@@ -96,7 +95,7 @@ def repair(
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
         read_again(dataset.folder, dataset.fields["manifest_digest"])
-        if check.contents.how != "none" and (wanted or SUMS_FILE in files) and remade.write_sums(dataset):
+        if (wanted or SUMS_FILE in files) and _write_sums(dataset):
             files.add(SUMS_FILE)
         _write_others(dataset, files)
         claim.finish(dataset.folder, run_id)
@@ -104,41 +103,6 @@ def repair(
     after.add(check.found[task.position] for task in tasks if task.entry.file not in broken)
     after.read([task for task in tasks if task.entry.file in broken], progress=progress)
     return after.report(), sorted(broken | files)
-
-
-def repair_contents(
-    folder: str, *, progress: Callable[[Progress], object] = lambda _: None
-) -> tuple[Report, list[str]]:
-    """Makes contents that are missing or damaged, from the shards alone; other files stay as they are.
-
-    Args:
-        folder: folder of the dataset, local or gs://.
-        progress: called while the dataset is read.
-
-    Returns:
-        As `repair`.
-
-    Raises:
-        DataError: the manifest, or a shard without contents, is missing or damaged.
-        RunError: a run holds the folder.
-    """
-    dataset, run_id = manifests.read(storage.check_path(folder)), uuid.uuid4().hex
-    files, check, records = set[str](), ContentsCheck(dataset, sums=False), RecordCheck(dataset)
-    with lock.held(dataset.folder, run_id):
-        read_again(dataset.folder, dataset.fields["manifest_digest"])
-        for task in (tasks := tasks_of(dataset)):
-            name, found = contents_name(task.entry.file), ShardFound(task)
-            if check.how != "none":
-                found = ShardCheck(dataset.folder, task, records, check).run()
-            if check.how == "none" or any(problem.file == name for problem in found.problems.first):
-                remade.make(dataset, task.split, task.entry)
-                files.add(name)
-        if remade.write_sums(dataset):
-            files.add(SUMS_FILE)
-        claim.finish(dataset.folder, run_id)
-    after = DatasetCheck(dataset)
-    after.read(tasks, progress=progress)
-    return after.report(), sorted(files)
 
 
 def _run(
@@ -157,11 +121,7 @@ def _run(
         images = {shard.name: shard.images for shard in shards_of(dataset)}
         return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
 
-    try:
-        start(options, beam_flags, make=make, outcome=_OUTCOME, progress=progress, say=say)
-    except InputChangedError as error:
-        cure = "put them back, or bring the dataset up to date with `beam-tfr update`"
-        raise DataError(f"{error}. `beam-tfr verify` with `sources=` names what changed; {cure}") from error
+    start(options, beam_flags, make=make, outcome=_OUTCOME, progress=progress, say=say)
 
 
 def _with_rejects(dataset: Manifest) -> set[str]:
@@ -183,3 +143,16 @@ def _write_others(dataset: Manifest, files: set[str]) -> None:
     if REJECTS_FILE in files:
         names = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
         rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))
+
+
+def _write_sums(dataset: Manifest) -> bool:
+    """Writes SHA256SUMS of the contents that are there; returns False if it was right already."""
+    path = storage.join(dataset.folder, SUMS_FILE)
+    files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
+    read = ((name, storage.read_bytes(storage.join(dataset.folder, name))) for name in files)
+    text = publish.sums_text((name, WrittenFile("", len(data), sha256_hex(data), 0)) for name, data in read)
+    with contextlib.suppress(OSError):
+        if storage.read_bytes(path) == text:
+            return False
+    storage.write_bytes(path, text, scratch=storage.work_path(dataset.folder, ""))
+    return True

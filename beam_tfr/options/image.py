@@ -146,11 +146,3 @@ class ImageOptions(Checked):
     def image_options(self) -> ImageOptions:
         """The image options of an object that may have more."""
         return ImageOptions(**{name: getattr(self, name) for name in options_of(ImageOptions)})
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StoredOptions(ImageOptions):
-    """The image options of a dataset, with two that only beam_tfr 0.1 had."""
-
-    keep_all: bool = _look(False, help="every valid JPEG was kept, even if training code would misread it")
-    max_scan_pixels: int = _limit(MAX_SCAN_PIXELS, help="limit of scans x pixels of a JPEG", low=1, high=1 << 50)

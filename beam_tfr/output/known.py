@@ -21,7 +21,7 @@ from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.splits import Part
 from beam_tfr.output import sidecars
 from beam_tfr.records import contents
-from beam_tfr.records.contents import MADE, need_pyarrow
+from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import DataError, ImageRef, Known, Reject, RunError, Shard, ShardInfo, WrittenFile
 from beam_tfr.schema.naming import contents_name, parse_file_name
@@ -196,7 +196,7 @@ class Copies:
         self._about = functools.lru_cache(maxsize=_TABLES)(self._read_about)
 
     def read(self, numbers: Sequence[int]) -> list[Copy | None]:
-        """The records of these numbers; None for one that is damaged, or whose contents were made later.
+        """The records of these numbers; None for one that is damaged.
 
         Raises:
             DataError, OSError: as `Lookup.read`, for all else.
@@ -213,9 +213,7 @@ class Copies:
                 rows[place] = found, tuple(map(int, sums[row].split()))
         records = self._lookup.read_each(numbers)
         return [
-            None
-            if isinstance(record, RecordError) or rows[place][0].get(MADE[0], 0) is None
-            else Copy(record, *rows[place])
+            None if isinstance(record, RecordError) else Copy(record, *rows[place])
             for place, record in enumerate(records)
         ]
 
@@ -227,8 +225,6 @@ class Copies:
             rows = [row for _, row in places]
             tables.append(table.take(rows))
             texts += [sums[row] for row in rows]
-            if MADE[0] in table.column_names and tables[-1][MADE[0]].null_count:
-                raise RecordError(part.file, rows[0], 0, "its contents were made later, and lack what only a run knows")
         return self._lookup.read(numbers), need_pyarrow().concat_tables(tables), texts
 
     def sizes(self, keys: Collection[str]) -> dict[str, int | None]:

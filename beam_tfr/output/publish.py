@@ -108,7 +108,11 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
             totals[shard.split].add(info)
     found = {name for of in totals.values() for name in of.shards}
     if unfinished := [given_up[name] for name in planned if name in given_up.keys() - found]:
-        raise RunError(_tell_unfinished(unfinished, plan, len(planned)))
+        told = tell_unfinished(unfinished, f"of {plan.matched:,} {plan.things}", len(planned))
+        again = (
+            "Run the same command again: it reads just those shards. `accept_unreadable=` rejects what cannot be read"
+        )
+        raise RunError(f"{told}. {_UNPUBLISHED}. {again}")
     if missing := [name for name in planned if name not in found]:
         raise RunError(
             f"{len(missing)} of {len(planned)} shards are missing at the end, such as {missing[0]}: the runner "
@@ -124,16 +128,15 @@ def add_up(plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> dict[str, Spl
     return totals
 
 
-def _tell_unfinished(unfinished: Sequence[Unfinished], plan: Plan, num_shards: int) -> str:
+def tell_unfinished(unfinished: Sequence[Unfinished], what: str, num_shards: int) -> str:
+    """Says which shards are unfinished, and why; `what` is "of 18 images"."""
     causes: collections.Counter[str] = collections.Counter()
     for one in unfinished:
         causes.update(one.causes)
     led = "; ".join(f"{n:,}: {cause}" for cause, n in causes.most_common(MOST_CAUSES))
     return (
-        f"{sum(one.images for one in unfinished):,} of {plan.matched:,} {plan.things} cannot be read, such as "
-        f"{unfinished[0].example} ({led}). That leaves {len(unfinished):,} of "
-        f"{counted(num_shards, 'shard')} unfinished. {_UNPUBLISHED}. Run the same command again: it reads "
-        "just those shards. `accept_unreadable=` rejects what cannot be read"
+        f"{sum(one.images for one in unfinished):,} {what} cannot be read, such as {unfinished[0].example} ({led}). "
+        f"That leaves {len(unfinished):,} of {counted(num_shards, 'shard')} unfinished"
     )
 
 

@@ -152,7 +152,7 @@ def _parse(path: str) -> Sidecar | None:
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
         return None
-    with contextlib.suppress(ValueError):  # an earlier version wrote something else
+    with contextlib.suppress(ValueError):  # of another version
         first, packed_refs, packed_sums, *lines = body.splitlines(keepends=True)
         info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=_digest(lines))
         return Sidecar(info, packed_refs, packed_sums, lines)
@@ -207,17 +207,13 @@ def read_finished(
         before = {*sidecar.refs}
         drop(output, shard.name, [ref for ref, of in zip(refs, now, strict=True) if of not in before])
     elif "unreadable" not in info.rejected or accept_unreadable:
-        if not info.file:
+        if not (contents := info.contents):  # nor a file
             return info
         with contextlib.suppress(OSError):
             generation = unchanged(file_path(output, info.file, info.written), info.written)
-            contents = info.contents  # None by an earlier version
-            if generation and contents:
-                there = unchanged(file_path(output, contents_name(info.file), contents), contents)
-                if there:
-                    return dataclasses.replace(
-                        info, generation=generation, contents=contents._replace(generation=there)
-                    )
+            there = generation and unchanged(file_path(output, contents_name(info.file), contents), contents)
+            if there:
+                return dataclasses.replace(info, generation=generation, contents=contents._replace(generation=there))
     for built in filter(None, (info.built, info.contents and info.contents.built)):  # they need room
         with contextlib.suppress(OSError):
             storage.delete(work_path(output, built))
@@ -236,11 +232,7 @@ def unchanged(path: str, file: WrittenFile) -> int:
         return 0
     if there.generation == file.generation:
         return there.generation
-    digest = hashlib.sha256()
-    with storage.open_binary(path) as opened:
-        while chunk := opened.read(1 << 20):
-            digest.update(chunk)
-    return there.generation if digest.hexdigest() == file.sha256 else 0
+    return there.generation if storage.sha256(path) == file.sha256 else 0
 
 
 def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None:

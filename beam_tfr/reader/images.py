@@ -20,8 +20,6 @@ DECODERS: dict[str, Callable[[Any, int], Any]] = {
     "png": lambda data, channels: tf.io.decode_png(data, channels=channels),
     # The first frame; without channels=3, which refuses an alpha plane.
     "webp": lambda data, channels: tf.io.decode_webp(data)[0, :, :, :channels],
-    "bmp": lambda data, channels: tf.io.decode_bmp(data, channels=3)[:, :, :channels],
-    "gif": lambda data, channels: tf.io.decode_gif(data)[0, :, :, :channels],
     "raw": lambda data, channels: _broadcast(tf.io.parse_tensor(data, tf.uint8), channels),
 }
 # Random crops, as for ImageNet: Szegedy et al., "Going deeper with convolutions", section 6 (2014).

@@ -13,12 +13,11 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
 _BLOCK = struct.Struct("<BHH")  # in front of it: whether it is the last, its length, and the complement of that
-_FLUSHED = b"\x00\x00\xff\xff"
 RESTART_BYTES = 256 << 10  # 256 KiB: of records between two restart points, at least
 COMPRESSED_ENCODINGS = ("jpeg", "png", "webp", "keep")
 DEFAULT_GZIP_LEVEL = 3  # raw photos: 0.67 of their size at 56 MB/s; level 6 gets the same at 42 MB/s
@@ -39,14 +38,13 @@ class ShardFile:
     Args:
         write: function that receives the bytes of the file.
         level: gzip level, 0 (stored) to 9; None for no gzip.
-        restarts: whether compressed records get restart points, as since format version 2.
 
     Attributes:
         num_bytes: bytes of the file so far.
         length: bytes of the records so far.
     """
 
-    def __init__(self, write: Callable[[bytes], object], level: int | None, *, restarts: bool = True) -> None:
+    def __init__(self, write: Callable[[bytes], object], level: int | None) -> None:
         self._write = write
         self._hash = hashlib.sha256()
         self.num_bytes = 0
@@ -56,7 +54,7 @@ class ShardFile:
         self._deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS) if level else None
         if level is not None:
             self._put(_GZIP_HEADER)
-        self._restarts, self._restart, self._restarted = restarts, self.num_bytes, 0
+        self._restart, self._restarted = self.num_bytes, 0
 
     @property
     def sha256(self) -> str:
@@ -66,10 +64,10 @@ class ShardFile:
         """Begins a record; returns where to start inflating to read it, None unless it is compressed."""
         if self._deflate is None:
             return None
-        if self._restarts and self.length - self._restarted >= RESTART_BYTES:
+        if self.length - self._restarted >= RESTART_BYTES:
             self._put(self._deflate.flush(zlib.Z_FULL_FLUSH))
             self._restart, self._restarted = self.num_bytes, self.length
-        return self._restart if self._restarts else None
+        return self._restart
 
     def write(self, data: bytes) -> None:
         self.length += len(data)
@@ -123,25 +121,3 @@ def without_headers(data: bytes, begin: int) -> bytes:
         pieces.append(data[at : at + _BLOCK_BYTES])
         at += _BLOCK_BYTES
     return b"".join(pieces)
-
-
-def restart_points(data: bytes, ends: Sequence[int]) -> list[int]:
-    """Where inflating starts for each record of a compressed shard, found again in its file.
-
-    A restart point is behind the marker of a flush (an empty stored block: 00 00 FF FF), where all records before it
-    are inflated.
-
-    Args:
-        data: the file.
-        ends: where the frame of each record ends in the bytes of the records.
-    """
-    inflater, fed, done = zlib.decompressobj(-zlib.MAX_WBITS), len(_GZIP_HEADER), 0
-    found, restart, restarted = list[int](), fed, 0
-    for begin in (0, *ends[:-1]) if ends else ():
-        if begin - restarted >= RESTART_BYTES:
-            while done < begin and (at := data.find(_FLUSHED, fed)) >= 0:
-                done += len(inflater.decompress(data[fed : at + len(_FLUSHED)]))
-                fed = at + len(_FLUSHED)
-            restart, restarted = fed, begin
-        found.append(restart)
-    return found

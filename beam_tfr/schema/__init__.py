@@ -35,7 +35,6 @@ from beam_tfr.schema.errors import TRACEBACK_VARIABLE as TRACEBACK_VARIABLE
 from beam_tfr.schema.errors import BeamTfrError as BeamTfrError
 from beam_tfr.schema.errors import DataError as DataError
 from beam_tfr.schema.errors import EngineError as EngineError
-from beam_tfr.schema.errors import InputChangedError as InputChangedError
 from beam_tfr.schema.errors import InputNotFoundError as InputNotFoundError
 from beam_tfr.schema.errors import InterruptedRunError as InterruptedRunError
 from beam_tfr.schema.errors import NotFoundError as NotFoundError

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-FORMAT_VERSION = 2  # of manifest.json and of everything under .beam_tfr/; 1 had no contents and no restart points
+FORMAT_VERSION = 2  # of manifest.json and of everything under .beam_tfr/
 
 # Files of a dataset beside its shards.
 MANIFEST_FILE = "manifest.json"
@@ -68,7 +68,6 @@ ADJUSTMENTS: dict[str, str] = {
     "cropped": "lost more than half of their area",
     "enlarged": "have more rows or columns than the source",
     "re-encoded": "with --encoding keep: the original bytes could not be kept",
-    "kept-unusual": "by beam_tfr 0.1: kept although training code would show it rotated or in wrong colors",
     "damage-kept": "a damaged JPEG, with --damaged keep",
     "padding-ignored": "a JPEG with a few stray bytes in its header or before its end, otherwise sound",
 }

@@ -58,10 +58,6 @@ class DataError(BeamTfrError):
     """The data is unusable, or a dataset differs from its manifest."""
 
 
-class InputChangedError(DataError):
-    """The input has changed since a dataset was made from it."""
-
-
 class NotFoundError(DataError, FileNotFoundError):
     """A dataset or file does not exist."""
 

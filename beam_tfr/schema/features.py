@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 # The names used by TensorFlow's own image models.
 ENCODED = "image/encoded"  # bytes: the encoded image
 RAW = "image/raw"  # bytes, instead with --encoding raw: a serialized TensorProto, uint8 [height, width, channels]
-FORMAT = "image/format"  # bytes: "jpeg", "png", "webp", "raw"; "bmp" and "gif" by earlier releases
+FORMAT = "image/format"  # bytes: "jpeg", "png", "webp", "raw"
 HEIGHT = "image/height"  # int64, pixels, of the stored image
 WIDTH = "image/width"  # int64, pixels, of the stored image
 CHANNELS = "image/channels"  # int64
-COLORSPACE = "image/colorspace"  # bytes: "RGB", "Gray"; of beam_tfr 0.1 also "CMYK"
+COLORSPACE = "image/colorspace"  # bytes: "RGB", "Gray"
 SOURCE_HEIGHT = "image/source/height"  # int64, pixels, of the source, upright
 SOURCE_WIDTH = "image/source/width"  # int64, pixels, of the source, upright
 SOURCE_FORMAT = "image/source/format"  # bytes: "jpeg", "heic", …

@@ -8,6 +8,7 @@ and a rename, or a link where nothing may be replaced; on gs:// by one upload wi
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import tempfile
@@ -161,6 +162,15 @@ def open_binary(path: str) -> IO[bytes]:
         download.fetch(path, file)
         return file
     return os.fdopen(disk.open_descriptor(path), "rb", buffering=1 << 18)
+
+
+def sha256(path: str) -> str:
+    """The SHA-256 of a file, in hex; raises as `open_binary` does."""
+    digest = hashlib.sha256()
+    with open_binary(path) as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> bytes:

@@ -26,7 +26,6 @@ from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import HEADER_BYTES, frame
 from beam_tfr.schema import (
     CONTENTS_FOLDER,
-    MOST_CAUSES,
     NO_SPLIT,
     REJECTS_FILE,
     Copied,
@@ -65,11 +64,10 @@ class WriteShards(beam.io.WriteToTFRecord):
         suffix: suffix of the files.
         level: level of gzip, 0 to 9; None for no compression.
         features: name -> (dtype, shape) of the features of a record, as `schema.features.features_of` returns them: by
-            default those of images with labels. None to repair a dataset of format version 1, which has no contents.
+            default those of images with labels.
         names: those of the key and label features.
         run_id: id of the run, which must still hold the folder's lock; empty to hold none.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files for `WriteManifest`.
-        restarts: whether compressed shards get restart points: False to repair those of format version 1.
         base: with an update: the dataset in the output. Its files that would not change stay.
         most_rejects: maximum number of rejects in a bundle; more end the run. None for any number.
 
@@ -81,11 +79,10 @@ class WriteShards(beam.io.WriteToTFRecord):
     name: str
     suffix: str
     level: int | None
-    features: Mapping[str, Feature] | None = dataclasses.field(default_factory=lambda: FEATURES | LABEL_FEATURES)
+    features: Mapping[str, Feature] = dataclasses.field(default_factory=lambda: FEATURES | LABEL_FEATURES)
     names: Names = names_of("jpeg")
     run_id: str = ""
     expected: Mapping[str, str] | None = None
-    restarts: bool = True
     base: Base | None = None
     most_rejects: int | None = None
 
@@ -104,7 +101,7 @@ class _Write(ShownDoFn):
     def __init__(self, step: WriteShards) -> None:
         super().__init__(output=step.output, name=step.name, suffix=step.suffix, gzip_level=step.level)
         self._step = step
-        self._columns = columns_of(step.features or {}, step.names)
+        self._columns = columns_of(step.features, step.names)
         self._pending: storage.PendingFile | None = None
 
     def start_bundle(self) -> None:
@@ -192,7 +189,7 @@ class _Write(ShownDoFn):
                 storage.join(self._step.output, self._file_name) if repairs else storage.join(work_folder, self._built)
             )
             self._pending = storage.create(path, scratch=work_folder, replace=repairs)
-            self._file = ShardFile(self._pending.write, self._step.level, restarts=self._step.restarts)
+            self._file = ShardFile(self._pending.write, self._step.level)
 
     def _commit(self) -> ShardInfo | Unfinished:
         if self._step.run_id:
@@ -219,9 +216,7 @@ class _Write(ShownDoFn):
         count_waits()
         return info
 
-    def _commit_contents(self) -> WrittenFile | None:
-        if self._step.features is None:
-            return None
+    def _commit_contents(self) -> WrittenFile:
         schema = schema_of(self._step.features, self._step.names)
         shard, work_folder = self._shard, storage.work_path(self._step.output, "")
         data = to_bytes(self._rows, schema, split=shard.split, shard=shard.number)
@@ -364,13 +359,8 @@ class CheckRepaired(beam.PTransform):
         if differing:
             raise DataError(_tell_differing(plan, self.folder, differing))
         if unfinished:
-            causes = "; ".join(f"{n:,}: {cause}" for info in unfinished for cause, n in info.causes.items())
-            raise RunError(
-                f"{sum(info.images for info in unfinished):,} {plan.things} cannot be read, such as "
-                f"{unfinished[0].example} ({causes[: MOST_CAUSES * 100]}): "
-                f"{counted(len(unfinished), 'broken shard')} {'is' if len(unfinished) == 1 else 'are'} left. "
-                "Run the same command again"
-            )
+            told = publish.tell_unfinished(unfinished, plan.things, len(self.wanted))
+            raise RunError(f"{told}. Run the same command again")
         yield None
 
 

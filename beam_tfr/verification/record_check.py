@@ -13,7 +13,7 @@ from beam_tfr.dataset.manifest import KEPT_FORMATS, Manifest
 from beam_tfr.images import formats, keep
 from beam_tfr.images.geometry import place
 from beam_tfr.images.source import SMALLEST, Source
-from beam_tfr.options.image import StoredOptions
+from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import hash_key
 from beam_tfr.records.tensors import DTYPES, MAX_RANK, parse_tensor, serialize_tensor
@@ -25,7 +25,7 @@ MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows
 _SHA256_HEX = re.compile(rb"[0-9a-f]{64}")
 _DTYPES: dict[str, type] = {"bytes": bytes, "int64": int, "float": float}
 Values = Mapping[str, Sequence[Any]]  # feature -> values
-_COLORSPACES = {1: b"Gray", 3: b"RGB", 4: b"CMYK"}
+_COLORSPACES = {1: b"Gray", 3: b"RGB"}
 
 
 class RecordCheck:
@@ -103,10 +103,10 @@ class RecordCheck:
                 yield f"feature {shown(name)} is {found}, expected {number} of {kind.__name__}"
 
 
-def option_problems(record: Mapping[str, Any], options: StoredOptions) -> Iterator[str]:
+def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
     """Yields statements of a record about its image and source that contradict the options."""
     channels, form, source_format = record[names.CHANNELS], record[names.FORMAT], record[names.SOURCE_FORMAT]
-    allowed = _channels(form, options)
+    allowed = _channels(options)
     if channels not in allowed:
         yield f"{names.CHANNELS} is {channels}, expected {_or(allowed)} as option color is {options.color}"
     elif record[names.COLORSPACE] != _COLORSPACES[channels]:
@@ -124,29 +124,25 @@ def option_problems(record: Mapping[str, Any], options: StoredOptions) -> Iterat
     if min(source) < 1:
         yield f"the source is {_size(source)} by its record, expected at least 1x1"
     else:
-        yield from size_problems((record[names.HEIGHT], record[names.WIDTH]), source, form, options)
+        yield from size_problems((record[names.HEIGHT], record[names.WIDTH]), source, options)
 
 
-def _channels(form: bytes, options: StoredOptions) -> tuple[int, ...]:
-    if options.keep_all and form == b"jpeg":
-        return (1, 3, 4)
+def _channels(options: ImageOptions) -> tuple[int, ...]:
     if options.color == "gray":
         return (1,)
     return (1, 3) if options.color == "keep" or options.encoding == "keep" else (3,)
 
 
-def size_problems(size: tuple[int, int], source: tuple[int, int], form: bytes, options: StoredOptions) -> Iterator[str]:
+def size_problems(size: tuple[int, int], source: tuple[int, int], options: ImageOptions) -> Iterator[str]:
     """Yields a problem unless an image has the size that the options give it.
 
     Args:
         size: (height, width) of the stored image.
         source: (height, width) of the source, upright, at least (1, 1).
-        form: value of `FORMAT`.
         options: options of the dataset.
     """
     expected = place(*source, options.image_size, options.resize, upscale=options.upscale).canvas
-    may_be_turned = options.resize == "none" and options.keep_all and form == b"jpeg"
-    if size != expected and not (may_be_turned and size == source[::-1]):
+    if size != expected:
         made = f"{_size(expected)}, which option resize {options.resize} makes of {_size(source)}"
         yield f"the image is {_size(size)} by its record, expected {made}"
 
@@ -163,7 +159,7 @@ _LARGE_PIXELS = 1 << 22
 _one_large_image = threading.Lock()  # so that large images in several threads take the memory of one
 
 
-def image_problems(record: Mapping[str, Any], options: StoredOptions, *, max_pixels: int) -> Iterator[str]:
+def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixels: int) -> Iterator[str]:
     """Yields what is wrong with the encoded image of a record.
 
     Args:
@@ -195,27 +191,22 @@ def image_problems(record: Mapping[str, Any], options: StoredOptions, *, max_pix
         if pixels > max_pixels:
             yield f"the image has {size}, more than the {max_pixels} that are decoded"
             return
-        if source.scans > 1 and source.scans * pixels > options.max_scan_pixels:
-            most = options.max_scan_pixels
-            yield f"the image has {source.scans} scans of {size}, more than the {most} that are decoded"
+        if source.scans > 1 and source.scans * pixels > MAX_SCAN_PIXELS:
+            yield f"the image has {source.scans} scans of {size}, more than the {MAX_SCAN_PIXELS} that are decoded"
             return
         large = pixels > _LARGE_PIXELS
         with _one_large_image if large else contextlib.nullcontext():
             problems = list(_pixel_problems(record, source, options))
         yield from problems
-        kept = options.encoding == "keep" and name in keep.READABLE  # earlier releases kept BMP and GIF too
-        must_be_readable = kept and not (options.keep_all and name == "jpeg")
-        if must_be_readable and not problems and not keep.is_readable(data, source):
+        if options.encoding == "keep" and not problems and not keep.is_readable(data, source):
             yield "the image is of a kind that TensorFlow refuses or misreads"
     except RejectError as error:
         yield f"the image does not decode to the end: {shown(error.detail)}"
 
 
-def _pixel_problems(record: Mapping[str, Any], source: Source, options: StoredOptions) -> Iterator[str]:
+def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOptions) -> Iterator[str]:
     decoded = source.decode(SMALLEST)
-    found = (
-        3 if source.format == "gif" else decoded.pixels.shape[2]
-    )  # a GIF has a color table even if all its colors are gray
+    found = decoded.pixels.shape[2]
     if record[names.CHANNELS] != found:
         yield f"{names.CHANNELS} is {record[names.CHANNELS]}, but the image has {found}"
     if decoded.alpha is not None:
@@ -224,8 +215,7 @@ def _pixel_problems(record: Mapping[str, Any], source: Source, options: StoredOp
         yield f"the image has {decoded.bits} bits a sample"
     if source.frames > 1 and source.format != "jpeg":  # pictures that follow a JPEG are never read
         yield f"the image has {source.frames} frames"
-    may_be_turned = options.ignore_orientation or (options.keep_all and source.format == "jpeg")
-    if source.orientation != 1 and not may_be_turned:
+    if source.orientation != 1 and not options.ignore_orientation:
         yield f"the image has the EXIF orientation {source.orientation}, expected 1 (upright)"
 
 

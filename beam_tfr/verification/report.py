@@ -28,8 +28,8 @@ class Problem(NamedTuple):
         kind: one of `KINDS` or `SOURCE_KINDS`.
         file: name in the dataset's folder; of a new source, its path.
         message: what was found and what was expected.
-        record: number of the record, or of the line of rejects.jsonl, from 0; None for the file as a whole.
-        offset: offset of the record in the uncompressed stream, or of the line in its file, in bytes.
+        record: number of the record, from 0; None for the file as a whole.
+        offset: offset of the record in the uncompressed stream, in bytes.
     """
 
     kind: str
@@ -147,7 +147,7 @@ class Report:
         problems: the first `MAX_PROBLEMS`, in the order of the dataset.
         broken: names of the shard files with problems.
         contents: "rows" if the contents were compared with the records, "checksums" if only their files were, because
-            pyarrow is not installed, "none" for a dataset of an earlier version.
+            pyarrow is not installed.
         seconds: time taken.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -44,28 +45,22 @@ class ContentsCheck:
 
     Args:
         dataset: manifest of the dataset.
-        sums: whether to compare the checksums.
 
     Attributes:
-        how: "rows", "checksums", or "none" for a dataset of an earlier version, which has no contents.
+        how: "rows", or "checksums" without pyarrow.
     """
 
-    def __init__(self, dataset: Manifest, *, sums: bool = True) -> None:
-        self._dataset, self._compares_sums = dataset, sums
-        self._sums, there = dict[str, str](), True
-        try:
+    def __init__(self, dataset: Manifest) -> None:
+        self._dataset, self._sums = dataset, dict[str, str]()
+        with contextlib.suppress(OSError):  # told by `check_files`
             self._sums = read_sums(dataset.folder)
-        except OSError:
-            there = dataset.fields["format_version"] > 1
-        self.how = "none" if not there else "rows" if importlib.util.find_spec("pyarrow") else "checksums"
+        self.how = "rows" if importlib.util.find_spec("pyarrow") else "checksums"
         features = features_in(dataset)
         self._columns = columns_of(features, dataset.names)
         self._schema = schema_of(features, dataset.names) if self.how == "rows" else None
 
     def open(self, found: ShardFound) -> ShardContents | None:
         """The contents of a shard; None if there is nothing to compare, or for a problem, which is added."""
-        if self.how == "none":
-            return None
         entry, name = found.task.entry, contents_name(found.task.entry.file)
         path = storage.join(self._dataset.folder, name)
         try:
@@ -74,7 +69,7 @@ class ContentsCheck:
             found.add(unreadable(name, error))
             return None
         sha256, expected = sha256_hex(data), self._sums.get(name.rpartition("/")[2])
-        if sha256 != expected and self._sums and self._compares_sums:  # without them, that is the problem
+        if sha256 != expected and self._sums:  # without them, that is the problem
             in_sums = f"{SUMS_FILE} has {expected}" if expected else f"{SUMS_FILE} does not have it"
             found.add(Problem("damaged", name, f"its SHA-256 is {sha256}, and {in_sums}"))
             return None

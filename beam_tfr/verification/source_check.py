@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import functools
-import hashlib
 import heapq
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from beam_tfr.schema import REJECTS_FILE, UsageError
 from beam_tfr.verification.report import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads
-_CHUNK_BYTES = 1 << 18
 _LAST = 1 << 62  # position of the problem of a new source, behind all shards
 
 
@@ -41,16 +39,13 @@ def compare_source(root: str, record: SourceRecord) -> tuple[str, str] | None:
         record: the record whose source to read.
     """
     key = record.key.decode("utf-8", "surrogateescape")
-    digest = hashlib.sha256()
     try:
-        with storage.open_binary(root + key) as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
+        sha256 = storage.sha256(root + key)
     except FileNotFoundError:
         return "source-gone", f"its source {shown(key)} is gone"
     except OSError as error:
         return "source-unreadable", f"its source {shown(key)} cannot be read: {error.strerror or error}"
-    if digest.hexdigest().encode() != record.sha256:
+    if sha256.encode() != record.sha256:
         return "source-changed", f"its source {shown(key)} has changed"
     return None
 

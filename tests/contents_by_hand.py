@@ -1,0 +1,55 @@
+"""Makes the contents of datasets that tests write by hand, from their shards.
+
+Cells that no record holds are null.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from beam_tfr import storage
+from beam_tfr.dataset.lookup import features_in
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
+from beam_tfr.output.publish import sums_text
+from beam_tfr.records import contents
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, longest_in
+from beam_tfr.schema import CONTENTS_FOLDER, SUMS_FILE, WrittenFile, sha256_hex
+from beam_tfr.schema.naming import contents_name, shard_number
+
+
+def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
+    """Makes the contents of a shard from its records.
+
+    Raises:
+        RecordError: the shard is damaged.
+        OSError: a file cannot be read or written.
+    """
+    path, features = storage.join(dataset.folder, entry.file), features_in(dataset)
+    columns, rows = contents.columns_of(features, dataset.names), list[dict[str, Any]]()
+    file = RecordFile(path, max_record_bytes=longest_in(entry.num_bytes))
+    for record in file:
+        values: Mapping[str, Sequence[Any]] = {}
+        with contextlib.suppress(ValueError):  # `verify` tells of a record that is none
+            values = parse_example(record)
+        place = {"offset": file.offset + HEADER_BYTES, "length": len(record)}
+        rows.append({**contents.row_of(values, columns), **place})
+    schema = contents.schema_of(features, dataset.names)
+    data = contents.to_bytes(rows, schema, split=split, shard=shard_number(entry.file))
+    _write(dataset, contents_name(entry.file), data)
+
+
+def write_sums(dataset: Manifest) -> None:
+    """Writes SHA256SUMS of the contents that are there."""
+    files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
+    read = ((name, storage.read_bytes(storage.join(dataset.folder, name))) for name in files)
+    written = [(name, WrittenFile("", len(data), sha256_hex(data), 0)) for name, data in read]
+    text = sums_text(written)
+    _write(dataset, SUMS_FILE, text)
+
+
+def _write(dataset: Manifest, name: str, data: bytes) -> None:
+    storage.make_folder(storage.join(dataset.folder, CONTENTS_FOLDER))
+    storage.write_bytes(storage.join(dataset.folder, name), data, scratch=storage.work_path(dataset.folder, ""))
