@@ -135,7 +135,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
         beam_tfr.contents(folder, "nope")
     shutil.copytree(folder, tmp_path / "d")
     shutil.rmtree(tmp_path / "d" / "contents")
-    with pytest.raises(DataError, match=r"contents/d-test-00000-of-00001.parquet: it is missing; `beam-tfr repair"):
+    with pytest.raises(DataError, match=r"contents/d-test-00000-of-00001.parquet: it is missing; copy contents"):
         beam_tfr.contents(tmp_path / "d")
 
 
