@@ -25,7 +25,7 @@ from beam_tfr.images.formats.depth import blocks
 from beam_tfr.images.looks import describe, sums_of
 from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Image, RejectError
+from beam_tfr.schema import Geometry, Image, RejectError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
@@ -97,12 +97,9 @@ def _convert(
     data: bytes, name: str, source: Source, options: ImageOptions, *, statistics: bool, may_keep: bool = True
 ) -> Image:
     limits.check(source, options)
-    orientation = 1 if options.ignore_orientation else source.orientation
-    turned = orientation >= 5
-    height, width = (source.width, source.height) if turned else (source.height, source.width)
-    placement = geometry.place(height, width, options.image_size, options.resize, upscale=options.upscale)
+    placement, located = geometry.locate(source.height, source.width, source.orientation, options)
     limits.check_result(placement.canvas, options)
-    stored = placement.turned() if turned else placement
+    stored = placement.turned() if located.turned and source.orientation >= 5 else placement
     whole = geometry.place(source.height, source.width, options.image_size, "none")
     may_keep = may_keep and options.encoding == "keep" and stored == whole
     only_check = may_keep and not statistics
@@ -115,7 +112,9 @@ def _convert(
         decoded = source.decode(least)
         kept = keep.keep(data, source, decoded, options) if may_keep else None
         if kept or not only_check or decoded.eighths == 8:
-            return _finished(data, name, source, decoded, placement, stored, kept, options, statistics=statistics)
+            return _finished(
+                data, name, source, decoded, placement, located, stored, kept, options, statistics=statistics
+            )
     return _convert(data, name, source, options, statistics=False, may_keep=False)
 
 
@@ -139,6 +138,7 @@ def _finished(
     source: Source,
     decoded: Decoded,
     placement: geometry.Placement,
+    located: Geometry,
     stored: geometry.Placement,
     kept: bytes | None,
     options: ImageOptions,
@@ -194,6 +194,7 @@ def _finished(
         source_bytes=len(data),
         source_crc32c=google_crc32c.value(data),
         looks=describe(seen, *looked),
+        geometry=located,
     )
 
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from beam_tfr.images.resample import stretch
 from beam_tfr.images.source import Pixels
+from beam_tfr.options import ImageOptions
+from beam_tfr.schema import Geometry
 
 
 class Placement(NamedTuple):
@@ -32,6 +34,23 @@ class Placement(NamedTuple):
         """The same placement for the source as stored, before a quarter turn."""
         sides = (self.left, self.top, self.columns, self.rows, self.width, self.height)
         return Placement(*sides, canvas=self.canvas[::-1])
+
+
+def locate(height: int, width: int, orientation: int, options: ImageOptions) -> tuple[Placement, Geometry]:
+    """Computes the placement for the source as the record shows it, and what maps its points.
+
+    Args:
+        height, width: of the source as stored.
+        orientation: of the source; the record shows it upright unless the options ignore orientations.
+        options: `image_size`, `resize`, `upscale` and `ignore_orientation` count.
+    """
+    turned = not options.ignore_orientation
+    shown = (width, height) if turned and orientation >= 5 else (height, width)
+    placed = place(*shown, options.image_size, options.resize, upscale=options.upscale)
+    top, left = _margins(placed.canvas, placed.height, placed.width)
+    window = (placed.left, placed.top, placed.left + placed.columns, placed.top + placed.rows)
+    content = (left, top, left + placed.width, top + placed.height)
+    return placed, Geometry(height, width, orientation, turned, window, content)
 
 
 def cut_ppm(placement: Placement, height: int, width: int) -> int:
@@ -95,6 +114,11 @@ def pad(pixels: Pixels, canvas: tuple[int, int], background: tuple[int, ...]) ->
         return pixels
     padded = np.empty((*canvas, channels), np.uint8)
     padded[:] = background
-    top, left = (canvas[0] - height) // 2, (canvas[1] - width) // 2
+    top, left = _margins(canvas, height, width)
     padded[top : top + height, left : left + width] = pixels
     return padded
+
+
+def _margins(canvas: tuple[int, int], height: int, width: int) -> tuple[int, int]:
+    """Pixels above and to the left of a picture in the middle of a canvas."""
+    return (canvas[0] - height) // 2, (canvas[1] - width) // 2

@@ -40,10 +40,14 @@ def _in_exif(exif: bytes) -> int:
     return 0
 
 
+MIRRORED_DOWN = (3, 4, 7, 8)  # orientations whose last row is the first one, after the swap of sides from 5 on
+MIRRORED_RIGHT = (2, 3, 6, 7)
+
+
 def upright(pixels: Pixels, orientation: int) -> Pixels:
     """Undoes an orientation (EXIF 2.32, tag 0x0112) of [h, w, c]."""
     if orientation >= 5:
         pixels = pixels.transpose(1, 0, 2)
-    down = -1 if orientation in (3, 4, 7, 8) else 1
-    right = -1 if orientation in (2, 3, 6, 7) else 1
+    down = -1 if orientation in MIRRORED_DOWN else 1
+    right = -1 if orientation in MIRRORED_RIGHT else 1
     return np.ascontiguousarray(pixels[::down, ::right])

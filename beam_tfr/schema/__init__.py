@@ -47,6 +47,7 @@ from beam_tfr.schema.errors import whole_number as whole_number
 from beam_tfr.schema.errors import without_traceback as without_traceback
 from beam_tfr.schema.items import Array as Array
 from beam_tfr.schema.items import Copied as Copied
+from beam_tfr.schema.items import Geometry as Geometry
 from beam_tfr.schema.items import Image as Image
 from beam_tfr.schema.items import ImageRef as ImageRef
 from beam_tfr.schema.items import Item as Item

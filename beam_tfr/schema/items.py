@@ -135,6 +135,27 @@ class Looks(NamedTuple):
     phash: bytes
 
 
+class Geometry(NamedTuple):
+    """Which part of a source became which part of its record; `images.mapping` maps points and boxes with it.
+
+    Rectangles are (left, top, right, bottom) in continuous coordinates: the first pixel covers 0 to 1.
+
+    Attributes:
+        height, width: of the source, as stored.
+        orientation: of the source, 1 to 8.
+        turned: whether it was undone, so that the record shows the upright image; false with --ignore_orientation.
+        window: the part of the source that is used; of the upright source if `turned`, else of the stored one.
+        content: the part of the record that it fills; less than all of it with --resize pad.
+    """
+
+    height: int = 0
+    width: int = 0
+    orientation: int = 1
+    turned: bool = True
+    window: tuple[int, int, int, int] = (0, 0, 0, 0)
+    content: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Image:
     """A converted image.
@@ -155,6 +176,7 @@ class Image:
         source_bytes: size of the source.
         source_crc32c: CRC-32C of the source.
         looks: of the stored pixels before encoding; of a JPEG that is only checked, of an eighth of its size.
+        geometry: which part of the source it shows; all zeros, which map nothing, if `convert_image` did not make it.
     """
 
     encoded: bytes
@@ -175,6 +197,7 @@ class Image:
     source_bytes: int = 0
     source_crc32c: int = 0
     looks: Looks | None = None
+    geometry: Geometry = Geometry()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
