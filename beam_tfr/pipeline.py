@@ -28,6 +28,7 @@ from beam_tfr.output.known import Copies
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
+from beam_tfr.records.boxes import BoxColumns
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema import DataError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, names_of
@@ -98,7 +99,7 @@ class Convert(beam.PTransform):
         self.options, self.run_id, self.attended = options, run_id or uuid.uuid4().hex, False
         self.update: history.Update | None = None
         self.source = source or open_source(options)
-        self.read, self.make = _by_encoding(options, self.source.root)
+        self.read, self.make = _by_encoding(options, self.source)
         self.removed = removed.Removed()
         self.base = self.read.base = base
         self.read.options = options.image_options() if base else None
@@ -283,15 +284,16 @@ class Repair(Convert):
         return PlanShards(None, draft=draft, seed=self.options.seed, listed=listed)
 
 
-def _by_encoding(options: ConvertOptions, root: str) -> tuple[ReadImages, list[beam.PTransform]]:
+def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, list[beam.PTransform]]:
     """The step that reads, and the steps that turn its output into records."""
     if options.encoding == "row":  # all in the references
-        return ReadRows(root), [BuildExamples("row")]
+        return ReadRows(source.root), [BuildExamples("row")]
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead)
-    steps: list[beam.PTransform] = [BuildExamples(options.encoding)]
+    boxes = BoxColumns.of(source.plan.options.get("feature_columns"), options.min_visible)
+    steps: list[beam.PTransform] = [BuildExamples(options.encoding, boxes=boxes)]
     if options.encoding == "array":
         steps.insert(0, ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
         steps.insert(0, ResizeImages(options.image_options()))
     marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
-    return ReadImages(root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps
+    return ReadImages(source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps

@@ -33,7 +33,7 @@ from beam_tfr.output.removed import Removed, Wanted
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import SWITCH_FILE, DataError, UsageError
-from beam_tfr.schema.features import features_of
+from beam_tfr.schema.features import box_columns, features_of
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command again: it resumes")
@@ -244,9 +244,10 @@ def _choose_base(
     older = {*there.get(_KEPT_CODECS, ())}
     compare = "names" if isinstance(source.origin, Base) else how.compare
     with_rejects = not (changed or how.retry_rejects)
+    has_boxes = any(box_columns(options.get("feature_columns")) for options in (now, there))
     features = {of: about["shape"] for of, about in dataset.features.items()}
     rows_stay = features == {of: [*shape] for of, (_, shape) in features_of(now, labelled=source.plan.labelled).items()}
-    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, with_rejects, codecs, rows_stay)
+    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, with_rejects, codecs, rows_stay, has_boxes)
     try:
         base.check_codecs(codec_versions.used(now))
         if older and not how.codecs:

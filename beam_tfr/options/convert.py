@@ -17,7 +17,7 @@ from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema import MOST_SHARDS, UsageError
-from beam_tfr.schema.features import OTHER_ENCODINGS
+from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -163,6 +163,14 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         of_rows = "without `uri_column=` the rows become the records; name the column with the paths, or use row"
         if (self.encoding == "row") != rows:
             self.refuse("encoding", of_rows if rows else "is for rows of a `table=` without `uri_column=`")
+
+        boxes = box_columns(self.feature_columns)
+        if boxes and self.encoding not in IMAGE_ENCODINGS:
+            self.refuse("feature_columns", f"{boxes[0]} holds boxes, which need images: give `uri_column=` too")
+        if len(boxes) > 1:
+            self.refuse("feature_columns", f"{' and '.join(boxes)} hold boxes: only one column can")
+        if self.is_given("min_visible") and not boxes:
+            self.refuse("min_visible", "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 
     def _check_labels(self) -> None:
         if self.table:

@@ -94,7 +94,18 @@ class TableOptions(Checked):
     feature_columns: Mapping[str, str] | None = _column(
         None,
         help="columns that become features, with their types if the first rows do not show them: "
-        "age:int64,score:float,marks:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 with a default; * means "
-        "all others (default: none, or all without --uri_column)",
+        "age:int64,score:float,marks:float[],tags:bytes[], size:enum(s|m|l), and rank:int64=-1 with a default; "
+        "box:bbox[xyxy] holds the boxes of objects, which follow the pixels, and depth:float[box] a value for each; * "
+        "means all others (default: none, or all without --uri_column)",
         kind=_COLUMNS,
     )  # the columns found change data: see data_options
+    min_visible: float = option(
+        0.1,
+        help="share of its area that a box must keep: others are dropped with all that is said of them",
+        kind=kinds.NUMBER,
+        low=0,
+        high=1,
+        only_with={"feature_columns": ()},
+        group=TABLES,
+        implied=True,
+    )

@@ -150,7 +150,8 @@ def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
 def _compare(ref: bytes, size: int, generation: int, crc32c: int, fingerprint: bytes, compare: str) -> str:
     """The `Known.state` of an image, given the fields of its reference then."""
     trusted = compare == "names" or (generation and compare != "checksum")
-    if trusted and fingerprint == sidecars.fingerprint(ref):
+    same_ref = fingerprint == sidecars.fingerprint(ref)
+    if trusted and same_ref:
         return "same"
     now = ImageRef.decode(ref)
     if compare == "names":
@@ -161,7 +162,7 @@ def _compare(ref: bytes, size: int, generation: int, crc32c: int, fingerprint: b
         return "unchanged"
     if crc32c and now.crc32c:
         return "unchanged" if now.crc32c == crc32c else "changed"
-    return "unsure"
+    return "reread" if same_ref else "unsure"
 
 
 class Copy(NamedTuple):

@@ -17,6 +17,7 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.output import sidecars
 from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject
+from beam_tfr.schema.features import box_columns
 
 MOST_SHOWN = 10  # rejects of the leading reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them
@@ -56,9 +57,12 @@ def check(
             )
         for label_id, label in enumerate(plan.labels or ()):
             if planned.class_counts.get(label) and not counts.class_counts.get(label_id) and label not in allow_empty:
+                boxes = box_columns(plan.options.get("feature_columns"))
+                cause = "boxes there were dropped" if boxes else f"{plan.things} there were rejected"
+                cure = "Lower `min_visible=`, use `resize=pad`" if boxes else "Fix one"
                 raise DataError(
-                    f"class {label} would be lost from split {split}: all of its {plan.things} there were rejected "
-                    f"({planned.class_counts[label]:,}). Fix one, leave the class out of {plan.input_option} or "
+                    f"class {label} would be lost from split {split}: all of its {cause} "
+                    f"({planned.class_counts[label]:,}). {cure}, leave the class out of {plan.input_option} or "
                     f"`classes=`, or give `allow_empty={label}`"
                 )
 

@@ -23,6 +23,13 @@ SHA256 = "image/key/sha256"  # bytes: hex digest of the source file
 LABEL = "image/class/label"  # int64, 0-based line number in labels.txt
 TEXT = "image/class/text"  # bytes: the class name
 
+# Boxes of a column of type bbox, as TensorFlow's object detection API names them: one value a box.
+BOXES = "image/object/bbox"  # float, only in references: xmin, ymin, xmax, ymax of each box of the source
+SIDES = tuple(f"{BOXES}/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))  # float, shares of the stored image
+VISIBLE = "image/object/visible"  # float: share of the box that the stored image shows
+OBJECT_LABEL = "image/object/class/label"  # int64, as `LABEL`
+OBJECT_TEXT = "image/object/class/text"  # bytes, as `TEXT`
+
 # Records without an image: see `OTHER_ENCODINGS`.
 FILE_BYTES = "file/bytes"  # bytes: --encoding bytes: the file
 FILE_NAME = "file/name"  # bytes: the key
@@ -95,17 +102,32 @@ def features_of(options: Mapping[str, Any], *, labelled: bool) -> dict[str, Feat
         names = names_of(encoding)
         shape = (-1,) if options.get("multi_label") else ()
         features |= {names.label: ("int64", shape), names.text: ("bytes", shape)}
-    for name, kind in (options.get("feature_columns") or {}).items():
-        if features.setdefault(name, about := column_feature(kind)) is not about:
+    columns = {name: column_feature(kind) for name, kind in (options.get("feature_columns") or {}).items()}
+    if boxes := box_columns(options.get("feature_columns")):
+        features |= dict.fromkeys((*SIDES, VISIBLE), columns.pop(boxes[0]))
+        features |= {OBJECT_LABEL: ("int64", (-1,)), OBJECT_TEXT: ("bytes", (-1,))} if labelled else {}
+    for name, about in columns.items():
+        if features.setdefault(name, about) is not about:
             raise ValueError(f"{name!r} is there twice")
     return features
 
 
-# The type of a column: `int64`, `float[]`, `enum(s|m|l)=m`; groups: kind, members, list, default.
+def box_columns(columns: Mapping[str, str] | None) -> list[str]:
+    """The columns that hold boxes, of columns with their types."""
+    return [name for name, kind in (columns or {}).items() if kind.startswith("bbox[")]
+
+
+# The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`.
 COLUMN_TYPE = re.compile(
-    r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[\])?(?:=(?P<default>.*))?", re.DOTALL
+    r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
+    r"|bbox\[(?P<boxes>(?:rel_)?(?:xyxy|yxyx|xywh|center_xywh))\]",
+    re.DOTALL,
 )
-_COLUMN_TYPES = "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value"
+_COLUMN_TYPES = (
+    "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value; bbox[FORMAT] for boxes "
+    "and [box] for a list with a value for each box; FORMAT is xyxy, yxyx, xywh or center_xywh, with rel_ before it if "
+    "the numbers are shares of the image's sides"
+)
 
 
 def column_feature(kind: str) -> Feature:
@@ -117,4 +139,5 @@ def column_feature(kind: str) -> Feature:
     match = COLUMN_TYPE.fullmatch(kind)
     if match is None:
         raise ValueError(f"{kind!r} is not a type; use {_COLUMN_TYPES}")
-    return "int64" if match["members"] else match["kind"], (-1,) if match["list"] else ()
+    dtype = "float" if match["boxes"] else "int64" if match["members"] else match["kind"]
+    return dtype, (-1,) if match["list"] or match["boxes"] else ()

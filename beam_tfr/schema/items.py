@@ -98,7 +98,7 @@ class Known(NamedTuple):
     Attributes:
         number: of its record in the dataset that is updated, in the order of the manifest; -1 for a reject.
         state: "same" if its reference is, so its record stays as it is; "unchanged" if its source is; "unsure" if the
-            source has to be read to know; "changed".
+            source has to be read to know; "reread" likewise, where the reference is the same; "changed".
         reject: the reject, if it stays one.
     """
 
@@ -231,6 +231,7 @@ class Record(NamedTuple):
         made: what was known only while it was made: column of the contents -> value. With `values={}` all columns,
             but those that say where it lies.
         copied: whether an update takes it from the dataset that is there.
+        label_ids: those that it holds, if a crop dropped boxes; None for those of the reference.
     """
 
     serialized: bytes
@@ -238,6 +239,7 @@ class Record(NamedTuple):
     values: Mapping[str, Sequence[Any]] | None = None
     made: Mapping[str, Any] = {}
     copied: bool = False
+    label_ids: Sequence[int] | None = None
 
 
 class Copied(NamedTuple):

@@ -29,23 +29,32 @@ class ColumnType:
         is_list: whether a cell holds any number of values, including none.
         members: members of an enum, whose value is its index.
         default: text for rows without a value; None rejects them.
+        each_box: whether the list has a value for each box of the row.
+        boxes: format of boxes, such as "rel_xywh"; empty for other columns.
     """
 
     dtype: str
     is_list: bool = False
     members: tuple[str, ...] = ()
     default: str | None = None
+    each_box: bool = False
+    boxes: str = ""
 
     def __str__(self) -> str:
+        if self.boxes:
+            return f"bbox[{self.boxes}]"
         kind = f"enum({'|'.join(self.members)})" if self.members else self.dtype
-        return kind + "[]" * self.is_list + ("" if self.default is None else f"={self.default}")
+        kind += "[box]" if self.each_box else "[]" if self.is_list else ""
+        return kind if self.default is None else f"{kind}={self.default}"
 
     def values(self, cell: Any) -> list[Any]:
-        """The values of a cell: int, float or bytes.
+        """The values of a cell: int, float or bytes; of boxes xmin, ymin, xmax and ymax of each.
 
         Raises:
             ValueError: the cell does not fit the type.
         """
+        if self.boxes:
+            return [side for box in _boxes([*self._parts(cell)]) for side in _corners(box, self.boxes)]
         if self.is_list:
             return [self._value(part) for part in self._parts(cell)]
         if cell is None or (cell == "" and (self.dtype != "bytes" or self.members)):
@@ -72,6 +81,27 @@ class ColumnType:
         if cell not in self.members:
             raise ValueError(f"{cell!a:.60} is not one of {', '.join(self.members)}")
         return self.members.index(cell)
+
+
+def _boxes(parts: list[Any]) -> list[list[float]]:
+    """The numbers of each box, from a list of lists or of numbers."""
+    numbers = [_to_float(number) for part in parts for number in (part if isinstance(part, list) else [part])]
+    if len(numbers) % 4:
+        raise ValueError(f"has {len(numbers)} numbers, not four for each box")
+    return [numbers[at : at + 4] for at in range(0, len(numbers), 4)]
+
+
+def _corners(box: list[float], form: str) -> tuple[float, float, float, float]:
+    """xmin, ymin, xmax and ymax of a box, whose numbers have the order of Keras' formats of the same names."""
+    left, top, right, bottom = box if "yxyx" not in form else (box[1], box[0], box[3], box[2])
+    if form.endswith("xywh"):
+        width, height = right, bottom
+        if form.endswith("center_xywh"):
+            left, top = left - width / 2, top - height / 2
+        right, bottom = left + width, top + height
+    if not (left < right and top < bottom and math.isfinite(right - left) and math.isfinite(bottom - top)):
+        raise ValueError(f"{box} is no box with an area in the format {form}")
+    return left, top, right, bottom
 
 
 def json_list(text: str) -> list[Any] | None:
@@ -148,13 +178,14 @@ def parse_type(text: str) -> ColumnType:
         ValueError: there is no such type, or its default does not fit it.
     """
     dtype, shape = column_feature(text)
-    _, members, _, default = COLUMN_TYPE.fullmatch(text).groups()  # type: ignore[union-attr]
+    of = COLUMN_TYPE.fullmatch(text).groupdict()  # type: ignore[union-attr]
+    members, default = of["members"], of["default"]
     if shape and default is not None:
         raise ValueError(f"{text!r}: a list has no default; rows without a value get an empty list")
     names = tuple(members.split(SEPARATOR)) if members else ()
     if len(set(names)) != len(names) or (names and not all(names)):
         raise ValueError(f"{text!r}: the members of an enum must be distinct and not empty")
-    column_type = ColumnType(dtype, bool(shape), names, default)
+    column_type = ColumnType(dtype, bool(shape), names, default, of["list"] == "[box]", of["boxes"] or "")
     if default is not None:
         try:
             column_type.values(default if default or dtype == "bytes" else None)

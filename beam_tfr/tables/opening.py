@@ -81,7 +81,9 @@ def open_tables(
         folder=folder,
         root=base or (_root(folder, sample[roles.uri]) if roles.uri else folder),
         base=base,
-        multi_label=bool(roles.label_separator) or any(isinstance(cell, list) for cell in sample.get(roles.label, ())),
+        multi_label=bool(roles.label_separator)
+        or any(isinstance(cell, list) for cell in sample.get(roles.label, ()))
+        or any(of.boxes for of in types.values()),
         types=types,
         known=known,
         warnings=tuple(warnings),

@@ -9,11 +9,14 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split
 from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.records import examples
 from beam_tfr.records.repeats import Place
+from beam_tfr.records.tensors import Values
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
+from beam_tfr.schema.features import BOXES
 from beam_tfr.tables.columns import ColumnType, split_list
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
 
@@ -75,6 +78,11 @@ class Tables:
         """The columns to read, each once."""
         return list(dict.fromkeys([*self.roles.columns, *self.types]))
 
+    @property
+    def has_boxes(self) -> bool:
+        """Whether the labels of a row are those of its boxes."""
+        return any(of.boxes for of in self.types.values())
+
     def describe_repeats(self, number: int, place: Place, earlier_place: Place) -> str:
         """The error message for so many rows that repeat a key, the first of them at a place."""
         (table, row), (earlier, before) = place, earlier_place
@@ -119,9 +127,15 @@ class Tables:
                 if unknown:
                     detail = f"{name}, row {number}: class {unknown[0]!r} is not in the file of --classes"
                     return ref._replace(reason="unknown-class", detail=detail)
-            values: examples.Values = {}
+            values: Values = {}
             for column, column_type in self.types.items():
-                values[column] = (column_type.dtype, column_type.values(cells[column]))
+                name_in_record = BOXES if column_type.boxes else column
+                values[name_in_record] = (column_type.dtype, column_type.values(cells[column]))
+            beside = {of: values[of][1] for of, about in self.types.items() if about.each_box}
+            beside |= {roles.label: ref.labels} if roles.label and self.has_boxes else {}
+            for column in beside:
+                if len(beside[column]) != (boxes := len(values.get(BOXES, ("", ()))[1]) // 4):
+                    raise ValueError(f"{counted(len(beside[column]), 'value')} for {boxes} boxes; each needs one")
         except UsageError:
             raise
         except ValueError as error:
@@ -164,7 +178,7 @@ class Tables:
         for label in labels:
             if not is_class_name(label):
                 raise ValueError(f"{label!a:.100} cannot be a class: {LABEL_RULE}")
-        if len(set(labels)) != len(labels):
+        if len(set(labels)) != len(labels) and not self.has_boxes:
             raise ValueError("names a class twice")
         return labels
 

@@ -21,6 +21,7 @@ from beam_tfr.schema import Copied, Counts, Image, ImageRef, Known, Record, Shar
 from beam_tfr.schema.features import ENCODED, IMAGE_ENCODINGS, features_of, names_of
 from beam_tfr.transforms.values import in_sample
 
+SAME = ("same", "reread")  # states of images with the same reference
 AT_ONCE, AHEAD_BYTES = 256, 8 << 20  # records to read at a time
 
 
@@ -34,6 +35,7 @@ class Copier:
 
     def __init__(self, base: Base, options: ImageOptions) -> None:
         self._copies, self._options, self._rows_stay = Copies(base), options, base.rows_stay
+        self._has_boxes = base.has_boxes
         self._names, self._at_once = names_of(options.encoding), AT_ONCE
         features = features_of({"encoding": options.encoding, "damaged": options.damaged}, labelled=False)
         self._own = frozenset(features)
@@ -43,7 +45,7 @@ class Copier:
 
         With `encoding=keep`, the statistics of an image depend on its neighbors.
         """
-        if not self._rows_stay or self._options.encoding == "keep":
+        if not self._rows_stay or self._options.encoding == "keep" or self._has_boxes:
             return set()
         return {at for at, known in work.known.items() if known.state == "same" and not known.reject}
 
@@ -95,8 +97,10 @@ class Copier:
         """Whether a record and its statistics are those that a conversion would make.
 
         With `encoding=keep`, those of images that come into the sample for statistics, or leave it, are not: see
-        `ResizeImages`.
+        `ResizeImages`. What changes of boxes cannot be seen in a record.
         """
+        if self._has_boxes and work.known[position].state not in SAME:
+            return False
         return self._options.encoding != "keep" or bool(copy.sums) == in_sample(work.shard, position)
 
     def record(self, copy: Copy, ref: ImageRef, known: Known) -> Record:
@@ -105,10 +109,11 @@ class Copier:
         if self._options.encoding in IMAGE_ENCODINGS:
             image = self._image(copy)
         serialized = copy.serialized
-        if known.state != "same":
+        if known.state not in SAME:
             serialized = examples.with_names(serialized, ref, self._names, self._own)
         if self._rows_stay and serialized == copy.serialized:
-            return Record(copy.serialized, image, {}, row, copied=True)
+            label_ids = examples.parse_example(serialized).get(self._names.label) if self._has_boxes else None
+            return Record(serialized, image, {}, row, copied=True, label_ids=label_ids)
         return Record(serialized, image, None, {name: row[name] for name in MADE if name in row}, copied=True)
 
     def _image(self, copy: Copy) -> Image:

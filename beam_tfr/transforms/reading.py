@@ -31,7 +31,7 @@ from beam_tfr.schema import (
     Unfinished,
     batches,
 )
-from beam_tfr.transforms.copying import Copier, is_source, stored_source
+from beam_tfr.transforms.copying import SAME, Copier, is_source, stored_source
 from beam_tfr.transforms.counting import ShownDoFn, count_read, count_waits, timed
 
 MOST_MISSED = 100  # reads that may fail in a row before the source is taken for gone
@@ -139,7 +139,8 @@ class _Read(ShownDoFn):
                 cause = "the sample for statistics needs its source" if copy else "its record is damaged"
                 raise DataError(f"{ref.key}: {cause}; update with `input=` or `table=`, which reads it again")
             ((_, content),) = read_refs(self._step.root, [ref], self._step.ahead)
-        return item._replace(before="kept"), content
+        about_boxes = self._step.base and self._step.base.has_boxes and known.state not in SAME
+        return item._replace(before="relabelled" if about_boxes else "kept"), content
 
     def _read(self, work: ShardWork) -> Iterator[Item]:
         """The items of a shard; if one of several records to copy is damaged, it starts over, one by one."""

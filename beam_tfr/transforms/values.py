@@ -15,6 +15,7 @@ from beam_tfr import images
 from beam_tfr.options import ImageOptions
 from beam_tfr.output.removed import Removed
 from beam_tfr.records import arrays, examples
+from beam_tfr.records.boxes import BoxColumns
 from beam_tfr.schema import ImageRef, Item, Record, Reject, RejectError, Shard, ShardInfo, batches
 from beam_tfr.schema.features import names_of
 from beam_tfr.transforms.counting import FunctionDoFn, timed
@@ -115,12 +116,12 @@ class BuildExamples(MapImages):
 
     Args:
         encoding: option of `ConvertOptions`, which determines the input.
+        boxes: which columns hold boxes, if any.
     """
 
-    def __init__(self, encoding: str = "jpeg") -> None:
-        super().__init__(
-            functools.partial(examples.build_record, encoding), stage="BuildExamples", shown={"encoding": encoding}
-        )
+    def __init__(self, encoding: str = "jpeg", *, boxes: BoxColumns | None = None) -> None:
+        build = functools.partial(examples.build_record, encoding, boxes=boxes)
+        super().__init__(build, stage="BuildExamples", shown={"encoding": encoding})
 
 
 class RejectRemoved(MapImages):
@@ -135,7 +136,8 @@ class RejectRemoved(MapImages):
         name = names_of(encoding).sha256
 
         def check(record: Record, ref: ImageRef) -> Record:
-            for sha256 in (record.values or {}).get(name, ()):
+            values = examples.parse_example(record.serialized) if record.values is None else record.values
+            for sha256 in values.get(name, ()):
                 removed.check_source(sha256.decode())
             return record
 

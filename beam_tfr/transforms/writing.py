@@ -140,7 +140,8 @@ class _Write(ShownDoFn):
         elif isinstance(item.value, Record) and item.ref is not None:
             self._rows.append(self._row(item.value, item.ref))
             self._sums.append(sidecars.sums_of(item.value.image))
-            self._counter.count_record(item.value, item.ref.label_ids or (), item.before)
+            label_ids = item.ref.label_ids if item.value.label_ids is None else item.value.label_ids
+            self._counter.count_record(item.value, label_ids or (), item.before)
         elif isinstance(item.value, Reject):
             self._counter.count_reject(item.value)
             count("rejected")
@@ -307,9 +308,11 @@ class WriteManifest(beam.PTransform):
         try:
             rejects.check(plan, counts, self.max_rejects, allow_empty=self.allow_empty)
         except DataError as error:
+            if not (reasons := rejects.add_up(counts.values()).rejected):
+                raise
             path = storage.work_path(self.output, REJECTS_FILE)
             rejects.write(path, self.output, publish.with_rejects(totals))
-            reason, shown = rejects.first(path, rejects.add_up(counts.values()).rejected)
+            reason, shown = rejects.first(path, reasons)
             listed = "".join(f"\n  {text}" for text in shown)
             raise DataError(f"{error}. All rejects, with reasons: {path}\nThe first {reason}:{listed}") from error
 

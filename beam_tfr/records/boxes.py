@@ -1,0 +1,78 @@
+"""Places the boxes of a table's row where their pixels are in the record."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_tfr.images.mapping import map_boxes, source_size
+from beam_tfr.records.tensors import Values, message_class
+from beam_tfr.schema import Image, ImageRef, RejectError
+from beam_tfr.schema.features import BOXES, OBJECT_LABEL, OBJECT_TEXT, SIDES, VISIBLE, box_columns
+
+_WHOLE = 1 - 1e-6  # the visible share of a box that is not clipped, but for rounding
+
+
+class BoxColumns(NamedTuple):
+    """How the boxes of rows become those of records.
+
+    Attributes:
+        relative: whether they are shares of the sides of the image.
+        beside: columns with a value for each box.
+        min_visible: share of its area that a box has to keep.
+    """
+
+    relative: bool
+    beside: tuple[str, ...]
+    min_visible: float
+
+    @classmethod
+    def of(cls, columns: Mapping[str, str] | None, min_visible: float) -> BoxColumns | None:
+        """Those of columns with their types; None if none holds boxes."""
+        found = dict(columns or {})
+        boxes = box_columns(found)
+        beside = tuple(name for name, kind in found.items() if kind.endswith("[box]"))
+        return cls(found[boxes[0]].startswith("bbox[rel_"), beside, min_visible) if boxes else None
+
+
+def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, ImageRef, Values]:
+    """Maps the boxes of a row, which are those of the upright source, to its record, and clips them.
+
+    Returns:
+        The image and the reference, with the notes, labels and columns of the boxes that are left; and their features.
+
+    Raises:
+        RejectError: a box is outside of the source.
+    """
+    example = message_class("Example")().FromString(ref.columns or b"")
+    feature = example.features.feature
+    boxes = np.array(feature[BOXES].float_list.value, np.float64).reshape(-1, 4)
+    del feature[BOXES]
+    width, height = source_size(image.geometry)
+    boxes *= (width, height, width, height) if how.relative else 1
+    outside = (boxes[:, 2:] <= 0).any(axis=1) | (boxes[:, :2] >= (width, height)).any(axis=1)
+    if outside.any():
+        first = int(outside.argmax())
+        corners = ", ".join(f"{side:g}" for side in boxes[first])
+        raise RejectError("bad-value", f"box {first + 1} ({corners}) is outside of the {width}x{height} pixels")
+    mapped, visible = map_boxes(boxes, image.geometry)
+    left = np.flatnonzero((visible >= how.min_visible) & (visible > 0)).tolist()
+    notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) else set())
+    notes |= {"boxes-clipped"} if (visible[left] < _WHOLE).any() else set()
+    for name in how.beside:
+        values = getattr(feature[name], feature[name].WhichOneof("kind")).value
+        values[:] = [values[at] for at in left]
+    shares = mapped[left] / (image.width, image.height, image.width, image.height)
+    placed: Values = {side: ("float", shares[:, at].tolist()) for at, side in enumerate(SIDES)}
+    placed[VISIBLE] = ("float", visible[left].tolist())
+    if ref.label_ids is not None:
+        ref = ref._replace(
+            labels=tuple(ref.labels[at] for at in left), label_ids=tuple(ref.label_ids[at] for at in left)
+        )
+        placed[OBJECT_LABEL] = ("int64", ref.label_ids or ())
+        placed[OBJECT_TEXT] = ("bytes", [label.encode() for label in ref.labels])
+    ref = ref._replace(columns=example.SerializeToString(deterministic=True))
+    return dataclasses.replace(image, adjusted=tuple(sorted(notes))), ref, placed

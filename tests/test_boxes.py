@@ -1,0 +1,267 @@
+"""Boxes of objects in tables: they follow the pixels, whatever is done to these."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import beam_tfr
+from beam_tfr.records.examples import parse_example
+from beam_tfr.records.tfrecords import RecordFile
+from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.features import SIDES
+from beam_tfr.tables.columns import parse_type
+from tests.updates import files_of
+
+COLORS = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250)}
+FORMATS = ("xyxy", "yxyx", "xywh", "center_xywh")
+TYPES = {"box": "bbox[xyxy]", "depth": "float[box]", "tag": "bytes[box]"}
+
+
+def in_format(box: tuple[float, float, float, float], form: str, size: tuple[int, int]) -> list[float]:
+    """A box in another format."""
+    x0, y0, x1, y1 = box
+    if form.startswith("rel_"):
+        x0, y0, x1, y1 = x0 / size[0], y0 / size[1], x1 / size[0], y1 / size[1]
+    width, height = x1 - x0, y1 - y0
+    return {
+        "xyxy": [x0, y0, x1, y1],
+        "yxyx": [y0, x0, y1, x1],
+        "xywh": [x0, y0, width, height],
+        "center_xywh": [x0 + width / 2, y0 + height / 2, width, height],
+    }[form.removeprefix("rel_")]
+
+
+def paint(path: Path, number: int, *, orientation: int = 1) -> list[tuple[str, tuple[int, int, int, int]]]:
+    """Writes a black picture of odd size with a square of each color; returns where they are in the upright picture."""
+    chance = random.Random(number)
+    width, height, side = chance.randrange(61, 161, 2), chance.randrange(61, 161, 2), 15
+    picture, found = Image.new("RGB", (width, height)), []
+    for at, (name, color) in enumerate(COLORS.items()):  # in strips, so that none hides another
+        x, y = at * width // 3 + chance.randrange(width // 3 - side), chance.randrange(height - side)
+        picture.paste(color, (x, y, x + side, y + side))
+        found.append((name, (x, y, x + side, y + side)))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    turns = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}  # Pillow's transpositions that undo the orientation, undone
+    stored = picture if orientation == 1 else picture.transpose(Image.Transpose(turns[orientation]))
+    stored.save(path, exif=exif)
+    return found
+
+
+def write_table(folder: Path, number: int = 8, form: str = "xyxy") -> Path:
+    """Photos with all orientations, and a table of their boxes."""
+    rows = []
+    (folder / "photos").mkdir(parents=True, exist_ok=True)
+    for i in range(number):
+        path = folder / "photos" / f"{i}.png"
+        found = paint(path, i, orientation=i % 8 + 1)
+        with Image.open(path) as picture:
+            size = picture.size if i % 8 < 4 else picture.size[::-1]
+        boxes = [in_format(box, form, size) for _, box in found]
+        names = [name for name, _ in found]
+        rows.append(
+            {"path": f"photos/{i}.png", "box": boxes, "name": names, "depth": [i, i + 0.5, i + 0.75], "tag": names}
+        )
+    table = folder / "boxes.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return table
+
+
+def convert(table: Path, output: Path, form: str = "xyxy", **options: Any) -> Any:
+    defaults: dict[str, Any] = {
+        "image_size": (48, 64),
+        "encoding": "png",
+        "num_shards": 1,
+        "name": "d",
+        "background": "black",
+    }
+    columns = {"feature_columns": TYPES | {"box": f"bbox[{form}]"}, "uri_column": "path", "label_column": "name"}
+    if options.get("resize") == "none":
+        del defaults["image_size"]
+    return beam_tfr.convert(table=table, output=output, progress=False, **(defaults | columns | options))
+
+
+def records(folder: Path) -> list[dict[str, list[Any]]]:
+    files = sorted(folder.glob("*.tfrecord.gz"))
+    return [parse_example(record) for path in files for record in RecordFile(str(path), max_record_bytes=1 << 20)]
+
+
+def check_markers(record: dict[str, list[Any]], *, least: int) -> None:
+    """Every box has its color under its center, and its tag and depth belong to it."""
+    with Image.open(io.BytesIO(record["image/encoded"][0])) as picture:
+        pixels = np.asarray(picture).astype(int)
+    height, width = pixels.shape[:2]
+    names = [name.decode() for name in record["image/object/class/text"]]
+    assert len(names) >= least
+    assert record["tag"] == record["image/object/class/text"] == record["image/class/text"]
+    assert record["image/object/class/label"] == record["image/class/label"]
+    number = int(record["image/filename"][0].decode().removesuffix(".png").rpartition("/")[2])
+    assert record["depth"] == [number + {"red": 0, "green": 0.5, "blue": 0.75}[name] for name in names]
+    for at, name in enumerate(names):
+        x0, y0, x1, y1 = (record[side][at] * of for side, of in zip(SIDES, (width, height) * 2, strict=True))
+        assert 0 <= x0 < x1 <= width + 1e-3
+        assert 0 <= y0 < y1 <= height + 1e-3
+        of = ("red", "green", "blue").index(name)
+        strong = pixels[:, :, of] > 125
+        ys, xs = np.nonzero(strong)
+        assert strong[int((y0 + y1) / 2), int((x0 + x1) / 2)]
+        if x1 - x0 > 3 and y1 - y0 > 3:  # edges lie within a pixel of the square's
+            assert np.allclose([xs.min(), ys.min(), xs.max() + 1, ys.max() + 1], [x0, y0, x1, y1], atol=1.01)
+
+
+@pytest.mark.parametrize("resize", ["crop", "pad", "stretch", "fit", "none"])
+def test_markers_are_under_their_boxes_in_every_orientation(tmp_path: Path, resize: str) -> None:
+    table = write_table(tmp_path)
+    done = convert(table, tmp_path / "d", resize=resize)
+    assert done.manifest.counts["written"] == 8
+    for record in records(tmp_path / "d"):
+        check_markers(record, least=1 if resize == "crop" else 3)
+    assert beam_tfr.verify(tmp_path / "d", progress=False).ok
+
+
+@pytest.mark.parametrize("form", [*FORMATS[1:], *(f"rel_{form}" for form in FORMATS)])
+def test_all_formats_say_the_same(tmp_path: Path, form: str) -> None:
+    expected = convert(write_table(tmp_path), tmp_path / "d") and records(tmp_path / "d")
+    convert(write_table(tmp_path, form=form), tmp_path / "other", form)
+    for one, other in zip(expected, records(tmp_path / "other"), strict=True):
+        assert one.keys() == other.keys()
+        for name in one:
+            if name in SIDES:
+                assert np.allclose(one[name], other[name], atol=1e-6)
+            elif name != "image/object/visible":
+                assert one[name] == other[name]
+
+
+def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (100, 50)).save(tmp_path / "photos" / "0.png")
+    boxes = [[0, 0, 20, 20], [20, 10, 30, 20], [40, 10, 50, 20], [60, 0, 90, 10]]  # of 100x50, 25 to 75 is left
+    row = {
+        "path": "photos/0.png",
+        "box": boxes,
+        "name": ["a", "b", "c", "a"],
+        "depth": [1, 2, 3, 4],
+        "tag": list("wxyz"),
+    }
+    table = tmp_path / "boxes.jsonl"
+    table.write_text(json.dumps(row))
+    done = convert(table, tmp_path / "d", image_size=50)
+    (record,) = records(tmp_path / "d")
+    assert record["image/object/class/text"] == [b"b", b"c", b"a"]
+    assert record["depth"] == [2, 3, 4]
+    assert record["tag"] == [b"x", b"y", b"z"]
+    assert np.allclose(record["image/object/visible"], [0.5, 1, 0.5])
+    assert np.allclose([record[side] for side in SIDES], [[0, 0.3, 0.7], [0.2, 0.2, 0], [0.1, 0.5, 1], [0.4, 0.4, 0.2]])
+    assert done.manifest.counts["adjusted"] == {"boxes-clipped": 1, "boxes-dropped": 1}
+    assert done.manifest.splits["train"].class_counts == {"a": 1, "b": 1, "c": 1}
+    with pytest.raises(DataError, match=r"class a would be lost .*: all of its boxes there were dropped \(2\)\. Lower"):
+        convert(table, tmp_path / "strict", image_size=50, min_visible=0.6)
+    convert(table, tmp_path / "strict", image_size=50, min_visible=0.6, allow_empty=("a", "b"))
+    (record,) = records(tmp_path / "strict")
+    assert record["tag"] == [b"y"]
+    convert(table, tmp_path / "pad", image_size=50, resize="pad")
+    (record,) = records(tmp_path / "pad")
+    assert record["image/object/visible"] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"box": [[5, 5, 5, 9]]}, "is no box with an area in the format xyxy"),
+        ({"box": [[5, 5, 2, 9]]}, "is no box with an area"),
+        ({"box": [[float("nan"), 5, 7, 9]]}, "is no box with an area"),
+        ({"box": [[-float("inf"), 5, 7, 9]]}, "is no box with an area"),
+        ({"box": [[1e39, 5, 7, 9]]}, "does not fit into 32 bits"),
+        ({"box": [[1, 2, 3]]}, "has 3 numbers, not four for each box"),
+        ({"box": [["a", 2, 3, 4]]}, "'a' is no number"),
+        ({"box": [[[1], 2, 3, 4]]}, "is no number"),
+        ({"box": {"x": 1}}, "is no number"),
+        ({"box": [[500, 5, 510, 9]]}, r"box 1 (500, 5, 510, 9) is outside of the 91x"),
+        ({"name": ["red", "red"]}, "2 values for 1 boxes; each needs one"),
+        ({"depth": []}, "0 values for 1 boxes"),
+        ({"tag": ["x", "y"]}, "column 'tag': 2 values for 1 boxes"),
+    ],
+)
+def test_bad_rows_are_rejects(tmp_path: Path, change: dict[str, Any], detail: str) -> None:
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (91, 61)).save(tmp_path / "photos" / "0.png")
+    good = {"path": "photos/0.png", "box": [[1, 2, 30, 40]], "name": ["red"], "depth": [1], "tag": ["x"]}
+    Image.new("RGB", (91, 61)).save(tmp_path / "photos" / "1.png")
+    table = tmp_path / "boxes.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in (good, good | {"path": "photos/1.png"} | change)))
+    done = convert(table, tmp_path / "d", max_rejects=1)
+    (reject,) = map(json.loads, (tmp_path / "d" / "rejects.jsonl").read_text().splitlines())
+    assert (reject["key"], reject["reason"]) == ("photos/1.png", "bad-value")
+    assert detail in reject["detail"]
+    assert done.manifest.counts["written"] == 1
+
+
+def test_images_without_boxes_and_tables_without_labels(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for i in range(2):
+        Image.new("RGB", (91, 61)).save(tmp_path / "photos" / f"{i}.png")
+    table = tmp_path / "boxes.csv"
+    table.write_text('path,box\nphotos/0.png,"[[1, 2, 30, 40], [5, 5, 9, 9]]"\nphotos/1.png,\n')
+    convert(table, tmp_path / "d", label_column=None, feature_columns="box:bbox[xyxy]", resize="stretch")
+    found = {record["image/filename"][0]: len(record[SIDES[0]]) for record in records(tmp_path / "d")}
+    assert found == {b"photos/0.png": 2, b"photos/1.png": 0}
+    assert not [name for name in records(tmp_path / "d")[0] if "class" in name]
+
+
+def test_wrong_calls(tmp_path: Path) -> None:
+    table = write_table(tmp_path, 1)
+    rows = json.loads(table.read_text())
+    table.write_text(json.dumps(rows | {"depth": rows["box"]}))
+    for wrong, message in {
+        "box:bbox[xxyy]": r"'bbox\[xxyy\]' is not a type.*xyxy, yxyx, xywh or center_xywh",
+        "box:bbox[xyxy],depth:bbox[xyxy]": "box and depth hold boxes: only one column can",
+    }.items():
+        with pytest.raises((UsageError, DataError), match=message):
+            convert(table, tmp_path / "d", feature_columns=wrong)
+    with pytest.raises(UsageError, match="box holds boxes, which need images"):
+        beam_tfr.convert(table=table, output=tmp_path / "d", feature_columns="box:bbox[xyxy]", progress=False)
+    with pytest.raises(UsageError, match=r"min_visible=0\.5`: has no effect without boxes"):
+        convert(table, tmp_path / "d", feature_columns="depth:float[]", label_column=None, min_visible=0.5)
+    assert not (tmp_path / "d").exists()
+
+
+def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path) -> None:
+    table = write_table(tmp_path)
+    convert(table, tmp_path / "d")
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    rows[0]["box"][0][0] += 2
+    del rows[1]["box"][1], rows[1]["name"][1], rows[1]["depth"][1], rows[1]["tag"][1]
+    del rows[2]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = beam_tfr.update(tmp_path / "d", table=table, num_shards=2, progress=False)
+    assert done.changed == {"added": 0, "removed": 1, "changed": 0, "relabelled": 2}
+    convert(table, tmp_path / "fresh", num_shards=2)
+    assert files_of(tmp_path / "d") == files_of(tmp_path / "fresh")
+    beam_tfr.update(tmp_path / "d", num_shards=1, progress=False)
+    convert(table, tmp_path / "one")
+    assert files_of(tmp_path / "d") == files_of(tmp_path / "one")
+
+
+@given(
+    box=st.tuples(*[st.floats(-1000, 1000, width=32)] * 2, *[st.floats(0.5, 1000, width=32)] * 2),
+    form=st.sampled_from(FORMATS),
+)
+def test_cells_of_all_formats_give_the_same_corners(box: tuple[float, float, float, float], form: str) -> None:
+    x, y, width, height = box
+    expected = (x, y, x + width, y + height)
+    cell = [in_format(expected, form, (1, 1))]
+    column = parse_type(f"bbox[{form}]")
+    assert str(column) == f"bbox[{form}]"
+    assert np.allclose(column.values(cell), expected, rtol=1e-6, atol=1e-3)
+    assert column.values(json.dumps(cell)) == column.values(cell)
+    assert column.values(cell * 3) == column.values(cell) * 3
