@@ -21,6 +21,7 @@ from beam_tfr.console.display import Progress
 from beam_tfr.dataset import history
 from beam_tfr.dataset.base import Base, read_again
 from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.images.boxes import BoxColumns
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import attempts, claim, codec_versions, removed, sidecars
@@ -28,7 +29,6 @@ from beam_tfr.output.known import Copies
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
-from beam_tfr.records.boxes import BoxColumns
 from beam_tfr.records.shard_file import gzip_level
 from beam_tfr.schema import DataError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, names_of

@@ -187,9 +187,9 @@ def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
         ({"box": [[[1], 2, 3, 4]]}, "is no number"),
         ({"box": {"x": 1}}, "is no number"),
         ({"box": [[500, 5, 510, 9]]}, r"box 1 (500, 5, 510, 9) is outside of the 91x"),
-        ({"name": ["red", "red"]}, "2 values for 1 boxes; each needs one"),
-        ({"depth": []}, "0 values for 1 boxes"),
-        ({"tag": ["x", "y"]}, "column 'tag': 2 values for 1 boxes"),
+        ({"name": ["red", "red"]}, "has 2 values for 1 boxes"),
+        ({"depth": []}, "has 0 values for 1 boxes"),
+        ({"tag": ["x", "y"]}, "column 'tag': has 2 values for 1 boxes"),
     ],
 )
 def test_bad_rows_are_rejects(tmp_path: Path, change: dict[str, Any], detail: str) -> None:

@@ -582,7 +582,9 @@ def test_features_that_look_like_coordinates(tmp_path: Path, row: dict[str, Any]
         assert bool(tables.warnings) is bool(told and resized)
         if tables.warnings:
             assert tables.warnings[0].startswith(f"features that look like coordinates in the image ({told}")
-            assert "with --resize none and --ignore_orientation they stay right" in as_flags(tables.warnings[0])
+            assert "with --resize none and --ignore_orientation other coordinates stay right" in as_flags(
+                tables.warnings[0]
+            )
 
 
 def test_plan_and_convert_tell_what_the_columns_look_like(
@@ -602,9 +604,8 @@ def test_plan_and_convert_tell_what_the_columns_look_like(
     convert(
         table=photos / "t.csv", uri_column="path", feature_columns={"box": ""}, output=tmp_path / "p", progress=False
     )
-    assert (
-        f"{box} are not adapted when it is cropped, resized or rotated; with `resize=none`" in capsys.readouterr().err
-    )
+    told = f"{box} are not adapted when it is cropped, resized or rotated. Declare boxes, such as "
+    assert told in capsys.readouterr().err
 
 
 def test_defaults_enums_and_lists_accept_rows_without_values(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import google_crc32c
 from google.protobuf.message import DecodeError
 
-from beam_tfr.records.boxes import BoxColumns, place_boxes
 from beam_tfr.records.contents import made_cells
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import Image, ImageRef, Record, features, sha256_hex
@@ -25,18 +24,18 @@ _CONTINUED = bytes(range(128, 256))  # all bytes of a varint but its last
 example_class = functools.partial(message_class, "Example")
 
 
-def build_record(encoding: str, value: Any, ref: ImageRef, boxes: BoxColumns | None = None) -> Record:
+def build_record(encoding: str, value: Any, ref: ImageRef, placed: Values | None = None) -> Record:
     """Builds the record of an `Image`, or, with one of `schema.OTHER_ENCODINGS`, of bytes, an `Array` or a row.
 
-    Raises:
-        RejectError: a box is outside of the image.
+    Args:
+        encoding: option of `ConvertOptions`.
+        value: what the steps before made of the source.
+        ref: its reference.
+        placed: features of boxes, from `images.boxes.place_boxes`.
     """
     image, made = None, dict[str, Any]()
     values: Values = {}  # of a row, all of whose columns are in the reference
     sha256 = ""
-    placed: Values = {}
-    if boxes is not None:
-        value, ref, placed = place_boxes(value, ref, boxes)
     if encoding in IMAGE_ENCODINGS:
         image, sha256, values, made = value, value.source_sha256, _image_values(value), made_cells(value)
     elif encoding == "bytes":
@@ -50,7 +49,7 @@ def build_record(encoding: str, value: Any, ref: ImageRef, boxes: BoxColumns | N
             features.ARRAY_DTYPE: ("bytes", [value.dtype.encode()]),
         }
     _add_names(values, ref, names_of(encoding), sha256)
-    if boxes is not None:
+    if placed is not None:
         return Record(serialize(values | placed, ref.columns or b""), image, None, made, label_ids=ref.label_ids)
     return Record(
         serialize(values, ref.columns or b""), image, {name: found for name, (_, found) in values.items()}, made

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.labels import DEFAULT_SPLIT, LABEL_RULE, SPLIT_RULE, choose_split
 from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.records import examples
@@ -135,7 +134,7 @@ class Tables:
             beside |= {roles.label: ref.labels} if roles.label and self.has_boxes else {}
             for column in beside:
                 if len(beside[column]) != (boxes := len(values.get(BOXES, ("", ()))[1]) // 4):
-                    raise ValueError(f"{counted(len(beside[column]), 'value')} for {boxes} boxes; each needs one")
+                    raise ValueError(f"has {len(beside[column])} values for {boxes} boxes")
         except UsageError:
             raise
         except ValueError as error:

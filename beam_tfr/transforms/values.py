@@ -12,10 +12,10 @@ from apache_beam.pvalue import PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import images
+from beam_tfr.images.boxes import BoxColumns, place_boxes
 from beam_tfr.options import ImageOptions
 from beam_tfr.output.removed import Removed
 from beam_tfr.records import arrays, examples
-from beam_tfr.records.boxes import BoxColumns
 from beam_tfr.schema import ImageRef, Item, Record, Reject, RejectError, Shard, ShardInfo, batches
 from beam_tfr.schema.features import names_of
 from beam_tfr.transforms.counting import FunctionDoFn, timed
@@ -120,8 +120,16 @@ class BuildExamples(MapImages):
     """
 
     def __init__(self, encoding: str = "jpeg", *, boxes: BoxColumns | None = None) -> None:
-        build = functools.partial(examples.build_record, encoding, boxes=boxes)
-        super().__init__(build, stage="BuildExamples", shown={"encoding": encoding})
+        super().__init__(
+            functools.partial(_build_record, encoding, boxes), stage="BuildExamples", shown={"encoding": encoding}
+        )
+
+
+def _build_record(encoding: str, boxes: BoxColumns | None, value: Any, ref: ImageRef) -> Record:
+    if boxes is None:
+        return examples.build_record(encoding, value, ref)
+    value, ref, placed = place_boxes(value, ref, boxes)
+    return examples.build_record(encoding, value, ref, placed)
 
 
 class RejectRemoved(MapImages):
