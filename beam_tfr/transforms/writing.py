@@ -44,7 +44,7 @@ from beam_tfr.schema import (
 )
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, Feature, Names, names_of
 from beam_tfr.schema.naming import contents_name, file_name
-from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_changes, count_shard, count_waits
+from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_shard, count_waits
 
 
 @with_input_types(list[Item])
@@ -279,10 +279,9 @@ class WriteManifest(beam.PTransform):
     def _publish(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[manifest.Manifest]:
         # A complete plan may have a work folder too, of a run that was killed at its end.
         published = manifest.read(self.output) if plan.complete else self._published(plan, infos)
-        changes = claim.finish(self.output, self.run_id, plan.shards())
-        count_changes(changes)
+        claim.finish(self.output, self.run_id, plan.shards())
         if self.attended:
-            notes.write(self.output, self.run_id, notes.Notes(**plan.notes, changes=changes))
+            notes.write(self.output, self.run_id, notes.Notes(**plan.notes))
         yield published
 
     def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> manifest.Manifest:
