@@ -101,6 +101,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     ),
     (["plan", "photos"], "beam-tfr plan: photos: unknown argument; say beam-tfr plan --input photos --output DIR\n"),
     (["convert", "--input", "a", "--output", "o", "--resize", "224"], "none\n"),
+    (["bench", "a", "--jsn"], "bench: unknown: --jsn; did you mean --json?"),
     (["convert", "--input", "a/*", "--output", "o", "--streaming"], "--streaming: is not possible: a conversion is "),
     (["verify", "a", "--runner=PrismRunner", "--streaming"], "--streaming: is not possible: a conversion is a batch "),
     (
@@ -165,7 +166,7 @@ def test_a_wrong_call_exits_with_2_and_a_sentence(
     run = beam_tfr(*arguments)
     assert run.code == 2
     assert message in run.err
-    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| demo)?: ", run.err)
+    assert re.match(r"beam-tfr( convert| plan| verify| repair| inspect| demo| bench)?: ", run.err)
     assert "Traceback" not in run.err
     assert run.out == ""
     assert list(tmp_path.iterdir()) == []
