@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from beam_tfr.commands import bench, convert, demo, diff, inspection, plan, remove, repair, template, update, verify
+from beam_tfr.commands import bench, convert, demo, diff, inspection, plan, remove, repair, update, verify
 from beam_tfr.commands.calls import refuse
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
 from beam_tfr.options import nearest
@@ -29,7 +29,6 @@ MODULES = {
     "inspect": inspection,
     "diff": diff,
     "demo": demo,
-    "template": template,
     "bench": bench,
 }
 COMMANDS = tuple(MODULES)

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping
 
 import apache_beam as beam
-from apache_beam.pvalue import PBegin, PCollection
+from apache_beam.pvalue import AsIter, PBegin, PCollection
 from apache_beam.typehints import with_output_types
 
 from beam_tfr import storage
@@ -24,7 +24,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import BoxColumns
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, claim, codec_versions, removed, sidecars
+from beam_tfr.output import attempts, claim, codec_versions, publish, removed, sidecars
 from beam_tfr.output.known import Copies
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
@@ -37,7 +37,6 @@ from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms import (
     BuildExamples,
-    CheckRepaired,
     LeaveOut,
     MapImages,
     MatchImages,
@@ -55,6 +54,7 @@ from beam_tfr.transforms import (
     WriteManifest,
     WriteShards,
 )
+from beam_tfr.transforms.counting import FunctionDoFn
 
 
 def make_plan(survey: Survey, record_bytes: float, settings: PlanSettings) -> Plan:
@@ -241,8 +241,9 @@ class Repair(Convert):
         wanted = frozenset(self._wanted)
         plan, work = self._plan(begin)
         broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
-        check = CheckRepaired(self.options.output, wanted=wanted, plan=plan)
-        return self._write(broken, self._expected) | check
+        check = functools.partial(publish.check_repaired, folder=self.options.output, wanted=wanted)
+        infos = AsIter(self._write(broken, self._expected))
+        return plan | "Check" >> beam.ParDo(FunctionDoFn(check), infos)
 
     def progress(self) -> Progress:
         """The progress of the shards that are rebuilt."""

@@ -7,7 +7,6 @@ import json
 import re
 from pathlib import Path
 
-from beam_tfr.dataflow import template
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.kinds import BOOLEAN
 from beam_tfr.options.table import GROUPS, Option, shown_default
@@ -22,6 +21,12 @@ Every option of `beam-tfr convert`. In Python, pass the same names to `beam_tfr.
 
 This page is generated from `beam_tfr/options/` by `python docs/make_options.py`.
 """
+TITLE = "Images to TFRecords"
+ABOUT = (
+    "Converts images on Cloud Storage to sharded, verified GZIP TFRecords of tf.train.Example. Every matching "
+    "file becomes a record or is listed in rejects.jsonl with a reason; manifest.json, written last, describes the "
+    "dataset."
+)
 CODE = re.compile(r"(--[a-z_]+|'[^']+')")
 
 
@@ -62,6 +67,34 @@ def _markdown(text: str) -> str:
     )
 
 
+def metadata() -> dict[str, object]:
+    """The content of templates/metadata.json: name, description and parameters, in the service's own form."""
+    fields = [field for field in dataclasses.fields(ConvertOptions) if field.metadata["option"].template]
+    ordered = sorted(fields, key=lambda field: GROUPS.index(field.metadata["option"].group))
+    return {"name": TITLE, "description": ABOUT, "parameters": [_parameter(field) for field in ordered]}
+
+
+def _parameter(field: dataclasses.Field[object]) -> dict[str, object]:
+    about: Option = field.metadata["option"]
+    required = field.default is dataclasses.MISSING
+    parameter: dict[str, object] = {
+        "name": field.name,
+        "label": field.name.replace("_", " ").capitalize(),
+        "helpText": about.help + (". Separate several with commas" if about.kind.many else ""),
+        "isOptional": not required,
+        "groupName": about.group.capitalize(),
+    }
+    if about.choices:
+        parameter |= {"paramType": "ENUM", "enumOptions": [{"value": value, "label": value} for value in about.choices]}
+    else:
+        parameter["paramType"] = about.kind.form
+    if not required and field.default not in (None, "", ()):
+        parameter["defaultValue"] = about.show or json.dumps(field.default).strip('"')
+    if about.kind.pattern and not about.choices:
+        parameter["regexes"] = [f"^({about.kind.pattern})$" if required else f"^({about.kind.pattern})?$"]
+    return parameter
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    METADATA.write_text(json.dumps(template.metadata(), indent=2) + "\n", encoding="utf-8")
+    METADATA.write_text(json.dumps(metadata(), indent=2) + "\n", encoding="utf-8")

@@ -20,7 +20,7 @@ from beam_tfr import __version__, cli
 from beam_tfr.console.terminal import counted
 from beam_tfr.options import ConvertOptions, hints
 from beam_tfr.options.table import options_of
-from beam_tfr.output import claim, sidecars
+from beam_tfr.output import claim
 from tests.conftest import SAMPLE, Run, as_nobody, files_of, finished_shards, wait_for
 from tests.converted import converted_photos, once
 
@@ -346,7 +346,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(beam_tfr: Command, photos
     assert summary.pop("splits").keys() == {"train", "test"}
     assert summary == {
         "adjusted": {},
-        "changes": {"shards": 0, "images": 0, "keys": []},
+        "rewritten_shards": 0,
         "columns": {},
         "complete_already": False,
         "cropped": 0.2565,
@@ -558,10 +558,10 @@ def test_ctrl_c_while_the_dataset_is_published_comes_too_late(
 ) -> None:
     finish_claim = claim.finish
 
-    def finish_late(output: str, run_id: str, shards: list[str]) -> sidecars.Changes:
+    def finish_late(output: str, run_id: str, shards: list[str]) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)
-        return finish_claim(output, run_id, shards)
+        finish_claim(output, run_id, shards)
 
     monkeypatch.setattr(claim, "finish", finish_late)
     run = beam_tfr("convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", "--layout", "*")

@@ -36,7 +36,6 @@ from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import lock, notes
 from beam_tfr.output.notes import Notes
-from beam_tfr.output.sidecars import Changes
 from beam_tfr.schema import canonical_json
 from tests.conftest import SAMPLE, Run, let_runs_end, wait_for
 from tests.converted import converted_photos
@@ -394,8 +393,8 @@ def test_progress_and_summary_come_from_the_counters_and_notes_of_a_job(
     plan = make_plan()
     begun = {"digest": plan.digest, "plan": plan.fields()}
     service.put("out/.beam_tfr/plan.json", canonical_json(begun))  # of an earlier run
-    write = {"images": 2, "resumed-images": 1, "rejected": 1, "bytes-written": 70}
-    noted = Notes(skipped={".txt": 3}, changes=Changes(1, 1, ["a/1.jpg"]))
+    write = {"images": 2, "resumed-images": 1, "rewritten-shards": 1, "rejected": 1, "bytes-written": 70}
+    noted = Notes(skipped={".txt": 3})
     seen: list[Progress] = []
 
     def follow(progress: Progress) -> None:
@@ -420,7 +419,7 @@ def test_progress_and_summary_come_from_the_counters_and_notes_of_a_job(
     assert Progress("converting", 3, 5, 0, 3, **counted) in seen
     assert seen[-1] == Progress("publishing", 18, 18, 2, 2, **counted)
     told = summary(result)
-    assert (told["skipped"], told["resumed"], told["changes"]["keys"]) == ({".txt": 3}, 1, ["a/1.jpg"])
+    assert (told["skipped"], told["resumed"], told["rewritten_shards"]) == ({".txt": 3}, 1, 1)
     assert told["images_per_second"] == pytest.approx((18 - 1) / told["seconds"], abs=0.06)
 
 

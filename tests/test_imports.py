@@ -50,7 +50,6 @@ HELP = [
     ["convert", "--help"],
     ["verify", "--help"],
     ["repair", "--help"],
-    ["template", "--help"],
     ["bench", "--help"],
     ["inspect", "--help"],
     ["diff", "--help"],

@@ -248,7 +248,7 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
         (["--record", "3"], "--record 3: there are 3 records, numbered from 0"),
         (["--where", "label=hat"], "--where label: unknown feature; known are box, img, tags, y\n"),
         (["--where", "label"], "--where label: must be NAME=VALUE, such as label=hat"),
-        (["--record", "-1"], "argument --record: -1: must be a whole number, 0 or more"),
+        (["--record", "-1"], "--record -1: must be a whole number from 0"),
         (["--contact_sheet", "sheet.docx"], "--contact_sheet sheet.docx: cannot be written: unknown file extension"),
     ],
     ids=lambda value: "" if isinstance(value, str) else " ".join(value),

@@ -8,7 +8,6 @@ from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import notes
 from beam_tfr.output.notes import Notes
-from beam_tfr.output.sidecars import Changes
 from beam_tfr.pipeline import Convert
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
@@ -16,7 +15,7 @@ from tests.test_counting import metrics_of
 
 __all__ = ["fake", "fake_server"]
 
-NOTES = Notes(skipped={".md": 2, ".JPG": 1}, nested={"cat/kittens": 3}, changes=Changes(1, 2, ["a.jpg", "b.jpg"]))
+NOTES = Notes(skipped={".md": 2, ".JPG": 1}, nested={"cat/kittens": 3})
 
 
 def test_notes_are_taken_once_and_leave_no_folder(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_an_unfinished_folder_is_resumed(beam_tfr: Command, released: Path) -> N
     folder = released / "unfinished"
     run = beam_tfr("convert", "--config", "convert.toml", "--output", folder, "--json")
     assert run.code == 0, run.err
-    assert (run.json["resumed"], run.json["matched"], run.json["changes"]["shards"]) == (6, 9, 0)
+    assert (run.json["resumed"], run.json["matched"], run.json["rewritten_shards"]) == (6, 9, 0)
     assert beam_tfr("convert", "--config", "convert.toml", "--output", "fresh").code == 0
     assert files_of(folder) == files_of(released / "fresh")
     assert without_version(folder) == without_version(released / "dataset")

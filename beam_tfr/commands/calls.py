@@ -1,4 +1,4 @@
-"""Parses whole numbers, and the options of `convert` and `plan` on the command line and in files."""
+"""Parses the options of `convert` and `plan` on the command line and in files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NoReturn
 
 from beam_tfr import storage
 from beam_tfr.console.display import Display, on_stderr
 from beam_tfr.options import ConvertOptions, DisplayOptions, add_arguments, from_arguments, meant
 from beam_tfr.options.table import options_of
-from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError, whole_number
+from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,18 +26,6 @@ else:
 
 OPTIONS = options_of(ConvertOptions)
 _NAMED = re.compile(r"(?:argument )?(?:`|--)([\w-]+)")  # the option or flag that an error begins with
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """The type of an argument that is a whole number."""
-
-    def parse(text: str) -> int:
-        try:
-            return whole_number(int(text) if text.isdecimal() else None, least)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{text}: {error}") from None
-
-    return parse
 
 
 def read_lines(path: str | None, option: str) -> list[str]:

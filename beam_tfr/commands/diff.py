@@ -6,7 +6,8 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.calls import at_least, display
+from beam_tfr.commands.calls import display
+from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema import UsageError
 
@@ -32,7 +33,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("old", metavar="OLD", help="folder of a dataset, on disk or gs://")
     parser.add_argument("new", metavar="NEW", help="folder of the other")
     parser.add_argument(
-        "--most", metavar="N", type=at_least(0), default=10, help="records of a kind to show (default: %(default)s)"
+        "--most", metavar="N", type=int, default=10, help="records of a kind to show (default: %(default)s)"
     )
     parser.add_argument("--keys", metavar="FILE", help="write all records that differ to this file, as JSON Lines")
     add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
@@ -41,6 +42,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     """Compares two datasets; returns 1 if they differ."""
+    most = integer("most", parsed.most, 0)
     with display(parsed, "records") as shown:
         from beam_tfr.comparison import diff
 
@@ -54,5 +56,5 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
             except OSError as error:
                 message = f"cannot be written: {error.strerror or error}"
                 raise UsageError(message, option="keys", value=parsed.keys) from None
-    print(json.dumps(found.as_json(), sort_keys=True) if parsed.json else "\n".join(found.lines(parsed.most)))
+    print(json.dumps(found.as_json(), sort_keys=True) if parsed.json else "\n".join(found.lines(most)))
     return 0 if found.equal else 1

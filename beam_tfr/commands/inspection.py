@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import at_least, display
+from beam_tfr.commands.calls import display
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.options import DisplayOptions, add_arguments
 from beam_tfr.schema import UsageError
@@ -30,11 +30,11 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")
     parser.add_argument("--split", metavar="NAME", help="read only this split of a dataset")
-    parser.add_argument("--record", metavar="N", type=at_least(0), help="show only this record, counted from 0")
+    parser.add_argument("--record", metavar="N", type=int, help="show only this record, counted from 0")
     parser.add_argument(
         "--where", metavar="NAME=VALUE", help="show only records with this value of a feature, such as label=hat"
     )
-    parser.add_argument("--records", metavar="N", type=at_least(1), help="number of records to show (default: 3)")
+    parser.add_argument("--records", metavar="N", type=int, help="number of records to show (default: 3)")
     parser.add_argument(
         "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 (or --records) records"
     )
@@ -47,8 +47,8 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     from beam_tfr.inspection import inspect
     from beam_tfr.inspection.inspecting import RECORDS, SHEET
 
-    number = parsed.records or RECORDS
-    most = parsed.records or (SHEET if parsed.contact_sheet else RECORDS)
+    number = RECORDS if parsed.records is None else parsed.records
+    most = SHEET if parsed.contact_sheet and parsed.records is None else number
     with display(parsed, "records") as shown:
         found = inspect(
             parsed.path,

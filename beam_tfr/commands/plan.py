@@ -7,7 +7,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 
-from beam_tfr.commands.calls import add_options, at_least, check_flags, display, read_call
+from beam_tfr.commands.calls import add_options, check_flags, display, read_call
 from beam_tfr.schema import as_flags
 from beam_tfr.schema.features import things
 
@@ -30,7 +30,7 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         epilog=EXAMPLES,
     )
     parser.add_argument(
-        "--sample_size", metavar="N", type=at_least(1), default=256, help="images in the sample (default: %(default)s)"
+        "--sample_size", metavar="N", type=int, default=256, help="images in the sample (default: %(default)s)"
     )
     add_options(parser)
     parser.set_defaults(run=run, takes_beam_flags=True)

@@ -30,7 +30,7 @@ def summary(result: Result) -> dict[str, Any]:
         "columns": dataset.options.get("feature_columns", {}),
         "skipped": dict(result.notes.skipped),
         "nested": dict(result.notes.nested),
-        "changes": result.notes.changes._asdict(),
+        "rewritten_shards": result.rewritten,
         "new_ids": result.new_ids,
         "dataset_digest": dataset.dataset_digest,
         "seconds": round(result.seconds, 3),

@@ -12,8 +12,7 @@ import functools
 import json
 import pathlib
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import fastjsonschema
@@ -51,7 +50,6 @@ _READ = (
     "ignore_orientation",
     "max_pixels",
 )
-_PAGE, _PAGES = 1000, 16  # files that are listed with one request, requests at a time
 _LEAST_BYTES = 4  # of a record in a shard, however it is compressed: keys differ, and so do checksums
 CURE = "copy the dataset again, or run `beam-tfr convert … --overwrite`"  # of a damaged manifest
 REPAIR = "run `beam-tfr repair DIR --input …` with the input that it was made from, or copy the dataset again"
@@ -194,7 +192,8 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
     """
     links = storage.links_out(dataset.folder)
     shards = [shard for split in splits for shard in split.shards]
-    found = _sizes(dataset.folder, sorted(shard.file for shard in shards))
+    listed = storage.walk(dataset.folder, lambda _: False, prefix=f"{dataset.name}-", deep=False)
+    found = {entry.path: entry.size_bytes for entry in listed}
     if outside := links.keys() & {MANIFEST_FILE, *(shard.file for shard in shards)}:
         name = min(outside)
         raise DataError(
@@ -211,21 +210,6 @@ def check_shards(dataset: Manifest, splits: Iterable[Split]) -> None:
             raise DataError(f"{path} {wrong}: {REPAIR}")
         if shard.num_examples * _LEAST_BYTES > shard.num_bytes:
             raise DataError(f"{path} cannot hold {shard.num_examples} records in {size} bytes: {CURE}")
-
-
-def _sizes(folder: str, names: Sequence[str]) -> dict[str, int]:
-    """Path -> size of the files in a folder, or on gs:// of those with these sorted names, page by page at a time."""
-    if not storage.is_gcs(folder):
-        return {entry.path: entry.size_bytes for entry in storage.walk(folder, lambda _: False)}
-    above = storage.join(folder, "").split("/", 3)[3]
-
-    def page(first: int) -> list[storage.Entry]:
-        last = names[min(first + _PAGE, len(names)) - 1]
-        return [*storage.walk(folder, lambda _: False, start=above + names[first], end=f"{above}{last} ")]
-
-    with ThreadPoolExecutor(_PAGES) as pool:
-        pages = pool.map(page, range(0, len(names), _PAGE))
-        return {entry.path: entry.size_bytes for entries in pages for entry in entries}
 
 
 def _what_is_there(folder: str) -> tuple[type[DataError], str]:

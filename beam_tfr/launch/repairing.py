@@ -134,12 +134,12 @@ def _with_rejects(dataset: Manifest) -> set[str]:
 def _write_others(dataset: Manifest, files: set[str]) -> None:
     """Rewrites other files that are broken."""
     folder, scratch = dataset.folder, storage.work_path(dataset.folder, "")
-    if LABELS_FILE in files:
-        storage.write_bytes(
-            storage.join(folder, LABELS_FILE), manifests.labels_text(dataset.class_names), scratch=scratch
-        )
-    if MANIFEST_FILE in files:
-        storage.write_bytes(storage.join(folder, MANIFEST_FILE), manifests.to_bytes(dataset.fields), scratch=scratch)
+    texts = {
+        LABELS_FILE: manifests.labels_text(dataset.class_names),
+        MANIFEST_FILE: manifests.to_bytes(dataset.fields),
+    }
+    for name in texts.keys() & files:
+        storage.write_bytes(storage.join(folder, name), texts[name], scratch=scratch)
     if REJECTS_FILE in files:
         names = [name for name in sorted(_with_rejects(dataset)) if sidecars.read(folder, name)]
         rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))

@@ -50,7 +50,8 @@ class Result:
         seconds: wall time.
         fresh: False if the dataset was already complete.
         resumed: images that an earlier run had finished.
-        notes: what the listing skipped, and what changed in the input.
+        rewritten: shards that an earlier run had finished, and that were written again because the input has changed.
+        notes: what the listing skipped.
         new_ids: how the label ids differ from those of the dataset that was replaced; empty if they do not.
         changed: "added", "removed", "changed" and "relabelled" -> records, of an update.
     """
@@ -59,6 +60,7 @@ class Result:
     seconds: float
     fresh: bool
     resumed: int = 0
+    rewritten: int = 0
     notes: Notes = Notes()
     new_ids: str = ""
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -141,8 +143,8 @@ class Result:
         if self.new_ids:
             old = "; models of it have the old ones" if "->" in self.new_ids else ""
             yield f"note:    class ids since the replaced dataset: {self.new_ids}{old}"
-        if self.notes.changes.shards:
-            yield f"note:    {self.notes.changes}"
+        if self.rewritten:
+            yield f"note:    the input has changed since an earlier run: {self.rewritten:,} shards were written again"
         if missed := tell_missed(self.notes.skipped, "DIR"):
             yield f"note:    {missed}"
         yield f"dataset: {dataset.folder}   digest {self.digest[:16]}"
@@ -206,6 +208,7 @@ class Beginning:
             seconds=seconds,
             fresh=fresh,
             resumed=counters.get("resumed-images", 0),
+            rewritten=counters.get("rewritten-shards", 0),
             notes=notes,
             new_ids=diff.describe_ids(old, published.class_names),
             changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},

@@ -20,7 +20,7 @@ from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.launch.progress import Reporter
 from beam_tfr.launch.results import Beginning, Result
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, lock, notes, removed, sidecars
+from beam_tfr.output import attempts, lock, notes, removed
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema import MANIFEST_FILE, SWITCH_FILE, DataError, InterruptedRunError, RunError, UsageError
 from beam_tfr.sources import Input, check_reach, early_warnings, open_source
@@ -147,7 +147,7 @@ def start(
 def _held(
     step: Convert, beam_options: PipelineOptions, say: Callable[[str], object], *, guarded: bool
 ) -> Iterator[lock.Hold]:
-    """Holds the output, as `lock.held` does; after a run that failed, says which shards were rewritten for new input.
+    """Holds the output, as `lock.held` does; after a run that failed, says what becomes of the dataset in it.
 
     With `guarded`, and after runs that crashed, each image is decoded in a guarded process.
     """
@@ -169,7 +169,3 @@ def _held(
             if before and storage.find(manifest) == before:
                 raise type(error)(f"{error}\nThe dataset that stands in {output} is whole, as it was") from error
             raise
-        finally:
-            with contextlib.suppress(OSError):
-                if told := str(sidecars.take_changes(output)):
-                    say(told)

@@ -6,7 +6,6 @@
     OUT/.beam_tfr/switch.json  puts the finished dataset in its place: see `switch`
     OUT/.beam_tfr/*.records-*, *.contents-*  files that are built: see `switch`
     OUT/.beam_tfr/*.attempts   attempts that crashed: see `attempts`
-    OUT/.beam_tfr/*.changed    finished shards whose input changed: see `sidecars`
     OUT/.beam_tfr/RUN.notes    what the summary tells besides the dataset: see `notes`
 
 The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset in it.
@@ -28,7 +27,6 @@ from beam_tfr.dataset import manifest
 from beam_tfr.output import lock, sidecars, switch
 from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
-from beam_tfr.output.sidecars import Changes
 from beam_tfr.output.switch import is_of_dataset, list_files
 from beam_tfr.schema import (
     CONTENTS_FOLDER,
@@ -228,7 +226,6 @@ def _clear(output: str, plan: Plan | None, run_id: str) -> None:
     """Removes what dead runs left in the work folder, except locks, marks of crashes, and what a plan resumes."""
     found = _list_held(output, run_id)
     names, planned = {entry.name for entry in found}, set(plan.shards() if plan else ())
-    unplanned = {name for name in sidecars.find(names) if name not in planned} if plan else set[str]()
 
     def stays(name: str) -> bool:
         if LOCK_FILE.fullmatch(name) or name in (SAMPLE_MARK, PLAN_FILE):  # the plan is replaced at once
@@ -238,8 +235,6 @@ def _clear(output: str, plan: Plan | None, run_id: str) -> None:
             return shard in planned and f"{shard}.json" in names
         return bool(plan and not name.startswith(".tmp-"))
 
-    if unplanned:
-        sidecars.note(output, "unplanned", Changes(len(unplanned)))
     storage.delete_all(entry for entry in found if not stays(entry.name))
 
 
@@ -293,8 +288,8 @@ def read_progress(output: str) -> Progress | None:
     )
 
 
-def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> Changes:
-    """Removes the work folder of a complete dataset; returns which finished shards were rewritten for changed input.
+def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> None:
+    """Removes the work folder of a complete dataset.
 
     The sidecars of its shards are kept for updates. What a run that was killed has built to replace the dataset stays,
     for the next run; so does that of another run.
@@ -304,18 +299,15 @@ def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> C
         run_id: id of the run.
         shards: names of all shards of the dataset; None after a repair, which changes no source.
     """
-    changes = Changes()
     with contextlib.suppress(OSError, RunError):
         found = _list_held(output, run_id)
         if _is_being_replaced(output):
-            return changes
-        changes = sidecars.take_changes(output)
+            return
         if shards is not None:
             sidecars.keep(output, found, shards)
         storage.delete_all(found)
         if not storage.is_gcs(output):
             os.rmdir(work_path(output, ""))
-    return changes
 
 
 def settle(output: str, run_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Notes of a run for its summary: what the listing skipped, and what changed in the input.
+"""Notes of a run for its summary: what the listing skipped.
 
 A run that publishes a dataset writes them to `OUT/.beam_tfr/RUN.notes` if the process that started it waits for its
 end. That process takes them, and the folder is gone.
@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterable, Mapping
 
 from beam_tfr import storage
-from beam_tfr.output.sidecars import Changes
 from beam_tfr.storage import work_path
 
 
@@ -24,12 +23,10 @@ class Notes:
     Attributes:
         skipped: kind of name, such as ".txt" -> files of the folders and patterns of `input=`; see `inputs.skipped`.
         nested: result of `Folders.nested`.
-        changes: shards of an earlier run that were rewritten because the input has changed.
     """
 
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    changes: Changes = Changes()
 
 
 def add_up(counts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
@@ -63,7 +60,7 @@ def take(output: str, run_id: str) -> Notes:
     if not storage.is_gcs(path):
         with contextlib.suppress(OSError):
             os.rmdir(work_path(output, ""))  # succeeds only if no other run has begun
-    return Notes(**{**fields, "changes": Changes(*fields["changes"])})
+    return Notes(**fields)
 
 
 def _path(output: str, run_id: str) -> str:

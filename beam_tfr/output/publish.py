@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -29,6 +29,7 @@ from beam_tfr.schema import (
     REMOVED_FILE,
     SUMS_FILE,
     Counts,
+    DataError,
     Plan,
     RunError,
     ShardInfo,
@@ -138,6 +139,38 @@ def tell_unfinished(unfinished: Sequence[Unfinished], what: str, num_shards: int
         f"{sum(one.images for one in unfinished):,} {what} cannot be read, such as {unfinished[0].example} ({led}). "
         f"That leaves {len(unfinished):,} of {counted(num_shards, 'shard')} unfinished"
     )
+
+
+def check_repaired(
+    plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str, wanted: Set[str]
+) -> Iterator[None]:
+    """Checks the repaired shards of a dataset; raises an error at the end, after all that can be repaired are.
+
+    Args:
+        plan: the plan that its shards have.
+        infos: results of its broken shards.
+        folder: folder of the dataset.
+        wanted: names of the broken shards.
+
+    Raises:
+        DataError: some would get other bytes than before.
+        RunError: some are unfinished, or lost.
+    """
+    found = {info.shard.name: info for info in infos}  # of the shards that are repaired alone
+    unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
+    if missing := sorted(wanted - found.keys()):
+        raise RunError(f"the runner lost {len(missing)} shards, such as {missing[0]}; run the same command again")
+    if differing := sorted(info.shard.name for info in unfinished if info.differs):
+        versions = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
+        made = f"beam_tfr {read(folder).fields['tool_version']} made the dataset, this is beam_tfr {__version__}"
+        raise DataError(
+            f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different bytes than "
+            f"before: {plan.things} have changed, or libraries ({made}, {versions}). `beam-tfr verify` with `sources=` "
+            f"tells which {plan.things} changed: put them back, or use `beam-tfr update`, which takes what is there now"
+        )
+    if unfinished:
+        raise RunError(f"{tell_unfinished(unfinished, plan.things, len(wanted))}. Run the same command again")
+    yield None
 
 
 def with_rejects(totals: Mapping[str, SplitTotals]) -> dict[str, str]:

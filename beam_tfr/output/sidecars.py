@@ -4,9 +4,6 @@
 images, the shard's reject lines, and one line with the SHA-256 of all lines before it. The file of the shard is beside
 it, under a name that no other attempt uses, until the dataset is published. The sidecars of a published dataset stay
 beside it in `OUT/.sources`: they are no part of it, and let an update see which sources are the same.
-
-When the input has changed since the shard was finished, `SHARD.changed` replaces the sidecar of a shard that must be
-rewritten. It notes what changed, for the user.
 """
 
 from __future__ import annotations
@@ -16,11 +13,9 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
 import re
 import uuid
-from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from beam_tfr import storage
 from beam_tfr.planning import packing
@@ -29,8 +24,6 @@ from beam_tfr.schema.naming import contents_name
 from beam_tfr.storage import Entry, work_path
 
 RECORDS, CONTENTS = ".records-", ".contents-"  # in the names of files that are built
-NOTE_SUFFIX = ".changed"
-MOST_KEYS = 3  # in a note
 _SIDECAR = re.compile(r"([A-Za-z0-9_]+-[0-9]+-of-[0-9]+)\.json")
 _FINGERPRINT_BYTES = 8
 
@@ -58,28 +51,6 @@ class Sidecar:
     @functools.cached_property
     def sums(self) -> list[bytes]:
         return packing.unpack(base64.b64decode(self.packed_sums))
-
-
-class Changes(NamedTuple):
-    """What changed in the input of shards that were finished: a note, or the sum of several.
-
-    Attributes:
-        shards: number of shards to rewrite.
-        images: number that have changed, or are new in their shard: others move there when files are added or removed.
-        keys: some of their keys.
-    """
-
-    shards: int = 0
-    images: int = 0
-    keys: Sequence[str] = ()
-
-    def __str__(self) -> str:
-        """A message for the user; empty if nothing changed."""
-        if not self.shards:
-            return ""
-        told = f"the input has changed since an earlier run: {self.shards:,} of its finished shards are rewritten"
-        named = f"; images changed, new or moved into them: {self.images:,}, such as {', '.join(self.keys)}"
-        return f"{told}{named if self.images else ''}"
 
 
 def fingerprint(ref: bytes) -> bytes:
@@ -183,19 +154,20 @@ def read_finished(
     refs: Sequence[bytes] = (),
     *,
     accept_unreadable: bool = False,
+    on_changed: Callable[[int], object] = lambda _: None,
 ) -> ShardInfo | None:
     """The `ShardInfo` of a shard that an earlier run finished with the same references and recipe, or None.
 
     A file with the size and generation of its commit is unchanged: a generation on gs:// identifies its bytes, and a
     modification time on a disk changes with them, unless it is reset or the disk decays. A file of the same size with
-    another generation, such as a copy, is read completely to compare its SHA-256. If the references have changed,
-    records that for `take_changes`.
+    another generation, such as a copy, is read completely to compare its SHA-256.
 
     Args:
         output: folder of the dataset.
         shard: its place in the plan.
         refs: the encoded references of the shard, in order.
         accept_unreadable: whether to keep a shard in which an earlier run accepted unreadable files.
+        on_changed: called if the references have changed, with the number of those that are new or changed.
     """
     sidecar = read(output, shard.name)
     if sidecar is None or (sidecar.info.shard.name, sidecar.info.shard.recipe) != (shard.name, shard.recipe):
@@ -204,8 +176,8 @@ def read_finished(
     are_rows = sidecar.refs and len(sidecar.refs[0]) == _FINGERPRINT_BYTES
     now = [*map(fingerprint, refs)] if are_rows else [*refs]
     if (sidecar.info.shard.total, sidecar.refs) != (shard.total, now):
-        before = {*sidecar.refs}
-        drop(output, shard.name, [ref for ref, of in zip(refs, now, strict=True) if of not in before])
+        on_changed(len({*now} - {*sidecar.refs}))
+        storage.delete(_path(output, shard.name))
     elif "unreadable" not in info.rejected or accept_unreadable:
         if not (contents := info.contents):  # nor a file
             return info
@@ -273,27 +245,3 @@ def read_kept(output: str, shard_name: str, sha256: str) -> Sidecar | None:
 def find(names: Iterable[str]) -> set[str]:
     """Names of the shards that have a sidecar, given the names of the files in the work folder."""
     return {match[1] for name in names if (match := _SIDECAR.fullmatch(name))}
-
-
-def drop(output: str, shard_name: str, refs: Sequence[bytes]) -> None:
-    """Replaces a sidecar by a note of the encoded references that are new in its shard, or changed."""
-    keys = [ref.partition(b"\0")[0].decode("utf-8", "surrogateescape") for ref in refs[:MOST_KEYS]]
-    note(output, shard_name, Changes(1, len(refs), keys))
-    storage.delete(_path(output, shard_name))
-
-
-def note(output: str, name: str, changes: Changes) -> None:
-    """Notes what changed, for `take_changes`."""
-    path = work_path(output, f"{name}{NOTE_SUFFIX}")
-    storage.write_bytes(path, json.dumps(changes).encode(), scratch=work_path(output, ""))
-
-
-def take_changes(output: str) -> Changes:
-    """The sum of all notes, which are removed."""
-    folder = work_path(output, "")
-    notes = [work_path(output, name) for name in storage.list_folder(folder) if name.endswith(NOTE_SUFFIX)]
-    found = [Changes(*json.loads(storage.read_bytes(path))) for path in notes]
-    for path in notes:
-        storage.delete(path)
-    keys = [key for note in found for key in note.keys]
-    return Changes(sum(note.shards for note in found), sum(note.images for note in found), keys[:MOST_KEYS])

@@ -20,7 +20,6 @@ from beam_tfr.transforms.values import ParseArrays as ParseArrays
 from beam_tfr.transforms.values import RejectRemoved as RejectRemoved
 from beam_tfr.transforms.values import ResizeImages as ResizeImages
 from beam_tfr.transforms.verifying import VerifyShards as VerifyShards
-from beam_tfr.transforms.writing import CheckRepaired as CheckRepaired
 from beam_tfr.transforms.writing import ReadRejects as ReadRejects
 from beam_tfr.transforms.writing import WriteManifest as WriteManifest
 from beam_tfr.transforms.writing import WriteShards as WriteShards

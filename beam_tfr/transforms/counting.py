@@ -21,7 +21,6 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.engine import cloud
 from beam_tfr.engine.beam_internals import NAMESPACE, worker_options
-from beam_tfr.output.sidecars import Changes
 from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, Item, ShardInfo
 
 # All counters; docs/dataflow.md says what they count.
@@ -126,14 +125,6 @@ def count_waits() -> None:
         count("too-many-requests", waits.too_many)
     if waits.throttled_s:
         _throttled.inc(waits.throttled_s)
-
-
-def count_changes(changes: Changes) -> None:
-    """Counts the shards that were rewritten for changed input, and logs some of it."""
-    if changes.shards:
-        _LOGGER.warning(printable(str(changes)))
-        count("rewritten-shards", changes.shards)
-        count("changed-images", changes.images)
 
 
 def count_shard(info: ShardInfo, reject_lines: Sequence[str], seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""WriteShards, WriteManifest and CheckRepaired: write items to files, and their counts to the manifest."""
+"""WriteShards and WriteManifest: write items to files, and their counts to the manifest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -15,7 +15,7 @@ from apache_beam.pvalue import AsIter, PCollection
 from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_tfr import storage
-from beam_tfr.console.terminal import counted, printable
+from beam_tfr.console.terminal import printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.base import Base
 from beam_tfr.output import claim, lock, notes, publish, rejects, shards, sidecars, switch
@@ -44,8 +44,7 @@ from beam_tfr.schema import (
 )
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, Feature, Names, names_of
 from beam_tfr.schema.naming import contents_name, file_name
-from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_changes, count_shard, count_waits
-from beam_tfr.version import __version__
+from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_shard, count_waits
 
 
 @with_input_types(list[Item])
@@ -281,10 +280,9 @@ class WriteManifest(beam.PTransform):
     def _publish(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[manifest.Manifest]:
         # A complete plan may have a work folder too, of a run that was killed at its end.
         published = manifest.read(self.output) if plan.complete else self._published(plan, infos)
-        changes = claim.finish(self.output, self.run_id, plan.shards())
-        count_changes(changes)
+        claim.finish(self.output, self.run_id, plan.shards())
         if self.attended:
-            notes.write(self.output, self.run_id, notes.Notes(**plan.notes, changes=changes))
+            notes.write(self.output, self.run_id, notes.Notes(**plan.notes))
         yield published
 
     def _published(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> manifest.Manifest:
@@ -329,50 +327,3 @@ class ReadRejects(beam.PTransform):
         return manifests | "ReadRejects" >> beam.ParDo(
             FunctionDoFn(lambda dataset: rejects.read(storage.join(dataset.folder, REJECTS_FILE)))
         )
-
-
-@with_input_types(ShardInfo | Unfinished)
-@with_output_types(None)
-@dataclasses.dataclass(eq=False, repr=False)
-class CheckRepaired(beam.PTransform):
-    """Checks the repaired shards; raises an error at the end, after all that can be repaired are.
-
-    Attributes:
-        folder: folder of the dataset.
-        wanted: names of the broken shards.
-        plan: the plan from `PlanShards`, a PCollection of one.
-
-    Output: a PCollection of one None, if all of them are repaired.
-    """
-
-    folder: str
-    _: dataclasses.KW_ONLY
-    wanted: Set[str]
-    plan: PCollection[Plan]
-
-    def expand(self, infos: PCollection[ShardInfo | Unfinished]) -> PCollection[None]:
-        return self.plan | "Check" >> beam.ParDo(FunctionDoFn(self._check), AsIter(infos))
-
-    def _check(self, plan: Plan, infos: Iterable[ShardInfo | Unfinished]) -> Iterator[None]:
-        found = {info.shard.name: info for info in infos}  # of the shards that are repaired alone
-        unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
-        if missing := sorted(self.wanted - found.keys()):
-            raise RunError(f"the runner lost {len(missing)} shards, such as {missing[0]}; run the same command again")
-        differing = sorted(info.shard.name for info in unfinished if info.differs)
-        if differing:
-            raise DataError(_tell_differing(plan, self.folder, differing))
-        if unfinished:
-            told = publish.tell_unfinished(unfinished, plan.things, len(self.wanted))
-            raise RunError(f"{told}. Run the same command again")
-        yield None
-
-
-def _tell_differing(plan: Plan, folder: str, differing: list[str]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
-    made = manifest.read(folder).fields["tool_version"]
-    return (
-        f"{counted(len(differing), 'broken shard')}, such as {differing[0]}, would get different bytes than before: "
-        f"{plan.things} have changed, or libraries (beam_tfr {made} made the dataset, this is beam_tfr {__version__}, "
-        f"{versions}). `beam-tfr verify` with `sources=` tells which {plan.things} changed: put them back, or use "
-        "`beam-tfr update`, which takes the dataset as it is now"
-    )
