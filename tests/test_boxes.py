@@ -12,14 +12,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageColor
 
 import beam_tfr
+from beam_tfr import cli
+from beam_tfr.inspection.pictures import BOX_COLORS
+from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
 from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.features import SIDES
 from beam_tfr.tables.columns import parse_type
+from beam_tfr.torch import ImageDataset
 from tests.updates import files_of
 
 COLORS = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250)}
@@ -265,3 +269,23 @@ def test_cells_of_all_formats_give_the_same_corners(box: tuple[float, float, flo
     assert np.allclose(column.values(cell), expected, rtol=1e-6, atol=1e-3)
     assert column.values(json.dumps(cell)) == column.values(cell)
     assert column.values(cell * 3) == column.values(cell) * 3
+
+
+def test_readers_and_pictures(tmp_path: Path) -> None:
+    table = write_table(tmp_path)
+    convert(table, tmp_path / "d")
+    (batch,) = load(tmp_path / "d", split="train", batch_size=8, output="dict", image_size=(24, 32))
+    for at, record in enumerate(records(tmp_path / "d")):
+        for side in SIDES:
+            assert batch[side][at].numpy().tolist() == record[side]
+    (batch,) = ImageDataset(tmp_path / "d", split="train", batch_size=8, output="dict")
+    assert [of.tolist() for of in batch[SIDES[0]]] == [record[SIDES[0]] for record in records(tmp_path / "d")]
+    hot = next(iter(load(tmp_path / "d", split="train", output="pair", multi_hot=True)))[1]
+    assert set(hot.numpy().tolist()) <= {0.0, 1.0}
+    with pytest.raises(UsageError, match="leaves the boxes where they are"):
+        load(tmp_path / "d", split="train", image_size=16, crop="random")
+    sheet = tmp_path / "sheet.png"
+    assert cli.main(["inspect", str(tmp_path / "d"), "--contact_sheet", str(sheet)]) == 0
+    with Image.open(sheet) as picture:
+        colors = {color: count for count, color in picture.convert("RGB").getcolors(1 << 20)}
+    assert all(colors.get(ImageColor.getrgb(color), 0) > 100 for color in BOX_COLORS[:3])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,14 @@ from beam_tfr.images import formats, limits
 from beam_tfr.inspection.records import StoredRecord, image_of, label_of, pixels_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
+from beam_tfr.schema.features import OBJECT_LABEL, SIDES
 
 SIDE = 112  # pixels of a thumbnail
 COLUMNS = 8
 _GAP, _LINE = 8, 18
 _INK, _FAINT, _PAPER = "#1f2328", "#d0d7de", "white"
+BOX_COLORS = ("#00c853", "#ff1744", "#2979ff", "#ffea00", "#d500f9", "#00e5ff", "#ff9100", "#f50057")  # of classes
+_MOST_BOXES = 100  # of a thumbnail
 
 
 def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) -> PillowImage.Image:
@@ -55,8 +59,20 @@ def _thumbnail(record: StoredRecord) -> PillowImage.Image:
             pixels = _decoded(found[1]) if pixels is None else pixels
             mode = {1: "L", 3: "RGB", 4: "CMYK"}[pixels.shape[2]]
             image = PillowImage.frombytes(mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes())
-            return ImageOps.pad(image.convert("RGB"), (SIDE, SIDE), color=_PAPER)
+            image = ImageOps.contain(image.convert("RGB"), (SIDE, SIDE))
+            with contextlib.suppress(TypeError, ValueError):  # what another program wrote
+                _draw_boxes(image, record.values)
+            return ImageOps.pad(image, (SIDE, SIDE), color=_PAPER)
     return PillowImage.new("RGB", (SIDE, SIDE), _FAINT)
+
+
+def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
+    """Draws the boxes of a record, in the colors of their classes."""
+    canvas = ImageDraw.Draw(image)
+    boxes = np.column_stack([values.get(side, ()) for side in SIDES]) * (image.size * 2)
+    labels = values.get(OBJECT_LABEL) or [0] * len(boxes)
+    for box, label in zip(boxes[:_MOST_BOXES], labels, strict=False):
+        canvas.rectangle(box.tolist(), outline=BOX_COLORS[label % len(BOX_COLORS)], width=2)
 
 
 def _decoded(data: bytes) -> NDArray[np.uint8]:

@@ -30,6 +30,7 @@ from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.random_reads import RandomReads
 from beam_tfr.reader.streams import Parts, Streams
 from beam_tfr.schema import UsageError, without_traceback
+from beam_tfr.schema.features import SIDES
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")
 CHUNK = 64  # images decoded in one call, about: enough that its overhead does not count, few enough for memory
@@ -90,7 +91,7 @@ def load(
         image_size: (height, width), or one number for both, to resize images to (bilinear, antialiased).
         crop: part of the image to resize: None for all, "center" for the largest centered part of that shape, "random"
             for a random part (8 to 100 % of the area, 3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch,
-            example).
+            example). Refused for a dataset with boxes, which would stay where they are.
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right to the largest size,
             or "ragged". None raises an error.
         multi_hot: labels become float32 [batch, classes], if an image can have several; they are otherwise a
@@ -132,6 +133,10 @@ def load(
         raise UsageError(why, option="crop", value=crop)
 
     dataset = manifest.read(folder)
+    if crop and SIDES[0] in dataset.features:
+        raise UsageError(
+            "leaves the boxes where they are; crop both in a function of your own", option="crop", value=crop
+        )
     selection = select(dataset, split)
     order = Order(
         total=selection.total,
