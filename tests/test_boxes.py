@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from beam_tfr.tables.columns import parse_type
 from beam_tfr.torch import ImageDataset
 from tests.updates import files_of
 
+DOC = (Path(__file__).parents[1] / "docs" / "tables.md").read_text()
 COLORS = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250)}
 FORMATS = ("xyxy", "yxyx", "xywh", "center_xywh")
 TYPES = {"box": "bbox[xyxy]", "depth": "float[box]", "tag": "bytes[box]"}
@@ -280,6 +282,13 @@ def test_readers_and_pictures(tmp_path: Path) -> None:
             assert batch[side][at].numpy().tolist() == record[side]
     (batch,) = ImageDataset(tmp_path / "d", split="train", batch_size=8, output="dict")
     assert [of.tolist() for of in batch[SIDES[0]]] == [record[SIDES[0]] for record in records(tmp_path / "d")]
+    (block,) = re.findall(
+        r"```python\n(import tensorflow as tf\nfrom beam_tfr.reader import load\n\nSIDES.*?)```", DOC, re.DOTALL
+    )
+    names: dict[str, Any] = {}
+    exec(block.replace("/data/objects", str(tmp_path / "d")), names)
+    for images, objects in names["train"]:
+        assert (images.shape[0], objects["boxes"].shape[2], objects["labels"].shape[0]) == (8, 4, 8)
     hot = next(iter(load(tmp_path / "d", split="train", output="pair", multi_hot=True)))[1]
     assert set(hot.numpy().tolist()) <= {0.0, 1.0}
     with pytest.raises(UsageError, match="leaves the boxes where they are"):
