@@ -259,6 +259,9 @@ def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path) -> None:
     beam_tfr.update(tmp_path / "d", num_shards=1, progress=False)
     convert(table, tmp_path / "one")
     assert files_of(tmp_path / "d") == files_of(tmp_path / "one")
+    beam_tfr.update(tmp_path / "d", table=table, min_visible=0.9, progress=False)
+    convert(table, tmp_path / "strict", min_visible=0.9)
+    assert files_of(tmp_path / "d") == files_of(tmp_path / "strict")
 
 
 @given(

@@ -231,7 +231,10 @@ def _choose_base(
         return None, {}
     about = options_of(ImageOptions)
     changed = [name for name in about if about[name].changes_data and there.get(name) != now.get(name)]
-    if others := [name for name in changed if not _is_looser(name, there.get(name), now.get(name))]:
+    has_boxes = any(box_columns(options.get("feature_columns")) for options in (now, there))
+    about_boxes = ("feature_columns", "min_visible") if has_boxes else ()
+    others = [name for name in about_boxes if there.get(name) != now.get(name)]
+    if others := others + [name for name in changed if not _is_looser(name, there.get(name), now.get(name))]:
         if how.retry_rejects:
             told = f"only reads what was rejected, and `{others[0]}=` changes other images; leave one out"
             raise UsageError(told, option="retry_rejects")
@@ -244,7 +247,6 @@ def _choose_base(
     older = {*there.get(_KEPT_CODECS, ())}
     compare = "names" if isinstance(source.origin, Base) else how.compare
     with_rejects = not (changed or how.retry_rejects)
-    has_boxes = any(box_columns(options.get("feature_columns")) for options in (now, there))
     features = {of: about["shape"] for of, about in dataset.features.items()}
     rows_stay = features == {of: [*shape] for of, (_, shape) in features_of(now, labelled=source.plan.labelled).items()}
     base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, with_rejects, codecs, rows_stay, has_boxes)
