@@ -27,6 +27,7 @@ from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.features import SIDES
 from beam_tfr.tables.columns import parse_type
 from beam_tfr.torch import ImageDataset
+from beam_tfr.verification.record_check import are_boxes
 from tests.updates import files_of
 
 DOC = (Path(__file__).parents[1] / "docs" / "tables.md").read_text()
@@ -138,6 +139,15 @@ def test_markers_are_under_their_boxes_in_every_orientation(tmp_path: Path, resi
     assert beam_tfr.verify(tmp_path / "d", progress=False).ok
 
 
+def test_verify_checks_boxes() -> None:
+    good = {name: [0.0, 0.5] for name in SIDES[:2]} | {name: [0.5, 1.0] for name in SIDES[2:]}
+    good |= {"image/object/class/text": [b"a", b"a"], "image/class/label": [0, 0], "image/object/visible": [1.0, 0.2]}
+    assert are_boxes(good)
+    for name, values in {SIDES[0]: [0.6, 0.5], SIDES[3]: [0.5, 1.01], SIDES[1]: [-0.1, 0.5], SIDES[2]: [0.5]}.items():
+        assert not are_boxes(good | {name: values})
+    assert not are_boxes(good | {"image/class/label": [0]})
+
+
 @pytest.mark.parametrize("form", [*FORMATS[1:], *(f"rel_{form}" for form in FORMATS)])
 def test_all_formats_say_the_same(tmp_path: Path, form: str) -> None:
     expected = convert(write_table(tmp_path), tmp_path / "d") and records(tmp_path / "d")
@@ -173,6 +183,7 @@ def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
     assert np.allclose([record[side] for side in SIDES], [[0, 0.3, 0.7], [0.2, 0.2, 0], [0.1, 0.5, 1], [0.4, 0.4, 0.2]])
     assert done.manifest.counts["adjusted"] == {"boxes-clipped": 1, "boxes-dropped": 1}
     assert done.manifest.splits["train"].class_counts == {"a": 1, "b": 1, "c": 1}
+    assert beam_tfr.verify(tmp_path / "d", progress=False).ok
     with pytest.raises(DataError, match=r"class a would be lost .*: all of its boxes there were dropped \(2\)\. Lower"):
         convert(table, tmp_path / "strict", image_size=50, min_visible=0.6)
     convert(table, tmp_path / "strict", image_size=50, min_visible=0.6, allow_empty=("a", "b"))
@@ -181,6 +192,7 @@ def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
     convert(table, tmp_path / "pad", image_size=50, resize="pad")
     (record,) = records(tmp_path / "pad")
     assert record["image/object/visible"] == [1, 1, 1, 1]
+    assert beam_tfr.verify(tmp_path / "pad", progress=False).ok  # two of one class
 
 
 @pytest.mark.parametrize(

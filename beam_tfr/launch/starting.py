@@ -167,5 +167,5 @@ def _held(
                 place = f"the run ended while the dataset was put into its place in {output}"
                 raise type(error)(f"{place}: {error}\nThe same command completes it") from error
             if before and storage.find(manifest) == before:
-                raise type(error)(f"{error}\nThe dataset that stands in {output} is whole, as it was") from error
+                raise type(error)(f"{error}\nThe dataset in {output} is whole, as it was") from error
             raise

@@ -93,7 +93,7 @@ def _find(base: Base, name: str, written: WrittenFile) -> storage.Entry | None:
 
 
 def find_shard(base: Base, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
-    """The shard that stands in the dataset, if it has the same references and recipe, so it stays; else None."""
+    """The shard of the dataset, if it has the same references and recipe, so it stays; else None."""
     there = _by_name(base).get(shard.name)
     if there is None or base.compare == "checksum":
         return None

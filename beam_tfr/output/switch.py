@@ -49,7 +49,7 @@ class Switch:
     """What a switch does.
 
     Attributes:
-        replaces: generation of the manifest that stands in the output; 0 if there is none.
+        replaces: generation of the manifest in the output; 0 if there is none.
         old: (name, generation) of each other file of a dataset that is there.
         files: the files of the new dataset, its manifest last.
     """

@@ -174,7 +174,7 @@ def longest_in(file_bytes: int) -> int:
 
 
 def frame(data: bytes) -> bytes:
-    """A record as it stands in a file: its length and its bytes, each with a checksum."""
+    """A record as in a file: its length and its bytes, each with a checksum."""
     length = struct.pack("<Q", len(data))
     return b"".join((length, FOOTER.pack(masked_crc(length)), data, FOOTER.pack(masked_crc(data))))
 

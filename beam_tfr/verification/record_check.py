@@ -38,6 +38,7 @@ class RecordCheck:
         }
         self._class_names = [name.encode("utf-8", "surrogatepass") for name in manifest.class_names]
         self._names = manifest.names
+        self._has_boxes = names.SIDES[0] in manifest.features
         self._multi_label = bool(manifest.options.get("multi_label"))
         self._may_lack_label = "label_column" in manifest.options
         self._options = manifest.image_options
@@ -61,6 +62,8 @@ class RecordCheck:
         if self._names.label in values:
             problems += self._label_problems(values[self._names.label], values[self._names.text])
             found.labels.update(label for label in values[self._names.label] if 0 <= label < len(self._class_names))
+        if self._has_boxes and not are_boxes(values):
+            problems.append("its boxes are not as many as their labels, or reach out of the image")
         if self._names.sha256 and not _SHA256_HEX.fullmatch(values[self._names.sha256][0]):
             problems.append(f"{self._names.sha256} is {shown(values[self._names.sha256][0])}, expected 64 hex digits")
         if self._options.encoding == "bytes":
@@ -78,7 +81,7 @@ class RecordCheck:
     def _label_problems(self, labels: Sequence[int], texts: Sequence[bytes]) -> Iterator[str]:
         if self._may_lack_label and not self._multi_label and (labels, texts) == ([-1], [b""]):
             return
-        if len(labels) != len(texts) or len(set(labels)) != len(labels):
+        if len(labels) != len(texts) or (len(set(labels)) != len(labels) and not self._has_boxes):
             yield f"it has {len(labels)} labels and {len(texts)} texts of them, expected as many, each once"
             return
         for label, text in zip(labels, texts, strict=True):
@@ -101,6 +104,14 @@ class RecordCheck:
                 found = f"{len(values)} of {type(values[0]).__name__}" if values else "empty"
                 number = "any number" if count is None else count
                 yield f"feature {shown(name)} is {found}, expected {number} of {kind.__name__}"
+
+
+def are_boxes(values: Mapping[str, Sequence[Any]]) -> bool:
+    """Whether there are as many values of each side and label, of boxes that are inside of the image."""
+    lists = [of for name, of in values.items() if name in (*names.SIDES, names.VISIBLE, names.LABEL, names.OBJECT_TEXT)]
+    xmin, ymin, xmax, ymax = (values[side] for side in names.SIDES)
+    sides = [*zip(xmin, xmax, strict=False), *zip(ymin, ymax, strict=False)]
+    return len({*map(len, lists)}) == 1 and all(0 <= low <= high <= 1 for low, high in sides)
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:

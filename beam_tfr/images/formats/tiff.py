@@ -183,7 +183,7 @@ def _check(page: _Page) -> None:
 def _decode_by_opencv(page: _Page, height: int, width: int) -> Decoded:
     """Decodes deep samples, and fax lines, about whose damage libtiff has only warnings, which OpenCV can print.
 
-    Where a line is damaged, libtiff goes on with the next one, or leaves the rest of the memory as it was.
+    Where a line is damaged, libtiff continues with the next one, or leaves the rest of the memory as it was.
     """
     samples = by_opencv.decode(page.upright, "TIFF", height, width, print_warnings=not page.is_deep)
     if samples.shape[2] == 4:
