@@ -16,7 +16,7 @@ from PIL import ImageOps
 
 from beam_tfr.images import convert_image
 from beam_tfr.images.geometry import locate
-from beam_tfr.images.mapping import frame_of, map_boxes, map_points, source_size
+from beam_tfr.images.mapping import map_boxes, map_points, source_size
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import Geometry, Image
 from tests.fixtures import save
@@ -225,19 +225,6 @@ def test_the_window_fills_the_content_and_boxes_stay_in_it(
     assert (clipped[:, 0::2] <= right).all()
     assert (clipped[:, 0] <= clipped[:, 2]).all()
     assert (clipped[:, 1] <= clipped[:, 3]).all()
-
-
-def test_the_size_that_a_file_states_tells_which_pixels_it_means() -> None:
-    turned, mirrored = Geometry(300, 400, 6), Geometry(300, 400, 3)
-    assert [frame_of(stated, turned) for stated in [(300, 400), (400, 300), (300, 300), (0, 0), (0, 9)]] == [
-        "upright",
-        "stored",
-        "contradiction",
-        "upright",
-        "upright",
-    ]
-    assert [frame_of(stated, mirrored) for stated in [(400, 300), (300, 400)]] == ["upright", "contradiction"]
-    assert frame_of((300, 300), Geometry(300, 300, 6)) == "upright"
 
 
 def test_an_image_that_was_not_converted_maps_nothing() -> None:

@@ -2,14 +2,12 @@
 
 Coordinates are continuous: x to the right and y down from the corner of the picture, so the first pixel covers 0 to 1
 and its center is at 0.5. Those of a source refer to the upright image, as viewers show it, or with `upright=False` to
-the pixels as stored, as tools see it that ignore EXIF; `frame_of` tells by the size that a file of annotations states.
-A record is mapped as a decoder that ignores EXIF shows it, such as TensorFlow's. A source with an orientation is kept
-unchanged only with --ignore_orientation; its record then shows the stored pixels.
+the pixels as stored, as tools see it that ignore EXIF. A record is mapped as a decoder that ignores EXIF shows it, such
+as TensorFlow's. A source with an orientation is kept unchanged only with --ignore_orientation; its record then shows
+the stored pixels.
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,16 +57,6 @@ def source_size(geometry: Geometry, *, upright: bool = True) -> tuple[int, int]:
     """The (width, height) of a source, upright or as stored."""
     swapped = upright and geometry.orientation >= 5
     return (geometry.height, geometry.width) if swapped else (geometry.width, geometry.height)
-
-
-def frame_of(stated: tuple[int, int], geometry: Geometry) -> Literal["upright", "stored", "contradiction"]:
-    """Tells which pixels annotations refer to, by the (width, height) that their file states; zeros state nothing.
-
-    An orientation that does not swap the sides shows in no size: such annotations count as upright.
-    """
-    if 0 in stated or stated == source_size(geometry):
-        return "upright"
-    return "stored" if stated == source_size(geometry, upright=False) else "contradiction"
 
 
 def _turned(points: Floats, geometry: Geometry, *, back: bool) -> Floats:
