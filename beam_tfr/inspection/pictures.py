@@ -39,7 +39,7 @@ def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) ->
     for place, record in enumerate(records):
         x, y = _GAP + place % columns * width, _GAP + place // columns * height
         sheet.paste(_thumbnail(record), (x, y))
-        text = caption(record)
+        text = caption(record)[:SIDE]  # of thousands of labels, more than fit
         while canvas.textlength(text, font=font) > SIDE:
             text = f"{text.rstrip('…')[:-1]}…"
         canvas.text((x, y + SIDE + 2), text, fill=_INK, font=font)
