@@ -28,7 +28,7 @@ from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import MANIFEST_FILE, DataError, UsageError
-from beam_tfr.schema.features import DICT_NAMES, IMAGE_ENCODINGS, features_of
+from beam_tfr.schema.features import BOX_NAMES, DICT_NAMES, IMAGE_ENCODINGS, box_columns, features_of
 from beam_tfr.schema.naming import file_name, shard_name
 from beam_tfr.tables.opening import ALL, open_tables
 from beam_tfr.tables.rows import Roles, Tables
@@ -163,6 +163,7 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
     features = options.feature_columns
     if features is None:
         features = {} if options.uri_column else {ALL: ""}
+    others = DICT_NAMES + (BOX_NAMES if box_columns(features) else ())
     return open_tables(
         options.table,
         Roles(
@@ -177,7 +178,7 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
         ),
         image_root=options.image_root,
         features=features,
-        reserved=(*features_of({"encoding": options.encoding}, labelled=True), *DICT_NAMES),
+        reserved=(*features_of({"encoding": options.encoding}, labelled=True), *others),
         resized=options.encoding in IMAGE_ENCODINGS and not (options.resize == "none" and options.ignore_orientation),
     )
 

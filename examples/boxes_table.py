@@ -13,6 +13,7 @@ import argparse
 import collections
 import json
 import pathlib
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -100,8 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with given.table.open("w") as file:
         for row in rows:
             file.write(json.dumps(row) + "\n")
-    columns = f"--uri_column path --label_column name --feature_columns 'box:{FORMATS[kind]}{beside}'"
-    print(f"beam-tfr convert --table {given.table} --image_root {images} {columns} --output DIR")
+    columns = ["--uri_column", "path", "--label_column", "name", "--feature_columns", f"box:{FORMATS[kind]}{beside}"]
+    line = ["beam-tfr", "convert", "--table", given.table, "--image_root", images, *columns, "--output", "DIR"]
+    print(shlex.join(map(str, line)))
     return 0
 
 

@@ -150,4 +150,4 @@ def test_an_option_that_is_removed_is_ignored_by_readers_and_told_by_writers(
 def test_every_option_since_is_implied(released: Path) -> None:
     there = manifest.read("dataset").options
     now = ConvertOptions(input=("/p",), output="/d", encoding="raw").data_options(None)
-    assert now.keys() == there.keys(), "an option that is new needs implied=True; one that is gone, a row in REMOVED"
+    assert now.keys() == there.keys(), "a new option needs implied=True; one that is gone, a row in REMOVED_OF_IMAGES"

@@ -24,7 +24,8 @@ class Base(NamedTuple):
         compare: how to see that a source is the same: "auto", "checksum" or "names", see `known.match`.
         with_rejects: whether what was rejected, and did not change, is rejected again without being read.
         codecs: those that made the records, as JSON; empty if they do not matter.
-        has_boxes: whether records have boxes, or are to have some: only those that stay as they are are copied.
+        boxes: "stay" if the boxes of records cannot have changed; "may change" if a table gives them: only records of
+            rows that are the same are copied; empty if there are none.
         rows_stay: whether the contents have the same columns, so the row of a record that stays does too.
     """
 
@@ -34,7 +35,7 @@ class Base(NamedTuple):
     with_rejects: bool = True
     codecs: str = ""
     rows_stay: bool = True
-    has_boxes: bool = False
+    boxes: str = ""
 
     def read(self) -> Manifest:
         """The manifest.

@@ -13,7 +13,7 @@ from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import Image, ImageRef, RejectError
 from beam_tfr.schema.features import BOXES, OBJECT_LABEL, OBJECT_TEXT, SIDES, VISIBLE, box_columns
 
-_WHOLE = 1 - 1e-6  # the visible share of a box that is not clipped, but for rounding
+_WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
 
 
 class BoxColumns(NamedTuple):
@@ -55,11 +55,9 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
     boxes *= (width, height, width, height) if how.relative else 1
     outside = (boxes[:, 2:] <= 0).any(axis=1) | (boxes[:, :2] >= (width, height)).any(axis=1)
     if outside.any():
-        first = int(outside.argmax())
-        corners = ", ".join(f"{side:g}" for side in boxes[first])
-        raise RejectError("bad-value", f"box {first + 1} ({corners}) is outside of the {width}x{height} pixels")
+        raise RejectError("bad-value", f"box {outside.argmax() + 1} is outside of the {width}x{height} pixels")
     mapped, visible = map_boxes(boxes, image.geometry)
-    left = np.flatnonzero((visible >= how.min_visible) & (visible > 0)).tolist()
+    left = np.flatnonzero((visible >= how.min_visible * _WHOLE) & (visible > 0)).tolist()
     notes = {*image.adjusted} | ({"boxes-dropped"} if len(left) < len(boxes) else set())
     notes |= {"boxes-clipped"} if (visible[left] < _WHOLE).any() else set()
     for name in how.beside:
@@ -69,9 +67,8 @@ def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, Im
     placed: Values = {side: ("float", shares[:, at].tolist()) for at, side in enumerate(SIDES)}
     placed[VISIBLE] = ("float", visible[left].tolist())
     if ref.label_ids is not None:
-        ref = ref._replace(
-            labels=tuple(ref.labels[at] for at in left), label_ids=tuple(ref.label_ids[at] for at in left)
-        )
+        labels, label_ids = ([of[at] for at in left] for of in (ref.labels, ref.label_ids))
+        ref = ref._replace(labels=tuple(labels), label_ids=tuple(label_ids))
         placed[OBJECT_LABEL] = ("int64", ref.label_ids or ())
         placed[OBJECT_TEXT] = ("bytes", [label.encode() for label in ref.labels])
     ref = ref._replace(columns=example.SerializeToString(deterministic=True))

@@ -25,7 +25,6 @@ COLUMNS = 8
 _GAP, _LINE = 8, 18
 _INK, _FAINT, _PAPER = "#1f2328", "#d0d7de", "white"
 BOX_COLORS = ("#00c853", "#ff1744", "#2979ff", "#ffea00", "#d500f9", "#00e5ff", "#ff9100", "#f50057")  # of classes
-_MOST_BOXES = 100  # of a thumbnail
 
 
 def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) -> PillowImage.Image:
@@ -71,7 +70,7 @@ def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -
     canvas = ImageDraw.Draw(image)
     boxes = np.column_stack([values.get(side, ()) for side in SIDES]) * (image.size * 2)
     labels = values.get(OBJECT_LABEL) or [0] * len(boxes)
-    for box, label in zip(boxes[:_MOST_BOXES], labels, strict=False):
+    for box, label in zip(boxes[:100], labels, strict=False):
         canvas.rectangle(box.tolist(), outline=BOX_COLORS[label % len(BOX_COLORS)], width=2)
 
 

@@ -40,6 +40,7 @@ _OUTCOME = Outcome("the dataset is whole, as it was", "run the same command agai
 _KEPT_CODECS = "kept_codecs"  # in the options of a manifest: versions that made some of the records
 _SIZES = {"num_shards", "target_shard_bytes", "examples_per_shard"}  # of which only one can be given
 _PLACES = ("input", "input_list", "table")
+_ONLY_REJECTS = "only reads what was rejected, and `{}=` changes other images; leave one out"
 _NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
 
 
@@ -180,10 +181,7 @@ def _open(options: ConvertOptions, *, dataset: Manifest, given: Mapping[str, Any
         if how.retry_rejects:
             changed = [name for name in about if now.get(name) != there.get(name)]
             if wrong := [name for name in changed if about[name].group not in (FILES, LIMITS)]:
-                raise UsageError(
-                    f"only reads what was rejected, and `{wrong[0]}=` changes other images; leave one out",
-                    option="retry_rejects",
-                )
+                raise UsageError(_ONLY_REJECTS.format(wrong[0]), option="retry_rejects")
         plan = source.plan if source.plan.first else dataclasses.replace(source.plan, first=_kept_ids(dataset))
         return dataclasses.replace(source, plan=plan, origin=base if how.retry_rejects else source.origin)
     allowed = {name for name, option in about.items() if option.group in (FILES, RUN)}
@@ -232,12 +230,10 @@ def _choose_base(
     about = options_of(ImageOptions)
     changed = [name for name in about if about[name].changes_data and there.get(name) != now.get(name)]
     has_boxes = any(box_columns(options.get("feature_columns")) for options in (now, there))
-    about_boxes = ("feature_columns", "min_visible") if has_boxes else ()
-    others = [name for name in about_boxes if there.get(name) != now.get(name)]
+    others = [of for of in ("feature_columns", "min_visible") if has_boxes and there.get(of) != now.get(of)]
     if others := others + [name for name in changed if not _is_looser(name, there.get(name), now.get(name))]:
         if how.retry_rejects:
-            told = f"only reads what was rejected, and `{others[0]}=` changes other images; leave one out"
-            raise UsageError(told, option="retry_rejects")
+            raise UsageError(_ONLY_REJECTS.format(others[0]), option="retry_rejects")
         say(f"`{others[0]}=` differs: {everything}")
         return None, {}
     codecs = next(_codecs_in(dataset), None)
@@ -246,10 +242,11 @@ def _choose_base(
         return None, {}
     older = {*there.get(_KEPT_CODECS, ())}
     compare = "names" if isinstance(source.origin, Base) else how.compare
+    boxes = ("stay" if isinstance(source.origin, Base) else "may change") if has_boxes else ""
     with_rejects = not (changed or how.retry_rejects)
     features = {of: about["shape"] for of, about in dataset.features.items()}
     rows_stay = features == {of: [*shape] for of, (_, shape) in features_of(now, labelled=source.plan.labelled).items()}
-    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, with_rejects, codecs, rows_stay, has_boxes)
+    base = Base(dataset.folder, dataset.fields["manifest_digest"], compare, with_rejects, codecs, rows_stay, boxes)
     try:
         base.check_codecs(codec_versions.used(now))
         if older and not how.codecs:

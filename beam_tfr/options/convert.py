@@ -22,10 +22,8 @@ from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
-# Option of 0.1 that was removed -> the value that all conversions have since. `options` of plans and manifests keep it,
-# so that a conversion has the digests that it always had, and finds its older datasets and plans.
-REMOVED: dict[str, Any] = {}
-# Those that applied to images only.
+# Options of images that were removed -> the value that all conversions have since. `options` of plans and manifests
+# keep them, so that a conversion has the digests that it always had, and finds its older datasets and plans.
 REMOVED_OF_IMAGES: dict[str, Any] = {"damaged_share": 0.95, "keep_all": False, "max_scan_pixels": MAX_SCAN_PIXELS}
 
 _place = functools.partial(option, group=WHAT, changes_data=False)
@@ -169,6 +167,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse("feature_columns", f"{boxes[0]} holds boxes, which need images: give `uri_column=` too")
         if len(boxes) > 1:
             self.refuse("feature_columns", f"{' and '.join(boxes)} hold boxes: only one column can")
+        if not boxes and any(kind.endswith("[box]") for kind in (self.feature_columns or {}).values()):
+            self.refuse("feature_columns", "has a value for each box, but no column of boxes, such as box:bbox[xyxy]")
         if self.is_given("min_visible") and not boxes:
             self.refuse("min_visible", "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`")
 
@@ -200,7 +200,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             multi_label: whether a row of the table has any number of labels.
         """
         images = self.encoding not in OTHER_ENCODINGS
-        values = REMOVED | (REMOVED_OF_IMAGES if images else {})
+        values: dict[str, Any] = dict(REMOVED_OF_IMAGES if images else {})
         for name, about in options_of(type(self)).items():
             applies = images or not about.images_only
             if about.changes_data and applies and (self.is_given(name) or not about.implied):

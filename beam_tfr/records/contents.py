@@ -142,8 +142,7 @@ def made_cells(value: Image | Array) -> dict[str, Any]:
 def with_places(rows: Any, places: Sequence[Place]) -> Any:
     """A `pyarrow.Table` of contents with the columns that say where its records lie."""
     pa = need_pyarrow()
-    columns = zip(Place._fields, zip(*places, strict=True), strict=True)
-    for name, values in columns:
+    for name, values in zip(Place._fields, zip(*places, strict=True), strict=True):
         rows = rows.append_column(name, pa.array(values, pa.int64()))
     return rows
 

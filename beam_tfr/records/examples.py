@@ -127,6 +127,15 @@ def with_names(serialized: bytes, ref: ImageRef, names: Names, own: Container[st
     return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 
+def with_label_ids(serialized: bytes, ref: ImageRef, names: Names) -> bytes:
+    """A record of boxes with the class ids of a reference, which may have labels of more boxes."""
+    example = example_class().FromString(serialized)
+    feature, ids = example.features.feature, dict(zip(ref.labels, ref.label_ids or (), strict=False))
+    for name in (names.label, features.OBJECT_LABEL) if ids else ():
+        feature[name].int64_list.value[:] = [ids[text.decode()] for text in feature[names.text].bytes_list.value]
+    return example.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
+
+
 def _set(values: Any, of: Iterable[Any]) -> None:
     values.SetInParent()
     values.value.extend(of)

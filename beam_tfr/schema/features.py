@@ -29,6 +29,7 @@ SIDES = tuple(f"{BOXES}/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))  #
 VISIBLE = "image/object/visible"  # float: share of the box that the stored image shows
 OBJECT_LABEL = "image/object/class/label"  # int64, as `LABEL`
 OBJECT_TEXT = "image/object/class/text"  # bytes, as `TEXT`
+BOX_NAMES = (BOXES, *SIDES, VISIBLE, OBJECT_LABEL, OBJECT_TEXT)
 
 # Records without an image: see `OTHER_ENCODINGS`.
 FILE_BYTES = "file/bytes"  # bytes: --encoding bytes: the file

@@ -101,6 +101,8 @@ def _corners(box: list[float], form: str) -> tuple[float, float, float, float]:
         right, bottom = left + width, top + height
     if not (left < right and top < bottom and math.isfinite(right - left) and math.isfinite(bottom - top)):
         raise ValueError(f"{box} is no box with an area in the format {form}")
+    if not form.startswith("rel_") and max(right, bottom) <= 1:
+        raise ValueError(f"{box} is less than a pixel; if these are shares of the image, its format is rel_{form}")
     return left, top, right, bottom
 
 

@@ -16,7 +16,7 @@ from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
 from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
 from beam_tfr.schema.features import BOXES
-from beam_tfr.tables.columns import ColumnType, split_list
+from beam_tfr.tables.columns import ColumnType, json_list, split_list
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
 
 
@@ -167,6 +167,8 @@ class Tables:
             raise ValueError("a list of labels; the first rows have one each")
         if cell is None or cell == "" or cell != cell:  # NaN: a missing value of pandas
             parts = []
+        elif isinstance(cell, str) and self.has_boxes and (found := json_list(cell)) is not None:
+            parts = found
         elif isinstance(cell, str) and self.roles.label_separator:
             parts = split_list(cell, self.roles.label_separator)
         else:

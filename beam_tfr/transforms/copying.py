@@ -35,17 +35,16 @@ class Copier:
 
     def __init__(self, base: Base, options: ImageOptions) -> None:
         self._copies, self._options, self._rows_stay = Copies(base), options, base.rows_stay
-        self._has_boxes = base.has_boxes
+        self._boxes = base.boxes
         self._names, self._at_once = names_of(options.encoding), AT_ONCE
-        features = features_of({"encoding": options.encoding, "damaged": options.damaged}, labelled=False)
-        self._own = frozenset(features)
+        self._own = frozenset(features_of({"encoding": options.encoding, "damaged": options.damaged}, labelled=False))
 
     def stays(self, work: ShardWork) -> set[int]:
         """The positions of the images of a shard whose records stay as they are, whatever their neighbors do.
 
         With `encoding=keep`, the statistics of an image depend on its neighbors.
         """
-        if not self._rows_stay or self._options.encoding == "keep" or self._has_boxes:
+        if not self._rows_stay or self._options.encoding == "keep" or self._boxes:
             return set()
         return {at for at, known in work.known.items() if known.state == "same" and not known.reject}
 
@@ -69,9 +68,8 @@ class Copier:
         counts.class_counts.update({label_id: number for label_id, number in label_ids.items() if label_id >= 0})
         if self._options.encoding not in IMAGE_ENCODINGS:
             return counts
-        counts.adjusted.update(
-            collections.Counter(kind for text in rows["adjusted"].to_pylist() for kind in text.split(",") if kind)
-        )
+        kinds = ",".join(rows["adjusted"].to_pylist()).split(",")
+        counts.adjusted.update(collections.Counter(filter(None, kinds)))
         counts.pixels = sum(map(operator.mul, rows["height"].to_pylist(), rows["width"].to_pylist()))
         totals = [*map(sum, zip(*(map(int, text.split()) for text in sums), strict=True))]
         counts.channel_sums, counts.channel_squares = totals[: len(totals) // 2], totals[len(totals) // 2 :]
@@ -99,7 +97,7 @@ class Copier:
         With `encoding=keep`, those of images that come into the sample for statistics, or leave it, are not: see
         `ResizeImages`. What changes of boxes cannot be seen in a record.
         """
-        if self._has_boxes and work.known[position].state not in SAME:
+        if self._boxes == "may change" and work.known[position].state not in SAME:
             return False
         return self._options.encoding != "keep" or bool(copy.sums) == in_sample(work.shard, position)
 
@@ -109,12 +107,15 @@ class Copier:
         if self._options.encoding in IMAGE_ENCODINGS:
             image = self._image(copy)
         serialized = copy.serialized
-        if known.state not in SAME:
+        if known.state not in SAME and self._boxes:
+            serialized = examples.with_label_ids(serialized, ref, self._names)
+        elif known.state not in SAME:
             serialized = examples.with_names(serialized, ref, self._names, self._own)
+        label_ids = examples.parse_example(serialized).get(self._names.label) if self._boxes else None
         if self._rows_stay and serialized == copy.serialized:
-            label_ids = examples.parse_example(serialized).get(self._names.label) if self._has_boxes else None
             return Record(serialized, image, {}, row, copied=True, label_ids=label_ids)
-        return Record(serialized, image, None, {name: row[name] for name in MADE if name in row}, copied=True)
+        made = {name: row[name] for name in MADE if name in row}
+        return Record(serialized, image, None, made, copied=True, label_ids=label_ids)
 
     def _image(self, copy: Copy) -> Image:
         row, of = copy.row, self._options

@@ -139,7 +139,7 @@ class _Read(ShownDoFn):
                 cause = "the sample for statistics needs its source" if copy else "its record is damaged"
                 raise DataError(f"{ref.key}: {cause}; update with `input=` or `table=`, which reads it again")
             ((_, content),) = read_refs(self._step.root, [ref], self._step.ahead)
-        about_boxes = self._step.base and self._step.base.has_boxes and known.state not in SAME
+        about_boxes = self._step.base and self._step.base.boxes and known.state not in SAME
         return item._replace(before="relabelled" if about_boxes else "kept"), content
 
     def _read(self, work: ShardWork) -> Iterator[Item]:
