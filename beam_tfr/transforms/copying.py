@@ -57,7 +57,7 @@ class Copier:
         while begin < end:
             numbers = [work.known[at].number for at in range(begin, min(begin + self._at_once, end))]
             records, rows, sums = self._copies.read_as_they_are(numbers)
-            self._at_once = max(1, min(AT_ONCE, AHEAD_BYTES * len(records) // (sum(map(len, records)) + 1)))
+            self._pace(records)
             refs = work.refs[begin : begin + len(records)]
             yield Copied(refs, records, rows, sums, self._counts(refs, rows, sums))
             begin += len(records)
@@ -87,9 +87,12 @@ class Copier:
         while numbers:
             some, numbers = numbers[: self._at_once], numbers[self._at_once :]
             copies = self._copies.read(some)
-            total = sum(len(copy.serialized) for copy in copies if copy)
-            self._at_once = max(1, min(AT_ONCE, AHEAD_BYTES * len(some) // (total + 1)))
+            self._pace([copy.serialized if copy else b"" for copy in copies])
             yield from copies
+
+    def _pace(self, records: Sequence[bytes]) -> None:
+        """Sets how many records to read next, given the last ones."""
+        self._at_once = max(1, min(AT_ONCE, AHEAD_BYTES * len(records) // (sum(map(len, records)) + 1)))
 
     def can_copy(self, copy: Copy, work: ShardWork, position: int) -> bool:
         """Whether a record and its statistics are those that a conversion would make.

@@ -147,13 +147,8 @@ class _Read(ShownDoFn):
         try:
             yield from self._read_beside(work, self._copier.stays(work) if self._copier else ())
         except RecordError as error:
-            yield Item(
-                work.shard,
-                0,
-                "",
-                None,
-                Unfinished(shard=work.shard, causes={str(error): 1}, images=1, example=error.file),
-            )
+            value = Unfinished(shard=work.shard, causes={str(error): 1}, images=1, example=error.file)
+            yield Item(work.shard, 0, "", None, value)
             yield from self._read_beside(work, ())
 
     def _read_beside(self, work: ShardWork, stay: Collection[int], *, again: bool = False) -> Iterator[Item]:
