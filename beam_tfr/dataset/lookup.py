@@ -18,7 +18,16 @@ from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
 from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
-from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, HEADER_BYTES, RecordError, longest_in, masked_crc
+from beam_tfr.records.tfrecords import (
+    FOOTER,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    RecordError,
+    header,
+    longest_in,
+    masked_crc,
+    payload,
+)
 from beam_tfr.schema import CONTENTS_FOLDER, DataError
 from beam_tfr.schema.naming import contents_name
 
@@ -87,7 +96,11 @@ class Lookup:
         return part, part.begin + number - (self._ends[at] - part.take)
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
-        """The records of these numbers, in this order, with as few requests as possible.
+        """The records of these numbers, in this order, with as few requests as possible; raises as `read_frames`."""
+        return [*map(payload, self.read_frames(numbers))]
+
+    def read_frames(self, numbers: Sequence[int]) -> list[bytes]:
+        """The records as `tfrecords.frame` frames them.
 
         Raises:
             DataError: there are no contents, a file is damaged (with its name), or another dataset has replaced this.
@@ -102,8 +115,8 @@ class Lookup:
         def fetch(job: tuple[_Shard, list[_Span]]) -> None:
             shard, spans = job
             data = self._fetch(shard, spans[0].begin, max(span.end for span in spans) - spans[0].begin)
-            for place, record in self._records(shard, spans, data):
-                found[place] = record
+            for place, frame in self._frames(shard, spans, data):
+                found[place] = frame
 
         jobs = [job for of in self._each(lambda item: list(self._jobs(*item)), wanted.items()) for job in of]
         self._each(fetch, jobs)
@@ -181,7 +194,7 @@ class Lookup:
         try:
             ends = _ends(lengths, offsets, longest_in(part.num_bytes))
             if restarts is not None:
-                restarts = _checked(restarts, ends, part.num_bytes)
+                restarts = _checked_restarts(restarts, ends, part.num_bytes)
             elif len(ends) and self._file_bytes(int(ends[-1])) != part.num_bytes:
                 raise ValueError("does not fit its shard: the file has another size")
         except ValueError as error:
@@ -201,8 +214,8 @@ class Lookup:
             manifests.check_current(self.dataset)
             raise DataError(f"{shard.path} was changed or removed while it was read: {REPAIR}") from None
 
-    def _records(self, shard: _Shard, spans: Sequence[_Span], data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yields (place, record) of some spans, given the bytes of the file from the first on."""
+    def _frames(self, shard: _Shard, spans: Sequence[_Span], data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yields (place, frame) of some spans, given the bytes of the file from the first on."""
         inflated, first, restart = b"", 0, -1
         for span in spans:
             piece = data[span.begin - spans[0].begin : span.end - spans[0].begin]
@@ -213,7 +226,7 @@ class Lookup:
                 piece = inflated[begin - first : end - first]
             elif self._level == 0:
                 piece = without_headers(piece, begin)
-            yield span.place, _payload(shard, span.row, begin, piece[: end - begin])
+            yield span.place, _checked(shard, span.row, begin, piece[: end - begin])
 
 
 def read_table(
@@ -272,7 +285,7 @@ def _ends(lengths: Any, offsets: Any, longest: int) -> NDArray[np.int64]:
     return ends
 
 
-def _checked(restarts: Any, ends: NDArray[np.int64], num_bytes: int) -> NDArray[np.int64]:
+def _checked_restarts(restarts: Any, ends: NDArray[np.int64], num_bytes: int) -> NDArray[np.int64]:
     """Restart points that are in the file, in order.
 
     Raises:
@@ -303,20 +316,20 @@ def _inflate(shard: _Shard, restarts: NDArray[np.int64], span: _Span, data: byte
         raise RecordError(shard.path, span.row, shard.begin(span.row), f"it is damaged ({error}); {REPAIR}") from None
 
 
-def _payload(shard: _Shard, row: int, begin: int, frame: bytes) -> bytes:
-    """The data of a frame, checked.
+def _checked(shard: _Shard, row: int, begin: int, frame: bytes) -> bytes:
+    """A frame, checked.
 
     Raises:
         RecordError: it is damaged.
     """
-    data, size = frame[HEADER_BYTES : -FOOTER.size], int(shard.ends[row]) - begin
+    data, size = payload(frame), int(shard.ends[row]) - begin
     problem = ""
     if len(frame) != size:
         problem = f"the file ends within it; {size - len(frame)} bytes are missing"
-    elif frame[:8] != len(data).to_bytes(8, "little"):
+    elif frame[:HEADER_BYTES] != header(len(data)):
         problem = "it does not begin where the contents say, or its length is another"
     elif FOOTER.pack(masked_crc(data)) != frame[-FOOTER.size :]:
         problem = "its data does not match the checksum of the data"
     if problem:
         raise RecordError(shard.path, row, begin, f"{problem}; {REPAIR}")
-    return data
+    return frame

@@ -24,10 +24,11 @@ from beam_tfr.records import contents
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import DataError, ImageRef, Known, Reject, RunError, Shard, ShardInfo, WrittenFile
+from beam_tfr.schema.items import REASON
 from beam_tfr.schema.naming import contents_name, parse_file_name
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
-_TABLES = 4  # contents in memory at a time
+_MOST_ROWS = 1 << 17  # of contents in memory: about 40 MB
 _PASSING = ("not-found", "unreadable", "changed-while-reading", "decode-timeout")  # reasons that may not last
 
 
@@ -135,7 +136,7 @@ def match(ref: bytes, encoded: bytes, compare: str) -> Known | None:
         encoded: the result of `encode` for the same key.
         compare: `Base.compare`.
     """
-    if ref.split(b"\0", 8)[7]:  # its reason
+    if ref.split(b"\0", REASON + 1)[REASON]:
         return None
     start = len(ref.partition(b"\0")[0]) + 1
     number, size, generation, crc32c, fingerprint = _PLACE.unpack_from(encoded, start)
@@ -194,7 +195,8 @@ class Copies:
         self._lookup = Lookup(
             dataset, [Part(path, of.num_examples, 0, of.num_examples, of.num_bytes) for path, of in entries]
         )
-        self._about = functools.lru_cache(maxsize=_TABLES)(self._read_about)
+        longest = max((part.records for part in self._lookup.parts), default=1)
+        self._about = functools.lru_cache(maxsize=max(4, _MOST_ROWS // longest))(self._read_about)
 
     def read(self, numbers: Sequence[int]) -> list[Copy | None]:
         """The records of these numbers; None for one that is damaged.
@@ -219,14 +221,14 @@ class Copies:
         ]
 
     def read_as_they_are(self, numbers: Sequence[int]) -> tuple[list[bytes], Any, list[bytes]]:
-        """The records of these numbers, their `pyarrow.Table` of contents, and their sums; reads as `Lookup.read`."""
+        """The frames of these records, their `pyarrow.Table` of contents, and their sums; raises as `Lookup.read`."""
         tables, texts = [], list[bytes]()
         for part, places in itertools.groupby(map(self._lookup.locate, numbers), lambda place: place[0]):
             table, sums = self._about(part)
             rows = [row for _, row in places]
             tables.append(table.take(rows))
             texts += [sums[row] for row in rows]
-        return self._lookup.read(numbers), need_pyarrow().concat_tables(tables), texts
+        return self._lookup.read_frames(numbers), need_pyarrow().concat_tables(tables), texts
 
     def sizes(self, keys: Collection[str]) -> dict[str, int | None]:
         """The sizes of the records of some keys, None for rejects; reads the sidecars of all shards."""

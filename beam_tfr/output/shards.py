@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from beam_tfr.records.shard_file import ShardFile
+from beam_tfr.records.tfrecords import payload
 from beam_tfr.schema import (
     Copied,
     Item,
@@ -49,8 +50,8 @@ class ShardCounter:
             _count(info.source_sizes, size_bucket(image.source_height, image.source_width))
 
     def count_copied(self, copied: Copied) -> None:
-        for record in copied.records:
-            self._records.add(record)
+        for frame in copied.frames:
+            self._records.add(payload(frame))
         self._info.add(copied.counts)
 
     def count_reject(self, reject: Reject) -> None:

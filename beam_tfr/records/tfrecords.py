@@ -175,8 +175,18 @@ def longest_in(file_bytes: int) -> int:
 
 def frame(data: bytes) -> bytes:
     """A record as in a file: its length and its bytes, each with a checksum."""
-    length = struct.pack("<Q", len(data))
-    return b"".join((length, FOOTER.pack(masked_crc(length)), data, FOOTER.pack(masked_crc(data))))
+    return b"".join((header(len(data)), data, FOOTER.pack(masked_crc(data))))
+
+
+def header(num_bytes: int) -> bytes:
+    """What a frame begins with: the length of its record, and the checksum of that."""
+    length = struct.pack("<Q", num_bytes)
+    return length + FOOTER.pack(masked_crc(length))
+
+
+def payload(frame: bytes) -> bytes:
+    """The record in a frame."""
+    return frame[HEADER_BYTES : -FOOTER.size]
 
 
 def masked_crc(data: bytes) -> int:

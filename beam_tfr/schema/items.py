@@ -12,6 +12,7 @@ from beam_tfr.schema.plan import Counts, Shard, ShardInfo, Unfinished
 
 BATCH_ITEMS = 16
 BATCH_BYTES = 1 << 20  # 1 MiB
+SPLIT, LABELS, LABEL_IDS, REASON = 4, 5, 6, 7  # places of fields in an encoded `ImageRef`, which are split by NULs
 
 
 class ImageRef(NamedTuple):
@@ -76,7 +77,7 @@ class ImageRef(NamedTuple):
 
 def label_ids_of(ref: bytes) -> tuple[int, ...]:
     """`ImageRef.label_ids` of an encoded reference, empty for None; decodes nothing else."""
-    label_ids = ref.split(b"\0", 7)[6]
+    label_ids = ref.split(b"\0", LABEL_IDS + 1)[LABEL_IDS]
     return tuple(map(int, label_ids.split(b","))) if label_ids not in (b"", b"-") else ()
 
 
@@ -247,14 +248,14 @@ class Copied(NamedTuple):
 
     Attributes:
         refs: encoded references.
-        records: serialized Examples.
+        frames: serialized Examples, as `records.tfrecords.frame` frames them.
         rows: their `pyarrow.Table` of contents, without the columns that say where they lie.
         sums: as in `output.sidecars.Sidecar`.
         counts: what they add to the counts of their shard.
     """
 
     refs: Sequence[bytes]
-    records: Sequence[bytes]
+    frames: Sequence[bytes]
     rows: Any
     sums: Sequence[bytes]
     counts: Counts
@@ -306,7 +307,7 @@ class Item(NamedTuple):
         """Bytes of an image or file in the value."""
         match self.value:
             case Copied():
-                return sum(map(len, self.value.records))
+                return sum(map(len, self.value.frames))
             case bytes():
                 return len(self.value)
             case Image():

@@ -56,11 +56,11 @@ class Copier:
         """
         while begin < end:
             numbers = [work.known[at].number for at in range(begin, min(begin + self._at_once, end))]
-            records, rows, sums = self._copies.read_as_they_are(numbers)
-            self._pace(records)
-            refs = work.refs[begin : begin + len(records)]
-            yield Copied(refs, records, rows, sums, self._counts(refs, rows, sums))
-            begin += len(records)
+            frames, rows, sums = self._copies.read_as_they_are(numbers)
+            self._pace(frames)
+            refs = work.refs[begin : begin + len(frames)]
+            yield Copied(refs, frames, rows, sums, self._counts(refs, rows, sums))
+            begin += len(frames)
 
     def _counts(self, refs: Sequence[bytes], rows: Any, sums: Sequence[bytes]) -> Counts:
         counts = Counts(num_examples=len(refs), before={"kept": len(refs)})

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.typehints import with_input_types, with_output_types
+from apache_beam.utils.shared import Shared
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import Base
@@ -89,6 +90,7 @@ class _Read(ShownDoFn):
         super().__init__(root=step.root, **shown, accept_unreadable=step.accept_unreadable, guarded=step.guarded)
         self._step = step
         self._copier: Copier | None = None
+        self._shared = Shared()  # so that all threads of a process read the contents of each shard once
         self._missed = 0  # reads that failed since the last one that did not
 
     def process(self, work: ShardWork) -> Iterator[list[Item]]:
@@ -97,7 +99,8 @@ class _Read(ShownDoFn):
             return
         codec_versions.check(work.shard.codecs)
         if self._copier is None and self._step.base and self._step.options:
-            self._copier = Copier(self._step.base, self._step.options)
+            base, options = self._step.base, self._step.options
+            self._copier = self._shared.acquire(lambda: Copier(base, options))
         mark = self._step.output and storage.work_path(self._step.output, f"{work.shard.name}{attempts.SUFFIX}")
         with attempts.marked(mark) as crashed:
             guarded = crashed or self._step.guarded

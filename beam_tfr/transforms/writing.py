@@ -23,7 +23,7 @@ from beam_tfr.output.known import find_file
 from beam_tfr.records.contents import Place, columns_of, row_of, schema_of, to_bytes, with_places
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.records.tfrecords import HEADER_BYTES, frame
+from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
 from beam_tfr.schema import (
     CONTENTS_FOLDER,
     NO_SPLIT,
@@ -132,7 +132,7 @@ class _Write(ShownDoFn):
         for ref in copied.refs if copied else [item.ref.encode()] if item.ref else ():
             self._refs.append(ref if self._step.names.sha256 else sidecars.fingerprint(ref))
         if copied:
-            places = [self._put(record) for record in copied.records]
+            places = [self._put(framed) for framed in copied.frames]
             self._rows.append(with_places(copied.rows, places))
             self._sums += copied.sums
             self._counter.count_copied(copied)
@@ -150,16 +150,16 @@ class _Write(ShownDoFn):
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
 
-    def _put(self, record: bytes) -> Place:
-        """Writes a serialized record; returns where it is."""
+    def _put(self, framed: bytes) -> Place:
+        """Writes the frame of a record; returns where the record is."""
         restart = self._file.begin_record()
-        place = Place(self._file.length + HEADER_BYTES, len(record), restart)
-        self._file.write(frame(record))
+        place = Place(self._file.length + HEADER_BYTES, len(framed) - FRAME_BYTES, restart)
+        self._file.write(framed)
         return place
 
     def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
         """Writes a record; returns its row of the contents."""
-        place = self._put(record.serialized)._asdict()
+        place = self._put(frame(record.serialized))._asdict()
         if record.values == {}:
             return {**record.made, **place}
         values = dict[str, Any](record.values or {})
