@@ -89,6 +89,7 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
     assert "problems; " in repr(beam_tfr.verify(tmp_path / "out"))
 
 
+@pytest.mark.slow
 def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(photos: Path, tmp_path: Path) -> None:
     before = PipelineOptions.view_as, fn_runner.ProgressRequester, worker_handlers.DATA_BUFFER_TIME_LIMIT_MS
 

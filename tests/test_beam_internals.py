@@ -213,6 +213,7 @@ def test_beam_is_as_it_was(case: Callable[[Patch, Path], None], monkeypatch: Pat
 # A later Beam
 
 
+@pytest.mark.slow
 def test_with_a_beam_that_lacks_all_these_parts_everything_works(
     beam_tfr: Callable[..., Run], tmp_path: Path, monkeypatch: Patch
 ) -> None:

@@ -34,6 +34,7 @@ DOC = (Path(__file__).parents[1] / "docs" / "tables.md").read_text()
 BESIDE = ("iscrowd", "difficult", "image/object/visible")
 COLORS = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250)}
 FORMATS = ("xyxy", "yxyx", "xywh", "center_xywh")
+SLOW_FORMATS = ("yxyx", "xywh", "center_xywh", "rel_xyxy", "rel_yxyx", "rel_center_xywh")
 TYPES = {"box": "bbox[xyxy]", "depth": "float[box]", "tag": "bytes[box]"}
 
 
@@ -148,7 +149,7 @@ def test_verify_checks_boxes() -> None:
     assert not are_boxes(good | {"image/class/label": [0]})
 
 
-@pytest.mark.parametrize("form", [*FORMATS[1:], *(f"rel_{form}" for form in FORMATS)])
+@pytest.mark.parametrize("form", ["rel_xywh", *(pytest.param(form, marks=pytest.mark.slow) for form in SLOW_FORMATS)])
 def test_all_formats_say_the_same(tmp_path: Path, form: str) -> None:
     expected = convert(write_table(tmp_path), tmp_path / "d") and records(tmp_path / "d")
     convert(write_table(tmp_path, form=form), tmp_path / "other", form)
@@ -261,6 +262,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
     assert not (tmp_path / "d").exists()
 
 
+@pytest.mark.slow
 def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path) -> None:
     table = write_table(tmp_path)
     convert(table, tmp_path / "d")
@@ -283,6 +285,7 @@ def test_an_update_gives_what_a_fresh_conversion_gives(tmp_path: Path) -> None:
     assert 0 < found.counts["columns"] < 7, found.counts
 
 
+@pytest.mark.slow
 def test_removing_the_only_image_of_a_class_needs_no_input(tmp_path: Path) -> None:
     table = write_table(tmp_path)
     rows = [json.loads(line) for line in table.read_text().splitlines()]
@@ -349,6 +352,7 @@ def test_readers_and_pictures(tmp_path: Path) -> None:
     assert all(colors.get(ImageColor.getrgb(color), 0) > 100 for color in BOX_COLORS[:3])
 
 
+@pytest.mark.slow
 def test_coco_voc_and_yolo_give_equal_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One truth in three formats, made a table by examples/boxes_table.py, and converted by the line that it prints."""
     main = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "boxes_table.py"))["main"]

@@ -75,6 +75,7 @@ def test_mended_files_cost_their_shards_alone(beam_tfr: Command, source: Path, t
     assert files_of(output) == files_of(tmp_path / "sound")  # nothing is left of the work folder
 
 
+@pytest.mark.slow
 def test_a_file_less_moves_the_cuts_and_another_number_of_shards_leaves_nothing_behind(
     beam_tfr: Command, source: Path, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_pipeline_of_ones_own_leaves_nothing_behind_and_counts_what_changed(
     assert (counters["rewritten-shards"] in (1, 2), counters["changed-images"]) == (True, 2)
 
 
+@pytest.mark.slow
 def test_other_options_are_refused_and_a_published_dataset_keeps_its_rule(
     beam_tfr: Command, source: Path, tmp_path: Path
 ) -> None:

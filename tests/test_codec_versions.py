@@ -55,6 +55,7 @@ def test_a_library_that_only_one_worker_has(monkeypatch: pytest.MonkeyPatch) -> 
     images.codec_versions.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_resume_needs_the_same_codecs_and_no_more(
     photos: Path, tmp_path: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -459,6 +459,7 @@ def test_ctrl_c(
     interrupt.requested.clear()  # for pipelines of other tests that are not launched
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_service_does_not_answer(service: FakeDataflow, tmp_path: Path) -> None:
     with socket.create_server(("localhost", 0)) as silent:
         command = ["convert", "--input", "gs://b/photos/**/*.jpg", "--output", "gs://b/out", *service.flags]

@@ -234,6 +234,7 @@ def test_classes_splits_and_columns_of_a_table(beam_tfr: Command, photos: Path, 
     assert (run.code, found.counts["pixels"], found.counts["renamed"]) == (1, 0, 0)
 
 
+@pytest.mark.slow
 def test_several_labels_are_other_labels_than_one(photos: Path, convert: Callable[..., Path]) -> None:
     one = table(photos, "one.jsonl", lambda *_: None)
     several = table(photos, "several.jsonl", lambda _, row: row.update(kind=[row["kind"], "all"]))

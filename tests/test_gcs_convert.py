@@ -100,6 +100,7 @@ def test_read_ahead(photos: FakeGcs, beam_tfr: Command) -> None:
     assert photos.counts()["most"]["downloads"] >= 4
 
 
+@pytest.mark.slow
 def test_input_list_and_exclude(photos: FakeGcs, beam_tfr: Command, tmp_path: Path) -> None:
     lines = [f"gs://b/{name}" for name in NAMES[:3]] + ["gs://b/photos/shoes/*"]
     (tmp_path / "list.txt").write_text("\n".join(lines))

@@ -166,6 +166,7 @@ def test_a_shard_that_changes_while_it_is_read_is_named(folder: Path, tmp_path: 
         list(elements)
 
 
+@pytest.mark.slow
 def test_a_process_that_stops_in_an_epoch_ends(folder: Path) -> None:
     program = (
         "import sys, time; from beam_tfr.dataset.lookup import Lookup; from beam_tfr.reader import load\n"

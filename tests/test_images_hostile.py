@@ -221,6 +221,7 @@ def check(image: Image, options: ImageOptions) -> None:
         assert 0 <= squares <= 255 * total <= 255 * 255 * pixels
 
 
+@pytest.mark.slow
 def test_fuzz() -> None:
     run = in_another_process(f"fuzz({SEED}, {VARIANTS})", timeout=200)
     lines = run.stdout.splitlines()

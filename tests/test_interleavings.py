@@ -183,6 +183,7 @@ def in_memory(store: Store, buried: set[str]) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(data=st.data())
 def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> None:

@@ -68,6 +68,7 @@ WRONG_CALLS = [
 ]
 
 
+@pytest.mark.slow
 def test_what_convert_refuses_a_plan_refuses_with_the_same_words(beam_tfr: Command, released: Path) -> None:
     (released / "strays").mkdir()
     (released / "strays" / "labels.txt").write_text("mine")

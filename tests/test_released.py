@@ -95,6 +95,7 @@ class Later(ConvertOptions):
     sharpen: bool = option(False, help="sharpen what was made smaller", group=LOOK, implied=True)
 
 
+@pytest.mark.slow
 def test_an_option_that_is_added_is_absent_until_it_is_used(
     beam_tfr: Command, released: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

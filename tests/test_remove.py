@@ -127,6 +127,7 @@ def test_by_a_column(place: Path, beam_tfr: Command, where: str, keys: list[str]
     assert split_removed(place / "d")[0] == without(place, *keys)
 
 
+@pytest.mark.slow
 def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(place: Path, beam_tfr: Command) -> None:
     odd = place / "photos" / "dog" / b"caf\xe9 \xc2\x85x.jpg".decode("utf-8", "surrogateescape")
     paint(odd, 66)
@@ -186,6 +187,7 @@ def test_a_damaged_list_of_what_was_removed(place: Path, beam_tfr: Command) -> N
         assert "removed.txt: line 1 is damaged; restore the file" in done.err
 
 
+@pytest.mark.slow
 def test_copies_that_still_hold_what_was_removed_are_named(place: Path, beam_tfr: Command) -> None:
     update(place / "d", num_shards=1, max_rejects=3, keep_previous=True)
     (kept,) = place.glob("d.*")
@@ -195,6 +197,7 @@ def test_copies_that_still_hold_what_was_removed_are_named(place: Path, beam_tfr
     assert "still holds" not in beam_tfr("remove", place / "d", "--where", "class=dog").out
 
 
+@pytest.mark.slow
 def test_from_a_dataset_of_a_table(tmp_path: Path, beam_tfr: Command) -> None:
     for i in range(20):
         paint(tmp_path / f"{i}.jpg", i)

@@ -43,6 +43,7 @@ def test_every_bundle_run_twice_gives_the_same_bytes(
     assert files_of(output) == expected
 
 
+@pytest.mark.slow
 def test_bundles_that_fail_anywhere_and_are_run_again_give_the_same_bytes(
     beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

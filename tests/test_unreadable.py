@@ -66,6 +66,7 @@ def finished(output: Path) -> set[str]:
     return {path.name for path in (output / ".beam_tfr").glob("train-*.json")}
 
 
+@pytest.mark.slow
 def test_an_unmounted_disk_ends_the_run_and_is_read_when_it_is_back(
     beam_tfr: Command, files: Path, tmp_path: Path, once_listed: Callable[[Callable[[], object]], None]
 ) -> None:
@@ -181,6 +182,7 @@ def test_a_fault_that_has_passed_at_the_end_of_its_shard_costs_nothing_but_time(
     assert written(tmp_path / "out") == written(tmp_path / "sound")
 
 
+@pytest.mark.slow
 def test_an_object_that_the_service_does_not_give_leaves_only_its_shard_unfinished(
     beam_tfr: Command, fake: FakeGcs, clock: Clock
 ) -> None:

@@ -124,6 +124,7 @@ def test_nothing_changed(fake: FakeGcs, bucket: Mirror) -> None:
     assert not any(name.startswith("out/.beam_tfr/") for name in fake.names())
 
 
+@pytest.mark.slow
 def test_a_bucket_copied_to_another_place_is_not_read(fake: FakeGcs, bucket: Mirror, photos: Photos) -> None:
     before, generations = dataset_in(fake), shards_of(fake)
     fake.put_folder(photos.folder, "copied")

@@ -82,6 +82,7 @@ def test_shards_without_changes_keep_their_files(dataset: Path, photos: Photos, 
     assert len([name for name in after if after[name] != before[name]]) == 2  # a shard and its contents
 
 
+@pytest.mark.slow
 def test_each_previous_dataset_is_kept_in_a_folder_of_its_own(dataset: Path, photos: Photos, tmp_path: Path) -> None:
     there = [files_of(dataset)]
     for compression in ("gzip:9", "none"):  # the records, and their digest, stay the same
@@ -96,6 +97,7 @@ def test_each_previous_dataset_is_kept_in_a_folder_of_its_own(dataset: Path, pho
     assert files_of(dataset) == expected(photos, tmp_path, compression="none")
 
 
+@pytest.mark.slow
 def test_without_an_input_nothing_is_lost_with_a_sidecar(dataset: Path, photos: Photos, tmp_path: Path) -> None:
     before = files_of(dataset)
     (dataset / ".sources" / "train-00002-of-00004.json").write_text("damaged")
@@ -108,6 +110,7 @@ def test_without_an_input_nothing_is_lost_with_a_sidecar(dataset: Path, photos: 
     assert files_of(dataset) == expected(photos, tmp_path, num_shards=2)
 
 
+@pytest.mark.slow
 def test_switches_of_a_dataset_stay(beam_tfr: Command, photos: Photos, tmp_path: Path) -> None:
     flags = ["--input", f"{photos.folder}/**", "--output", tmp_path / "d", "--ignore_orientation", "--quiet"]
     assert beam_tfr("convert", *flags, "--image_size", "16", "--max_rejects", "0.9").code == 0
@@ -168,6 +171,7 @@ def test_an_update_that_is_killed_after_its_switch_is_ended_by_the_next(
     assert not (dataset / ".beam_tfr").exists()
 
 
+@pytest.mark.slow
 def test_a_removal_that_is_killed_after_its_switch_can_be_repeated(
     beam_tfr: Command,
     dataset: Path,
@@ -211,6 +215,7 @@ def test_a_folder_that_another_run_holds_is_left_alone(
     assert files_of(dataset) == before
 
 
+@pytest.mark.slow
 def test_a_repair_whose_dataset_was_updated_meanwhile_writes_nothing(
     dataset: Path, photos: Photos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,6 +186,7 @@ def test_a_table_that_did_not_change_leaves_the_dataset_and_its_history(place: P
     assert not (place / "d" / "history.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_classes_shards_and_seed_of_a_table(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "classes.txt").write_text("dog\ncat\n")
     given = {"classes": str(place / "classes.txt"), "num_shards": 3, "seed": 5}
@@ -199,6 +200,7 @@ def test_classes_shards_and_seed_of_a_table(place: Path, monkeypatch: pytest.Mon
     assert decoded == []
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_table_are_converted_again(place: Path) -> None:
     rows = rows_of()
     table = write_table(place / "t.csv", rows)
