@@ -232,10 +232,11 @@ def test_contents_of_another_shard(folder: Path) -> None:
         read(folder)
 
 
-def test_a_flipped_bit_is_never_wrong_pixels(folder: Path) -> None:
+@pytest.mark.parametrize("place", [15, 24, None], ids=["a length", "its checksum", "data"])
+def test_a_flipped_bit_is_never_wrong_pixels(folder: Path, place: int | None) -> None:
     shard = folder / "d-train-00000-of-00003.tfrecord.gz"
     data = bytearray(shard.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[place or len(data) // 2] ^= 1
     shard.write_bytes(data)
     with pytest.raises(DataError, match=f"^{shard}: record .*: .*; .*repair"):
         read(folder)
