@@ -65,7 +65,7 @@ def prepare(
     cloud.use(beam_options)
     source = open_input(options)
     if runner or not checks.is_only_form(beam_options):
-        check_reach(options, source)
+        check_reach(options)
     return beam_options, runner, source
 
 
