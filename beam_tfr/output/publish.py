@@ -16,7 +16,7 @@ from beam_tfr.output import claim, rejects, switch
 from beam_tfr.output.claim import Claimed
 from beam_tfr.output.lock import TAKEN_OVER
 from beam_tfr.output.sidecars import new_name
-from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, list_files, name_in
+from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, name_in
 from beam_tfr.schema import (
     CONTENTS_FOLDER,
     FORMAT_VERSION,
@@ -297,7 +297,7 @@ def write(
     contents = [(contents_name(entry.file), entry.contents) for entry in shards if entry.contents]
     files += [Built(name, file.built, file.num_bytes, file.generation) for name, file in contents]
     there = list_dataset(folder)
-    _vouch(folder, files, [*there, *list_files(work_folder)])
+    _vouch(folder, files, [*there, *storage.list_files(work_folder)])
 
     others: dict[str, str] = {}
 

@@ -41,15 +41,6 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
                     yield Entry(entry.path, 0, 0)
 
 
-def list_folder(folder: str, prefix: str) -> list[str]:
-    """`storage.list_folder` on a disk."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.name.startswith(prefix) and entry.is_file())
-    except FileNotFoundError:
-        return []
-
-
 def links_out(folder: str) -> dict[str, str]:
     """`storage.links_out` on a disk."""
     root = os.path.realpath(folder)
@@ -150,12 +141,6 @@ def move(source: str, target: str, generation: int) -> None:
     if generation not in (0, os.stat(source).st_mtime_ns):
         raise ChangedError(errno.ESTALE, "it was changed after it was written", source)
     os.replace(source, target)
-
-
-def subfolders(folder: str) -> set[str]:
-    """`storage.subfolders` on a disk."""
-    with os.scandir(folder) as entries:
-        return {entry.name for entry in entries if entry.is_dir()}
 
 
 def sync_folder(folder: str) -> None:
