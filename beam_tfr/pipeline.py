@@ -45,7 +45,6 @@ from beam_tfr.transforms import (
     ReadDataset,
     ReadImages,
     ReadKnown,
-    ReadRows,
     ReadTable,
     RejectRemoved,
     ResizeImages,
@@ -288,7 +287,7 @@ class Repair(Convert):
 def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, list[beam.PTransform]]:
     """The step that reads, and the steps that turn its output into records."""
     if options.encoding == "row":  # all in the references
-        return ReadRows(source.root), [BuildExamples("row")]
+        return ReadImages(source.root, ahead=None), [BuildExamples("row")]
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead)
     boxes = BoxColumns.of(source.plan.options.get("feature_columns"), options.min_visible)
     steps: list[beam.PTransform] = [BuildExamples(options.encoding, boxes=boxes)]

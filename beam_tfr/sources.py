@@ -11,7 +11,7 @@ from beam_tfr import storage
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset.base import Base
 from beam_tfr.inputs.labels import Labeler, read_classes
-from beam_tfr.inputs.listing import PatternPart, check_there, list_parts
+from beam_tfr.inputs.listing import PatternPart, list_parts
 from beam_tfr.inputs.patterns import (
     common_root,
     escape,
@@ -97,11 +97,10 @@ def open_source(options: ConvertOptions) -> Input:
     )
 
 
-def check_reach(options: ConvertOptions, source: Input) -> None:
-    """Checks that gs:// can be reached if it is used, and that the input exists.
+def check_reach(options: ConvertOptions) -> None:
+    """Checks that gs:// can be reached if it is used.
 
     Raises:
-        InputNotFoundError: a folder or file of the input is missing.
         UsageError: there are no credentials.
     """
     files = [options.input_list, options.classes]
@@ -112,15 +111,14 @@ def check_reach(options: ConvertOptions, source: Input) -> None:
             storage.connect()
         except OSError as error:
             raise UsageError(f"{place} cannot be reached: {error.strerror}") from error
-    for pattern in source.input:
-        check_there(pattern)
 
 
 def early_warnings(source: Input) -> Iterator[str]:
     """Warns, from the first files, of images that the patterns miss and of paths that fit the layout in several ways.
 
     Raises:
-        UsageError: a pattern matches nothing, or cannot be listed.
+        InputNotFoundError: a pattern matches nothing.
+        UsageError: one cannot be listed.
     """
     if isinstance(source.origin, Tables):
         yield from source.origin.warnings

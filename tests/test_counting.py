@@ -115,10 +115,7 @@ def test_images_count_before_their_shard_is_whole(
     assert Progress("converting", 18, 18, 0, 1, num_bytes=size) in seen
 
 
-def test_a_long_listing_of_finished_shards_delays_no_report(
-    fake: FakeGcs, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reports, "MAX_LOOK_SHARE", 1e-9)  # as if 10,000 names took hours
+def test_a_long_listing_of_finished_shards_delays_no_report(fake: FakeGcs, photos: Path) -> None:
     train = SplitPlan(matched=20_000, num_shards=10_000, cuts=["80"] * 9_999, class_counts={})
     plan = dataclasses.replace(make_plan(), splits={"train": train})
     fake.put("out/.beam_tfr/plan.json", canonical_json({"digest": plan.digest, "plan": plan.fields()}))
@@ -170,22 +167,6 @@ def test_a_run_that_takes_over_lists_before_it_publishes(photos: Path, monkeypat
     stages = ["listing", "listing", "converting", "publishing"]
     assert [progress.stage for progress in seen] == stages
     assert said == ["an earlier run has finished 3 of 3 shards"]
-
-
-def test_an_engine_without_counters_shows_what_is_in_the_folder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = [None, Progress("converting", 0, 18, 0, 3), Progress("converting", 12, 18, 2, 3)]
-    step = pipeline.Convert(ConvertOptions(input=(f"{photos}/**/*.jpg",), output=str(photos / "out")))
-    monkeypatch.setattr(reports, "MAX_LOOK_SHARE", 1e9)
-    monkeypatch.setattr(type(step), "progress", lambda _: there.pop(0))
-    seen: list[Progress] = []
-    reporter = reports.Reporter(step, seen.append)
-    for _ in range(3):
-        reporter({})
-    assert [progress[:3] for progress in seen] == [
-        ("listing", 0, 0),
-        ("converting", 0, 18),
-        ("converting", 12, 18),
-    ]
 
 
 def test_waiting_for_a_service_that_asks_for_fewer_requests_is_counted(fake: FakeGcs, clock: Clock) -> None:

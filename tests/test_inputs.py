@@ -334,7 +334,7 @@ HINTS = [
     ("empty/**/*.jpg", "matches no file"),
     ("x[1]/7.jpg", "matches no file; a file has exactly this name: write [[] for [, [{{] for {{"),
     ("a/1.jpg/*.jpg", "matches no file; there is no folder {root}/a/1.jpg"),
-    ("a/none.jpg", "matches no file"),
+    ("a/none.jpg", "matches no file; there is no such file"),
     ("A/1.JPG", "matches no file; there is no folder {root}/A"),
 ]
 

@@ -56,6 +56,9 @@ class Store:
     def list_folder(self, folder: str, *, prefix: str = "") -> list[str]:
         return [entry.path.rpartition("/")[2] for entry in self.walk(folder, None, prefix=prefix, deep=False)]
 
+    def list_files(self, folder: str) -> list[Entry]:
+        return [*self.walk(folder.rstrip("/"), None, deep=False)]
+
     def read_bytes(self, path: str, **_: Any) -> bytes:
         self.turn()
         if path not in self.files:
@@ -92,9 +95,6 @@ class Store:
 
     def delete_all(self, entries: Any) -> None:
         self.for_each(lambda entry: self.delete(entry.path, generation=entry.generation), entries)
-
-    def subfolders(self, folder: str) -> set[str]:
-        return set()
 
     def touch(self, path: str, **_: Any) -> None:
         self.turn()

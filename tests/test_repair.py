@@ -17,7 +17,6 @@ from beam_tfr import launch, storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest
 from beam_tfr.engine import runs
-from beam_tfr.launch import progress
 from beam_tfr.launch.updating import restored
 from beam_tfr.sources import open_source
 from tests.conftest import Run, as_nobody, files_of, wait_for
@@ -67,7 +66,6 @@ def test_progress_is_shown_while_the_shards_are_made_again(
     dataset: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "PROGRESS_S", 0.0)
-    monkeypatch.setattr(progress, "MAX_LOOK_SHARE", 1e9)
     (dataset / TRAIN[1]).unlink()
     states: list[Progress] = []
     launch.repair(str(dataset), {"input": (f"{sources}/**/*.jpg",)}, progress=states.append)

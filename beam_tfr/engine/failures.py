@@ -15,7 +15,7 @@ from beam_tfr.schema import RESUME, TRACEBACK_VARIABLE, BeamTfrError, EngineErro
 
 _WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
 _CLASS = r"beam_tfr\.schema\.(?:errors\.)?"
-_KINDS = "UsageError|DataError|RunError|InterruptedRunError"
+_KINDS = "InputNotFoundError|UsageError|DataError|RunError|InterruptedRunError"
 _OURS = re.compile(rf"{_CLASS}({_KINDS}): ((?:(?!Traceback |{_CLASS}).)*?){_WHILE}", re.DOTALL)
 _KIND = r"[\w.]*(?:Error|Exception|Interrupt)\b"
 _OF_SYSTEM = re.compile(r"OSError: \[Errno ([0-9]+)\] (.*)")

@@ -121,23 +121,6 @@ def list_parts(
         pool.close()
 
 
-def check_there(pattern: str) -> None:
-    """Checks that the file or folder that a pattern begins with exists, if it is on a disk.
-
-    Raises:
-        InputNotFoundError: it does not exist.
-    """
-    if storage.is_gcs(pattern):
-        return
-    try:
-        os.lstat(split_pattern(pattern)[0] if is_wild(pattern) else pattern)
-    except FileNotFoundError as error:
-        hints = _hints(pattern, "input") or "; there is no such file or folder"
-        raise InputNotFoundError(f"matches no file{hints}", option="input", value=pattern) from error
-    except OSError:  # the listing says why
-        return
-
-
 def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
     """Divides a part on gs:// into about `parts` parts or more; fewer if it holds few names.
 
@@ -188,8 +171,9 @@ def _list_part(
                     yield entry
             elif skipped:
                 skipped.add(part.pattern, entry.path)
-        if not matched:
-            raise UsageError(f"matches no file{_hints(part.pattern, option)}", option=option, value=part.pattern)
+        hints = "" if matched else _hints(part.pattern, option)
+    if not matched:
+        raise InputNotFoundError(f"matches no file{hints}", option=option, value=part.pattern)
     return None
 
 
@@ -245,4 +229,6 @@ def _hints(pattern: str, option: str) -> str:
         hint = f" below it with an image extension; '{escape(pattern)}**' matches all files"
     elif wild and option in ("input", "sources"):
         hint = tell_instead(folder, option)
+    elif not storage.is_gcs(pattern):
+        hint = "; there is no such file"
     return hint

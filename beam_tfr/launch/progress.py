@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted
 from beam_tfr.pipeline import Convert
 
-MAX_LOOK_SHARE = 0.01  # of the time, for what is finished; with 100,000 shards on gs:// each look takes seconds
-_NOTHING = Progress("listing", 0)
-
 
 class Reporter:
-    """Reports the progress of a run, from the engine's counters and what an earlier run finished.
+    """Reports the progress of a run, from the engine's counters and the plan in its folder.
 
-    The folder is read rarely if it has many shards, once when the engine has claimed it, and then only for an engine
-    without counters, since another run may be writing to it.
+    The folder is read once at the start, and once when the engine has claimed it, for the totals of its plan.
 
     Args:
         step: the running step.
@@ -29,32 +24,22 @@ class Reporter:
     def __init__(
         self, step: Convert, progress: Callable[[Progress], object], say: Callable[[str], object] = lambda _: None
     ) -> None:
-        self._step, self._progress, self._say = step, progress, say
-        self._next_look, self._planned = 0.0, 0
-        self._finished = _NOTHING
-        self._earlier: Progress | None = None  # before this run did anything
+        self._step, self._progress = step, progress
+        self._planned: Progress | None = None
+        if (earlier := self._look()) and earlier.shards:
+            say(f"an earlier run has finished {earlier.shards:,} of {counted(earlier.num_shards, 'shard')}")
+
+    def _look(self) -> Progress | None:
+        with contextlib.suppress(OSError):
+            return self._step.progress()
+        return None
 
     def __call__(self, counters: Mapping[str, int]) -> None:
         """Reports; the first call is before the run starts."""
-        started = time.monotonic()
-        planned, begun = counters.get("planned-shards", 0), has_begun(counters)
-        known = begun and self._finished.total
-        if planned != self._planned or (started >= self._next_look and not known):  # claimed, perhaps for another plan
-            self._planned, self._finished = planned, _NOTHING
-            with contextlib.suppress(OSError):
-                self._finished = self._step.progress() or _NOTHING
-            self._next_look = started + (time.monotonic() - started) / MAX_LOOK_SHARE
-        if self._earlier is None:
-            self._earlier = self._finished
-            if self._earlier.shards:
-                of = counted(self._earlier.num_shards, "shard")
-                self._say(f"an earlier run has finished {self._earlier.shards:,} of {of}")
-        if begun and self._finished.total:
-            self._progress(progress_of(self._finished, counters))
-        elif not counters and self._finished != self._earlier:  # the engine has no counters
-            self._progress(self._finished)
-        else:
-            self._progress(Progress("listing", counters.get("listed", 0)))
+        if self._planned is None and has_begun(counters):
+            self._planned = self._look()
+        listed = Progress("listing", counters.get("listed", 0))
+        self._progress(progress_of(self._planned, counters) if self._planned else listed)
 
 
 def has_begun(counters: Mapping[str, int]) -> bool:

@@ -6,13 +6,10 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import as_html, printable
 from beam_tfr.dataset import history, manifest
 from beam_tfr.dataset.manifest import Split
@@ -93,8 +90,7 @@ class Result:
     @functools.cached_property
     def rejects(self) -> tuple[Reject, ...]:
         """The first `MAX_REJECTS` rejects: key, stage, reason, detail. rejects.jsonl in the folder has all."""
-        with storage.open_binary(storage.join(self.folder, REJECTS_FILE)) as file:
-            return tuple(Reject(**json.loads(line)) for line in itertools.islice(file, MAX_REJECTS))
+        return tuple(itertools.islice(rejects.read(storage.join(self.folder, REJECTS_FILE)), MAX_REJECTS))
 
     def __repr__(self) -> str:
         splits = ", ".join(f"{name} {split.num_examples:,}" for name, split in self.splits.items())
@@ -156,60 +152,44 @@ class Result:
         yield f"load:    from beam_tfr.reader import load; {split} = load({self.folder!r}, split={split!r})"
 
 
-class Beginning:
-    """The state of the output before a run, and the start time.
+def read_before(output: str) -> Mapping[str, Any] | None:
+    """The content of the manifest that stands in an output before a run, if one does."""
+    with contextlib.suppress(BeamTfrError):
+        return manifest.read(output).fields
+    return None
+
+
+def result_of(
+    step: Convert, before: Mapping[str, Any] | None, counters: Mapping[str, int], notes: Notes, seconds: float
+) -> Result:
+    """The result of a run, which has ended.
 
     Args:
         step: step of the run.
-        look: whether to look at the output.
+        before: what stood in the output.
+        counters: counters of this package, at the end.
+        notes: notes of the run.
+        seconds: wall time.
+
+    Raises:
+        RunError: there is no dataset, even if the engine reports success.
     """
-
-    def __init__(self, step: Convert, *, look: bool = True) -> None:
-        self._step, self._started = step, time.monotonic()
-        self._before = None
-        if look:
-            with contextlib.suppress(BeamTfrError):
-                self._before = manifest.read(step.options.output).fields
-
-    @property
-    def crashed(self) -> bool:
-        """True if images of an earlier dataset crashed the decoder."""
-        return self._before is not None and "crashed-decoder" in self._before["counts"]["rejected"]
-
-    def result(
-        self, counters: Mapping[str, int], notes: Notes, progress: Callable[[Progress], object] | None = None
-    ) -> Result:
-        """The result of the run, which has ended.
-
-        Args:
-            counters: counters of this package, at the end.
-            notes: notes of the run.
-            progress: called if all is finished.
-
-        Raises:
-            RunError: there is no dataset, even if the engine reports success.
-        """
-        options = self._step.options
-
-        seconds = time.monotonic() - self._started
-        try:
-            published = manifest.read(options.output)
-        except (UsageError, DataError) as error:
-            raise RunError(f"the runner reports success, but it lost elements: {error}") from error
-        updates = self._step.update is not None
-        fresh = (options.overwrite and not updates) or self._before != published.fields
-        last = history.read(options.output)[-1:] if updates and fresh else []
-        old = self._before["labels"]["names"] if self._before else published.class_names
-        if progress:
-            read, rejected = counters.get("bytes-read", 0), counters.get("rejected", 0)
-            progress(self._step.end(published)._replace(num_bytes=read, rejected=rejected))
-        return Result(
-            manifest=published,
-            seconds=seconds,
-            fresh=fresh,
-            resumed=counters.get("resumed-images", 0),
-            rewritten=counters.get("rewritten-shards", 0),
-            notes=notes,
-            new_ids=diff.describe_ids(old, published.class_names),
-            changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},
-        )
+    options, updates = step.options, step.update is not None
+    try:
+        published = manifest.read(options.output)
+    except (UsageError, DataError) as error:
+        raise RunError(f"the runner reports success, but it lost elements: {error}") from error
+    fresh = (options.overwrite and not updates) or before != published.fields
+    last = history.read(options.output)[-1:] if updates and fresh else []
+    return Result(
+        manifest=published,
+        seconds=seconds,
+        fresh=fresh,
+        resumed=counters.get("resumed-images", 0),
+        rewritten=counters.get("rewritten-shards", 0),
+        notes=notes,
+        new_ids=diff.describe_ids(
+            before["labels"]["names"] if before else published.class_names, published.class_names
+        ),
+        changed={kind: number for line in last for kind, number in line.items() if kind in history.KINDS},
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
@@ -18,7 +19,7 @@ from beam_tfr.engine.failures import UNPUBLISHED, Outcome
 from beam_tfr.engine.runs import Run, follow, on_interrupt, run_of
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.launch.progress import Reporter
-from beam_tfr.launch.results import Beginning, Result
+from beam_tfr.launch.results import Result, read_before, result_of
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import attempts, lock, notes, removed
 from beam_tfr.pipeline import Convert
@@ -65,7 +66,7 @@ def prepare(
     cloud.use(beam_options)
     source = open_input(options)
     if runner or not checks.is_only_form(beam_options):
-        check_reach(options, source)
+        check_reach(options)
     return beam_options, runner, source
 
 
@@ -105,12 +106,13 @@ def start(
         for told in early_warnings(source):
             say(told)
     step = make(options, source)
-    beginning = Beginning(step, look=not only_form)
+    before, started = None if only_form else read_before(options.output), time.monotonic()
     # From here on Ctrl-C only sets a flag: raised in the middle of Beam's code, an exception might be swallowed.
     with on_interrupt(), contextlib.ExitStack() as stack:
+        crashed = before is not None and "crashed-decoder" in before["counts"]["rejected"]
         hold = None  # where the output is not touched
         if not only_form:
-            hold = stack.enter_context(_held(step, beam_options, say, guarded=beginning.crashed))
+            hold = stack.enter_context(_held(step, beam_options, say, guarded=crashed))
         with contextlib.suppress(*([OSError] if only_form else [])):  # which may be made where there is no access
             if not step.removed.keys:
                 step.leave_out(removed.read(options.output))
@@ -140,7 +142,11 @@ def start(
         if isinstance(run, jobs.JobRun) and (options.no_wait or not run.job.id):
             return run.job
         noted = notes.take(options.output, step.run_id)
-    return beginning.result(counters, noted, progress)
+    done = result_of(step, before, counters, noted, time.monotonic() - started)
+    if progress:
+        read, rejected = counters.get("bytes-read", 0), counters.get("rejected", 0)
+        progress(step.end(done.manifest)._replace(num_bytes=read, rejected=rejected))
+    return done
 
 
 @contextlib.contextmanager

@@ -48,5 +48,5 @@ def _write(path: str, mark: bytes, *, replace: bool) -> None:
 
 def has_crashed(output: str) -> bool:
     """True if attempts at a shard, or at the sample, crashed twice in earlier runs into the folder."""
-    found = storage.walk(work_path(output, "").rstrip("/"), lambda _: False, deep=False)
+    found = storage.list_files(work_path(output, ""))
     return any(entry.path.endswith(SUFFIX) and entry.size_bytes >= CRASHES for entry in found)

@@ -27,7 +27,7 @@ from beam_tfr.dataset import manifest
 from beam_tfr.output import lock, sidecars, switch
 from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
-from beam_tfr.output.switch import is_of_dataset, list_files
+from beam_tfr.output.switch import is_of_dataset, list_dataset, name_in
 from beam_tfr.schema import (
     CONTENTS_FOLDER,
     FORMAT_VERSION,
@@ -143,16 +143,12 @@ def look(output: str, plan: Plan, *, overwrite: bool) -> Standing:
             message = f"holds part of a dataset with other options:{different}\n{_CURE}"
             raise UsageError(message, option="output", value=output)
         resumes = resumes and begun.get("replaces", 0) == replaces
-    elif not overwrite and (strays := [name for name in _names_in(output) if is_of_dataset(name)]):
+    elif not overwrite and (
+        strays := [name for entry in list_dataset(output) if is_of_dataset(name := name_in(output, entry))]
+    ):
         message = f"holds files of an unknown dataset, such as {strays[0]}. {_CURE}"
         raise UsageError(message, option="output", value=output)
     return Standing(replaces=replaces, begun=begun, resumes=resumes)
-
-
-def _names_in(output: str) -> list[str]:
-    """Names of the files in an output, and in its contents."""
-    inside = storage.list_folder(storage.join(output, CONTENTS_FOLDER))
-    return [*storage.list_folder(output), *(f"{CONTENTS_FOLDER}/{name}" for name in inside)]
 
 
 class Claimed(NamedTuple):
@@ -244,7 +240,7 @@ def _list_held(output: str, run_id: str) -> list[Entry]:
     Raises:
         RunError: another run took over.
     """
-    found = list_files(work_path(output, ""))
+    found = storage.list_files(work_path(output, ""))
     lock.check_held(output, run_id)  # a successor removes this lock before it writes anything else
     return found
 
@@ -258,7 +254,8 @@ def check_room(output: str, plan: Plan) -> None:
     free = storage.free_bytes(output)
     if free is None or not plan.num_bytes:
         return
-    room = free + sum(entry.size_bytes for entry in list_files(work_path(output, "")))  # some of it is written already
+    written = storage.list_files(work_path(output, ""))  # some of it
+    room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
         raise RunError(
             f"the dataset will have about {plan.num_bytes / 1e6:,.1f} MB, and its disk has room for {room / 1e6:,.1f} "

@@ -22,7 +22,7 @@ from beam_tfr.dataset.splits import Part
 from beam_tfr.output import sidecars
 from beam_tfr.records import contents
 from beam_tfr.records.contents import need_pyarrow
-from beam_tfr.records.tfrecords import RecordError
+from beam_tfr.records.tfrecords import RecordError, payload
 from beam_tfr.schema import DataError, ImageRef, Known, Reject, RunError, Shard, ShardInfo, WrittenFile
 from beam_tfr.schema.items import REASON
 from beam_tfr.schema.naming import contents_name, parse_file_name
@@ -204,31 +204,26 @@ class Copies:
         Raises:
             DataError, OSError: as `Lookup.read`, for all else.
         """
-        rows: dict[int, tuple[dict[str, Any], tuple[int, ...]]] = {}
-        wanted: dict[Part, list[tuple[int, int]]] = {}
-        for place, number in enumerate(numbers):
-            part, row = self._lookup.locate(number)
-            wanted.setdefault(part, []).append((place, row))
-        for part, places in wanted.items():
-            table, sums = self._about(part)
-            cells = table.take([row for _, row in places]).to_pylist()
-            for (place, row), found in zip(places, cells, strict=True):
-                rows[place] = found, tuple(map(int, sums[row].split()))
-        records = self._lookup.read_each(numbers)
-        return [
-            None if isinstance(record, RecordError) else Copy(record, *rows[place])
-            for place, record in enumerate(records)
-        ]
+        try:
+            frames, rows, texts = self.read_as_they_are(numbers)
+        except RecordError:
+            return [None] if len(numbers) == 1 else [one for number in numbers for one in self.read([number])]
+        sums = (tuple(map(int, text.split())) for text in texts)
+        return [Copy(payload(frame), *of) for frame, *of in zip(frames, rows.to_pylist(), sums, strict=True)]
 
     def read_as_they_are(self, numbers: Sequence[int]) -> tuple[list[bytes], Any, list[bytes]]:
         """The frames of these records, their `pyarrow.Table` of contents, and their sums; raises as `Lookup.read`."""
         tables, texts = [], list[bytes]()
-        for part, places in itertools.groupby(map(self._lookup.locate, numbers), lambda place: place[0]):
+        places = sorted(range(len(numbers)), key=numbers.__getitem__)  # shard by shard, and back again
+        ordered = [self._lookup.locate(numbers[place]) for place in places]
+        for part, found in itertools.groupby(ordered, lambda place: place[0]):
             table, sums = self._about(part)
-            rows = [row for _, row in places]
+            rows = [row for _, row in found]
             tables.append(table.take(rows))
             texts += [sums[row] for row in rows]
-        return self._lookup.read_frames(numbers), need_pyarrow().concat_tables(tables), texts
+        back = sorted(range(len(places)), key=places.__getitem__)
+        table = need_pyarrow().concat_tables(tables).take(back)
+        return self._lookup.read_frames(numbers), table, [texts[place] for place in back]
 
     def sizes(self, keys: Collection[str]) -> dict[str, int | None]:
         """The sizes of the records of some keys, None for rejects; reads the sidecars of all shards."""

@@ -16,7 +16,7 @@ from beam_tfr.output import claim, rejects, switch
 from beam_tfr.output.claim import Claimed
 from beam_tfr.output.lock import TAKEN_OVER
 from beam_tfr.output.sidecars import new_name
-from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, list_files, name_in
+from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, name_in
 from beam_tfr.schema import (
     CONTENTS_FOLDER,
     FORMAT_VERSION,
@@ -297,18 +297,20 @@ def write(
     contents = [(contents_name(entry.file), entry.contents) for entry in shards if entry.contents]
     files += [Built(name, file.built, file.num_bytes, file.generation) for name, file in contents]
     there = list_dataset(folder)
-    _vouch(folder, files, [*there, *list_files(work_folder)])
+    _vouch(folder, files, [*there, *storage.list_files(work_folder)])
 
-    def built(name: str) -> str:
-        return storage.join(work_folder, new_name(name.rpartition("/")[2]))
+    others: dict[str, str] = {}
 
-    others = {REJECTS_FILE: built(REJECTS_FILE)}
-    rejects_sha256 = rejects.write(others[REJECTS_FILE], folder, with_rejects(totals))
+    def path_of(name: str) -> str:
+        return others.setdefault(name, storage.join(work_folder, new_name(name.rpartition("/")[2])))
+
+    def add(name: str, data: bytes) -> None:
+        storage.write_bytes(path_of(name), data, scratch=work_folder)
+
+    rejects_sha256 = rejects.write(path_of(REJECTS_FILE), folder, with_rejects(totals))
     if plan.labels is not None:
-        others[LABELS_FILE] = built(LABELS_FILE)
-        storage.write_bytes(others[LABELS_FILE], labels_text(plan.labels), scratch=work_folder)
-    others[SUMS_FILE] = built(SUMS_FILE)
-    storage.write_bytes(others[SUMS_FILE], sums_text(contents), scratch=work_folder)
+        add(LABELS_FILE, labels_text(plan.labels))
+    add(SUMS_FILE, sums_text(contents))
     fields = manifest_fields(plan, totals, rejects_sha256=rejects_sha256)
     data = to_bytes(fields)
     if update and (before := read(folder)):
@@ -316,16 +318,12 @@ def write(
             storage.delete(storage.work_path(folder, claim.PLAN_FILE))  # so that `claim.finish` removes the rest
             return before
         counts = rejects.add_up(of.counts for of in totals.values())
-        others[HISTORY_FILE] = built(HISTORY_FILE)
-        told = history.with_update(before, fields, counts, update)
-        storage.write_bytes(others[HISTORY_FILE], told, scratch=work_folder)
+        add(HISTORY_FILE, history.with_update(before, fields, counts, update))
         if update.removed:
-            others[REMOVED_FILE] = built(REMOVED_FILE)
-            storage.write_bytes(others[REMOVED_FILE], update.removed, scratch=work_folder)
+            add(REMOVED_FILE, update.removed)
         if update.keep_previous:
             _keep(before, there)
-    others[MANIFEST_FILE] = built(MANIFEST_FILE)  # the last to be moved
-    storage.write_bytes(others[MANIFEST_FILE], data, scratch=work_folder)
+    add(MANIFEST_FILE, data)  # the last to be moved
     for name, path in others.items():
         if (found := storage.find(path)) is None:
             raise RunError(f"{path} was removed by another program; run the same command again")

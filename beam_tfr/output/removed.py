@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset.base import shards_of
 from beam_tfr.dataset.lookup import read_table
-from beam_tfr.dataset.manifest import Manifest
+from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.output.known import need_sources, sources_of
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema import (
@@ -119,7 +119,7 @@ def _search(
         images = need_sources(dataset.folder, shard)
         cells = _cells(dataset, shard.entry, where) if shard.entry else []
         for image in images:
-            sha256, fits = cells[image.number - shard.first] if image.number >= 0 else ("", False)
+            _, sha256, fits = cells[image.number - shard.first] if image.number >= 0 else ("", "", False)
             key = image.ref.partition(b"\0")[0]
             if fits or key in keys or sha256 in sources:
                 found_keys.add(key)
@@ -143,35 +143,28 @@ def traces(dataset: Manifest, wanted: Wanted) -> Iterator[str]:
         found = [ImageRef.decode(image.ref).key for image in images]
         yield from (f"{SOURCES_FOLDER}/{shard.name}.json: {key}" for key in found if key in keys)
         if shard.entry:
-            table = read_table(dataset, shard.entry.file, shard.entry.num_examples, longest_in(shard.entry.num_bytes))
-            rows = zip(table.column("key").to_pylist(), _hashes(table), strict=True)
-            yield from (f"{shard.entry.file}: {key}" for key, sha256 in rows if key in keys or sha256 in hashes)
+            rows = _cells(dataset, shard.entry, None)
+            yield from (f"{shard.entry.file}: {key}" for key, sha256, _ in rows if key in keys or sha256 in hashes)
     with storage.open_binary(storage.join(dataset.folder, REJECTS_FILE)) as file:
         yield from (f"{REJECTS_FILE}: {key}" for line in file if (key := json.loads(line)["key"]) in keys)
     left = storage.list_folder(storage.work_path(dataset.folder, ""))
     yield from (f"{WORK_FOLDER}/{name}: of a run that has not ended" for name in left)
 
 
-def _hashes(table: Any) -> list[str]:
-    """The SHA-256 of sources, in hex, in contents; empty texts without them."""
-    if _SHA256 not in table.column_names:
-        return [""] * len(table)
-    return [sha256.hex() if sha256 else "" for sha256 in table.column(_SHA256).to_pylist()]
-
-
-def _cells(dataset: Manifest, entry: Any, where: tuple[str, str] | None) -> list[tuple[str, bool]]:
-    """SHA-256 of the source of each record of a shard, and whether it has the wanted value."""
+def _cells(dataset: Manifest, entry: ShardEntry, where: tuple[str, str] | None) -> list[tuple[str, str, bool]]:
+    """Key, SHA-256 of the source (or nothing), and whether it has the wanted value, of each record of a shard."""
     from pyarrow import ArrowException, compute
 
     table = read_table(dataset, entry.file, entry.num_examples, longest_in(entry.num_bytes))
-    hashes = _hashes(table)
-    if where is None:
-        return [(sha256, False) for sha256 in hashes]
-    name, value = where
-    try:
-        fits = compute.equal(table.column(name).cast("string"), value).to_pylist()
-    except (KeyError, ArrowException):
-        columns = ", ".join(table.column_names)
-        message = f"there is no column {name!r} of single values; there are: {columns}"
-        raise UsageError(message, option="where") from None
-    return [*zip(hashes, map(bool, fits), strict=True)]
+    keys, fits, hashes = table.column("key").to_pylist(), [None] * len(table), [None] * len(table)
+    if _SHA256 in table.column_names:
+        hashes = table.column(_SHA256).to_pylist()
+    if where is not None:
+        try:
+            fits = compute.equal(table.column(where[0]).cast("string"), where[1]).to_pylist()
+        except (KeyError, ArrowException):
+            columns = ", ".join(table.column_names)
+            message = f"there is no column {where[0]!r} of single values; there are: {columns}"
+            raise UsageError(message, option="where") from None
+    rows = zip(keys, hashes, fits, strict=True)
+    return [(key, sha256.hex() if sha256 else "", bool(fit)) for key, sha256, fit in rows]

@@ -227,7 +227,7 @@ def keep(output: str, entries: Iterable[Entry], shards: Collection[str]) -> None
 
     storage.make_folder(folder)
     storage.for_each(move, filter(is_wanted, entries))
-    storage.delete_all(entry for entry in storage.walk(folder, lambda _: False, deep=False) if not is_wanted(entry))
+    storage.delete_all(entry for entry in storage.list_files(folder) if not is_wanted(entry))
 
 
 def read_kept(output: str, shard_name: str, sha256: str) -> Sidecar | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -73,9 +74,10 @@ def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> N
     Raises:
         RunError: another run has published, or taken over; or a folder has the name of a file.
     """
-    if blocked := sorted(storage.subfolders(output) & {file.name for file in switch.files}):
-        raise RunError(f"{join(output, blocked[0])} is a folder; move it away, and run the same command again")
-    if not storage.is_gcs(output) and storage.find(folder := join(output, CONTENTS_FOLDER)):
+    places = [] if storage.is_gcs(output) else [join(output, file.name) for file in switch.files]
+    if blocked := next(filter(os.path.isdir, places), None):
+        raise RunError(f"{blocked} is a folder; move it away, and run the same command again")
+    if places and storage.find(folder := join(output, CONTENTS_FOLDER)):
         raise RunError(f"{folder} is a file; move it away, and run the same command again")
     path, data = work_path(output, SWITCH_FILE), canonical_json(dataclasses.asdict(switch))
     try:
@@ -120,7 +122,7 @@ def complete(output: str) -> bool:
         return done
 
     places = {work_path(output, file.built): file for file in switch.files if file.built}
-    waiting = [entry for entry in list_files(work_path(output, "")) if entry.path in places]
+    waiting = [entry for entry in storage.list_files(work_path(output, "")) if entry.path in places]
     left = {entry.path for entry in waiting}
     last = work_path(output, switch.files[-1].built)
     standing = storage.find(manifest)
@@ -180,17 +182,12 @@ def _are_there(output: str, files: Sequence[Built], old: Mapping[str, int]) -> b
 
 def list_dataset(output: str) -> list[Entry]:
     """The files of a dataset, and others beside them."""
-    return [*list_files(output), *list_files(join(output, CONTENTS_FOLDER))]
+    return [*storage.list_files(output), *storage.list_files(join(output, CONTENTS_FOLDER))]
 
 
 def name_in(output: str, entry: Entry) -> str:
     """The name of a file of a dataset: `labels.txt`, `contents/SHA256SUMS`."""
     return entry.path.removeprefix(join(output, ""))
-
-
-def list_files(folder: str) -> list[Entry]:
-    """The files directly in a folder."""
-    return [*storage.walk(folder.rstrip("/"), lambda _: False, deep=False)]
 
 
 def is_of_dataset(name: str, dataset: str = "") -> bool:

@@ -103,7 +103,12 @@ def walk(
 
 def list_folder(folder: str, *, prefix: str = "") -> list[str]:
     """Sorted names of the files directly in a folder that begin with a prefix; none if the folder does not exist."""
-    return gcs.list_folder(folder, prefix) if is_gcs(folder) else disk.list_folder(folder, prefix)
+    return [entry.name for entry in list_files(folder, prefix=prefix) if entry.name.startswith(prefix)]
+
+
+def list_files(folder: str, *, prefix: str = "") -> list[Entry]:
+    """The files directly in a folder, by name; see `list_folder`."""
+    return sorted(walk(folder.rstrip("/"), lambda _: False, prefix=prefix, deep=False))
 
 
 def links_out(folder: str) -> dict[str, str]:
@@ -297,11 +302,6 @@ def for_each(call: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def subfolders(folder: str) -> set[str]:
-    """Names of the folders in a local folder; none on gs://, where a folder may have the name of an object."""
-    return set() if is_gcs(folder) else disk.subfolders(folder)
 
 
 def make_folder(folder: str) -> None:

@@ -41,15 +41,6 @@ def walk(folder: str, descend: Callable[[str], bool]) -> Iterator[Entry]:
                     yield Entry(entry.path, 0, 0)
 
 
-def list_folder(folder: str, prefix: str) -> list[str]:
-    """`storage.list_folder` on a disk."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.name.startswith(prefix) and entry.is_file())
-    except FileNotFoundError:
-        return []
-
-
 def links_out(folder: str) -> dict[str, str]:
     """`storage.links_out` on a disk."""
     root = os.path.realpath(folder)
@@ -96,22 +87,22 @@ def open_descriptor(path: str) -> int:
     return _open(path)[0]
 
 
-def _open(path: str) -> tuple[int, os.stat_result]:
-    """The descriptor of a regular file, and its status."""
+def _open(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
+    """The descriptor of a regular file of this generation (0: any), and its status."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file", path)
-    return descriptor, status
+    if stat.S_ISREG(status.st_mode) and generation in (0, status.st_mtime_ns):
+        return descriptor, status
+    os.close(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
+    raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file", path)
 
 
 def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
     """`storage.read_part` on a disk."""
-    descriptor, status = _open(path)
+    descriptor, _ = _open(path, generation)
     try:
-        if generation not in (0, status.st_mtime_ns):
-            raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
         pieces, left = list[bytes](), num_bytes
         while left and (piece := os.pread(descriptor, left, begin + num_bytes - left)):
             pieces.append(piece)
@@ -124,10 +115,10 @@ def read_part(path: str, begin: int, num_bytes: int, generation: int) -> bytes:
 def read_bytes(path: str, max_bytes: int | None, generation: int) -> bytes:
     """`storage.read_bytes` on a disk."""
     for _ in range(_TRIES):
-        descriptor, before = _open(path)  # no file object: it makes twice as many calls, each of which releases the GIL
+        descriptor, before = _open(
+            path, generation
+        )  # no file object: it makes twice as many calls, each of which releases the GIL
         try:
-            if generation not in (0, before.st_mtime_ns):
-                raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
             size = before.st_size if max_bytes is None else min(before.st_size, max_bytes + 1)
             data = os.read(descriptor, size)
             while len(data) < size and (more := os.read(descriptor, size - len(data))):
@@ -150,12 +141,6 @@ def move(source: str, target: str, generation: int) -> None:
     if generation not in (0, os.stat(source).st_mtime_ns):
         raise ChangedError(errno.ESTALE, "it was changed after it was written", source)
     os.replace(source, target)
-
-
-def subfolders(folder: str) -> set[str]:
-    """`storage.subfolders` on a disk."""
-    with os.scandir(folder) as entries:
-        return {entry.name for entry in entries if entry.is_dir()}
 
 
 def sync_folder(folder: str) -> None:

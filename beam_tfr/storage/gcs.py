@@ -59,13 +59,6 @@ def _split_folder(folder: str) -> tuple[str, str]:
     return name, prefix.rstrip("/") + "/" if prefix.rstrip("/") else ""
 
 
-def list_folder(folder: str, prefix: str) -> list[str]:
-    """`storage.list_folder` on gs://."""
-    start = _split_folder(folder)[1]
-    names = (split_gcs(entry.path)[1][len(start) :] for entry in walk(folder, prefix=prefix, deep=False))
-    return sorted(name for name in names if name)
-
-
 def find(path: str) -> Entry | None:
     """`storage.find` on gs://."""
     of, name = split_gcs(path)

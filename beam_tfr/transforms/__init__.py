@@ -7,7 +7,6 @@ of `Convert`.
 from beam_tfr.transforms.plans import PlanShards as PlanShards
 from beam_tfr.transforms.plans import Target as Target
 from beam_tfr.transforms.reading import ReadImages as ReadImages
-from beam_tfr.transforms.reading import ReadRows as ReadRows
 from beam_tfr.transforms.references import LeaveOut as LeaveOut
 from beam_tfr.transforms.references import MatchImages as MatchImages
 from beam_tfr.transforms.references import ReadDataset as ReadDataset

@@ -1,4 +1,4 @@
-"""ReadImages and ReadRows: turn shards into items, in order."""
+"""ReadImages: turns shards into items, in order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ReadImages(beam.PTransform):
 
     Attributes:
         root: folder that keys are relative to, with a trailing slash.
-        ahead: how to read the files.
+        ahead: how to read the files; None for rows of tables, whose references hold everything.
         accept_unreadable: whether to reject files that cannot be read now, but perhaps later.
         output: folder of the dataset, where attempts at each shard are marked; if they crashed twice, its items are
             guarded. Empty where nothing can crash.
@@ -69,19 +69,6 @@ class ReadImages(beam.PTransform):
 
     def expand(self, work: PCollection[ShardWork]) -> PCollection[list[Item]]:
         return work | "Read" >> beam.ParDo(_Read(self))
-
-
-@dataclasses.dataclass(eq=False, repr=False)
-class ReadRows(ReadImages):
-    """Turns the references of a shard into items for table rows, in order; reads no files.
-
-    Attributes:
-        root: folder of the tables, with a trailing slash.
-
-    Output: lists of `Item` with None, or with a `Reject`.
-    """
-
-    ahead: None = dataclasses.field(default=None, init=False)
 
 
 class _Read(ShownDoFn):

@@ -34,7 +34,17 @@ from tests.fake_gcs import FakeGcs
 SHARDS = 2
 RUNS = 3
 REQUESTS = 70  # of an undisturbed run, about
-KINDS_OF_REQUESTS = ("find", "walk", "list_folder", "read_bytes", "create", "write_bytes", "move", "delete")
+KINDS_OF_REQUESTS = (
+    "find",
+    "walk",
+    "list_folder",
+    "list_files",
+    "read_bytes",
+    "create",
+    "write_bytes",
+    "move",
+    "delete",
+)
 HANGS_S = 60.0
 ENDS = {"published": 0, "complete": 10}  # exit codes
 REFUSED = 20
