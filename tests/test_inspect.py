@@ -130,7 +130,7 @@ def test_contents_save_reading_the_records_before(monkeypatch: pytest.MonkeyPatc
         UsageError, match="`where=lable`: unknown feature; known are image/channels, image/class/label, "
     ):
         inspect(folder, where="lable=hat")
-    monkeypatch.setattr("beam_tfr.inspection.inspecting.read_all", None)  # which reads from the beginning
+    monkeypatch.setattr("beam_tfr.inspection.records._read_all", None)  # which reads from the beginning
     assert inspect(folder, record=8).records == (every[8],)
     assert read == [8, 9, 10, 11]
     copy = shutil.copytree(folder, tmp_path / "d")

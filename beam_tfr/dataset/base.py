@@ -65,11 +65,6 @@ class Base(NamedTuple):
             )
 
 
-@functools.lru_cache(maxsize=2)
-def _read(folder: str, digest: str) -> Manifest:
-    return read_again(folder, digest)
-
-
 def read_again(folder: str, digest: str) -> Manifest:
     """The manifest of a dataset, if it is still the one of this digest.
 
@@ -80,6 +75,9 @@ def read_again(folder: str, digest: str) -> Manifest:
     if dataset.fields["manifest_digest"] != digest:
         raise RunError(f"another run has replaced the dataset in {folder}; run the same command again")
     return dataset
+
+
+_read = functools.lru_cache(maxsize=2)(read_again)
 
 
 class PlannedShard(NamedTuple):

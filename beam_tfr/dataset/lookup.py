@@ -18,16 +18,7 @@ from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
 from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
-from beam_tfr.records.tfrecords import (
-    FOOTER,
-    FRAME_BYTES,
-    HEADER_BYTES,
-    RecordError,
-    header,
-    longest_in,
-    masked_crc,
-    payload,
-)
+from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, RecordError, frame, header, longest_in, payload
 from beam_tfr.schema import CONTENTS_FOLDER, DataError
 from beam_tfr.schema.naming import contents_name
 
@@ -115,8 +106,8 @@ class Lookup:
         def fetch(job: tuple[_Shard, list[_Span]]) -> None:
             shard, spans = job
             data = self._fetch(shard, spans[0].begin, max(span.end for span in spans) - spans[0].begin)
-            for place, frame in self._frames(shard, spans, data):
-                found[place] = frame
+            for place, framed in self._frames(shard, spans, data):
+                found[place] = framed
 
         jobs = [job for of in self._each(lambda item: list(self._jobs(*item)), wanted.items()) for job in of]
         self._each(fetch, jobs)
@@ -316,20 +307,18 @@ def _inflate(shard: _Shard, restarts: NDArray[np.int64], span: _Span, data: byte
         raise RecordError(shard.path, span.row, shard.begin(span.row), f"it is damaged ({error}); {REPAIR}") from None
 
 
-def _checked(shard: _Shard, row: int, begin: int, frame: bytes) -> bytes:
+def _checked(shard: _Shard, row: int, begin: int, framed: bytes) -> bytes:
     """A frame, checked.
 
     Raises:
         RecordError: it is damaged.
     """
-    data, size = payload(frame), int(shard.ends[row]) - begin
-    problem = ""
-    if len(frame) != size:
-        problem = f"the file ends within it; {size - len(frame)} bytes are missing"
-    elif frame[:HEADER_BYTES] != header(len(data)):
+    data, size = payload(framed), int(shard.ends[row]) - begin
+    if framed == frame(data) and len(framed) == size:
+        return framed
+    problem = "its data does not match the checksum of the data"
+    if len(framed) != size:
+        problem = f"the file ends within it; {size - len(framed)} bytes are missing"
+    elif not framed.startswith(header(len(data))):
         problem = "it does not begin where the contents say, or its length is another"
-    elif FOOTER.pack(masked_crc(data)) != frame[-FOOTER.size :]:
-        problem = "its data does not match the checksum of the data"
-    if problem:
-        raise RecordError(shard.path, row, begin, f"{problem}; {REPAIR}")
-    return frame
+    raise RecordError(shard.path, row, begin, f"{problem}; {REPAIR}")

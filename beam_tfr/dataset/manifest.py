@@ -28,9 +28,8 @@ from beam_tfr.schema import (
     DataError,
     NotFoundError,
     UsageError,
-    canonical_json,
     is_class_name,
-    sha256_hex,
+    json_digest,
 )
 from beam_tfr.schema.features import Names, features_of, names_of
 from beam_tfr.schema.naming import NAME, parse_file_name
@@ -321,7 +320,7 @@ def _from_fields(fields: dict[str, Any], stamp: Stamp, folder: str) -> Manifest:
 
 def manifest_digest(fields: Mapping[str, Any]) -> str:
     """Digest of all other fields, to detect edits."""
-    return sha256_hex(canonical_json({name: value for name, value in fields.items() if name != "manifest_digest"}))
+    return json_digest({name: value for name, value in fields.items() if name != "manifest_digest"})
 
 
 def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str]]) -> str:
@@ -340,7 +339,7 @@ def dataset_digest(fields: Mapping[str, Any], records: Mapping[str, Iterable[str
         }
         for name, split in fields["splits"].items()
     }
-    return sha256_hex(canonical_json(covered))
+    return json_digest(covered)
 
 
 def labels_text(labels: Iterable[str]) -> bytes:

@@ -25,7 +25,7 @@ from beam_tfr.images.formats.depth import blocks
 from beam_tfr.images.looks import describe, sums_of
 from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Geometry, Image, RejectError
+from beam_tfr.schema import Image, RejectError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
@@ -97,9 +97,8 @@ def _convert(
     data: bytes, name: str, source: Source, options: ImageOptions, *, statistics: bool, may_keep: bool = True
 ) -> Image:
     limits.check(source, options)
-    placement, located = geometry.locate(source.height, source.width, source.orientation, options)
+    placement, stored, _ = geometry.locate(source.height, source.width, source.orientation, options)
     limits.check_result(placement.canvas, options)
-    stored = placement.turned() if located.turned and source.orientation >= 5 else placement
     whole = geometry.place(source.height, source.width, options.image_size, "none")
     may_keep = may_keep and options.encoding == "keep" and stored == whole
     only_check = may_keep and not statistics
@@ -112,9 +111,7 @@ def _convert(
         decoded = source.decode(least)
         kept = keep.keep(data, source, decoded, options) if may_keep else None
         if kept or not only_check or decoded.eighths == 8:
-            return _finished(
-                data, name, source, decoded, placement, located, stored, kept, options, statistics=statistics
-            )
+            return _finished(data, name, source, decoded, kept, options, statistics=statistics)
     return _convert(data, name, source, options, statistics=False, may_keep=False)
 
 
@@ -137,15 +134,13 @@ def _finished(
     name: str,
     source: Source,
     decoded: Decoded,
-    placement: geometry.Placement,
-    located: Geometry,
-    stored: geometry.Placement,
     kept: bytes | None,
     options: ImageOptions,
     *,
     statistics: bool,
 ) -> Image:
     """Encodes a decoded image, unless it is kept, and describes the result."""
+    placement, stored, located = geometry.locate(source.height, source.width, source.orientation, options)
     turned = source.orientation >= 5 and not options.ignore_orientation
     cut = geometry.cut_ppm(placement, source.height, source.width)
     sums, squares = tuple[int, ...](), tuple[int, ...]()

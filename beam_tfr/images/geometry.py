@@ -36,8 +36,8 @@ class Placement(NamedTuple):
         return Placement(*sides, canvas=self.canvas[::-1])
 
 
-def locate(height: int, width: int, orientation: int, options: ImageOptions) -> tuple[Placement, Geometry]:
-    """Computes the placement for the source as the record shows it, and what maps its points.
+def locate(height: int, width: int, orientation: int, options: ImageOptions) -> tuple[Placement, Placement, Geometry]:
+    """Computes the placement for the source as the record shows it, and for it as stored, and what maps its points.
 
     Args:
         height, width: of the source as stored.
@@ -45,12 +45,14 @@ def locate(height: int, width: int, orientation: int, options: ImageOptions) -> 
         options: `image_size`, `resize`, `upscale` and `ignore_orientation` count.
     """
     turned = not options.ignore_orientation
-    shown = (width, height) if turned and orientation >= 5 else (height, width)
+    quarter = turned and orientation >= 5
+    shown = (width, height) if quarter else (height, width)
     placed = place(*shown, options.image_size, options.resize, upscale=options.upscale)
     top, left = _margins(placed.canvas, placed.height, placed.width)
     window = (placed.left, placed.top, placed.left + placed.columns, placed.top + placed.rows)
     content = (left, top, left + placed.width, top + placed.height)
-    return placed, Geometry(height, width, orientation, turned, window, content)
+    stored = placed.turned() if quarter else placed
+    return placed, stored, Geometry(height, width, orientation, turned, window, content)
 
 
 def cut_ppm(placement: Placement, height: int, width: int) -> int:

@@ -17,16 +17,7 @@ from beam_tfr.dataset.manifest import Manifest, check_shards
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
 from beam_tfr.inspection import pictures
-from beam_tfr.inspection.records import (
-    KINDS,
-    StoredRecord,
-    describe,
-    features_of_name,
-    find_files,
-    matches,
-    read_all,
-    read_from,
-)
+from beam_tfr.inspection.records import StoredRecord, describe_record, features_of_name, find_files, matches, read
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema import DataError, UsageError, in_order, without_traceback
 
@@ -37,6 +28,7 @@ RECORDS = 3  # shown as text
 SHEET = 40  # records of a contact sheet
 PROGRESS_RECORDS = 100  # between two reports of progress
 SAMPLE = 100  # records of files without a manifest, which show their features
+_KINDS = {bytes: "bytes", int: "int64", float: "float"}
 MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
 
 
@@ -191,12 +183,8 @@ class _Search:
 
     def run(self, dataset: Manifest | None) -> None:
         """Reads all records of files without a manifest, and of a dataset until enough are found."""
-        if dataset and self.start:
-            records = read_from(dataset, self.files, self.start, self._on_file)
-        else:
-            records = read_all(self.files, self._on_file)
         try:
-            for record in records:
+            for record in read(dataset, self.files, self.start, self._on_file):
                 self._take(record)
                 if dataset and len(self.kept) == self.most:
                     break
@@ -215,7 +203,7 @@ class _Search:
         if record.number < SAMPLE or not self.kinds:
             for name, values in record.values.items():
                 self.lengths[name].add(len(values))
-                self.kinds[name] = self.kinds.get(name) or (KINDS[type(values[0])] if values else "")
+                self.kinds[name] = self.kinds.get(name) or (_KINDS[type(values[0])] if values else "")
         if len(self.kept) < self.most and record.number >= self.start and matches(record.values, self.where):
             self.kept.append(record)
             self.kept_bytes += len(record.data)
@@ -263,14 +251,6 @@ def _conditions(where: str | Mapping[str, object] | None) -> dict[str, str]:
     if not isinstance(where, Mapping | None):
         raise UsageError('must be a dict such as {"label": "hat"}, or text', option="where", value=repr(where))
     return {name: str(value) for name, value in (where or {}).items()}
-
-
-def describe_record(record: StoredRecord) -> Iterator[tuple[str, str]]:
-    """Yields the features of a record, each with its values in a printable line."""
-    if not record.values:
-        yield "", f"not a tf.train.Example: {describe('', [record.data])}"
-    for name, values in sorted(record.values.items()):
-        yield name, describe(name, values)
 
 
 def _inline(name: str) -> str:

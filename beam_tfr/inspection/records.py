@@ -101,17 +101,27 @@ def _file(entry: storage.Entry) -> Part:
     return Part(entry.path, 0, 0, 0, entry.size_bytes)
 
 
-def read_all(files: Sequence[Part], on_file: Callable[[int], object]) -> Iterator[StoredRecord]:
-    """Yields the records of some files, one after the other.
+def read(
+    dataset: Manifest | None, files: Sequence[Part], start: int, on_file: Callable[[int], object]
+) -> Iterator[StoredRecord]:
+    """Yields the records of some files in order, of a dataset from number `start` on, which its contents find.
 
     Args:
+        dataset: the dataset, if they are its files, or those of a split.
         files: the files.
+        start: number of the first record of a dataset; of other files, all records are read.
         on_file: called with the index of each file before it is read.
 
     Raises:
         RecordError: a file is damaged.
+        DataError: there are no contents, or another dataset has replaced this one.
+        NotInstalledError: pyarrow is missing, which reads contents.
         OSError: a file cannot be read.
     """
+    return _read_from(dataset, files, start, on_file) if dataset and start else _read_all(files, on_file)
+
+
+def _read_all(files: Sequence[Part], on_file: Callable[[int], object]) -> Iterator[StoredRecord]:
     before = 0
     for index, file in enumerate(files):
         on_file(index)
@@ -121,22 +131,9 @@ def read_all(files: Sequence[Part], on_file: Callable[[int], object]) -> Iterato
         before += records.record
 
 
-def read_from(
+def _read_from(
     dataset: Manifest, files: Sequence[Part], start: int, on_file: Callable[[int], object]
 ) -> Iterator[StoredRecord]:
-    """Yields the records of a dataset from number `start` on, found by its contents.
-
-    Args:
-        dataset: the dataset.
-        files: its files, or those of a split.
-        start: number of the first record.
-        on_file: called with the index of each file before it is read.
-
-    Raises:
-        DataError: there are no contents, a file is damaged, or another dataset has replaced this one.
-        NotInstalledError: pyarrow is missing.
-        OSError: a file cannot be read.
-    """
     lookup, behind = Lookup(dataset, files), 0
     for index, file in enumerate(files):
         first, behind = behind, behind + file.records
@@ -173,7 +170,14 @@ def text_of(value: Any) -> str:
 MAX_VALUES = 8  # shown of a list
 MAX_TEXT = 80  # characters shown of a text
 _TENSORS = (RAW, ARRAY_RAW)
-KINDS = {bytes: "bytes", int: "int64", float: "float"}
+
+
+def describe_record(record: StoredRecord) -> Iterator[tuple[str, str]]:
+    """Yields the features of a record, each with its values in a printable line."""
+    if not record.values:
+        yield "", f"not a tf.train.Example: {describe('', [record.data])}"
+    for name, values in sorted(record.values.items()):
+        yield name, describe(name, values)
 
 
 def describe(name: str, values: Sequence[Any]) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.schema import WORK_FOLDER, RunError, UsageError, canonical_json, sha256_hex
+from beam_tfr.schema import WORK_FOLDER, RunError, UsageError, canonical_json, json_digest
 from beam_tfr.storage import work_path
 
 HEARTBEAT_S = 10.0
@@ -113,7 +113,7 @@ def _read_locks(output: str) -> dict[int, dict[str, Any]]:
         if match := LOCK_FILE.fullmatch(name):
             try:
                 lock = json.loads(storage.read_bytes(work_path(output, name)))
-                sound = lock.pop("digest") == sha256_hex(canonical_json(lock))
+                sound = lock.pop("digest") == json_digest(lock)
             except FileNotFoundError:
                 continue
             except (ValueError, LookupError, TypeError, AttributeError):  # cut off by a power failure, say
@@ -123,7 +123,7 @@ def _read_locks(output: str) -> dict[int, dict[str, Any]]:
 
 
 def _write_lock(output: str, number: int, lock: Mapping[str, Any], *, replace: bool) -> None:
-    data = canonical_json({**lock, "digest": sha256_hex(canonical_json(lock))})
+    data = canonical_json({**lock, "digest": json_digest(lock)})
     storage.write_bytes(work_path(output, f"lock.{number}"), data, scratch=work_path(output, ""), replace=replace)
 
 

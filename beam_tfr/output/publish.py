@@ -35,7 +35,7 @@ from beam_tfr.schema import (
     ShardInfo,
     Unfinished,
     WrittenFile,
-    canonical_json,
+    json_digest,
     sha256_hex,
 )
 from beam_tfr.schema.features import features_of
@@ -204,7 +204,7 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
         "name": plan.name,
         "tool_version": __version__,
         "options": plan.options,
-        "options_digest": sha256_hex(canonical_json(plan.options)),
+        "options_digest": json_digest(plan.options),
         "input_digest": plan.input_digest,
         "labels": {"names": labels, "digest": sha256_hex(labels_text(labels))},
         "features": {name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in features.items()},

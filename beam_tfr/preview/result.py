@@ -45,9 +45,8 @@ class Preview:
 
     def to_json(self) -> dict[str, Any]:
         """The preview as JSON values; rejects are [value, low, high]."""
-        keys = [(ref.key, ref.split, list(ref.labels)) for ref in self.found.first]
         return {
-            "first": [{"key": key, "split": split, "labels": labels} for key, split, labels in keys],
+            "first": [{"key": ref.key, "split": ref.split, "labels": [*ref.labels]} for ref in self.found.first],
             "matched": self.plan.matched,
             "skipped": dict(self.found.skipped),
             "source_bytes": self.found.num_bytes,

@@ -6,8 +6,7 @@ damaged metadata ends the process. This reads what https://parquet.apache.org/do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 # Thrift's compact protocol
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
@@ -15,40 +14,37 @@ _DEEPEST = 12
 _FOOTER_BYTES = 8
 
 
-class Chunk(NamedTuple):
-    """A column of a row group: its number, whether it is compressed, and how many values its data pages have."""
-
-    column: int
-    compressed: bool
-    num_values: int
-
-
-def chunks_of(data: bytes) -> Iterator[Chunk]:
-    """Yields the column chunks of a file.
+def count_values(data: bytes, columns: int) -> list[int]:
+    """How many values the data pages of each column have.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the file is damaged, compressed, or has more columns.
     """
+    counts = [0] * columns
     try:
         size = int.from_bytes(data[-_FOOTER_BYTES:-4], "little")
         about, _ = _struct(data, len(data) - _FOOTER_BYTES - size)
         for group in about[4]:
             for number, column in enumerate(group[1]):
-                yield _chunk(data, number, column[3])
+                counts[number] += _count(data, column[3])
     except (IndexError, KeyError, TypeError):
         raise ValueError("its metadata are damaged") from None
+    return counts
 
 
-def _chunk(data: bytes, number: int, about: dict[int, Any]) -> Chunk:
+def _count(data: bytes, about: dict[int, Any]) -> int:
+    """The values of a column in a row group."""
     at, count = min(about[9], about.get(11, about[9])), 0
     end = at + about[7]
     if not 0 < at <= end <= len(data):
         raise ValueError("a column lies outside of the file")
+    if about[4] != 0:
+        raise ValueError("it is compressed, which convert never does")
     while at < end:
         header, at = _struct(data, at)
         at += max(0, header[3])
         count += sum(max(0, header[kind][1]) for kind in (5, 8) if kind in header)  # both versions of data pages
-    return Chunk(number, about[4] != 0, count)
+    return count
 
 
 def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:

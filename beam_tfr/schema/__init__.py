@@ -29,6 +29,7 @@ from beam_tfr.schema.dataset import RecordsDigest as RecordsDigest
 from beam_tfr.schema.dataset import canonical_json as canonical_json
 from beam_tfr.schema.dataset import in_order as in_order
 from beam_tfr.schema.dataset import is_class_name as is_class_name
+from beam_tfr.schema.dataset import json_digest as json_digest
 from beam_tfr.schema.dataset import sha256_hex as sha256_hex
 from beam_tfr.schema.errors import RESUME as RESUME
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE as TRACEBACK_VARIABLE

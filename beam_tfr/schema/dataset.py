@@ -116,3 +116,8 @@ class RecordsDigest:
 def canonical_json(value: Any) -> bytes:
     """The canonical JSON text of a value: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def json_digest(value: Any) -> str:
+    """The SHA-256 of the canonical JSON text of a value."""
+    return sha256_hex(canonical_json(value))

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from beam_tfr.schema.dataset import canonical_json, sha256_hex
+from beam_tfr.schema.dataset import json_digest
 from beam_tfr.schema.features import things
 from beam_tfr.schema.naming import shard_name
 
@@ -87,12 +87,12 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        return sha256_hex(canonical_json(self.fields()))
+        return json_digest(self.fields())
 
     @property
     def recipe(self) -> str:
         """The digest of everything but the input that determines the records."""
-        return sha256_hex(canonical_json([self.name, self.suffix, self.options, self.codecs]))
+        return json_digest([self.name, self.suffix, self.options, self.codecs])
 
     def fields(self) -> dict[str, Any]:
         """Everything that the digest covers, as JSON values."""

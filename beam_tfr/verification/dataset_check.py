@@ -20,17 +20,7 @@ from beam_tfr.records.repeats import find_repeats, rows_of
 from beam_tfr.schema import MANIFEST_FILE, RunError, UsageError
 from beam_tfr.verification.manifest_check import check_files
 from beam_tfr.verification.record_check import RecordCheck
-from beam_tfr.verification.report import (
-    KINDS,
-    SOURCE_KINDS,
-    Problem,
-    Problems,
-    Report,
-    ShardFound,
-    Task,
-    shown,
-    tasks_of,
-)
+from beam_tfr.verification.report import Problem, Problems, Report, ShardFound, Task, shown, tasks_of
 from beam_tfr.verification.shard_check import ContentsCheck, ShardCheck
 from beam_tfr.verification.source_check import SourceCheck
 
@@ -147,19 +137,18 @@ class DatasetCheck:
                 cure = "matches none of the records; give the patterns that the dataset was made from"
                 raise UsageError(cure, option="sources", value=" ".join(sources.patterns))
             problems.merge(sources.find_new(b"".join(shard.keys for shard in found)))
-        kinds = {kind: problems.counts[kind] for kind in KINDS + SOURCE_KINDS if problems.counts[kind]}
         counts = {
             "shards": len(tasks),
             "records_read": sum(shard.done for shard in found),
             "bytes_read": sum(shard.num_bytes for shard in found),
             "sources_read": compared if sources else None,
-            "problems": sum(kinds.values()),
+            "problems": problems.counts.total(),
         }
         return Report(
             folder=manifest.folder,
             dataset_digest=manifest.dataset_digest,
             counts=counts,
-            kinds=kinds,
+            kinds=problems.kinds,
             problems=problems.first,
             broken=tuple(shard.task.entry.file for shard in found if shard.num_problems),
             contents=self.contents.how,

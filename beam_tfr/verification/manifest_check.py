@@ -18,9 +18,8 @@ from beam_tfr.schema import (
     REMOVED_FILE,
     SOURCES_FOLDER,
     SUMS_FILE,
-    canonical_json,
     in_order,
-    sha256_hex,
+    json_digest,
 )
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
 from beam_tfr.verification.report import Problem, shown, unreadable
@@ -44,7 +43,7 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
     """Yields the contradictions in what the `dataset_digest`, which is compared with the records, does not cover."""
     fields, splits = manifest.fields, manifest.splits
     pairs: list[tuple[str, Any, Any]] = [
-        ("options_digest", fields["options_digest"], sha256_hex(canonical_json(manifest.options))),
+        ("options_digest", fields["options_digest"], json_digest(manifest.options)),
         ("rejects.count", fields["rejects"]["count"], sum(split.rejected for split in splits.values())),
     ]
     suffix = SUFFIXES[manifest.compression]

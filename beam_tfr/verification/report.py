@@ -65,6 +65,11 @@ class Problems:
         self._kept = sorted([*self._kept, *problems], key=lambda kept: kept[:2])[:MAX_PROBLEMS]
 
     @property
+    def kinds(self) -> dict[str, int]:
+        """Kind of problem -> number of all such problems."""
+        return {kind: self.counts[kind] for kind in KINDS + SOURCE_KINDS if self.counts[kind]}
+
+    @property
     def first(self) -> tuple[Problem, ...]:
         """The first `MAX_PROBLEMS`."""
         return tuple(problem for _, _, problem in self._kept)

@@ -27,27 +27,8 @@ class SourceRecord(NamedTuple):
 
     key: bytes
     sha256: bytes
-    record: int = 0
-    offset: int = 0
-
-
-def compare_source(root: str, record: SourceRecord) -> tuple[str, str] | None:
-    """Reads the source of a record; returns the kind of problem and a message, or None if it has the same bytes.
-
-    Args:
-        root: folder that keys are relative to, with a trailing slash.
-        record: the record whose source to read.
-    """
-    key = record.key.decode("utf-8", "surrogateescape")
-    try:
-        sha256 = storage.sha256(root + key)
-    except FileNotFoundError:
-        return "source-gone", f"its source {shown(key)} is gone"
-    except OSError as error:
-        return "source-unreadable", f"its source {shown(key)} cannot be read: {error.strerror or error}"
-    if sha256.encode() != record.sha256:
-        return "source-changed", f"its source {shown(key)} has changed"
-    return None
+    record: int
+    offset: int
 
 
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
@@ -90,11 +71,21 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return SourceRecord(values[names.key][0], values[names.sha256][0], record, offset)
 
     def compare(self, file: str, records: Sequence[SourceRecord]) -> Iterator[Problem]:
-        """Yields a problem for each record of a shard whose source is not the file it was made from."""
-        compared = self._pool.map(functools.partial(compare_source, self._root), records)
-        for record, found in zip(records, compared, strict=True):
-            if found is not None:
-                yield Problem(found[0], file, found[1], record.record, record.offset)
+        """The problems, one for each record of a shard whose source is not the file it was made from."""
+        return filter(None, self._pool.map(functools.partial(self._compare, file), records))
+
+    def _compare(self, file: str, record: SourceRecord) -> Problem | None:
+        """Reads the source of a record; the problem with it, or None if it has the same bytes."""
+        key = record.key.decode("utf-8", "surrogateescape")
+        try:
+            if storage.sha256(self._root + key).encode() == record.sha256:
+                return None
+            kind, what = "source-changed", "has changed"
+        except FileNotFoundError:
+            kind, what = "source-gone", "is gone"
+        except OSError as error:
+            kind, what = "source-unreadable", f"cannot be read: {error.strerror or error}"
+        return Problem(kind, file, f"its source {shown(key)} {what}", record.record, record.offset)
 
     def find_new(self, keys: bytes) -> Problems:
         """The files that are neither a record nor a reject, sorted.
