@@ -666,7 +666,7 @@ TWICE = _twice()
         (
             "t.xlsx",
             b"PK",
-            "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet, .json, .xml, .yaml, .yml; the first four may be gzipped",
+            "the name must end in .csv, .tsv, .jsonl, .ndjson, .parquet; all but Parquet may be gzipped (.gz)",
         ),
         ("t.parquet.gz", b"", "the name must end in"),
     ],

@@ -17,7 +17,7 @@ from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema import MOST_SHARDS, UsageError
-from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns, implied_options
+from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns
 from beam_tfr.schema.naming import NAME, SUFFIXES
 
 MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
@@ -138,9 +138,6 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     seed: int = _shards(0, help="seed for the order of the records", low=0, high=(1 << 63) - 1)
 
     def complete(self) -> None:
-        for name, value in implied_options(self.table[0] if self.table else "").items():
-            if not self.is_given(name):
-                self.normalize(name, value)
         rows = bool(self.table) and not self.uri_column
         self.normalize("encoding", self.encoding or ("row" if rows else "jpeg"))
         last = self.output.rstrip("/").rsplit("/", 1)[-1]

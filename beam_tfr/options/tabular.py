@@ -51,8 +51,7 @@ class TableOptions(Checked):
 
     table: tuple[str, ...] = _table(
         (),
-        help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet, and annotations of COCO (.json), "
-        "Pascal VOC (.xml), YOLO (data.yaml) and Create ML (.json); paths or patterns, local or gs://",
+        help="tables to read instead of --input: CSV, TSV, JSON Lines (.gz too), Parquet; paths or patterns, local or gs://",
         kind=kinds.texts(kinds.PATHS, metavar="FILE", form="GCS_READ_FILE", pattern=kinds.ON_GCS, place=True),
     )
     uri_column: str = _column(
