@@ -244,12 +244,13 @@ def test_images_without_boxes_and_tables_without_labels(tmp_path: Path) -> None:
 def test_wrong_calls(tmp_path: Path) -> None:
     table = write_table(tmp_path, 1)
     rows = json.loads(table.read_text())
-    more = {"depth": rows["box"], "image/object/bbox": [1.0], "image/object/visible": [1.0]}
+    more = {"depth": rows["box"], "image/object/bbox": [1.0], "image/object/visible": [1.0], "classes": [1, 2, 3]}
     table.write_text(json.dumps(rows | more))
     for wrong, message in {
         "box:bbox[xxyy]": r"'bbox\[xxyy\]' is not a type.*FORMAT is xyxy, .* or rel_center_xywh: numbers are pixels",
         "box:bbox[xyxy],image/object/bbox:float[]": "every record has a feature of this name",
         "box:bbox[xyxy],image/object/visible:float[]": "every record has a feature of this name",
+        "box:bbox[xyxy],classes:int64[box]": "every record has a feature of this name",
         "depth:float[box]": r"has a value for each box, but no column of boxes, such as box:bbox\[xyxy\]",
         "box:bbox[xyxy],depth:bbox[xyxy]": "box and depth hold boxes: only one column can",
     }.items():
