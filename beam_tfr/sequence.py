@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from beam_tfr import storage
 from beam_tfr.dataset import lookup, manifest, reader_arguments
-from beam_tfr.dataset.elements import ExampleDecoder
+from beam_tfr.dataset.elements import ExampleDecoder, transformed
 from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.reader_arguments import check_labels, choice
+from beam_tfr.dataset.reader_arguments import check_boxes, check_labels, choice
 from beam_tfr.dataset.splits import Part, select
 from beam_tfr.records.contents import need_pyarrow, schema_of
 from beam_tfr.records.examples import parse_example
@@ -49,7 +49,10 @@ class Records(Sequence[Any]):
             "encoded": as "pair", with the encoded bytes. "raw_record": the serialized tf.train.Example. Datasets
             without images have "dict" (feature -> list of values) and "raw_record".
         multi_hot: labels become float32 [classes], if an image can have several.
-        transform: function called with each image, or its bytes.
+        boxes: returns the objects of each image in place of its labels, with their boxes in this format: see
+            `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}).
+        transform: function called with each image, or its bytes; with `boxes`, with (image, dict of the other
+            features), of which it returns such a pair.
 
     Attributes:
         class_names: a tuple of class names; the index is the label.
@@ -71,6 +74,7 @@ class Records(Sequence[Any]):
         split: str,
         output: str = "pair",
         multi_hot: bool = False,
+        boxes: str | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         folder = reader_arguments.folder(path)
@@ -80,12 +84,13 @@ class Records(Sequence[Any]):
         self._output = choice("output", output, allowed)
         labels = dataset.features[LABEL]["shape"] if LABEL in dataset.features else None
         check_labels(folder, labels, output, multi_hot=multi_hot)
+        check_boxes(dataset, boxes, output, multi_hot=multi_hot)
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self._lookup = Lookup(dataset, chosen.parts)
         decodes = images and output != "raw_record"
-        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot) if decodes else None
-        self._transform = transform
+        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes) if decodes else None
+        self._transform, self._boxes = transform, boxes
         self._numbers: range | NDArray[np.int64] = range(len(self._lookup))
         self.class_names = dataset.class_names
 
@@ -172,9 +177,11 @@ class Records(Sequence[Any]):
             part, row = self._lookup.locate(number)
             raise DataError(f"{part.file}: record {row}: {error}; {manifest.REPAIR}") from None
         if self._transform is not None:
-            image = self._transform(image)
+            image, features = transformed(self._transform, image, features, boxes=self._boxes)
         if self._output == "dict":
             return {"image": image, **features}
+        if self._boxes:
+            return image, features
         if self._output == "image" or LABEL not in features:
             return image
         return image, features[LABEL]

@@ -28,6 +28,7 @@ from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema import MANIFEST_FILE, DataError, UsageError
+from beam_tfr.schema.boxes import BOXES, CLASSES
 from beam_tfr.schema.features import BOX_NAMES, DICT_NAMES, IMAGE_ENCODINGS, box_columns, features_of
 from beam_tfr.schema.naming import file_name, shard_name
 from beam_tfr.tables.opening import ALL, open_tables
@@ -161,7 +162,8 @@ def _open_tables(options: ConvertOptions, classes: frozenset[str] | None) -> Tab
     features = options.feature_columns
     if features is None:
         features = {} if options.uri_column else {ALL: ""}
-    others = DICT_NAMES + (BOX_NAMES if box_columns(features) else ())
+    boxes = box_columns(features)
+    others = (*DICT_NAMES, *BOX_NAMES, *{BOXES, CLASSES}.difference(boxes)) if boxes else DICT_NAMES
     return open_tables(
         options.table,
         Roles(

@@ -244,12 +244,13 @@ def test_images_without_boxes_and_tables_without_labels(tmp_path: Path) -> None:
 def test_wrong_calls(tmp_path: Path) -> None:
     table = write_table(tmp_path, 1)
     rows = json.loads(table.read_text())
-    more = {"depth": rows["box"], "image/object/bbox": [1.0], "image/object/visible": [1.0]}
+    more = {"depth": rows["box"], "image/object/bbox": [1.0], "image/object/visible": [1.0], "classes": [1, 2, 3]}
     table.write_text(json.dumps(rows | more))
     for wrong, message in {
-        "box:bbox[xxyy]": r"'bbox\[xxyy\]' is not a type.*xyxy, yxyx, xywh or center_xywh",
+        "box:bbox[xxyy]": r"'bbox\[xxyy\]' is not a type.*FORMAT is xyxy, .* or rel_center_xywh: numbers are pixels",
         "box:bbox[xyxy],image/object/bbox:float[]": "every record has a feature of this name",
         "box:bbox[xyxy],image/object/visible:float[]": "every record has a feature of this name",
+        "box:bbox[xyxy],classes:int64[box]": "every record has a feature of this name",
         "depth:float[box]": r"has a value for each box, but no column of boxes, such as box:bbox\[xyxy\]",
         "box:bbox[xyxy],depth:bbox[xyxy]": "box and depth hold boxes: only one column can",
     }.items():
@@ -334,17 +335,15 @@ def test_readers_and_pictures(tmp_path: Path) -> None:
             assert batch[side][at].numpy().tolist() == record[side]
     (batch,) = ImageDataset(tmp_path / "d", split="train", batch_size=8, output="dict")
     assert [of.tolist() for of in batch[SIDES[0]]] == [record[SIDES[0]] for record in records(tmp_path / "d")]
-    (block,) = re.findall(
-        r"```python\n(import tensorflow as tf\nfrom beam_tfr.reader import load\n\nSIDES.*?)```", DOC, re.DOTALL
-    )
+    (block,) = re.findall(r"```python\n(from beam_tfr.reader import load\n\ntrain.*?)```", DOC, re.DOTALL)
     names: dict[str, Any] = {}
     exec(block.replace("/data/objects", str(tmp_path / "d")), names)
     for images, objects in names["train"]:
-        assert (images.shape[0], objects["boxes"].shape[2], objects["labels"].shape[0]) == (8, 4, 8)
+        assert (images.shape[0], objects["boxes"].shape, objects["classes"].shape) == (8, (8, 20, 4), (8, 20))
     hot = next(iter(load(tmp_path / "d", split="train", output="pair", multi_hot=True)))[1]
     assert set(hot.numpy().tolist()) <= {0.0, 1.0}
-    with pytest.raises(UsageError, match="leaves the boxes where they are"):
-        load(tmp_path / "d", split="train", image_size=16, crop="random")
+    with pytest.raises(UsageError, match="leaves the boxes of the objects where they are: give `boxes=`"):
+        load(tmp_path / "d", split="train", image_size=16, crop="random", output="dict")
     sheet = tmp_path / "sheet.png"
     assert cli.main(["inspect", str(tmp_path / "d"), "--contact_sheet", str(sheet)]) == 0
     with Image.open(sheet) as picture:

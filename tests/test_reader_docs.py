@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from beam_tfr.reader import load
+from tests.box_fixtures import some_images, write_boxes
 from tests.conftest import Run
 
 DOCS = Path(__file__).parents[1] / "docs" / "reader.md"
@@ -28,6 +29,7 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         "/tmp/backup": tmp_path / "backup",
         "gs://data/photos": folder,
         "gs://data/drawings": tmp_path / "drawings",
+        "/data/street": write_boxes(tmp_path / "boxes", some_images()),
     }
     total = len(list(sample.glob("train/*/*.jpg")))
 
@@ -43,8 +45,10 @@ def test_blocks(tmp_path: Path, sample: Path, beam_tfr: Callable[..., Run]) -> N
         names.pop("train", None)
         exec(block, names)
         found.append(names.get("train"))
-    resumed, floats, cached, torch, weighted, recipe, distributed, jax, mixed, plain = found
-    assert floats is cached is recipe is torch is weighted is None
+    resumed, floats, cached, torch, boxed, mirrored, weighted, recipe, distributed, jax, mixed, plain = found
+    assert floats is cached is recipe is torch is mirrored is weighted is None
+    assert boxed.element_spec[1]["boxes"].shape == (None, 20, 4)
+    assert [box.shape[1] for box in (objects["boxes"] for objects in names["objects"])] == [4] * 8
     assert sum(len(labels) for _, labels in names["small"]) == total
     assert [part.dtype for part in names["floats"].element_spec] == [tf.float32, tf.float32]
     assert int(model.optimizer.iterations.numpy()) == 2 * -(-total // 64)

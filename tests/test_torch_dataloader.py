@@ -6,6 +6,7 @@ PyPI's PyTorch for Linux brings 3 GB of CUDA with it, so these tests are collect
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torchvision  # noqa: F401  # before TensorFlow, which other modules import: after it, Triton would abort
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from beam_tfr import Records
 from beam_tfr.schema import DataError
 from beam_tfr.torch import ImageDataset
+from tests.box_fixtures import some_images, write_boxes
 from tests.converted import converted_photos
 from tests.reader_fixtures import write_dataset
 from tests.torch_fixtures import batches, labels, write_few, write_lists, write_many
@@ -144,3 +147,28 @@ torch.distributed.destroy_process_group()
     ]
     assert found == expected
     assert [len(numbers) for numbers in found] == [18, 18]
+
+
+def test_boxes(tmp_path: Path) -> None:
+    images = some_images()
+    folder = write_boxes(tmp_path / "boxes", images)
+    corners = {name: [*placed.values()] for name, (_, placed) in images.items()}
+    sizes = {size: name for name, (size, _) in images.items()}
+    dataset = ImageDataset(folder, split="train", boxes="xyxy", batch_size=8)
+    records = Records(folder, split="train", boxes="xyxy")
+    numbered = DataLoader(records, batch_size=8, collate_fn=lambda pairs: tuple(zip(*pairs, strict=True)))
+    for loader in (DataLoader(dataset, batch_size=None, num_workers=2), numbered):
+        seen = set()
+        for pixels, objects in loader:
+            for image, found in zip(pixels, objects, strict=True):
+                name = sizes[tuple(image.shape[:2])]
+                np.testing.assert_allclose(found["boxes"], np.reshape(corners[name], (-1, 4)), atol=1e-4)
+                seen.add(name)
+        assert len(seen) == len(images)
+
+
+def test_the_example_learns(tmp_path: Path) -> None:
+    folder = write_boxes(tmp_path / "boxes", some_images())
+    example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "detect_torch.py"))
+    losses = example["train"](str(folder), steps=6)
+    assert np.mean(losses[-2:]) < losses[0]

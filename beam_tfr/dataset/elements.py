@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import cv2
@@ -20,7 +20,8 @@ from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.records.examples import read_message
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.schema import UsageError
-from beam_tfr.schema.features import ENCODED, FORMAT, LABEL, RAW
+from beam_tfr.schema.boxes import BOXES, CLASSES, RELATIVE, in_format
+from beam_tfr.schema.features import ENCODED, FORMAT, HEIGHT, LABEL, OBJECT_LABEL, RAW, SIDES, WIDTH
 
 Pixels = NDArray[np.uint8]
 _DTYPES = {"int64": np.int64, "float": np.float32, "bytes": object}
@@ -53,6 +54,7 @@ class ExampleDecoder:
     Args:
         output: see `ImageDataset`.
         multi_hot: labels become float32 [classes].
+        boxes: format of the boxes; None: elements have none.
 
     Attributes:
         columns: the features besides the image, by name.
@@ -60,16 +62,20 @@ class ExampleDecoder:
         image_size: (height, width) of all images in pixels, or None where they differ.
     """
 
-    def __init__(self, dataset: Manifest, *, output: str, multi_hot: bool = False) -> None:
+    def __init__(self, dataset: Manifest, *, output: str, multi_hot: bool = False, boxes: str | None = None) -> None:
         options = dataset.image_options
         self.channels = 1 if options.color == "gray" else 3
         self.image_size = None if options.resize in VARIABLE_SIZES else options.image_size
+        hidden = {ENCODED, RAW, *((*SIDES, OBJECT_LABEL) if boxes else ())}
         self._features = {
             name: feature
             for name, feature in dataset.features.items()
-            if name == LABEL or (output == "dict" and name not in (ENCODED, RAW))
+            if (name not in hidden if output == "dict" else name == LABEL and not boxes)
         }
         self.columns = {name: Column(_DTYPES[about["dtype"]], about["shape"]) for name, about in self._features.items()}
+        if boxes:
+            self.columns |= {BOXES: Column(np.float32, [-1, 4]), CLASSES: Column(np.int64, [-1])}
+        self._boxes, self._has_classes = boxes, OBJECT_LABEL in dataset.features
         self._num_classes = len(dataset.class_names)
         self._lowest = -1 if dataset.options.get("label_column") else 0  # -1: a table named no class for it
         if multi_hot:
@@ -91,12 +97,30 @@ class ExampleDecoder:
             if name == LABEL:
                 values = self._labels(values)
             features[name] = self.columns[name].value(values)
+        if self._boxes:
+            features |= self._objects(found, self._boxes)
         return self._image(found), features
 
-    def _labels(self, labels: Sequence[int]) -> Any:
+    def _objects(self, found: Any, form: str) -> dict[str, Any]:
+        """The boxes and classes of an image's objects; without labels, all have class 0."""
+        sides = [np.array(_values(found, side, "float_list", -1), np.float32) for side in SIDES]
+        classes = _values(found, OBJECT_LABEL, "int64_list", -1) if self._has_classes else [0] * len(sides[0])
+        if len({len(classes), *map(len, sides)}) > 1:
+            raise ValueError("the features of its objects have different lengths")
+        if self._has_classes:
+            self._check_labels(OBJECT_LABEL, classes)
+        if not form.startswith(RELATIVE):
+            size = [np.float32(_values(found, name, "int64_list", 1)[0]) for name in (WIDTH, HEIGHT)]
+            sides = [side * pixels for side, pixels in zip(sides, size * 2, strict=True)]
+        return {BOXES: np.stack(in_format(form, sides), axis=1), CLASSES: np.array(classes, np.int64)}
+
+    def _check_labels(self, name: str, labels: Sequence[int]) -> None:
         for label in labels:
             if not self._lowest <= label < self._num_classes:
-                raise ValueError(f"{LABEL} is {label}, but there are {self._num_classes} classes")
+                raise ValueError(f"{name} is {label}, but there are {self._num_classes} classes")
+
+    def _labels(self, labels: Sequence[int]) -> Any:
+        self._check_labels(LABEL, labels)
         if not self._multi_hot:
             return labels
         hot = np.zeros(self._num_classes, np.float32)
@@ -140,6 +164,21 @@ def _raw_pixels(tensor: bytes) -> Pixels:
     if dtype != "uint8" or len(shape) != 3:
         raise ValueError(f"{RAW} is not a uint8 tensor [height, width, channels]")
     return np.array(np.frombuffer(content, np.uint8).reshape(shape))  # type: ignore[arg-type]  # writable
+
+
+def transformed(transform: Callable[..., Any], image: Any, features: Any, *, boxes: Any) -> tuple[Any, Any]:
+    """An example after a transform, which takes the image, or if there are boxes, image and features.
+
+    Raises:
+        UsageError: it does not return both, if there are boxes.
+    """
+    if not boxes:
+        return transform(image), features
+    found = transform(image, features)
+    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], dict):
+        why = "must return image and dict with `boxes=`, as it is called with both"
+        raise UsageError(why, option="transform", value=type(found).__name__)
+    return found
 
 
 def stack_images(images: list[Any]) -> Any:

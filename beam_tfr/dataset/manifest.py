@@ -31,7 +31,7 @@ from beam_tfr.schema import (
     is_class_name,
     json_digest,
 )
-from beam_tfr.schema.features import Names, features_of, names_of
+from beam_tfr.schema.features import BOX_NAMES, Names, features_of, names_of
 from beam_tfr.schema.naming import NAME, parse_file_name
 from beam_tfr.version import __version__
 
@@ -130,6 +130,12 @@ class Manifest:
     def names(self) -> Names:
         """The feature names of key and label."""
         return names_of(self.options["encoding"])
+
+    @property
+    def box_features(self) -> set[str]:
+        """The features with a value for each box."""
+        columns = self.options.get("feature_columns") or {}
+        return self.features.keys() & {*BOX_NAMES, *(name for name, kind in columns.items() if kind.endswith("[box]"))}
 
 
 def read(folder: str) -> Manifest:

@@ -6,7 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from beam_tfr import storage
+from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema import UsageError, whole_number
+from beam_tfr.schema.boxes import BOX_FORMATS
+from beam_tfr.schema.features import SIDES
 
 STREAMS = 8  # by default
 GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
@@ -64,6 +67,29 @@ def check_labels(folder: str, shape: Sequence[int] | None, output: str, *, multi
     else:
         return
     raise UsageError(why, option="multi_hot", value=True)
+
+
+def check_boxes(
+    dataset: Manifest, boxes: Any, output: str, *, multi_hot: bool = False, max_boxes: int | None = None
+) -> None:
+    """Checks `boxes=` and `max_boxes=`.
+
+    Raises:
+        UsageError: one of them is wrong or has no effect, or the dataset has no boxes.
+    """
+    if max_boxes is not None and integer("max_boxes", max_boxes, 1) and boxes is None:
+        raise UsageError('has no effect without `boxes=`, such as "xyxy"', option="max_boxes", value=max_boxes)
+    if choice("boxes", boxes, (None, *BOX_FORMATS)) is None:
+        return
+    if SIDES[0] not in dataset.features:
+        why = f"{dataset.folder} has none: convert its images with a column of boxes, `feature_columns=box:bbox[xyxy]`"
+    elif output in ("image", "raw_record"):
+        why = f'has no effect: `output="{output}"` has no boxes'
+    elif multi_hot and output != "dict":
+        why = 'returns boxes and classes in place of labels: leave out `multi_hot=`, or give `output="dict"` for both'
+    else:
+        return
+    raise UsageError(why, option="boxes", value=boxes)
 
 
 def shuffle_seed(shuffle: Any, seed: Any) -> int | None:

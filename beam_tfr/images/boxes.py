@@ -11,6 +11,7 @@ import numpy as np
 from beam_tfr.images.mapping import map_boxes, source_size
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import Image, ImageRef, RejectError
+from beam_tfr.schema.boxes import RELATIVE
 from beam_tfr.schema.features import BOXES, OBJECT_LABEL, OBJECT_TEXT, SIDES, VISIBLE, box_columns
 
 _WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
@@ -35,7 +36,7 @@ class BoxColumns(NamedTuple):
         found = dict(columns or {})
         boxes = box_columns(found)
         beside = tuple(name for name, kind in found.items() if kind.endswith("[box]"))
-        return cls(found[boxes[0]].startswith("bbox[rel_"), beside, min_visible) if boxes else None
+        return cls(found[boxes[0]].startswith(f"bbox[{RELATIVE}"), beside, min_visible) if boxes else None
 
 
 def place_boxes(image: Image, ref: ImageRef, how: BoxColumns) -> tuple[Image, ImageRef, Values]:

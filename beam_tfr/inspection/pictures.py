@@ -15,12 +15,12 @@ from PIL import ImageDraw, ImageFont, ImageOps
 
 from beam_tfr.console.terminal import printable
 from beam_tfr.images import formats, limits
-from beam_tfr.inspection.records import StoredRecord, image_of, label_of, pixels_of
+from beam_tfr.inspection.records import StoredRecord, image_of, label_of, pixels_of, text_of
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema import RejectError
-from beam_tfr.schema.features import OBJECT_LABEL, SIDES
+from beam_tfr.schema.features import OBJECT_LABEL, OBJECT_TEXT, SIDES
 
-SIDE = 112  # pixels of a thumbnail
+SIDE, WITH_BOXES = 112, 224  # pixels of a thumbnail, and of one on a sheet with boxes
 COLUMNS = 8
 _GAP, _LINE = 8, 18
 _INK, _FAINT, _PAPER = "#1f2328", "#d0d7de", "white"
@@ -31,56 +31,68 @@ def contact_sheet(records: Sequence[StoredRecord], *, columns: int = COLUMNS) ->
     """A grid of thumbnails with their classes and the numbers of their records; gray where there is no image."""
     columns = max(1, min(columns, len(records)))
     rows = max(1, -(-len(records) // columns))
-    width, height = SIDE + _GAP, SIDE + _LINE + _GAP
+    side = WITH_BOXES if any(record.values.get(SIDES[0]) for record in records) else SIDE
+    width, height = side + _GAP, side + _LINE + _GAP
     sheet = PillowImage.new("RGB", (columns * width + _GAP, rows * height + _GAP), _PAPER)
     canvas = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(12)
     for place, record in enumerate(records):
         x, y = _GAP + place % columns * width, _GAP + place // columns * height
-        sheet.paste(_thumbnail(record), (x, y))
-        text = caption(record)[:SIDE]  # of thousands of labels, more than fit
-        while canvas.textlength(text, font=font) > SIDE:
+        sheet.paste(_thumbnail(record, side), (x, y))
+        text = caption(record)[:side]  # of thousands of labels, more than fit
+        while canvas.textlength(text, font=font) > side:
             text = f"{text.rstrip('…')[:-1]}…"
-        canvas.text((x, y + SIDE + 2), text, fill=_INK, font=font)
+        canvas.text((x, y + side + 2), text, fill=_INK, font=font)
     return sheet
 
 
 def caption(record: StoredRecord) -> str:
-    """The number and class of a record, with escapes for all letters but ASCII, which Pillow's own font may lack."""
-    text = f"{record.number} {label_of(record.values)}".replace("\n", " ")
-    return printable(text).encode("ascii", "backslashreplace").decode()
+    """The number and class of a record."""
+    return _ascii(f"{record.number} {label_of(record.values)}")
 
 
-def _thumbnail(record: StoredRecord) -> PillowImage.Image:
+def _ascii(text: str) -> str:
+    """A text on one line, with escapes for all letters but ASCII, which Pillow's own font may lack."""
+    return printable(text.replace("\n", " ")).encode("ascii", "backslashreplace").decode()
+
+
+def _thumbnail(record: StoredRecord, side: int) -> PillowImage.Image:
     with contextlib.suppress(RejectError):
         if found := image_of(record.values):
             pixels = pixels_of(*found)
-            pixels = _decoded(found[1]) if pixels is None else pixels
+            pixels = _decoded(found[1], side) if pixels is None else pixels
             mode = {1: "L", 3: "RGB", 4: "CMYK"}[pixels.shape[2]]
             image = PillowImage.frombytes(mode, (pixels.shape[1], pixels.shape[0]), pixels.tobytes())
-            image = ImageOps.contain(image.convert("RGB"), (SIDE, SIDE))
+            image = ImageOps.contain(image.convert("RGB"), (side, side))
             with contextlib.suppress(TypeError, ValueError):  # what another program wrote
                 _draw_boxes(image, record.values)
-            return ImageOps.pad(image, (SIDE, SIDE), color=_PAPER)
-    return PillowImage.new("RGB", (SIDE, SIDE), _FAINT)
+            return ImageOps.pad(image, (side, side), color=_PAPER)
+    return PillowImage.new("RGB", (side, side), _FAINT)
 
 
 def _draw_boxes(image: PillowImage.Image, values: Mapping[str, Sequence[Any]]) -> None:
-    """Draws the boxes of a record, in the colors of their classes."""
-    canvas = ImageDraw.Draw(image)
-    boxes = np.column_stack([values.get(side, ()) for side in SIDES]) * (image.size * 2)
+    """Draws the boxes of a record, in the colors of their classes, and the names of these where they fit."""
+    canvas, font = ImageDraw.Draw(image), ImageFont.load_default(11)
+    boxes = np.column_stack([values.get(side, ()) for side in SIDES])[:100].clip(0, 1) * (image.size * 2)
     labels = values.get(OBJECT_LABEL) or [0] * len(boxes)
-    for box, label in zip(boxes[:100], labels, strict=False):
-        canvas.rectangle(box.tolist(), outline=BOX_COLORS[label % len(BOX_COLORS)], width=2)
+    names = values.get(OBJECT_TEXT) or [b""] * len(boxes)
+    for (left, top, right, bottom), label, name in zip(boxes.tolist(), labels, names, strict=False):
+        color = BOX_COLORS[label % len(BOX_COLORS)]
+        canvas.rectangle((left, top, right, bottom), outline=color, width=2)
+        text = _ascii(text_of(name)[:WITH_BOXES])
+        edges = canvas.textbbox((left + 3, top + 2), text, font=font)
+        if text and edges[2] < right and edges[3] < bottom:
+            canvas.rectangle((left, top, edges[2] + 2, edges[3] + 2), fill=color)
+            canvas.text((left + 3, top + 2), text, fill=_INK, font=font)
 
 
-def _decoded(data: bytes) -> NDArray[np.uint8]:
+def _decoded(data: bytes, side: int) -> NDArray[np.uint8]:
     """The pixels of an image, perhaps scaled down: uint8 [h, w, 1, 3 or 4]; four are CMYK.
 
     Raises:
         RejectError: it is damaged, or would take too much memory.
     """
-    options, least = ImageOptions(), (SIDE, SIDE)
+    options, least = ImageOptions(), (side, side)
     source = formats.FORMATS[formats.identify(data)].open(data)
     limits.check(source, options)
     limits.check_memory(source, len(data), source.memory(least), options)

@@ -16,9 +16,11 @@ import tensorflow as tf
 from beam_tfr.dataset.manifest import REPAIR, Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.order import FILLER
+from beam_tfr.reader import boxes
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, first_that_works
-from beam_tfr.schema.features import ENCODED, FORMAT, IMAGE_ENCODINGS, RAW
+from beam_tfr.schema.boxes import BOXES, CLASSES, RELATIVE
+from beam_tfr.schema.features import ENCODED, FORMAT, HEIGHT, IMAGE_ENCODINGS, OBJECT_LABEL, RAW, SIDES, WIDTH
 
 IMAGE, WEIGHT = "image", "weight"  # what a dict holds besides the features of the manifest
 _UNDECODED = (
@@ -50,6 +52,8 @@ class Decoder:
         sizes: how to batch images of different sizes: "padded" or "ragged"; None: not at all.
         multi_hot: labels, several an image, become float32 [n, classes].
         weighted: elements have a weight, 0 for fillers.
+        boxes: format of the boxes; None: elements have none.
+        max_boxes: boxes of each image; None: any number.
     """
 
     dataset: Manifest
@@ -59,10 +63,13 @@ class Decoder:
     sizes: str | None
     multi_hot: bool
     weighted: bool
+    boxes: str | None = None
+    max_boxes: int | None = None
 
     @functools.cached_property
     def labelled(self) -> bool:
-        return self._label in self.dataset.features
+        """True if there are labels, or boxes in their place."""
+        return bool(self.boxes) or self._label in self.dataset.features
 
     @property
     def _label(self) -> str:
@@ -79,13 +86,17 @@ class Decoder:
         if self.output == "dict":
             return spec
         names = {RAW, ENCODED, FORMAT, self._label}
+        if self.boxes:
+            names = {RAW, ENCODED, FORMAT, HEIGHT, WIDTH, *SIDES, OBJECT_LABEL}
         return {name: feature for name, feature in spec.items() if name in names}
 
     @property
     def ragged(self) -> bool:
         """True if an element holds lists of any length."""
         names = {name for name, feature in self._spec.items() if isinstance(feature, tf.io.RaggedFeature)}
-        return self.output != "raw_record" and bool(names - ({self._label} if self.multi_hot else set()))
+        dense = {self._label} if self.multi_hot else set()
+        dense |= self.dataset.box_features if self.max_boxes else set()
+        return self.output != "raw_record" and bool(names - dense)
 
     @property
     def variable(self) -> bool:
@@ -126,24 +137,27 @@ class Decoder:
         return tf.function(self._features, autograph=False)
 
     def _features(self, records: Any, places: Any) -> dict[str, Any]:
+        if self.boxes and records.shape.rank == 0:  # boxes are those of a batch
+            batch = self._features(records[None], places[None])
+            return {name: values[0] for name, values in batch.items()}
         features = tf.io.parse_example(records, self._spec)
-        if self.labelled:
-            label = features[self._label]
+        for name in {self._label, OBJECT_LABEL} & features.keys():
+            label = features[name]
             flat = getattr(label, "flat_values", label)
             lowest = -1 if self.dataset.options.get("label_column") else 0  # -1: a table named no class for it
             outside = tf.reduce_any((flat < lowest) | (flat >= len(self.dataset.class_names)))
             known = tf.raw_ops.Assert(condition=~outside, data=["a label outside the class list"])
             with tf.control_dependencies([known]):
-                features[self._label] = tf.nest.map_structure(tf.identity, label, expand_composites=True)
-            if self.multi_hot:
-                label, classes = features[self._label], len(self.dataset.class_names)
-                counts = tf.reduce_sum(tf.one_hot(label, classes), axis=label.shape.rank - 1)
-                features[self._label] = tf.ensure_shape(tf.minimum(counts, 1), [*label.shape[:-1], classes])
+                features[name] = tf.nest.map_structure(tf.identity, label, expand_composites=True)
+        if self.multi_hot:
+            label, classes = features[self._label], len(self.dataset.class_names)
+            counts = tf.reduce_sum(tf.one_hot(label, classes), axis=label.shape.rank - 1)
+            features[self._label] = tf.ensure_shape(tf.minimum(counts, 1), [*label.shape[:-1], classes])
         if not self.holds_images:
             return dict(features)
         data = features.pop(RAW if self.image.options.encoding == "raw" else ENCODED)
         if self.output == "encoded":
-            return {**features, IMAGE: data}
+            return self._with_boxes({**features, IMAGE: data}, places)
         encoded = (data, features.get(FORMAT, tf.zeros_like(data)), places)
         if records.shape.rank == 0:
             image = self.image(*encoded)
@@ -157,7 +171,26 @@ class Decoder:
                 image = images.ragged_batch(size).get_single_element()
         else:
             image = tf.map_fn(lambda one: self.image(*one), encoded, fn_output_signature=tf.uint8)
-        return {**features, IMAGE: image}
+        return self._with_boxes({**features, IMAGE: image}, places)
+
+    def _with_boxes(self, features: Mapping[str, Any], places: Any) -> dict[str, Any]:
+        """The features with boxes in place of those that they are made of, moved as `IMAGE` is."""
+        if not self.boxes:
+            return dict(features)
+        names = self.dataset.box_features & features.keys()
+        objects = boxes.collect({name: features[name] for name in names})
+        size = tf.cast(tf.stack([features[WIDTH], features[HEIGHT]], axis=1), tf.int32)
+        if self.image.crop:
+            views = tf.map_fn(lambda one: self.image.view(*one), (size, places), fn_output_signature=tf.float32)
+            objects = boxes.crop(objects, views)
+        if self.image.image_size:
+            size = tf.ones_like(size) * self.image.image_size[::-1]
+        if self.boxes.startswith(RELATIVE):
+            size = size / (tf.shape(features[IMAGE])[2:0:-1] if self.sizes == "padded" else size)
+        objects[BOXES] = boxes.convert(objects[BOXES], self.boxes, tf.cast(size, tf.float32))
+        if self.max_boxes:
+            objects = boxes.pad(objects, self.max_boxes)
+        return {**{name: value for name, value in features.items() if name not in names}, **objects}
 
     def _refuse(self, records: Any, places: Any) -> Any:
         """Fails with the message about the first record that does not decode."""
@@ -193,4 +226,5 @@ class Decoder:
         image = features[IMAGE]
         if self.output == "image" or not self.labelled:
             return image
-        return (image, features[self._label], weight) if self.weighted else (image, features[self._label])
+        target = {name: features[name] for name in (BOXES, CLASSES)} if self.boxes else features[self._label]
+        return (image, target, weight) if self.weighted else (image, target)

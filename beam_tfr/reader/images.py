@@ -73,7 +73,7 @@ class ImageDecoder:
     def _decode(self, name: str, data: Any, place: Any) -> Any:
         if self.image_size is None:
             return DECODERS[name](data, self.channels)
-        key = fold(fold(tf.constant([self.seed, 1], tf.int64), place[0]), place[1])
+        key = self._key(place)
         if name == "jpeg" and self.crop:
             window = self._window(tf.io.extract_jpeg_shape(data), key)
             image = tf.io.decode_and_crop_jpeg(
@@ -85,9 +85,28 @@ class ImageDecoder:
                 image = tf.image.crop_to_bounding_box(image, *tf.unstack(self._window(tf.shape(image), key)))
         image = tf.image.resize(image, self.image_size, method="bilinear", antialias=True)
         if self.crop == "random":
-            mirrored = tf.random.stateless_uniform([], fold(key, 1)) < 0.5
-            image = tf.where(mirrored, tf.reverse(image, [1]), image)
+            image = tf.where(_is_mirrored(key), tf.reverse(image, [1]), image)
         return tf.saturate_cast(tf.round(image), tf.uint8)
+
+    def view(self, size: Any, place: Any) -> Any:
+        """The part that `crop` shows of an image, as shares of its sides, float32 [4].
+
+        Args:
+            size: its width and height, int32 [2].
+            place: as for the image.
+
+        Returns:
+            Left, top, right and bottom; if it is mirrored, right is less than left.
+        """
+        key = self._key(place)
+        window = self._window(tf.stack([size[1], size[0], self.channels]), key)
+        sides = tf.stack([window[1], window[0], window[1] + window[3], window[0] + window[2]])
+        if self.crop == "random":
+            sides = tf.where(_is_mirrored(key), tf.gather(sides, [2, 1, 0, 3]), sides)
+        return tf.cast(sides / tf.tile(size, [2]), tf.float32)
+
+    def _key(self, place: Any) -> Any:
+        return fold(fold(tf.constant([self.seed, 1], tf.int64), place[0]), place[1])
 
     def _window(self, shape: Any, key: Any) -> Any:
         """The part to resize: its top, left, height and width, int32 [4]."""
@@ -117,6 +136,10 @@ def _broadcast(pixels: Any, channels: int) -> Any:
     """Repeats a gray channel: [h, w, 1 or channels] to [h, w, channels]."""
     pixels = tf.ensure_shape(pixels, [None, None, None])
     return tf.broadcast_to(pixels, tf.concat([tf.shape(pixels)[:2], [channels]], 0))
+
+
+def _is_mirrored(key: Any) -> Any:
+    return tf.random.stateless_uniform([], fold(key, 1)) < 0.5
 
 
 def fold(key: Any, number: Any) -> Any:

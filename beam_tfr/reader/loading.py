@@ -15,6 +15,7 @@ from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.reader_arguments import (
     GLOBAL,
     STREAMS,
+    check_boxes,
     check_global,
     check_labels,
     choice,
@@ -56,6 +57,8 @@ def load(
     crop: str | None = None,
     sizes: str | None = None,
     multi_hot: bool = False,
+    boxes: str | None = None,
+    max_boxes: int | None = None,
 ) -> tf.data.Dataset:
     """Reads a split of a dataset, every example exactly once per epoch, in the order of `beam_tfr.order`.
 
@@ -91,11 +94,20 @@ def load(
         image_size: (height, width), or one number for both, to resize images to (bilinear, antialiased).
         crop: part of the image to resize: None for all, "center" for the largest centered part of that shape, "random"
             for a random part (8 to 100 % of the area, 3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch,
-            example). Refused for a dataset with boxes, which would stay where they are.
+            example). Boxes follow, if you ask for `boxes`.
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right to the largest size,
             or "ragged". None raises an error.
         multi_hot: labels become float32 [batch, classes], if an image can have several; they are otherwise a
             tf.RaggedTensor, int64.
+        boxes: returns the objects of each image in place of its labels, with their boxes in this format, as Keras names
+            it: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height, as COCO has it) or
+            "center_xywh", in pixels of the image that is returned; "rel_xyxy" and so on as shares of its height and
+            width. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}); "dict" has
+            `boxes` and `classes` in place of the features that they are made from. Boxes follow `image_size` and
+            `crop`: they are clipped and mirrored with the pixels, and dropped, with all other features of their
+            object, if less than a tenth of their area is left.
+        max_boxes: makes boxes dense [batch, max_boxes, 4] and classes [batch, max_boxes], padded with 0 and -1. Of an
+            image with more objects, the first are kept. Without it, both are tf.RaggedTensors.
 
     Returns:
         For "pair": images uint8 [batch, height, width, channels], labels int64 [batch], and with "pad"
@@ -133,10 +145,10 @@ def load(
         raise UsageError(why, option="crop", value=crop)
 
     dataset = manifest.read(folder)
-    if crop and SIDES[0] in dataset.features:
-        raise UsageError(
-            "leaves the boxes where they are; crop both in a function of your own", option="crop", value=crop
-        )
+    check_boxes(dataset, boxes, output, multi_hot=multi_hot, max_boxes=max_boxes)
+    if crop and output == "dict" and SIDES[0] in dataset.features and not boxes:
+        why = 'leaves the boxes of the objects where they are: give `boxes=` too, such as "xyxy", and they follow'
+        raise UsageError(why, option="crop", value=crop)
     selection = select(dataset, split)
     order = Order(
         total=selection.total,
@@ -161,6 +173,8 @@ def load(
         sizes=sizes,
         multi_hot=multi_hot,
         weighted=remainder == "pad",
+        boxes=boxes,
+        max_boxes=max_boxes,
     )
     _check_output(decoder, batch_size)
     manifest.check_shards(dataset, selection.splits)
@@ -259,8 +273,8 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
             raise UsageError(f'{undecoded}: give "dict", or "raw_record"', option="output", value=output)
     elif output in ("encoded", "raw_record"):
         undecoded = f'`output="{output}"` decodes nothing'
-    labels = decoder.dataset.features[decoder.dataset.names.label]["shape"] if decoder.labelled else None
-    check_labels(folder, labels, output, multi_hot=decoder.multi_hot)
+    labels = decoder.dataset.features.get(decoder.dataset.names.label, {})
+    check_labels(folder, labels.get("shape"), output, multi_hot=decoder.multi_hot)
     one_size = "" if batch_size and decoder.variable else "it applies to batches of images of different sizes"
     for option, value, why in (
         ("image_size", decoder.image.image_size, undecoded),

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from beam_tfr.schema.boxes import BOX_FORMATS
+
 # The names used by TensorFlow's own image models.
 ENCODED = "image/encoded"  # bytes: the encoded image
 RAW = "image/raw"  # bytes, instead with --encoding raw: a serialized TensorProto, uint8 [height, width, channels]
@@ -121,13 +123,13 @@ def box_columns(columns: Mapping[str, str] | None) -> list[str]:
 # The type of a column: `int64`, `float[]`, `int64[box]`, `enum(s|m|l)=m`, `bbox[xyxy]`.
 COLUMN_TYPE = re.compile(
     r"(?P<kind>int64|float|bytes|enum\((?P<members>[^()]+)\))(?P<list>\[(?:box)?\])?(?:=(?P<default>.*))?"
-    r"|bbox\[(?P<boxes>(?:rel_)?(?:xyxy|yxyx|xywh|center_xywh))\]",
+    rf"|bbox\[(?P<boxes>{'|'.join(BOX_FORMATS)})\]",
     re.DOTALL,
 )
 _COLUMN_TYPES = (
     "int64, float, bytes or enum(a|b|…), with [] for a list or =VALUE for rows without a value; bbox[FORMAT] for boxes "
-    "and [box] for a list with a value for each box; FORMAT is xyxy, yxyx, xywh or center_xywh, with rel_ before it if "
-    "the numbers are shares of the image's sides"
+    f"and [box] for a list with a value for each box; FORMAT is {', '.join(BOX_FORMATS[:-1])} or {BOX_FORMATS[-1]}: "
+    "numbers are pixels, and with rel_ shares of the image's sides"
 )
 
 

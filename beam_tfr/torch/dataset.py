@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from beam_tfr.dataset import manifest, reader_arguments
-from beam_tfr.dataset.elements import ExampleDecoder, stack_images
+from beam_tfr.dataset.elements import ExampleDecoder, stack_images, transformed
 from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.reader_arguments import (
     GLOBAL,
     STREAMS,
+    check_boxes,
     check_global,
     check_labels,
     choice,
@@ -75,7 +76,11 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             manifest's names, with the pixels as `image` instead of the encoded bytes. "image": the image alone.
             "encoded": as "pair", with the encoded bytes, for a decoder of your own (a list of them in a batch).
         multi_hot: labels become float32 [batch, classes], if an image can have several.
-        transform: function called with each image (or its bytes) before batching. If it draws random numbers, a resumed
+        boxes: returns the objects of each image in place of its labels, with their boxes in this format: see
+            `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4], "classes": int64 [objects]}),
+            and a batch is a list of images and a list of such dicts, as torchvision's detectors take them.
+        transform: function called with each image (or its bytes) before batching. With `boxes`, it is called with
+            (image, dict of the other features), and returns such a pair. If it draws random numbers, a resumed
             run draws others; DataLoader seeds PyTorch's generator in each worker.
 
     Attributes:
@@ -113,6 +118,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         streams: int = STREAMS,
         output: str = "pair",
         multi_hot: bool = False,
+        boxes: str | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
@@ -130,8 +136,10 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         self._output = choice("output", output, OUTPUTS)
         labels = dataset.features[LABEL]["shape"] if LABEL in dataset.features else None
         check_labels(folder, labels, output, multi_hot=multi_hot)
-        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot)
-        variable = output != "encoded" and transform is None and self._decoder.image_size is None
+        check_boxes(dataset, boxes, output, multi_hot=multi_hot)
+        self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
+        self._boxes = boxes
+        variable = output != "encoded" and transform is None and not boxes and self._decoder.image_size is None
         if batch_size is not None and variable:
             raise UsageError(
                 f"the images of {folder} have different sizes (`resize={dataset.image_options.resize}`), and a batch "
@@ -210,12 +218,18 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         if self._pads:
             missing = self._order.host_step_size - len(examples)
             examples += [self._decoder.filler() for _ in range(missing)]
-        images = [image if self._transform is None else self._transform(image) for image, _ in examples]
+        if self._transform is not None:
+            examples = [transformed(self._transform, *example, boxes=self._boxes) for example in examples]
+        images, targets = map(list, zip(*examples, strict=True))
+        element: dict[str, Any] = {"image": images, "target": targets}
+        if not self._boxes or self._output == "dict":
+            element = {"image": images} | {name: [features[name] for features in targets] for name in targets[0]}
         batched = self._order.batch_size is not None
-        element = {"image": stack_images(images) if batched else images[0]}
-        for name, column in self._decoder.columns.items():
-            values = [features[name] for _, features in examples]
-            element[name] = column.stack(values) if batched else values[0]
+        if not batched:
+            element = {name: values[0] for name, values in element.items()}
+        elif not self._boxes:
+            columns = self._decoder.columns
+            element = {"image": stack_images(images)} | {name: columns[name].stack(element[name]) for name in columns}
         if self._pads:
             weights = [1.0] * len(records) + [0.0] * (len(examples) - len(records))
             element["weight"] = np.array(weights, np.float32) if batched else weights[0]
