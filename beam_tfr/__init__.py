@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from beam_tfr.api import verify as verify
     from beam_tfr.comparison import diff as diff
     from beam_tfr.inspection import inspect as inspect
-    from beam_tfr.schema import BeamTfrError as BeamTfrError
-    from beam_tfr.schema import DataError as DataError
-    from beam_tfr.schema import InterruptedRunError as InterruptedRunError
-    from beam_tfr.schema import NotFoundError as NotFoundError
-    from beam_tfr.schema import NotInstalledError as NotInstalledError
-    from beam_tfr.schema import RunError as RunError
-    from beam_tfr.schema import UsageError as UsageError
+    from beam_tfr.schema.errors import BeamTfrError as BeamTfrError
+    from beam_tfr.schema.errors import DataError as DataError
+    from beam_tfr.schema.errors import InterruptedRunError as InterruptedRunError
+    from beam_tfr.schema.errors import NotFoundError as NotFoundError
+    from beam_tfr.schema.errors import NotInstalledError as NotInstalledError
+    from beam_tfr.schema.errors import RunError as RunError
+    from beam_tfr.schema.errors import UsageError as UsageError
     from beam_tfr.sequence import Records as Records
     from beam_tfr.sequence import contents as contents
 
@@ -38,13 +38,13 @@ _LATER = {
     "plan": "api",
     "update": "api",
     "verify": "api",
-    "BeamTfrError": "schema",
-    "DataError": "schema",
-    "InterruptedRunError": "schema",
-    "NotFoundError": "schema",
-    "NotInstalledError": "schema",
-    "RunError": "schema",
-    "UsageError": "schema",
+    "BeamTfrError": "schema.errors",
+    "DataError": "schema.errors",
+    "InterruptedRunError": "schema.errors",
+    "NotFoundError": "schema.errors",
+    "NotInstalledError": "schema.errors",
+    "RunError": "schema.errors",
+    "UsageError": "schema.errors",
 }
 __all__ = [*_LATER]
 

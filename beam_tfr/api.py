@@ -15,7 +15,7 @@ from beam_tfr.console.display import Progress, on_stderr
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
-from beam_tfr.schema import UsageError, without_traceback
+from beam_tfr.schema.errors import UsageError, without_traceback
 from beam_tfr.schema.features import things
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 from beam_tfr.console.terminal import silent_stderr
 from beam_tfr.dataset import manifest
 from beam_tfr.options.image import VARIABLE_SIZES
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 SECONDS = 2.0  # that each way is read, after its start

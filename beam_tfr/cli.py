@@ -16,7 +16,7 @@ from beam_tfr.commands import bench, convert, demo, diff, inspection, plan, remo
 from beam_tfr.commands.calls import refuse
 from beam_tfr.console.terminal import discard_stdout, open_standard_streams, say
 from beam_tfr.options import nearest
-from beam_tfr.schema import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
+from beam_tfr.schema.errors import TRACEBACK_VARIABLE, BeamTfrError, UsageError, as_flags
 from beam_tfr.version import __version__
 
 MODULES = {

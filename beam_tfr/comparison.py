@@ -31,7 +31,7 @@ from beam_tfr.dataset.reader_arguments import choice
 from beam_tfr.records.contents import columns_of, need_pyarrow, schema_of
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema import diff as words
-from beam_tfr.schema import without_traceback
+from beam_tfr.schema.errors import without_traceback
 from beam_tfr.schema.features import SIDES
 
 KINDS = ("added", "removed", "renamed", "changed", "relabelled", "split", "columns", "pixels")

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.dataset.reader_arguments import choice, integer
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 
 WINDOW = 256  # records of a stream that are shuffled together; 8 streams mix like a shuffle buffer of 2,048
 REMAINDERS = (None, "keep", "drop", "pad")

@@ -30,8 +30,10 @@ from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.shard_file import gzip_level
-from beam_tfr.schema import DataError, Plan, ShardInfo, ShardWork, Unfinished, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS, features_of, names_of
+from beam_tfr.schema.items import ShardWork
+from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables

@@ -28,7 +28,8 @@ from beam_tfr.dataset.reader_arguments import check_boxes, check_labels, choice
 from beam_tfr.dataset.splits import Part, select
 from beam_tfr.records.contents import need_pyarrow, schema_of
 from beam_tfr.records.examples import parse_example
-from beam_tfr.schema import NO_SPLIT, DataError, UsageError, without_traceback
+from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
 from beam_tfr.schema.naming import contents_name
 

@@ -27,8 +27,9 @@ from beam_tfr.layouts.names import Ambiguities
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
-from beam_tfr.schema import MANIFEST_FILE, DataError, UsageError
 from beam_tfr.schema.boxes import BOXES, CLASSES
+from beam_tfr.schema.dataset import MANIFEST_FILE
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import BOX_NAMES, DICT_NAMES, IMAGE_ENCODINGS, box_columns, features_of
 from beam_tfr.schema.naming import file_name, shard_name
 from beam_tfr.tables.opening import ALL, open_tables

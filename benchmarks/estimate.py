@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 
 from beam_tfr.planning.drafts import DEFAULT_TARGET_BYTES, FRAME_BYTES
-from beam_tfr.schema import MOST_SHARDS
+from beam_tfr.schema.dataset import MOST_SHARDS
 from beam_tfr.storage.gcs import PAGE_SIZE
 from benchmarks.measuring import Table
 

@@ -25,8 +25,9 @@ def publish(output: str, shards: int) -> None:
     from beam_tfr import storage
     from beam_tfr.output import claim, sidecars
     from beam_tfr.output import publish as publishing
-    from beam_tfr.schema import Plan, Shard, ShardInfo, SplitPlan, sha256_hex
+    from beam_tfr.schema.dataset import sha256_hex
     from beam_tfr.schema.naming import shard_name
+    from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 
     plan = Plan(
         name="d",

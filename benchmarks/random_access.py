@@ -27,7 +27,7 @@ import sys
 pattern, output, what = sys.argv[1:]
 import beam_tfr
 from beam_tfr.images import convert, looks
-from beam_tfr.schema import Looks
+from beam_tfr.schema.items import Looks
 from beam_tfr.transforms import writing
 if what != "all":
     looks.perceptual_hash = lambda pixels: bytes(32)

@@ -138,7 +138,8 @@ def pretend(work: Any, output: str) -> Any:
     """The counts of a shard whose images all became records of 3 x 1 pixels, and an empty file for it."""
     from beam_tfr import storage
     from beam_tfr.output import shards, sidecars
-    from beam_tfr.schema import Image, ImageRef, Record, naming
+    from beam_tfr.schema import naming
+    from beam_tfr.schema.items import Image, ImageRef, Record
 
     counter = shards.ShardCounter(work.shard)
     image = Image(b"", "jpeg", 1, 3, 3, "RGB", 400, 500, "jpeg", "0" * 64, (9, 9, 9), (27, 27, 27))

@@ -30,7 +30,7 @@ import pytest
 
 from beam_tfr import cli, storage
 from beam_tfr.output.sidecars import RECORDS
-from beam_tfr.schema import SOURCES_FOLDER
+from beam_tfr.schema.dataset import SOURCES_FOLDER
 from beam_tfr.schema.naming import parse_file_name
 from tests import converted
 from tests.converted import SAMPLE, converted_photos, write_photos

@@ -16,8 +16,9 @@ from beam_tfr.output.publish import sums_text
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, longest_in
-from beam_tfr.schema import CONTENTS_FOLDER, SUMS_FILE, WrittenFile, sha256_hex
+from beam_tfr.schema.dataset import CONTENTS_FOLDER, SUMS_FILE, sha256_hex
 from beam_tfr.schema.naming import contents_name, shard_number
+from beam_tfr.schema.plan import WrittenFile
 
 
 def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:

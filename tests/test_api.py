@@ -19,7 +19,7 @@ import beam_tfr
 from beam_tfr import reader
 from beam_tfr.console.terminal import as_html, own_stderr
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.schema import Reject
+from beam_tfr.schema.items import Reject
 from tests.converted import converted_photos
 
 LAYOUT = "{split}/{label}/*"

@@ -34,7 +34,7 @@ from apache_beam.utils import interactive_utils, processes
 
 from beam_tfr.dataflow import jobs, staging
 from beam_tfr.engine import beam_internals, interrupt
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from tests.conftest import Run, files_of
 from tests.converted import converted_photos, once, write_photos
 

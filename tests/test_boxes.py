@@ -23,7 +23,7 @@ from beam_tfr.inspection.pictures import BOX_COLORS
 from beam_tfr.reader import load
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import RecordFile
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import SIDES
 from beam_tfr.tables.columns import parse_type
 from beam_tfr.torch import ImageDataset

@@ -11,8 +11,11 @@ import pytest
 
 from beam_tfr.console.display import Progress
 from beam_tfr.output import claim, sidecars
-from beam_tfr.schema import Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, UsageError, WrittenFile, sha256_hex
+from beam_tfr.schema.dataset import sha256_hex
+from beam_tfr.schema.errors import RunError, UsageError
+from beam_tfr.schema.items import Reject
 from beam_tfr.schema.naming import shard_name
+from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan, WrittenFile
 from tests.conftest import files_of
 from tests.test_lock import Other, others, pool
 

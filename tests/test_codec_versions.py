@@ -12,7 +12,7 @@ import pytest
 
 from beam_tfr import images
 from beam_tfr.output import codec_versions
-from beam_tfr.schema import RunError
+from beam_tfr.schema.errors import RunError
 from tests.conftest import Run, finished_shards
 
 Command = Callable[..., Run]

@@ -28,7 +28,7 @@ from beam_tfr.images.looks import describe, sums_of
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import frame, read_records
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from tests.converted import converted_photos, once
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
@@ -232,7 +232,7 @@ def hostile() -> dict[str, tuple[bytes, str]]:
 READ = """
 import resource, sys
 from beam_tfr.records import contents
-from beam_tfr.schema import DataError
+from beam_tfr.schema.errors import DataError
 from tests.test_contents import schema
 wanted = schema()
 import pyarrow.parquet, pyarrow.compute

@@ -24,15 +24,9 @@ from beam_tfr.launch import convert
 from beam_tfr.launch import progress as reports
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import sidecars
-from beam_tfr.schema import (
-    ADJUSTMENTS,
-    REJECT_REASONS,
-    ImageRef,
-    Shard,
-    ShardWork,
-    SplitPlan,
-    canonical_json,
-)
+from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS, canonical_json
+from beam_tfr.schema.items import ImageRef, ShardWork
+from beam_tfr.schema.plan import Shard, SplitPlan
 from beam_tfr.sources import open_source
 from beam_tfr.transforms import ReadImages
 from beam_tfr.transforms.counting import COUNTERS

@@ -21,7 +21,8 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.output import attempts
 from beam_tfr.planning.survey import Survey
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import ImageRef, Item, Shard, ShardWork
+from beam_tfr.schema.items import ImageRef, Item, ShardWork
+from beam_tfr.schema.plan import Shard
 from tests.conftest import Run, files_of
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server

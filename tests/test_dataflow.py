@@ -36,7 +36,7 @@ from beam_tfr.launch import convert
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import lock, notes
 from beam_tfr.output.notes import Notes
-from beam_tfr.schema import canonical_json
+from beam_tfr.schema.dataset import canonical_json
 from tests.conftest import SAMPLE, Run, let_runs_end, wait_for
 from tests.converted import converted_photos
 from tests.fake_dataflow import JOB_ID, FakeDataflow

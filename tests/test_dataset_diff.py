@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import beam_tfr as package
 from beam_tfr.comparison import KINDS, classify, match
-from beam_tfr.schema import DataError, NotFoundError, UsageError
+from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
 from tests.conftest import Run
 from tests.converted import SAMPLE, converted_photos
 from tests.fake_gcs import FakeGcs

@@ -18,7 +18,7 @@ from PIL import Image as PillowImage
 
 from beam_tfr.commands.demo import demo
 from beam_tfr.dataset import manifest
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from tests.conftest import Run
 
 CLASSES = ["dress", "hat", "longsleeve", "outwear", "pants", "shirt", "shoes", "shorts", "skirt", "t-shirt"]

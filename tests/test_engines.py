@@ -23,7 +23,7 @@ from apache_beam.runners.worker import data_plane
 from beam_tfr.engine import interrupt, runs
 from beam_tfr.engine.failures import Outcome, translate
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
-from beam_tfr.schema import InterruptedRunError, RunError
+from beam_tfr.schema.errors import InterruptedRunError, RunError
 from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_spoiled_photos, spoiled_photos
 from tests.portable_runners import job_service, prism, worker_pool

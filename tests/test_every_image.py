@@ -9,7 +9,7 @@ from pathlib import Path
 
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS
+from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
 from tests.conftest import Run
 from tests.fixtures import Fixture, all_fixtures
 

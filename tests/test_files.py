@@ -21,7 +21,8 @@ from beam_tfr.images import convert_image
 from beam_tfr.records.arrays import MAX_TEXTS, parse_array
 from beam_tfr.records.examples import build_record, parse_example
 from beam_tfr.records.tensors import DTYPES
-from beam_tfr.schema import Array, ImageRef, RejectError, UsageError
+from beam_tfr.schema.errors import RejectError, UsageError
+from beam_tfr.schema.items import Array, ImageRef
 from beam_tfr.verification import verify
 from beam_tfr.verification.record_check import array_problems, file_problems
 from tests.conftest import Run, files_of

@@ -27,7 +27,8 @@ from beam_tfr.inputs.patterns import common_root, exclusion, order_patterns
 from beam_tfr.inputs.reading import ReadAhead, read_image
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.planning import packing
-from beam_tfr.schema import DataError, ImageRef, RejectError, UsageError
+from beam_tfr.schema.errors import DataError, RejectError, UsageError
+from beam_tfr.schema.items import ImageRef
 from beam_tfr.storage import Entry
 from beam_tfr.transforms import references
 from tests.conftest import wait_for

@@ -18,7 +18,7 @@ from beam_tfr.images import convert_image
 from beam_tfr.images.geometry import locate
 from beam_tfr.images.mapping import map_boxes, map_points, source_size
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Image
+from beam_tfr.schema.items import Image
 from tests.fixtures import save
 
 Array = np.ndarray[Any, Any]

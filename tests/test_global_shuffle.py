@@ -17,7 +17,7 @@ import beam_tfr
 from beam_tfr import order
 from beam_tfr.reader import load
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.torch import ImageDataset
 from tests.converted import converted, converted_sample
 from tests.reader_fixtures import write_dataset

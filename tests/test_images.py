@@ -17,7 +17,8 @@ from PIL import Image as PillowImage
 from beam_tfr import images
 from beam_tfr.images import convert_image
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Image, RejectError, UsageError
+from beam_tfr.schema.errors import RejectError, UsageError
+from beam_tfr.schema.items import Image
 from tests.conftest import SAMPLE
 from tests.fixtures import all_fixtures, noise, psnr, save, smooth
 

@@ -18,7 +18,7 @@ from PIL import Image as PillowImage
 from beam_tfr.images import color, convert, convert_image
 from beam_tfr.images.formats import depth
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Image
+from beam_tfr.schema.items import Image
 from tests.cpu_limit import bounded_cpu
 from tests.fixtures import HEIGHT, WIDTH, Fixture, mean_error, save, smooth
 from tests.fixtures import icc as made

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from beam_tfr.images import formats
 from beam_tfr.images.containers import chunks, gif, jpeg, tiff
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 from tests.cpu_limit import bounded_cpu
 from tests.fixtures import all_fixtures, chunk
 from tests.fixtures.exif import entry, exif, oriented

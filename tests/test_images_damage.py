@@ -20,7 +20,8 @@ from beam_tfr.images.formats import jpeg
 from beam_tfr.options import ImageOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import Image, RejectError
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.items import Image
 from tests.conftest import Run
 from tests.fixtures import hostile, noise, psnr, save, smooth
 from tests.fixtures.exif import app1, exif

@@ -14,7 +14,7 @@ from PIL import Image as PillowImage
 
 from beam_tfr.images import convert_image
 from beam_tfr.images.encode import MAX_SIDES, encode
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 from tests.fixtures import mean_error, noise, psnr, save, smooth
 
 ENCODINGS = ("jpeg", "png", "webp")

@@ -22,7 +22,7 @@ from PIL import Image as PillowImage
 from beam_tfr.images import convert_image, formats
 from beam_tfr.images.formats.depth import to_8_bit
 from beam_tfr.images.source import Decoded, Source
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 from tests.fixtures import formats as fixtures
 from tests.fixtures import mean_error, save
 from tests.fixtures.formats import GRAY, NOISE, PHOTO, RGB

@@ -21,7 +21,8 @@ import pytest
 
 from beam_tfr.images import convert_image, guard, limits
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Image, RejectError, RunError
+from beam_tfr.schema.errors import RejectError, RunError
+from beam_tfr.schema.items import Image
 from tests.fixtures import all_fixtures, hostile, save, smooth
 from tests.fixtures.jpeg import many_scans
 from tests.test_images_hostile import LARGEST, some_options

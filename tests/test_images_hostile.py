@@ -20,7 +20,9 @@ from PIL import Image as PillowImage
 from beam_tfr import cli
 from beam_tfr.images import convert_image, guard, limits
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, Image, RejectError
+from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.items import Image
 from tests.fixtures import Fixture, all_fixtures, hostile
 
 ROOT = Path(__file__).parents[1]

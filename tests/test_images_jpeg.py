@@ -20,7 +20,7 @@ from beam_tfr.images.formats.jpeg import MAX_STRAY, open_jpeg
 from beam_tfr.images.formats.jpeg_header import count_scans, join_profile, read_header
 from beam_tfr.images.orientation import TAG, orientation_of, upright
 from beam_tfr.images.source import Decoded
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 from tests.cpu_limit import bounded_cpu
 from tests.fixtures import HEIGHT, WIDTH, mean_error, noise, save, smooth
 from tests.fixtures import exif as exif_files

@@ -26,7 +26,8 @@ from beam_tfr.images.source import SMALLEST, Source
 from beam_tfr.images.strip import strip_metadata
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import Image, RejectError
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.items import Image
 from beam_tfr.transforms import values
 from tests.converted import SAMPLE, convert
 from tests.fixtures import HEIGHT, WIDTH, all_fixtures, noise, save, smooth

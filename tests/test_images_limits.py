@@ -26,7 +26,7 @@ from beam_tfr.images.formats.png import open_png
 from beam_tfr.images.limits import MemoryBudget
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 from tests.fixtures import save, smooth
 from tests.fixtures.hostile import flat_png, scans
 

@@ -35,7 +35,7 @@ from beam_tfr.inputs.patterns import (
 )
 from beam_tfr.inputs.reading import ReadAhead, read_image
 from beam_tfr.inputs.skipped import Skipped, tell_missed, tell_skipped
-from beam_tfr.schema import RejectError, UsageError
+from beam_tfr.schema.errors import RejectError, UsageError
 from tests.conftest import as_nobody, calls_of
 
 FILES = [

@@ -19,7 +19,7 @@ from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.inspection import StoredRecord, inspect, pictures
 from beam_tfr.inspection.records import features_of_name, matches, text_of
 from beam_tfr.records.examples import serialize
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from tests.conftest import Run
 from tests.converted import converted, converted_photos, converted_sample
 from tests.fixtures import save

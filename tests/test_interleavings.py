@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_tfr import storage
 from beam_tfr.output import lock
-from beam_tfr.schema import Plan
+from beam_tfr.schema.plan import Plan
 from beam_tfr.storage import Entry, PendingFile
 from benchmarks.faults import rivals
 from benchmarks.faults.rivals import plan_of

@@ -16,7 +16,8 @@ from beam_tfr.inputs.labels import Labeler, choose_split, read_classes
 from beam_tfr.layouts.names import Ambiguities
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.schema import ImageRef, UsageError
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.items import ImageRef
 from beam_tfr.sources import early_warnings, open_source
 from beam_tfr.storage import Entry
 from tests.fake_gcs import FakeGcs

@@ -13,7 +13,7 @@ import pytest
 import beam_tfr
 from beam_tfr.layouts.folders import Folders, tell_nested
 from beam_tfr.layouts.parsing import parse_layout
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from tests.conftest import SAMPLE, Run
 
 Command = Callable[..., Run]

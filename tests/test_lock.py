@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from beam_tfr.output import lock
-from beam_tfr.schema import RunError, UsageError, canonical_json, sha256_hex
+from beam_tfr.schema.dataset import canonical_json, sha256_hex
+from beam_tfr.schema.errors import RunError, UsageError
 from tests.conftest import wait_for
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server
@@ -52,7 +53,7 @@ CHILD = """
 import sys, time
 from beam_tfr.output import lock
 lock.WATCHED_S = 0.0
-from beam_tfr.schema import BeamTfrError
+from beam_tfr.schema.errors import BeamTfrError
 for line in sys.stdin:
     output, run_id, start = line.rstrip("\\n").split("\\t")
     while time.time() < float(start):

@@ -21,7 +21,8 @@ from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import DataError, UsageError, canonical_json, sha256_hex
+from beam_tfr.schema.dataset import canonical_json, sha256_hex
+from beam_tfr.schema.errors import DataError, UsageError
 from tests.conftest import Run
 from tests.converted import converted_photos
 

@@ -24,7 +24,7 @@ from beam_tfr.inputs.labels import choose_split
 from beam_tfr.options import ConvertOptions, add_arguments, default_threads, from_arguments, kinds
 from beam_tfr.options.table import Option, options_of
 from beam_tfr.options.tabular import TableOptions
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 
 FIELDS = {field.name: field for field in dataclasses.fields(ConvertOptions)}
 OPTIONS = options_of(ConvertOptions)

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from beam_tfr.order import FILLER, REMAINDERS, WINDOW, Epoch, Order, draw, permutation
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from tests.expected_order import examples
 
 COUNTS = st.lists(st.integers(1, 400), min_size=1, max_size=6)

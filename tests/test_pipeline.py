@@ -24,7 +24,9 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import order_key
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import Item, RunError, ShardInfo
+from beam_tfr.schema.errors import RunError
+from beam_tfr.schema.items import Item
+from beam_tfr.schema.plan import ShardInfo
 from beam_tfr.sources import open_source
 from beam_tfr.verification import verify
 from tests.conftest import Run, files_of, finished_shards
@@ -434,7 +436,8 @@ def test_a_runner_that_loses_or_reorders_items_fails(
 
 
 def test_a_custom_step_may_reject(photos: Path, tmp_path: Path) -> None:
-    from beam_tfr.schema import ImageRef, Record, RejectError
+    from beam_tfr.schema.errors import RejectError
+    from beam_tfr.schema.items import ImageRef, Record
 
     rejected = sorted(f"train/hat/{path.name}" for path in (photos / "train" / "hat").iterdir())[:2]
 

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 from beam_tfr.planning import assignment, drafts
 from beam_tfr.planning.drafts import Bucket, CutBuckets, PlanSettings, cut, find_cut_buckets
 from beam_tfr.planning.survey import BUCKET_BITS, SAMPLE_IMAGES, Survey, order_key, planned_total
-from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, ImageRef, Plan, RunError, Shard, SplitPlan, UsageError
+from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
+from beam_tfr.schema.errors import DataError, RunError, UsageError
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.plan import Plan, Shard, SplitPlan
 from tests.conftest import calls_of
 
 OPTIONS: dict[str, Any] = {

@@ -20,7 +20,8 @@ from beam_tfr.output import lock
 from beam_tfr.preview import preview, previewing, sampling
 from beam_tfr.preview.previewing import failure_warning
 from beam_tfr.preview.sampling import survey_listing
-from beam_tfr.schema import ImageRef, UsageError
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.items import ImageRef
 from tests.conftest import Run, as_nobody, files_of
 from tests.converted import SAMPLE, converted_photos, once, spoil, write_photos
 from tests.test_released import released

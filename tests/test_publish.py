@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 from beam_tfr.dataset import manifest
 from beam_tfr.output import publish, rejects, sidecars
 from beam_tfr.output.claim import Claimed
-from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject, RunError, Shard, ShardInfo, SplitPlan, sha256_hex
+from beam_tfr.schema.dataset import NO_SPLIT, sha256_hex
+from beam_tfr.schema.errors import DataError, RunError
+from beam_tfr.schema.items import Reject
+from beam_tfr.schema.plan import Counts, Plan, Shard, ShardInfo, SplitPlan
 
 LABELS = ["hat", "shoes"]
 

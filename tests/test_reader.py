@@ -14,7 +14,8 @@ from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import manifest_digest, to_bytes
 from beam_tfr.reader import load
 from beam_tfr.reader.images import DECODERS, ImageDecoder
-from beam_tfr.schema import MANIFEST_FILE, UsageError
+from beam_tfr.schema.dataset import MANIFEST_FILE
+from beam_tfr.schema.errors import UsageError
 from tests.converted import CONVERSIONS, SOURCES, converted
 from tests.expected_order import expected_steps
 from tests.reader_fixtures import encode, photo, pixels_of, records_of, write_dataset

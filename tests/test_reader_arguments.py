@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from beam_tfr.reader import load
-from beam_tfr.schema import MANIFEST_FILE, DataError, UsageError
+from beam_tfr.schema.dataset import MANIFEST_FILE
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.torch import ImageDataset
 from tests.reader_fixtures import write_dataset
 

@@ -18,8 +18,8 @@ from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import BOX_COLORS, contact_sheet
 from beam_tfr.reader import boxes, load
 from beam_tfr.records.examples import serialize
-from beam_tfr.schema import DataError, UsageError
 from beam_tfr.schema.boxes import BOX_FORMATS
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import OBJECT_LABEL, OBJECT_TEXT, SIDES
 from beam_tfr.torch import ImageDataset
 from tests.box_fixtures import NAMES, Images, some_images, write_boxes

@@ -12,7 +12,7 @@ import tensorflow as tf
 from beam_tfr.reader import load
 from beam_tfr.reader.streams import COMPRESSIONS, read_part
 from beam_tfr.records.tfrecords import RecordFile
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import ENCODED, LABEL
 from tests.reader_fixtures import edit_records, write_dataset
 

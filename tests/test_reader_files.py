@@ -14,7 +14,7 @@ import tensorflow as tf
 from beam_tfr.reader import load_records
 from beam_tfr.reader.files import _read
 from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, masked_crc
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 
 RECORDS = [bytes([number]) * (number % 7 * 30) for number in range(150)]
 

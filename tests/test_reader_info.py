@@ -15,7 +15,7 @@ from beam_tfr import cli, reader
 from beam_tfr.dataset import manifest
 from beam_tfr.reader import feature_spec
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from tests.reader_fixtures import add_lists, write_dataset
 from tests.test_docs import DOCS, blocks

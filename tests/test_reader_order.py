@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beam_tfr import order
 from beam_tfr.order import FILLER, Epoch
 from beam_tfr.reader import load, streams
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.torch import ImageDataset
 from tests.expected_order import expected_steps
 from tests.reader_fixtures import write_dataset

@@ -14,7 +14,7 @@ from beam_tfr.dataset import manifest
 from beam_tfr.reader import load
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import LABEL, TEXT
 from tests.converted import converted
 from tests.expected_order import expected_steps

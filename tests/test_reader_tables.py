@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from beam_tfr.dataset import manifest
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from tests.conftest import Run
 
 tf = pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'beam_tfr[reader]'")

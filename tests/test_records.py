@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from beam_tfr.records.tfrecords import RecordError, RecordFile, frame, masked_crc, read_records
-from beam_tfr.schema import DataError
+from beam_tfr.schema.errors import DataError
 
 RECORDS = [b"", b"a", b"some bytes" * 30, bytes(1000), os.urandom(500)]
 

@@ -21,7 +21,7 @@ from pyarrow import parquet
 
 import beam_tfr
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from tests.converted import converted_photos
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import fake, fake_server

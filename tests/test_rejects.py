@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_tfr.dataset import manifest
 from beam_tfr.output import rejects
-from beam_tfr.schema import Reject
+from beam_tfr.schema.items import Reject
 from tests.conftest import Run
 from tests.converted import converted_spoiled_photos
 
@@ -36,7 +36,7 @@ def test_lines_are_sorted_by_key_however_short_the_runs(keys: list[str], run_byt
 MANY = """
 import resource, sys
 from beam_tfr.output import rejects
-from beam_tfr.schema import Reject
+from beam_tfr.schema.items import Reject
 def lines(count):
     for i in range(count):
         reject = Reject(f"{i * 7919 % count:07}.jpg", "ResizeImages", "damaged-image", "x" * 600)

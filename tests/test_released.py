@@ -22,7 +22,7 @@ from beam_tfr.options import ConvertOptions, convert
 from beam_tfr.options.table import LOOK, option, options_of
 from beam_tfr.output import lock
 from beam_tfr.reader import load
-from beam_tfr.schema import canonical_json, sha256_hex
+from beam_tfr.schema.dataset import canonical_json, sha256_hex
 from tests.conftest import Run, files_of
 
 Command = Callable[..., Run]

@@ -21,7 +21,7 @@ from beam_tfr import storage
 from beam_tfr.output import publish, switch
 from beam_tfr.output.claim import Claimed
 from beam_tfr.reader import load
-from beam_tfr.schema import DataError, RunError
+from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification import verify
 from tests.conftest import Run, wait_for

@@ -11,33 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_tfr.schema import (
-    ADJUSTMENTS,
-    NO_SPLIT,
-    REJECT_REASONS,
-    Array,
+from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECT_REASONS, canonical_json, is_class_name
+from beam_tfr.schema.errors import (
     BeamTfrError,
     DataError,
-    Image,
-    ImageRef,
     InterruptedRunError,
-    Item,
-    Plan,
-    Record,
-    Reject,
     RejectError,
     RunError,
-    Shard,
-    ShardInfo,
-    SplitPlan,
     UsageError,
     as_flags,
-    batches,
-    canonical_json,
-    is_class_name,
 )
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, features_of
-from beam_tfr.schema.items import BATCH_BYTES, BATCH_ITEMS
+from beam_tfr.schema.items import BATCH_BYTES, BATCH_ITEMS, Array, Image, ImageRef, Item, Record, Reject, batches
+from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 
 COUNTS = st.integers(0, 1 << 62)
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)

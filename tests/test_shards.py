@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from beam_tfr.output import shards
 from beam_tfr.output.shards import Sequencer, ShardCounter
 from beam_tfr.records.shard_file import ShardFile, gzip_level
-from beam_tfr.schema import NO_SPLIT, Image, ImageRef, Item, Record, Reject, RunError, Shard
+from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.errors import RunError
+from beam_tfr.schema.items import Image, ImageRef, Item, Record, Reject
+from beam_tfr.schema.plan import Shard
 
 LEVELS = [None, *range(10)]
 BLOCK = 0xFFFF

@@ -10,7 +10,9 @@ import pytest
 
 from beam_tfr import storage
 from beam_tfr.output import sidecars
-from beam_tfr.schema import Reject, RunError, ShardInfo
+from beam_tfr.schema.errors import RunError
+from beam_tfr.schema.items import Reject
+from beam_tfr.schema.plan import ShardInfo
 from tests.test_claim import begin, built_file, finish_shard, make_plan, shard_of, sidecar
 
 

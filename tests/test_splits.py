@@ -9,7 +9,7 @@ import pytest
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import select
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from tests.reader_fixtures import write_dataset
 
 

@@ -19,7 +19,8 @@ import pytest
 
 from beam_tfr import storage
 from beam_tfr.inputs.reading import ReadAhead
-from beam_tfr.schema import SOURCES_FOLDER, RejectError, UsageError
+from beam_tfr.schema.dataset import SOURCES_FOLDER
+from beam_tfr.schema.errors import RejectError, UsageError
 from beam_tfr.storage import AlreadyExistsError, Entry
 from beam_tfr.verification import verify
 from tests.conftest import SAMPLE, Run, as_nobody, files_of

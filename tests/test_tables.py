@@ -24,7 +24,8 @@ from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import find_repeats, hash_key, parts_of
 from beam_tfr.records.repeats import rows_of as hashed_rows
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import DataError, ImageRef, UsageError, as_flags
+from beam_tfr.schema.errors import DataError, UsageError, as_flags
+from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables import opening
 from beam_tfr.tables.columns import infer_type, parse_type
 from beam_tfr.tables.opening import open_tables

@@ -30,8 +30,10 @@ from beam_tfr.dataset.manifest import manifest_digest, to_bytes
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.records.examples import build_example, example_class, parse_example
 from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, read_records
-from beam_tfr.schema import FORMAT_VERSION, MANIFEST_FILE, DataError, Image, ImageRef, UsageError
+from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import ENCODED, LABEL, TEXT
+from beam_tfr.schema.items import Image, ImageRef
 from beam_tfr.torch import ImageDataset
 from beam_tfr.verification import verify
 from tests.conftest import files_of

@@ -19,7 +19,7 @@ import torchvision  # noqa: F401  # before TensorFlow, which other modules impor
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from beam_tfr import Records
-from beam_tfr.schema import DataError
+from beam_tfr.schema.errors import DataError
 from beam_tfr.torch import ImageDataset
 from tests.box_fixtures import some_images, write_boxes
 from tests.converted import converted_photos

@@ -33,23 +33,10 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.planning import packing
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import (
-    NO_SPLIT,
-    Image,
-    ImageRef,
-    Item,
-    Plan,
-    Record,
-    Reject,
-    RejectError,
-    RunError,
-    Shard,
-    ShardInfo,
-    ShardWork,
-    SplitPlan,
-    UsageError,
-    sha256_hex,
-)
+from beam_tfr.schema.dataset import NO_SPLIT, sha256_hex
+from beam_tfr.schema.errors import RejectError, RunError, UsageError
+from beam_tfr.schema.items import Image, ImageRef, Item, Record, Reject, ShardWork
+from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 from beam_tfr.sources import open_source
 from beam_tfr.transforms import references
 from tests.conftest import Run, files_of, let_runs_end

@@ -16,7 +16,8 @@ import pytest
 from beam_tfr import storage
 from beam_tfr.inputs.reading import read_image
 from beam_tfr.output import claim
-from beam_tfr.schema import Plan, RejectError
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.plan import Plan
 from tests.conftest import Run, as_nobody, files_of, finished_shards
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import Clock, clock, fake, fake_server

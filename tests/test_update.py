@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import beam_tfr
-from beam_tfr.schema import SOURCES_FOLDER
+from beam_tfr.schema.dataset import SOURCES_FOLDER
 
 ROUNDS, FEW = 10, 3
 OTHERS = {"history.jsonl", SOURCES_FOLDER}  # beside a dataset, and no part of it

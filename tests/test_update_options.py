@@ -14,7 +14,7 @@ import pytest
 
 import beam_tfr
 from beam_tfr import images
-from beam_tfr.schema import DataError, RunError, UsageError
+from beam_tfr.schema.errors import DataError, RunError, UsageError
 from tests.conftest import Run, as_nobody
 from tests.converted import once
 from tests.test_update import files_of

@@ -21,7 +21,7 @@ from beam_tfr.launch import repairing
 from beam_tfr.output import lock, sidecars
 from beam_tfr.output.known import sources_of
 from beam_tfr.reader import load
-from beam_tfr.schema import DataError, RunError
+from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.sequence import Records
 from beam_tfr.torch import ImageDataset
 from tests.conftest import Run

@@ -27,18 +27,10 @@ from beam_tfr.output import publish, sidecars
 from beam_tfr.output.claim import Claimed
 from beam_tfr.records.examples import build_example, example_class, parse_example
 from beam_tfr.records.tfrecords import masked_crc
-from beam_tfr.schema import (
-    NO_SPLIT,
-    DataError,
-    Image,
-    ImageRef,
-    Plan,
-    RecordsDigest,
-    Reject,
-    Shard,
-    ShardInfo,
-    SplitPlan,
-)
+from beam_tfr.schema.dataset import NO_SPLIT, RecordsDigest
+from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.items import Image, ImageRef, Reject
+from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 from beam_tfr.verification import Report, record_check, verify
 from beam_tfr.verification.record_check import (
     MAX_PIXELS,

@@ -17,7 +17,7 @@ from beam_tfr import storage
 from beam_tfr.console.display import Display, on_stderr
 from beam_tfr.options import ConvertOptions, DisplayOptions, add_arguments, from_arguments, meant
 from beam_tfr.options.table import options_of
-from beam_tfr.schema import TRACEBACK_VARIABLE, UsageError
+from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError
 
 if sys.version_info >= (3, 11):
     import tomllib

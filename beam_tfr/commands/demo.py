@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from beam_tfr.console.terminal import silent_stderr
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 
 SAMPLE = pathlib.Path(__file__).parents[1] / "sample"
 LAYOUT = "{split}/{label}/*"

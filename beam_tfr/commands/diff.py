@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from beam_tfr.commands.calls import display
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 
 EXAMPLES = """examples:
   beam-tfr diff /data/photos-1 gs://bucket/photos-2

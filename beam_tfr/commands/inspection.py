@@ -9,7 +9,7 @@ from beam_tfr import storage
 from beam_tfr.commands.calls import display
 from beam_tfr.console.terminal import counted, printable
 from beam_tfr.options import DisplayOptions, add_arguments
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 
 EXAMPLES = """examples:
   beam-tfr inspect /data/photos --where label=hat

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from beam_tfr.commands.calls import add_options, check_flags, display, read_call
-from beam_tfr.schema import as_flags
+from beam_tfr.schema.errors import as_flags
 from beam_tfr.schema.features import things
 
 EXAMPLES = """examples:

@@ -11,7 +11,8 @@ from beam_tfr import storage
 from beam_tfr.commands.calls import display, read_lines
 from beam_tfr.console.terminal import counted
 from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.schema import REMOVED_FILE, UsageError, as_flags
+from beam_tfr.schema.dataset import REMOVED_FILE
+from beam_tfr.schema.errors import UsageError, as_flags
 
 EXAMPLES = """examples:
   beam-tfr remove /data/photos --keys takedown.txt

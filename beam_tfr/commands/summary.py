@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from beam_tfr.console.terminal import printable
 from beam_tfr.launch import Job, Result
-from beam_tfr.schema import as_flags
+from beam_tfr.schema.errors import as_flags
 
 
 def summary(result: Result) -> dict[str, Any]:

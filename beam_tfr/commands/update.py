@@ -12,7 +12,7 @@ from beam_tfr.commands.calls import display
 from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.options.run import UpdateOptions
 from beam_tfr.options.table import options_of
-from beam_tfr.schema import as_flags
+from beam_tfr.schema.errors import as_flags
 
 if TYPE_CHECKING:
     from beam_tfr.launch import Result

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from beam_tfr.commands.calls import display, read_lines, refuse
 from beam_tfr.console.terminal import say
 from beam_tfr.options import ConvertOptions, add_arguments
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 
 if TYPE_CHECKING:
     from beam_tfr.verification import Report

@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options_validator import PipelineOptionsValida
 
 from beam_tfr import storage
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 
 _REGION_VARIABLE = "CLOUDSDK_COMPUTE_REGION"  # of gcloud
 _NEEDED = {"project": "my-project", "region": "europe-west4", "temp_location": "gs://BUCKET/tmp"}

@@ -24,7 +24,7 @@ from apache_beam.runners.runner import PipelineState
 from beam_tfr.dataflow.staging import staged
 from beam_tfr.engine.beam_internals import dataflow_job_state
 from beam_tfr.engine.runs import INTERRUPT_WAIT_S, build, counters_of
-from beam_tfr.schema import TRACEBACK_VARIABLE, EngineError, RunError
+from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, RunError
 
 PERIOD_S = 10.0  # between questions for the counters of a job
 FINAL_S = 5.0

@@ -11,8 +11,10 @@ from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.planning import drafts
 from beam_tfr.planning.survey import planned_total
-from beam_tfr.schema import NO_SPLIT, RunError, SplitPlan, UsageError
+from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.schema.naming import shard_name
+from beam_tfr.schema.plan import SplitPlan
 
 
 class Base(NamedTuple):

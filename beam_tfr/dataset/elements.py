@@ -19,8 +19,8 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options.image import VARIABLE_SIZES
 from beam_tfr.records.examples import read_message
 from beam_tfr.records.tensors import parse_tensor
-from beam_tfr.schema import UsageError
 from beam_tfr.schema.boxes import BOXES, CLASSES, RELATIVE, in_format
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import ENCODED, FORMAT, HEIGHT, LABEL, OBJECT_LABEL, RAW, SIDES, WIDTH
 
 Pixels = NDArray[np.uint8]

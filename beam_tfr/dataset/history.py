@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.schema import HISTORY_FILE, MANIFEST_FILE, Counts
+from beam_tfr.schema.dataset import HISTORY_FILE, MANIFEST_FILE
+from beam_tfr.schema.plan import Counts
 from beam_tfr.version import __version__
 
 KINDS = ("added", "removed", "changed", "relabelled")  # of changes, counted in each line

@@ -19,7 +19,8 @@ from beam_tfr.dataset.splits import Part
 from beam_tfr.records import contents
 from beam_tfr.records.shard_file import RESTART_BYTES, stored_range, without_headers
 from beam_tfr.records.tfrecords import FOOTER, FRAME_BYTES, RecordError, frame, header, longest_in, payload
-from beam_tfr.schema import CONTENTS_FOLDER, DataError
+from beam_tfr.schema.dataset import CONTENTS_FOLDER
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name
 
 _TRAILER_BYTES = 8  # of gzip

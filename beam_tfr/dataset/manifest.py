@@ -20,17 +20,8 @@ import fastjsonschema
 from beam_tfr import storage
 from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.shard_file import gzip_level
-from beam_tfr.schema import (
-    FORMAT_VERSION,
-    MANIFEST_FILE,
-    SWITCH_FILE,
-    WORK_FOLDER,
-    DataError,
-    NotFoundError,
-    UsageError,
-    is_class_name,
-    json_digest,
-)
+from beam_tfr.schema.dataset import FORMAT_VERSION, MANIFEST_FILE, SWITCH_FILE, WORK_FOLDER, is_class_name, json_digest
+from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
 from beam_tfr.schema.features import BOX_NAMES, Names, features_of, names_of
 from beam_tfr.schema.naming import NAME, parse_file_name
 from beam_tfr.version import __version__

@@ -7,8 +7,8 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.schema import UsageError, whole_number
 from beam_tfr.schema.boxes import BOX_FORMATS
+from beam_tfr.schema.errors import UsageError, whole_number
 from beam_tfr.schema.features import SIDES
 
 STREAMS = 8  # by default

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, Split
-from beam_tfr.schema import NO_SPLIT, UsageError
+from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.errors import UsageError
 
 _TERM = re.compile(r"(?P<name>[^\[\]+]+)(\[(?P<begin>[^:\]]*):(?P<end>[^:\]]*)\])?")
 _BOUND = re.compile(r"-?[0-9]+|-?[0-9]+(\.[0-9]+)?%")

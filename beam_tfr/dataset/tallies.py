@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from beam_tfr.console.terminal import columns, printable
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.schema import NO_SPLIT, Plan, in_order
+from beam_tfr.schema.dataset import NO_SPLIT, in_order
+from beam_tfr.schema.plan import Plan
 
 MAX_CLASSES_SHOWN = 30
 Row = tuple[str, list[int]]  # title, a number for each split; a heading has none

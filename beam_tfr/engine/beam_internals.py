@@ -34,7 +34,7 @@ from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from beam_tfr.engine import interrupt
-from beam_tfr.schema import EngineError, UsageError
+from beam_tfr.schema.errors import EngineError, UsageError
 
 PROGRESS_REQUEST_S = 1.0
 END_S = 10.0

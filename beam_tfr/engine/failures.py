@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import grpc
 
-from beam_tfr import schema
-from beam_tfr.schema import RESUME, TRACEBACK_VARIABLE, BeamTfrError, EngineError, RunError
+from beam_tfr.schema import errors
+from beam_tfr.schema.errors import RESUME, TRACEBACK_VARIABLE, BeamTfrError, EngineError, RunError
 
 _WHILE = r" \[while running '[^']*'\]"  # what Beam adds to the message of an error
 _CLASS = r"beam_tfr\.schema\.(?:errors\.)?"
@@ -56,7 +56,7 @@ def translate(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrEr
         with contextlib.suppress(ValueError, SyntaxError):
             text = ast.literal_eval(f'"""{text}"""')
     if match := _OURS.search(text):
-        kind: type[BeamTfrError] = getattr(schema, match[1])
+        kind: type[BeamTfrError] = getattr(errors, match[1])
         return kind(match[2])
     found = error if isinstance(error, EngineError) else _engine_error(error, text)
     cure = f"{found.cure}, and " if found.cure else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from beam_tfr.schema import InterruptedRunError
+from beam_tfr.schema.errors import InterruptedRunError
 
 requested = threading.Event()  # by Ctrl-C
 over = threading.Event()  # the run has failed, and its engine ends

@@ -27,7 +27,7 @@ from beam_tfr.engine.beam_internals import (
     streams_without_timeout,
 )
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome, is_starved, translate
-from beam_tfr.schema import TRACEBACK_VARIABLE, EngineError, InterruptedRunError, UsageError
+from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, InterruptedRunError, UsageError
 
 INTERRUPT_WAIT_S = 2.0  # for the stages to end by themselves
 PROCESSES_WAIT_S = 0.3  # for a run in worker processes, which do not know of the interrupt, to come to its end

@@ -10,9 +10,10 @@ import numpy as np
 
 from beam_tfr.images.mapping import map_boxes, source_size
 from beam_tfr.records.tensors import Values, message_class
-from beam_tfr.schema import Image, ImageRef, RejectError
 from beam_tfr.schema.boxes import RELATIVE
+from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import BOXES, OBJECT_LABEL, OBJECT_TEXT, SIDES, VISIBLE, box_columns
+from beam_tfr.schema.items import Image, ImageRef
 
 _WHOLE = 1 - 1e-5  # the visible share of a box that is not clipped, but for rounding in texts
 

@@ -25,8 +25,9 @@ from beam_tfr.images.formats.depth import blocks
 from beam_tfr.images.looks import describe, sums_of
 from beam_tfr.images.source import SMALLEST, Decoded, Pixels, Source
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Image, RejectError
+from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
+from beam_tfr.schema.items import Image
 
 MAX_STRETCH = 1.2  # a larger change of aspect is visible
 MAX_CUT = 500_000  # millionths of an image that a crop may cut off before it is counted

@@ -9,7 +9,7 @@ import numpy as np
 from beam_tfr.images.resample import stretch
 from beam_tfr.images.source import Pixels
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Geometry
+from beam_tfr.schema.items import Geometry
 
 
 class Placement(NamedTuple):

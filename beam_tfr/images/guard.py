@@ -30,7 +30,8 @@ from typing import IO, Any
 
 from beam_tfr.images import hard_limits, limits
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import Image, RejectError, RunError
+from beam_tfr.schema.errors import RejectError, RunError
+from beam_tfr.schema.items import Image
 
 START_S = 300.0  # for the start of a process, on a busy machine with its packages on a network
 _CHILD = (

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 # For decoding one image. A sound JPEG 2000 of 90 megapixels took 6 to 10, and must not be a reject on any processor.
 MOST_CPU_S = 30

@@ -11,7 +11,7 @@ from beam_tfr.images.containers import chunks, jpeg
 from beam_tfr.images.source import Decoded, Source, damage_in
 from beam_tfr.images.strip import strip_metadata
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 MAX_SAMPLES = 1 << 29  # TensorFlow's decoders refuse so many pixels x 3
 _JPEG_MARKERS = frozenset(

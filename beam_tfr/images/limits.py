@@ -12,7 +12,7 @@ from PIL import Image as PillowImage
 from beam_tfr.images.source import Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.options.image import MAX_SCAN_PIXELS
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 _KEPT_BY_MALLOC = 32 << 20  # bytes, at most: DEFAULT_MMAP_THRESHOLD_MAX of glibc (mallopt(3))
 

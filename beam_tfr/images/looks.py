@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from beam_tfr.images.formats.depth import blocks
 from beam_tfr.images.source import Pixels
-from beam_tfr.schema import Looks
+from beam_tfr.schema.items import Looks
 
 _WAVES = 16  # in each direction; 16 x 16 signs are 32 bytes
 _MOST_SIDE = 1000  # with it, every sum below is a whole number that float32 holds exactly: 1000 * 255 * 64 < 2**24

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from beam_tfr.images.orientation import MIRRORED_DOWN, MIRRORED_RIGHT
-from beam_tfr.schema import Geometry
+from beam_tfr.schema.items import Geometry
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from beam_tfr.images.containers import tiff
 from beam_tfr.images.source import Pixels
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 TAG = 0x0112  # of TIFF and EXIF
 _XMP = re.compile(rb"""tiff:Orientation\s{0,9}(?:=\s{0,9}["']|>\s{0,9})([1-8])\s{0,9}["'<]""")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 Pixels = NDArray[np.uint8]
 SMALLEST = (1, 1)  # decodes a JPEG to an eighth of its size: all bytes are read, in half the time

@@ -12,7 +12,9 @@ from fractions import Fraction
 
 from beam_tfr import storage
 from beam_tfr.layouts.parsing import Layout, is_split_name
-from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
+from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.naming import two_spellings
 
 DEFAULT_SPLIT = "train"

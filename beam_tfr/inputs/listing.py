@@ -16,7 +16,7 @@ from beam_tfr.inputs import ranges
 from beam_tfr.inputs.patterns import escape, files_below, is_wild, literal_start, split_pattern, to_regex
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.inputs.skipped import Skipped, tell_instead
-from beam_tfr.schema import InputNotFoundError, UsageError
+from beam_tfr.schema.errors import InputNotFoundError, UsageError
 
 LIST_THREADS = 32
 DIVIDE_THREADS = 10  # as many as the client has connections

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 
 from beam_tfr import storage
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
 
 WILDCARD = re.compile(r"[*?\[{]")

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.pool import Pool
-from beam_tfr.schema import ImageRef, RejectError, RunError
+from beam_tfr.schema.errors import RejectError, RunError
+from beam_tfr.schema.items import ImageRef
 
 MAX_FILE_BYTES = 64 << 20  # 64 MiB; a larger file is a reject
 READ_AHEAD_BYTES = 32 << 20  # 32 MiB

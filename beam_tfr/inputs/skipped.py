@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from beam_tfr import storage
 from beam_tfr.inputs.patterns import is_wild, split_pattern, to_regex
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import FORMAT_OF, kind_of_name
 
 MOST_LOOKED_AT = 10_000  # files, for a hint

@@ -19,7 +19,8 @@ from beam_tfr.dataset.splits import Part
 from beam_tfr.inspection import pictures
 from beam_tfr.inspection.records import StoredRecord, describe_record, features_of_name, find_files, matches, read
 from beam_tfr.records.tfrecords import RecordError
-from beam_tfr.schema import DataError, UsageError, in_order, without_traceback
+from beam_tfr.schema.dataset import in_order
+from beam_tfr.schema.errors import DataError, UsageError, without_traceback
 
 if TYPE_CHECKING:
     from PIL.Image import Image

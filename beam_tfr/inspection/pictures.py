@@ -17,7 +17,7 @@ from beam_tfr.console.terminal import printable
 from beam_tfr.images import formats, limits
 from beam_tfr.inspection.records import StoredRecord, image_of, label_of, pixels_of, text_of
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import OBJECT_LABEL, OBJECT_TEXT, SIDES
 
 SIDE, WITH_BOXES = 112, 224  # pixels of a thumbnail, and of one on a sheet with boxes

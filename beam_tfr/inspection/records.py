@@ -21,7 +21,8 @@ from beam_tfr.inputs.patterns import WILDCARD
 from beam_tfr.records.examples import TooManyValuesError, parse_example
 from beam_tfr.records.tensors import STRING, parse_tensor
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
-from beam_tfr.schema import MANIFEST_FILE, DataError, NotFoundError, RejectError, UsageError, in_order
+from beam_tfr.schema.dataset import MANIFEST_FILE, in_order
+from beam_tfr.schema.errors import DataError, NotFoundError, RejectError, UsageError
 from beam_tfr.schema.features import ARRAY_RAW, RAW
 
 _AT_A_TIME = 4  # records that are read at a time: of 128 MiB at most

@@ -6,7 +6,7 @@ dataset. `results` is what it returns and prints.
 
 import importlib
 
-from beam_tfr.schema import NotInstalledError
+from beam_tfr.schema.errors import NotInstalledError
 
 try:
     for library in ("apache_beam", "cykooz_resizer"):  # the second is needed by the first image only

@@ -22,7 +22,7 @@ from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
 from beam_tfr.options import ConvertOptions, default_threads, meant
 from beam_tfr.options.hints import NO_DRY_RUN
 from beam_tfr.options.table import options_of
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 
 # More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as one, and 16 only 1.8.
 MAX_THREADS = 4

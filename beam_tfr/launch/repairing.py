@@ -26,17 +26,11 @@ from beam_tfr.launch.updating import restored
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock, publish, rejects, sidecars
 from beam_tfr.pipeline import Convert, Repair
-from beam_tfr.schema import (
-    LABELS_FILE,
-    MANIFEST_FILE,
-    REJECTS_FILE,
-    SUMS_FILE,
-    UsageError,
-    WrittenFile,
-    diff,
-    sha256_hex,
-)
+from beam_tfr.schema import diff
+from beam_tfr.schema.dataset import LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SUMS_FILE, sha256_hex
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import contents_name, parse_file_name
+from beam_tfr.schema.plan import WrittenFile
 from beam_tfr.sources import Input
 from beam_tfr.verification import Report
 from beam_tfr.verification.dataset_check import DatasetCheck

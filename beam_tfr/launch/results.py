@@ -19,19 +19,11 @@ from beam_tfr.layouts.folders import tell_nested
 from beam_tfr.output import rejects
 from beam_tfr.output.notes import Notes
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import (
-    ADJUSTMENTS,
-    NO_SPLIT,
-    REJECTS_FILE,
-    BeamTfrError,
-    DataError,
-    Reject,
-    RunError,
-    UsageError,
-    diff,
-    in_order,
-)
+from beam_tfr.schema import diff
+from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, REJECTS_FILE, in_order
+from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
 from beam_tfr.schema.features import things
+from beam_tfr.schema.items import Reject
 
 MAX_REJECTS = 100  # that a result holds
 _COMPLETE = """This folder already holds this complete dataset; nothing was written.

@@ -23,7 +23,8 @@ from beam_tfr.launch.results import Result, read_before, result_of
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output import attempts, lock, notes, removed
 from beam_tfr.pipeline import Convert
-from beam_tfr.schema import MANIFEST_FILE, SWITCH_FILE, DataError, InterruptedRunError, RunError, UsageError
+from beam_tfr.schema.dataset import MANIFEST_FILE, SWITCH_FILE
+from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError, UsageError
 from beam_tfr.sources import Input, check_reach, early_warnings, open_source
 
 

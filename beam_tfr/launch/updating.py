@@ -32,7 +32,8 @@ from beam_tfr.output import claim, codec_versions, lock, removed, sidecars, swit
 from beam_tfr.output.removed import Removed, Wanted
 from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import PlanSettings
-from beam_tfr.schema import SWITCH_FILE, DataError, UsageError
+from beam_tfr.schema.dataset import SWITCH_FILE
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import box_columns, features_of
 from beam_tfr.sources import Input, open_source
 

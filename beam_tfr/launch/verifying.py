@@ -17,7 +17,7 @@ from beam_tfr.engine.failures import Outcome
 from beam_tfr.engine.runs import Run, follow, on_interrupt, run_of
 from beam_tfr.launch.flags import choose_runner, parse_beam_flags
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema import RunError, UsageError
+from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.transforms import VerifyShards
 from beam_tfr.verification import Report
 from beam_tfr.verification.report import tasks_of

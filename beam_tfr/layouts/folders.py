@@ -10,7 +10,7 @@ from typing import Any
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 
 # train, Training, test_set, val2017, …
 _SPLIT_NAME = re.compile(

@@ -8,7 +8,8 @@ import itertools
 import re
 from collections.abc import Mapping
 
-from beam_tfr.schema import NO_SPLIT, UsageError
+from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import NAME
 
 DEFAULT_LAYOUT = "{label}/*"

@@ -16,7 +16,8 @@ from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
 from beam_tfr.options.run import RunOptions
 from beam_tfr.options.table import FILES, WHAT, option, options_of
 from beam_tfr.options.tabular import TableOptions
-from beam_tfr.schema import MOST_SHARDS, UsageError
+from beam_tfr.schema.dataset import MOST_SHARDS
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import IMAGE_ENCODINGS, OTHER_ENCODINGS, box_columns
 from beam_tfr.schema.naming import NAME, SUFFIXES
 

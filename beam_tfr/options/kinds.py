@@ -16,7 +16,8 @@ from typing import Any
 
 from beam_tfr.inputs.labels import SPLIT_RULE
 from beam_tfr.layouts.parsing import is_split_name
-from beam_tfr.schema import in_order, whole_number
+from beam_tfr.schema.dataset import in_order
+from beam_tfr.schema.errors import whole_number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from beam_tfr import storage
 from beam_tfr.options import kinds
 from beam_tfr.options.hints import meant, nearest
 from beam_tfr.options.kinds import Kind
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import OTHER_ENCODINGS
 
 GROUPS = WHAT, TABLES, LOOK, LIMITS, FILES, RUN = (

@@ -28,18 +28,10 @@ from beam_tfr.output import lock, sidecars, switch
 from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
 from beam_tfr.output.switch import is_of_dataset, list_dataset, name_in
-from beam_tfr.schema import (
-    CONTENTS_FOLDER,
-    FORMAT_VERSION,
-    MANIFEST_FILE,
-    DataError,
-    Plan,
-    RunError,
-    UsageError,
-    canonical_json,
-    diff,
-    naming,
-)
+from beam_tfr.schema import diff, naming
+from beam_tfr.schema.dataset import CONTENTS_FOLDER, FORMAT_VERSION, MANIFEST_FILE, canonical_json
+from beam_tfr.schema.errors import DataError, RunError, UsageError
+from beam_tfr.schema.plan import Plan
 from beam_tfr.storage import Entry, work_path
 
 PLAN_FILE = "plan.json"

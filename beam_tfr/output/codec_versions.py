@@ -10,7 +10,7 @@ from typing import Any
 
 from beam_tfr import images
 from beam_tfr.records.shard_file import gzip_level
-from beam_tfr.schema import RunError
+from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.features import IMAGE_ENCODINGS
 
 

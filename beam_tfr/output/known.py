@@ -23,9 +23,10 @@ from beam_tfr.output import sidecars
 from beam_tfr.records import contents
 from beam_tfr.records.contents import need_pyarrow
 from beam_tfr.records.tfrecords import RecordError, payload
-from beam_tfr.schema import DataError, ImageRef, Known, Reject, RunError, Shard, ShardInfo, WrittenFile
-from beam_tfr.schema.items import REASON
+from beam_tfr.schema.errors import DataError, RunError
+from beam_tfr.schema.items import REASON, ImageRef, Known, Reject
 from beam_tfr.schema.naming import contents_name, parse_file_name
+from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
 
 _PLACE = struct.Struct("<qQQI8s")  # number, size, generation, CRC-32C, fingerprint of the reference
 _MOST_ROWS = 1 << 17  # of contents in memory: about 40 MB

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from beam_tfr import storage
-from beam_tfr.schema import WORK_FOLDER, RunError, UsageError, canonical_json, json_digest
+from beam_tfr.schema.dataset import WORK_FOLDER, canonical_json, json_digest
+from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.storage import work_path
 
 HEARTBEAT_S = 10.0

@@ -17,29 +17,23 @@ from beam_tfr.output.claim import Claimed
 from beam_tfr.output.lock import TAKEN_OVER
 from beam_tfr.output.sidecars import new_name
 from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, name_in
-from beam_tfr.schema import (
+from beam_tfr.schema.dataset import (
     CONTENTS_FOLDER,
     FORMAT_VERSION,
     HISTORY_FILE,
     LABELS_FILE,
     MANIFEST_FILE,
-    MOST_CAUSES,
     NO_SPLIT,
     REJECTS_FILE,
     REMOVED_FILE,
     SUMS_FILE,
-    Counts,
-    DataError,
-    Plan,
-    RunError,
-    ShardInfo,
-    Unfinished,
-    WrittenFile,
     json_digest,
     sha256_hex,
 )
+from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.features import features_of
 from beam_tfr.schema.naming import contents_name
+from beam_tfr.schema.plan import MOST_CAUSES, Counts, Plan, ShardInfo, Unfinished, WrittenFile
 from beam_tfr.storage import Entry
 from beam_tfr.version import __version__
 

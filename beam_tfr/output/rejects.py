@@ -16,8 +16,11 @@ from fractions import Fraction
 from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.output import sidecars
-from beam_tfr.schema import NO_SPLIT, Counts, DataError, Plan, Reject
+from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.features import box_columns
+from beam_tfr.schema.items import Reject
+from beam_tfr.schema.plan import Counts, Plan
 
 MOST_SHOWN = 10  # rejects of the leading reason
 READERS = 16  # threads that fetch reject lines, which takes longer on gs:// than writing them

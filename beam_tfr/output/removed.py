@@ -18,17 +18,9 @@ from beam_tfr.dataset.lookup import read_table
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.output.known import need_sources, sources_of
 from beam_tfr.records.tfrecords import longest_in
-from beam_tfr.schema import (
-    REJECTS_FILE,
-    REMOVED_FILE,
-    SOURCES_FOLDER,
-    WORK_FOLDER,
-    DataError,
-    ImageRef,
-    RejectError,
-    UsageError,
-    sha256_hex,
-)
+from beam_tfr.schema.dataset import REJECTS_FILE, REMOVED_FILE, SOURCES_FOLDER, WORK_FOLDER, sha256_hex
+from beam_tfr.schema.errors import DataError, RejectError, UsageError
+from beam_tfr.schema.items import ImageRef
 
 _SHA256 = "source_sha256"  # column of the contents
 

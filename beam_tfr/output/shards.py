@@ -7,18 +7,10 @@ from typing import TypeVar
 
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import payload
-from beam_tfr.schema import (
-    Copied,
-    Item,
-    Record,
-    RecordsDigest,
-    Reject,
-    RunError,
-    Shard,
-    ShardInfo,
-    add_each,
-    size_bucket,
-)
+from beam_tfr.schema.dataset import RecordsDigest
+from beam_tfr.schema.errors import RunError
+from beam_tfr.schema.items import Copied, Item, Record, Reject
+from beam_tfr.schema.plan import Shard, ShardInfo, add_each, size_bucket
 
 _Key = TypeVar("_Key", int, str)
 

@@ -19,8 +19,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from beam_tfr import storage
 from beam_tfr.planning import packing
-from beam_tfr.schema import SOURCES_FOLDER, Image, RunError, Shard, ShardInfo, WrittenFile, sha256_hex
+from beam_tfr.schema.dataset import SOURCES_FOLDER, sha256_hex
+from beam_tfr.schema.errors import RunError
+from beam_tfr.schema.items import Image
 from beam_tfr.schema.naming import contents_name
+from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
 from beam_tfr.storage import Entry, work_path
 
 RECORDS, CONTENTS = ".records-", ".contents-"  # in the names of files that are built

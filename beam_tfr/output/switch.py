@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.schema import (
+from beam_tfr.schema.dataset import (
     CONTENTS_FOLDER,
     HISTORY_FILE,
     LABELS_FILE,
@@ -27,9 +27,9 @@ from beam_tfr.schema import (
     REJECTS_FILE,
     SUMS_FILE,
     SWITCH_FILE,
-    RunError,
     canonical_json,
 )
+from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, parse_file_name
 from beam_tfr.storage import Entry, join, work_path
 

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_key_of, planned_total
-from beam_tfr.schema import Plan, RunError, Shard, canonical_json
+from beam_tfr.schema.dataset import canonical_json
+from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.items import LABEL_IDS, LABELS, REASON, SPLIT
 from beam_tfr.schema.naming import shard_name
+from beam_tfr.schema.plan import Plan, Shard
 
 _PLANNED, _IMAGES, _KNOWN = b"\0", b"\1", b"\2"  # first byte of the values grouped for a shard
 WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress

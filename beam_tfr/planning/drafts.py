@@ -11,9 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from beam_tfr.planning.survey import Survey, bucket_of, first_rank, order_key_of
-from beam_tfr.schema import MOST_SHARDS, NO_SPLIT, DataError, Plan, SplitPlan, UsageError
+from beam_tfr.schema.dataset import MOST_SHARDS, NO_SPLIT
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.features import things
 from beam_tfr.schema.naming import two_spellings
+from beam_tfr.schema.plan import Plan, SplitPlan
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …

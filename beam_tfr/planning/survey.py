@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.layouts.folders import Folders
-from beam_tfr.schema import NO_SPLIT, ImageRef, SplitPlan
+from beam_tfr.schema.dataset import NO_SPLIT
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.plan import SplitPlan
 
 SAMPLE_IMAGES = 32  # images read to estimate the size of a record
 ORDER_BYTES = 16

@@ -25,8 +25,10 @@ from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
 from beam_tfr.preview.result import Preview
 from beam_tfr.preview.sampling import Comparison, Sampled, convert_sample, list_references, survey_listing
-from beam_tfr.schema import BeamTfrError, DataError, Plan, UsageError, diff, whole_number
+from beam_tfr.schema import diff
+from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError, whole_number
 from beam_tfr.schema.features import IMAGE_ENCODINGS, things
+from beam_tfr.schema.plan import Plan
 from beam_tfr.tables.rows import Tables
 
 WRITES = "writes the dataset"

@@ -11,8 +11,11 @@ from beam_tfr.console.terminal import as_html, counted, printable
 from beam_tfr.dataset.tallies import plan_rows, text_table
 from beam_tfr.inputs.skipped import tell_skipped
 from beam_tfr.preview.sampling import Listed, Sampled
-from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, ImageRef, Plan, as_flags, in_order
+from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS, in_order
+from beam_tfr.schema.errors import as_flags
 from beam_tfr.schema.features import things
+from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.plan import Plan
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)

@@ -27,7 +27,8 @@ from beam_tfr.pipeline import Convert
 from beam_tfr.planning.drafts import FRAME_BYTES
 from beam_tfr.planning.survey import Survey, order_key
 from beam_tfr.records.shard_file import gzip_level
-from beam_tfr.schema import DataError, ImageRef, RejectError
+from beam_tfr.schema.errors import DataError, RejectError
+from beam_tfr.schema.items import ImageRef
 from beam_tfr.sources import Input
 from beam_tfr.tables.rows import Tables
 

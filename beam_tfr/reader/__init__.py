@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_tfr.dataset import manifest, reader_arguments
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.schema import NotInstalledError
+from beam_tfr.schema.errors import NotInstalledError
 
 if TYPE_CHECKING:
     from beam_tfr.reader.files import load_records

@@ -18,7 +18,7 @@ from beam_tfr import storage
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.records.tfrecords import MAX_RECORD_BYTES, RecordError, RecordFile
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 
 _CHUNK = 64  # records that Python hands to TensorFlow in one call
 

@@ -30,7 +30,7 @@ from beam_tfr.reader.decode import Decoder
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.random_reads import RandomReads
 from beam_tfr.reader.streams import Parts, Streams
-from beam_tfr.schema import UsageError, without_traceback
+from beam_tfr.schema.errors import UsageError, without_traceback
 from beam_tfr.schema.features import SIDES
 
 OUTPUTS = ("pair", "dict", "image", "encoded", "raw_record")

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.order import FILLER, Order, global_order
-from beam_tfr.schema import DataError
+from beam_tfr.schema.errors import DataError
 
 CHUNKS = 4  # read at a time
 _QUIET_S = 0.2  # without a call, at the end of the process

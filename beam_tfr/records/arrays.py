@@ -16,7 +16,8 @@ import google_crc32c
 import numpy as np
 
 from beam_tfr.records.tensors import DTYPES, STRING, serialize_tensor
-from beam_tfr.schema import Array, RejectError
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.items import Array
 
 MAGIC = b"\x93NUMPY"
 MAX_TEXTS = 1 << 20  # each becomes an object, however short

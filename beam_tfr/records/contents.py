@@ -18,8 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.records.parquet_layout import count_values
-from beam_tfr.schema import Array, DataError, Image, NotInstalledError, features
+from beam_tfr.schema import features
+from beam_tfr.schema.errors import DataError, NotInstalledError
 from beam_tfr.schema.features import Feature, Names
+from beam_tfr.schema.items import Array, Image
 
 MAX_TEXT, MAX_LIST = 1000, 100  # characters and numbers of a cell; longer ones are null
 _REPAIR = "`beam-tfr repair` makes it again"

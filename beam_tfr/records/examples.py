@@ -12,8 +12,10 @@ from google.protobuf.message import DecodeError
 
 from beam_tfr.records.contents import made_cells
 from beam_tfr.records.tensors import Values, message_class
-from beam_tfr.schema import Image, ImageRef, Record, features, sha256_hex
+from beam_tfr.schema import features
+from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.features import IMAGE_ENCODINGS, Names, names_of
+from beam_tfr.schema.items import Image, ImageRef, Record
 
 MAX_FEATURES, MAX_VALUES = 100_000, 10_000_000  # of a record; they take up to 80 MB and 500 MB
 _FEW_BYTES = 1 << 20  # a record that is no longer has no room for many more

@@ -15,7 +15,7 @@ from typing import IO
 import google_crc32c
 
 from beam_tfr import storage
-from beam_tfr.schema import DataError
+from beam_tfr.schema.errors import DataError
 
 MAX_RECORD_BYTES = 128 << 20  # 128 MiB, twice the default of --max_file_bytes
 _SHRINKS = 16  # the factor by which gzip may shrink a file of longer records

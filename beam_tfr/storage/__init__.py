@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
-from beam_tfr.schema import WORK_FOLDER, UsageError
+from beam_tfr.schema.dataset import WORK_FOLDER
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.storage import disk, download, gcs
 from beam_tfr.storage.base import GCS as GCS
 from beam_tfr.storage.base import AlreadyExistsError as AlreadyExistsError

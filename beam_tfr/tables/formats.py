@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar, cast
 
 from beam_tfr import storage
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB; an unclosed quote makes one line of the rest of a file
 PARQUET_BATCH_ROWS = 1024

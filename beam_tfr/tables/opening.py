@@ -10,7 +10,7 @@ from beam_tfr import storage
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import common_folder
 from beam_tfr.records.examples import MAX_FEATURES
-from beam_tfr.schema import UsageError
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.advice import tell_coordinates
 from beam_tfr.tables.columns import ColumnType, infer_type, parse_type
 from beam_tfr.tables.formats import DELIMITERS, check_columns, read_columns, read_rows, split_suffix, table_error

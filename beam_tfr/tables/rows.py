@@ -14,8 +14,10 @@ from beam_tfr.layouts.parsing import is_split_name
 from beam_tfr.records import examples
 from beam_tfr.records.repeats import Place
 from beam_tfr.records.tensors import Values
-from beam_tfr.schema import NO_SPLIT, ImageRef, UsageError, is_class_name
+from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.features import BOXES
+from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.columns import ColumnType, json_list, split_list
 from beam_tfr.tables.formats import read_rows, split_suffix, table_error
 

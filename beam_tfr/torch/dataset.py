@@ -26,7 +26,7 @@ from beam_tfr.dataset.reader_arguments import (
 )
 from beam_tfr.dataset.splits import select
 from beam_tfr.order import Epoch, Order
-from beam_tfr.schema import UsageError, without_traceback
+from beam_tfr.schema.errors import UsageError, without_traceback
 from beam_tfr.schema.features import IMAGE_ENCODINGS, LABEL
 from beam_tfr.torch.streams import Share, Stored, damage, global_batches, rank_of
 

@@ -17,7 +17,7 @@ from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
 from beam_tfr.order import WINDOW, Epoch, Order, Run, global_order
 from beam_tfr.records.tfrecords import RecordError, RecordFile, longest_in
-from beam_tfr.schema import DataError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 
 
 class Stored(NamedTuple):

@@ -17,8 +17,9 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.output.known import Copies, Copy
 from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
-from beam_tfr.schema import Copied, Counts, Image, ImageRef, Known, Record, ShardWork, label_ids_of, size_bucket
 from beam_tfr.schema.features import ENCODED, IMAGE_ENCODINGS, features_of, names_of
+from beam_tfr.schema.items import Copied, Image, ImageRef, Known, Record, ShardWork, label_ids_of
+from beam_tfr.schema.plan import Counts, size_bucket
 from beam_tfr.transforms.values import in_sample
 
 SAME = ("same", "reread")  # states of images with the same reference

@@ -21,7 +21,9 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import printable
 from beam_tfr.engine import cloud
 from beam_tfr.engine.beam_internals import NAMESPACE, worker_options
-from beam_tfr.schema import ADJUSTMENTS, REJECT_REASONS, Item, ShardInfo
+from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS
+from beam_tfr.schema.items import Item
+from beam_tfr.schema.plan import ShardInfo
 
 # All counters; docs/dataflow.md says what they count.
 COUNTERS = frozenset(

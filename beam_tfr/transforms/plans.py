@@ -21,7 +21,8 @@ from beam_tfr.output import claim, known, notes, sidecars
 from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, CutBuckets, cut, find_cut_buckets
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema import Known, Plan, Shard, ShardInfo, ShardWork
+from beam_tfr.schema.items import Known, ShardWork
+from beam_tfr.schema.plan import Plan, Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, count
 
 _Draft = tuple[Plan, CutBuckets]  # the plan without its cuts, and the buckets in which they lie

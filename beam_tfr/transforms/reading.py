@@ -19,19 +19,9 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.output import attempts, codec_versions
 from beam_tfr.output.known import Copy
 from beam_tfr.records.tfrecords import RecordError
-from beam_tfr.schema import (
-    MOST_CAUSES,
-    DataError,
-    ImageRef,
-    Item,
-    Known,
-    RejectError,
-    RunError,
-    Shard,
-    ShardWork,
-    Unfinished,
-    batches,
-)
+from beam_tfr.schema.errors import DataError, RejectError, RunError
+from beam_tfr.schema.items import ImageRef, Item, Known, ShardWork, batches
+from beam_tfr.schema.plan import MOST_CAUSES, Shard, Unfinished
 from beam_tfr.transforms.copying import SAME, Copier, is_source, stored_source
 from beam_tfr.transforms.counting import ShownDoFn, count_read, count_waits, timed
 

@@ -29,7 +29,8 @@ from beam_tfr.output.removed import Removed
 from beam_tfr.planning import packing
 from beam_tfr.planning.survey import order_key
 from beam_tfr.records.repeats import HASH_BYTES, Place, find_repeats, hash_key, parts_of, rows_of
-from beam_tfr.schema import DataError, ImageRef
+from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.items import ImageRef
 from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.counting import FunctionDoFn, count, counted
 

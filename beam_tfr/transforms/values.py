@@ -16,8 +16,10 @@ from beam_tfr.images.boxes import BoxColumns, place_boxes
 from beam_tfr.options import ImageOptions
 from beam_tfr.output.removed import Removed
 from beam_tfr.records import arrays, examples
-from beam_tfr.schema import ImageRef, Item, Record, Reject, RejectError, Shard, ShardInfo, batches
+from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import names_of
+from beam_tfr.schema.items import ImageRef, Item, Record, Reject, batches
+from beam_tfr.schema.plan import Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, timed
 
 SPLIT_SAMPLE, SHARD_SAMPLE = 2048, 64  # images for statistics: of a split, and at least of each of its shards

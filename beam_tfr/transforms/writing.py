@@ -24,26 +24,12 @@ from beam_tfr.records.contents import Place, columns_of, row_of, schema_of, to_b
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import FRAME_BYTES, HEADER_BYTES, frame
-from beam_tfr.schema import (
-    CONTENTS_FOLDER,
-    NO_SPLIT,
-    REJECTS_FILE,
-    Copied,
-    DataError,
-    ImageRef,
-    Item,
-    Plan,
-    Record,
-    Reject,
-    RunError,
-    Shard,
-    ShardInfo,
-    Unfinished,
-    WrittenFile,
-    sha256_hex,
-)
+from beam_tfr.schema.dataset import CONTENTS_FOLDER, NO_SPLIT, REJECTS_FILE, sha256_hex
+from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.features import FEATURES, LABEL_FEATURES, Feature, Names, names_of
+from beam_tfr.schema.items import Copied, ImageRef, Item, Record, Reject
 from beam_tfr.schema.naming import contents_name, file_name
+from beam_tfr.schema.plan import Plan, Shard, ShardInfo, Unfinished, WrittenFile
 from beam_tfr.transforms.counting import FunctionDoFn, ShownDoFn, count, count_shard, count_waits
 
 

@@ -17,7 +17,8 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.options import default_threads
 from beam_tfr.records.repeats import find_repeats, rows_of
-from beam_tfr.schema import MANIFEST_FILE, RunError, UsageError
+from beam_tfr.schema.dataset import MANIFEST_FILE
+from beam_tfr.schema.errors import RunError, UsageError
 from beam_tfr.verification.manifest_check import check_files
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.report import Problem, Problems, Report, ShardFound, Task, shown, tasks_of

@@ -9,7 +9,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.schema import (
+from beam_tfr.schema.dataset import (
     CONTENTS_FOLDER,
     HISTORY_FILE,
     LABELS_FILE,

@@ -17,8 +17,10 @@ from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import hash_key
 from beam_tfr.records.tensors import DTYPES, MAX_RANK, parse_tensor, serialize_tensor
-from beam_tfr.schema import RejectError, sha256_hex, size_bucket
 from beam_tfr.schema import features as names
+from beam_tfr.schema.dataset import sha256_hex
+from beam_tfr.schema.errors import RejectError
+from beam_tfr.schema.plan import size_bucket
 from beam_tfr.verification.report import ShardFound, shown
 
 MAX_PIXELS = 1 << 27  # of a stored image, whatever option max_pixels allows

@@ -17,7 +17,8 @@ from beam_tfr.dataset.splits import Part
 from beam_tfr.records.contents import Column, columns_of, from_bytes, row_of, schema_of
 from beam_tfr.records.repeats import HASH_BYTES
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordError, RecordFile, longest_in
-from beam_tfr.schema import SUMS_FILE, DataError, RecordsDigest, sha256_hex
+from beam_tfr.schema.dataset import SUMS_FILE, RecordsDigest, sha256_hex
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.naming import contents_name, shard_number
 from beam_tfr.verification.record_check import RecordCheck
 from beam_tfr.verification.report import Problem, ShardFound, Task, shown, unreadable

@@ -15,7 +15,8 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.inputs.listing import list_files
 from beam_tfr.inputs.patterns import common_root, exclusion, name_folders, order_patterns
 from beam_tfr.records.repeats import HASH_BYTES, hash_key
-from beam_tfr.schema import REJECTS_FILE, UsageError
+from beam_tfr.schema.dataset import REJECTS_FILE
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.verification.report import MAX_LINE_BYTES, MAX_PROBLEMS, Problem, Problems, shown
 
 SOURCES_AT_A_TIME = 256  # of a shard, read by several threads

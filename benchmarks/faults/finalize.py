@@ -21,7 +21,9 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.options import ImageOptions
 from beam_tfr.output import claim
 from beam_tfr.records.examples import build_example
-from beam_tfr.schema import SOURCES_FOLDER, ImageRef, Item, Plan, Record, Reject, Shard, ShardInfo, SplitPlan
+from beam_tfr.schema.dataset import SOURCES_FOLDER
+from beam_tfr.schema.items import ImageRef, Item, Record, Reject
+from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 from beam_tfr.transforms import WriteManifest, WriteShards
 from beam_tfr.transforms.writing import _Write
 from benchmarks.faults.outcome import Outcome

@@ -20,7 +20,7 @@ from beam_tfr.dataset.base import shards_of
 from beam_tfr.output import removed
 from beam_tfr.output.known import sources_of
 from beam_tfr.output.sidecars import RECORDS
-from beam_tfr.schema import HISTORY_FILE, MANIFEST_FILE, REMOVED_FILE, SOURCES_FOLDER, SWITCH_FILE, sha256_hex
+from beam_tfr.schema.dataset import HISTORY_FILE, MANIFEST_FILE, REMOVED_FILE, SOURCES_FOLDER, SWITCH_FILE, sha256_hex
 from benchmarks.faults.places import BESIDE, Place, files_in
 from benchmarks.faults.runs import FLAGS, Run, wait_until
 

@@ -12,7 +12,7 @@ from apache_beam.io.tfrecordio import _TFRecordUtil
 
 from beam_tfr.records.shard_file import ShardFile
 from beam_tfr.records.tfrecords import read_records
-from beam_tfr.schema import BeamTfrError
+from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.verification import verify
 from benchmarks.faults.outcome import Outcome
 from tests.converted import convert, spoil, write_photos

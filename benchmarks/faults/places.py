@@ -12,7 +12,7 @@ from pathlib import Path
 
 import PIL.Image
 
-from beam_tfr.schema import HISTORY_FILE, REMOVED_FILE, SOURCES_FOLDER, canonical_json, sha256_hex
+from beam_tfr.schema.dataset import HISTORY_FILE, REMOVED_FILE, SOURCES_FOLDER, canonical_json, sha256_hex
 from tests.converted import SAMPLE
 from tests.fake_gcs import FakeGcs
 

@@ -25,8 +25,10 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.output import claim, lock, publish, sidecars, switch
-from beam_tfr.schema import SUMS_FILE, BeamTfrError, Plan, Shard, ShardInfo, SplitPlan, WrittenFile, sha256_hex
+from beam_tfr.schema.dataset import SUMS_FILE, sha256_hex
+from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.schema.naming import contents_name
+from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan, WrittenFile
 from benchmarks.faults.outcome import Outcome
 from benchmarks.faults.places import Bucket, Disk, Place, bury, files_in
 from tests.fake_gcs import FakeGcs

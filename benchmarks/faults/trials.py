@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from beam_tfr.schema import DataError
+from beam_tfr.schema.errors import DataError
 from beam_tfr.verification import verify
 from benchmarks.faults import living
 from benchmarks.faults.mutations import mutated

@@ -18,7 +18,7 @@ from PIL import ImageDraw
 
 from beam_tfr.images import convert_image, formats, limits
 from beam_tfr.options import ImageOptions
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 from benchmarks.faults.outcome import Outcome
 from tests.fixtures import all_fixtures, save
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MAX_CHUNKS = 100_000  # the usual 8 KiB of pixels a chunk of PNG fill 64 MiB with 8,192

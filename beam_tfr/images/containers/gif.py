@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 HEADER, IMAGE, CONTROL, APPLICATION = b"GIF", b",", b"!\xf9", b"!\xff"
 MAX_PIECES = 1 << 20  # that blocks are cut into; the usual 255 bytes a piece fill 64 MiB with 263,172

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 SOI, EOI, SOS, APP0, APP1, APP2, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xE2, 0xEE
 BARE = frozenset((0x01, *range(0xD0, 0xDA)))  # markers without a segment: TEM, RSTn, SOI, EOI

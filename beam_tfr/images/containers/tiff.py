@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 MAX_DIRECTORIES = 10_000
 MAX_ENTRIES = 1 << 16  # of a directory

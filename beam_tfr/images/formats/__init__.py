@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from beam_tfr.images.formats import extras, general, gif, jpeg, kinds, png, pnm, tiff
 from beam_tfr.images.source import Source
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.extensions import FORMAT_OF
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from beam_tfr.images.formats.depth import blocks, decoded_parts
 from beam_tfr.images.source import Decoded
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 MAX_SIDE = 1_000_000  # of libpng; OpenCV allows 1,048,576
 

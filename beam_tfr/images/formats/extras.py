@@ -12,7 +12,7 @@ import numpy as np
 from beam_tfr.images.containers.chunks import boxes
 from beam_tfr.images.formats.depth import ALPHA_BYTES, decoded_parts
 from beam_tfr.images.source import Decoded, Source, damage_in
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 _RATIOS = ((0, 0), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))  # of width to height
 _HEIC_BYTES, _JXL_BYTES = (8, 16), (10, 36)  # a pixel, of 8 and of more bits a sample

@@ -17,7 +17,7 @@ from beam_tfr.images.formats import by_opencv
 from beam_tfr.images.formats.depth import ALPHA_BYTES, blocks, decoded_parts, opaque_is_none, packed, to_8_bit
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, damage_in
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 _IN_PLACE = {"L": 1, "RGB": 3, "RGBA": 4, "CMYK": 4}  # mode -> channels, of images that are decoded in memory of NumPy
 _RUN_LENGTHS = (1, 2)  # compressions of BMP: BI_RLE8, BI_RLE4

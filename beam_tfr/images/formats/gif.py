@@ -13,7 +13,7 @@ from beam_tfr.images.containers import gif
 from beam_tfr.images.formats import general
 from beam_tfr.images.formats.depth import opaque_is_none
 from beam_tfr.images.source import Decoded, Source, damage_in
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 _PROFILE = b"\x0bICCRGBG1012"  # of an application extension (ICC.1, annex B.7)
 _FILLS = (91, 164, 0)

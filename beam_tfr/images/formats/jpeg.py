@@ -18,7 +18,7 @@ from beam_tfr.images.formats import general, jpeg_damage, jpeg_header
 from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Pixels, Source, damage_in, detail
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 # JPEGs that shrink by more are decoded without interpolating chroma. That saves a tenth of the decoder's time; against
 # LANCZOS of all that was decoded, 379 photos of 400x533 have 53.6 instead of 56.3 dB at 224x224, and 42.5 at worst.

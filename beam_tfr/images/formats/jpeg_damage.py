@@ -10,7 +10,7 @@ import simplejpeg
 from beam_tfr.images.containers import jpeg
 from beam_tfr.images.formats.jpeg_header import Header
 from beam_tfr.images.source import detail
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 _ZEROS = re.compile(rb"\0{16,}\Z")
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")

@@ -6,7 +6,7 @@ import dataclasses
 import struct
 
 from beam_tfr.images.containers import jpeg
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 # Markers of frames (table B.1; JPEG-LS)
 _LOSSLESS, _PROGRESSIVE, _ARITHMETIC_PROGRESSIVE = 0xC3, 0xC2, 0xCA

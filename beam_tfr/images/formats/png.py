@@ -13,7 +13,7 @@ from beam_tfr.images.formats import by_opencv
 from beam_tfr.images.formats.depth import ALPHA_BYTES, DEFLATE, opaque_is_none
 from beam_tfr.images.orientation import orientation_of
 from beam_tfr.images.source import Decoded, Source
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 _DECODING = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")
 _END = b"\0\0\0\0IEND\xae\x42\x60\x82"

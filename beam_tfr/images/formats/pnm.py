@@ -6,7 +6,7 @@ import re
 
 from beam_tfr.images.formats import by_opencv
 from beam_tfr.images.source import Decoded, Source
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 _SPACE = rb"(?:[ \t\r\n\v\f]|#[^\r\n]*[\r\n])+"
 _SIZES = rb"P([1-6])" + _SPACE + rb"(\d{1,9})" + _SPACE + rb"(\d{1,9})"

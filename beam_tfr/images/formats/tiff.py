@@ -18,7 +18,7 @@ from beam_tfr.images.containers import tiff
 from beam_tfr.images.formats import by_opencv, general
 from beam_tfr.images.formats.depth import ALPHA_BYTES, DEFLATE, blocks, white_of
 from beam_tfr.images.source import Decoded, Source
-from beam_tfr.schema import RejectError
+from beam_tfr.schema.errors import RejectError
 
 _SUBFILE, _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 254, 256, 257, 258, 259, 262
 _STRIPS, _SAMPLES, _STRIP_ROWS, _PLANAR, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 273, 277, 278, 284, 322, 323, 324
