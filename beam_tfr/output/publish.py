@@ -17,19 +17,7 @@ from beam_tfr.output.claim import Claimed
 from beam_tfr.output.lock import TAKEN_OVER
 from beam_tfr.output.sidecars import new_name
 from beam_tfr.output.switch import Built, Switch, is_of_dataset, list_dataset, name_in
-from beam_tfr.schema.dataset import (
-    CONTENTS_FOLDER,
-    FORMAT_VERSION,
-    HISTORY_FILE,
-    LABELS_FILE,
-    MANIFEST_FILE,
-    NO_SPLIT,
-    REJECTS_FILE,
-    REMOVED_FILE,
-    SUMS_FILE,
-    json_digest,
-    sha256_hex,
-)
+from beam_tfr.schema import dataset as names
 from beam_tfr.schema.errors import DataError, RunError
 from beam_tfr.schema.features import features_of
 from beam_tfr.schema.naming import contents_name
@@ -194,13 +182,13 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
     features = features_of(plan.options, labelled=plan.labels is not None)
     total = rejects.add_up(of.counts for of in totals.values())
     fields: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
+        "format_version": names.FORMAT_VERSION,
         "name": plan.name,
         "tool_version": __version__,
         "options": plan.options,
-        "options_digest": json_digest(plan.options),
+        "options_digest": names.json_digest(plan.options),
         "input_digest": plan.input_digest,
-        "labels": {"names": labels, "digest": sha256_hex(labels_text(labels))},
+        "labels": {"names": labels, "digest": names.sha256_hex(labels_text(labels))},
         "features": {name: {"dtype": dtype, "shape": list(shape)} for name, (dtype, shape) in features.items()},
         "counts": {
             "matched": plan.matched,
@@ -217,7 +205,7 @@ def manifest_fields(plan: Plan, totals: Mapping[str, SplitTotals], *, rejects_sh
                 "num_bytes": of.counts.num_bytes,
                 "class_counts": {
                     label: of.counts.class_counts.get(label_id, 0)
-                    for label_id, label in enumerate(labels if split != NO_SPLIT else ())
+                    for label_id, label in enumerate(labels if split != names.NO_SPLIT else ())
                 },
                 "shards": [
                     {name: getattr(entry, name) for name in ("file", "num_examples", "num_bytes", "sha256")}
@@ -251,7 +239,7 @@ def find_published(
     Raises:
         RunError: the folder holds a different dataset.
     """
-    standing = storage.find(storage.join(folder, MANIFEST_FILE))
+    standing = storage.find(storage.join(folder, names.MANIFEST_FILE))
     if standing is None or (claimed and standing.generation == claimed.replaces):
         return None
     found = read(folder)
@@ -301,10 +289,10 @@ def write(
     def add(name: str, data: bytes) -> None:
         storage.write_bytes(path_of(name), data, scratch=work_folder)
 
-    rejects_sha256 = rejects.write(path_of(REJECTS_FILE), folder, with_rejects(totals))
+    rejects_sha256 = rejects.write(path_of(names.REJECTS_FILE), folder, with_rejects(totals))
     if plan.labels is not None:
-        add(LABELS_FILE, labels_text(plan.labels))
-    add(SUMS_FILE, sums_text(contents))
+        add(names.LABELS_FILE, labels_text(plan.labels))
+    add(names.SUMS_FILE, sums_text(contents))
     fields = manifest_fields(plan, totals, rejects_sha256=rejects_sha256)
     data = to_bytes(fields)
     if update and (before := read(folder)):
@@ -312,12 +300,12 @@ def write(
             storage.delete(storage.work_path(folder, claim.PLAN_FILE))  # so that `claim.finish` removes the rest
             return before
         counts = rejects.add_up(of.counts for of in totals.values())
-        add(HISTORY_FILE, history.with_update(before, fields, counts, update))
+        add(names.HISTORY_FILE, history.with_update(before, fields, counts, update))
         if update.removed:
-            add(REMOVED_FILE, update.removed)
+            add(names.REMOVED_FILE, update.removed)
         if update.keep_previous:
             _keep(before, there)
-    add(MANIFEST_FILE, data)  # the last to be moved
+    add(names.MANIFEST_FILE, data)  # the last to be moved
     for name, path in others.items():
         if (found := storage.find(path)) is None:
             raise RunError(f"{path} was removed by another program; run the same command again")
@@ -331,11 +319,11 @@ def write(
 
 def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:
     """Keeps a dataset beside it, its manifest last: by links on a disk, by copies within the service on gs://."""
-    names = {name_in(dataset.folder, entry): entry for entry in there}
+    files = {name_in(dataset.folder, entry): entry for entry in there}
     target = history.previous_folder(dataset)
-    storage.make_folder(storage.join(target, CONTENTS_FOLDER))
-    own = [entry for name, entry in names.items() if is_of_dataset(name, dataset.name)]
-    for entries in (own, [names[MANIFEST_FILE]]):
+    storage.make_folder(storage.join(target, names.CONTENTS_FOLDER))
+    own = [entry for name, entry in files.items() if is_of_dataset(name, dataset.name)]
+    for entries in (own, [files[names.MANIFEST_FILE]]):
         storage.for_each(
             lambda entry: storage.copy(entry.path, storage.join(target, name_in(dataset.folder, entry))), entries
         )

@@ -10,19 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from beam_tfr.dataset import manifest, reader_arguments
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset import reader_arguments as arguments
 from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.reader_arguments import (
-    GLOBAL,
-    STREAMS,
-    check_boxes,
-    check_global,
-    check_labels,
-    choice,
-    integer,
-    num_epochs,
-    shuffle_seed,
-)
 from beam_tfr.dataset.splits import select
 from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
@@ -49,7 +39,7 @@ def load(
     epoch: int = 0,
     repeat: bool | int = False,
     start_step: int = 0,
-    streams: int = STREAMS,
+    streams: int = arguments.STREAMS,
     host_index: int | None = None,
     num_hosts: int = 1,
     output: str = "pair",
@@ -127,17 +117,17 @@ def load(
     label is outside the class list, and tf.errors.NotFoundError for a shard that has disappeared (with
     shuffle="global" the former, too).
     """
-    folder = reader_arguments.folder(path)
-    if host_index is None and integer("num_hosts", num_hosts, 1) > 1:
+    folder = arguments.folder(path)
+    if host_index is None and arguments.integer("num_hosts", num_hosts, 1) > 1:
         which = f"needs `host_index=`, the number of this host, 0 to {num_hosts - 1}"
         raise UsageError(which, option="num_hosts", value=num_hosts)
-    shuffled = shuffle_seed(shuffle, seed)
-    epoch = integer("epoch", epoch, 0)
-    start_step = integer("start_step", start_step, 0, bits=63)
-    epochs = num_epochs(repeat)
-    choice("output", output, OUTPUTS)
-    choice("crop", crop, (None, "random", "center"))
-    choice("sizes", sizes, (None, "padded", "ragged"))
+    shuffled = arguments.shuffle_seed(shuffle, seed)
+    epoch = arguments.integer("epoch", epoch, 0)
+    start_step = arguments.integer("start_step", start_step, 0, bits=63)
+    epochs = arguments.num_epochs(repeat)
+    arguments.choice("output", output, OUTPUTS)
+    arguments.choice("crop", crop, (None, "random", "center"))
+    arguments.choice("sizes", sizes, (None, "padded", "ragged"))
     if image_size is not None:
         image_size = ImageOptions(image_size=image_size).image_size  # type: ignore[arg-type]  # takes a number too
     elif crop:
@@ -145,7 +135,7 @@ def load(
         raise UsageError(why, option="crop", value=crop)
 
     dataset = manifest.read(folder)
-    check_boxes(dataset, boxes, output, multi_hot=multi_hot, max_boxes=max_boxes)
+    arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot, max_boxes=max_boxes)
     if crop and output == "dict" and SIDES[0] in dataset.features and not boxes:
         why = 'leaves the boxes of the objects where they are: give `boxes=` too, such as "xyxy", and they follow'
         raise UsageError(why, option="crop", value=crop)
@@ -178,15 +168,15 @@ def load(
     )
     _check_output(decoder, batch_size)
     manifest.check_shards(dataset, selection.splits)
-    if shuffle == GLOBAL:
-        check_global(streams)
+    if shuffle == arguments.GLOBAL:
+        arguments.check_global(streams)
 
     # On a machine with a GPU, tensors made here would lie on it, where tf.data's functions cannot reach them.
     # Autograph finds nothing to convert here, and takes longer for that than all the rest.
     build = tf.autograph.experimental.do_not_convert(_assembled)
     with tf.device("CPU"):
         records: Streams | RandomReads
-        if shuffle == GLOBAL:
+        if shuffle == arguments.GLOBAL:
             records = RandomReads(
                 lookup=Lookup(dataset, selection.parts), order=order, seed=seed, padding=decoder.padding
             )
@@ -274,7 +264,7 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
     elif output in ("encoded", "raw_record"):
         undecoded = f'`output="{output}"` decodes nothing'
     labels = decoder.dataset.features.get(decoder.dataset.names.label, {})
-    check_labels(folder, labels.get("shape"), output, multi_hot=decoder.multi_hot)
+    arguments.check_labels(folder, labels.get("shape"), output, multi_hot=decoder.multi_hot)
     one_size = "" if batch_size and decoder.variable else "it applies to batches of images of different sizes"
     for option, value, why in (
         ("image_size", decoder.image.image_size, undecoded),

@@ -9,18 +9,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.dataset import manifest as manifests
 from beam_tfr.dataset.manifest import Manifest
-from beam_tfr.schema.dataset import (
-    CONTENTS_FOLDER,
-    HISTORY_FILE,
-    LABELS_FILE,
-    MANIFEST_FILE,
-    REJECTS_FILE,
-    REMOVED_FILE,
-    SOURCES_FOLDER,
-    SUMS_FILE,
-    in_order,
-    json_digest,
-)
+from beam_tfr.schema import dataset as names
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
 from beam_tfr.verification.report import Problem, shown, unreadable
 from beam_tfr.verification.shard_check import read_sums
@@ -29,9 +18,13 @@ from beam_tfr.verification.shard_check import read_sums
 def check_files(manifest: Manifest) -> Iterator[Problem]:
     """Yields the problems of all files but the shards, in the order of the files."""
     for message in manifest_problems(manifest):
-        yield Problem("manifest", MANIFEST_FILE, message)
-    checks = {MANIFEST_FILE: _text_problems, LABELS_FILE: _labels_problems, REJECTS_FILE: _rejects_problems}
-    checks[SUMS_FILE] = _sums_problems
+        yield Problem("manifest", names.MANIFEST_FILE, message)
+    checks = {
+        names.MANIFEST_FILE: _text_problems,
+        names.LABELS_FILE: _labels_problems,
+        names.REJECTS_FILE: _rejects_problems,
+    }
+    checks[names.SUMS_FILE] = _sums_problems
     for file, check in {**checks, ".": _folder_problems}.items():
         try:
             yield from check(manifest)
@@ -43,7 +36,7 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
     """Yields the contradictions in what the `dataset_digest`, which is compared with the records, does not cover."""
     fields, splits = manifest.fields, manifest.splits
     pairs: list[tuple[str, Any, Any]] = [
-        ("options_digest", fields["options_digest"], json_digest(manifest.options)),
+        ("options_digest", fields["options_digest"], names.json_digest(manifest.options)),
         ("rejects.count", fields["rejects"]["count"], sum(split.rejected for split in splits.values())),
     ]
     suffix = SUFFIXES[manifest.compression]
@@ -60,20 +53,23 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
 
 def _text_problems(manifest: Manifest) -> Iterator[Problem]:
     # The manifest's own digest covers the values, not how they are written.
-    if _read(manifest, MANIFEST_FILE) != manifests.to_bytes(manifest.fields):
-        yield Problem("damaged", MANIFEST_FILE, "it is not as convert writes it: the file was edited")
+    if _read(manifest, names.MANIFEST_FILE) != manifests.to_bytes(manifest.fields):
+        yield Problem("damaged", names.MANIFEST_FILE, "it is not as convert writes it: the file was edited")
 
 
 def _labels_problems(manifest: Manifest) -> Iterator[Problem]:
     expected = manifests.labels_text(manifest.class_names)
-    if manifest.names.label in manifest.features and _read(manifest, LABELS_FILE) != expected:
-        yield Problem("damaged", LABELS_FILE, "its lines are not the classes of the manifest")
+    if manifest.names.label in manifest.features and _read(manifest, names.LABELS_FILE) != expected:
+        yield Problem("damaged", names.LABELS_FILE, "its lines are not the classes of the manifest")
 
 
 def _rejects_problems(manifest: Manifest) -> Iterator[Problem]:
-    found, promised = storage.sha256(storage.join(manifest.folder, REJECTS_FILE)), manifest.fields["rejects"]["sha256"]
+    found, promised = (
+        storage.sha256(storage.join(manifest.folder, names.REJECTS_FILE)),
+        manifest.fields["rejects"]["sha256"],
+    )
     if found != promised:
-        yield Problem("damaged", REJECTS_FILE, f"its SHA-256 is {found}, expected {shown(promised)}")
+        yield Problem("damaged", names.REJECTS_FILE, f"its SHA-256 is {found}, expected {shown(promised)}")
 
 
 def _read(manifest: Manifest, file: str) -> bytes:
@@ -84,25 +80,27 @@ def _sums_problems(manifest: Manifest) -> Iterator[Problem]:
     found = read_sums(manifest.folder)
     shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
     if found.keys() != {contents_name(file).rpartition("/")[2] for file in shards}:
-        yield Problem("damaged", SUMS_FILE, "it does not name the contents of each shard, and nothing else")
+        yield Problem("damaged", names.SUMS_FILE, "it does not name the contents of each shard, and nothing else")
 
 
 def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
     """Yields strangers that other readers take for shards, and own files that are links out of the folder."""
     folder, suffix = manifest.folder, SUFFIXES[manifest.compression]
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
-    beside = {HISTORY_FILE, REMOVED_FILE, CONTENTS_FOLDER, SOURCES_FOLDER}
-    own = {MANIFEST_FILE, LABELS_FILE, REJECTS_FILE, *beside, *shards}
+    beside = {names.HISTORY_FILE, names.REMOVED_FILE, names.CONTENTS_FOLDER, names.SOURCES_FOLDER}
+    own = {names.MANIFEST_FILE, names.LABELS_FILE, names.REJECTS_FILE, *beside, *shards}
     begins = tuple(f"{manifest.name}-{split}-" for split in manifest.splits)
-    patterns = f"patterns such as {manifest.name}-{[*in_order(manifest.splits), 'train'][0]}-* and *{suffix} match"
+    patterns = (
+        f"patterns such as {manifest.name}-{[*names.in_order(manifest.splits), 'train'][0]}-* and *{suffix} match"
+    )
     for name in sorted({*(storage.list_folder(folder) if storage.is_gcs(folder) else os.listdir(folder))} - own):
         if ".tfrecord" in name or name.startswith(begins):
             message = f"is not in the manifest, but {patterns} it, and other readers read it too"
             yield Problem("foreign", name, f"{message}: move it out of the folder")
-    own |= {SUMS_FILE, *map(contents_name, shards)}
-    for name in storage.list_folder(storage.join(folder, CONTENTS_FOLDER)):
-        if (inside := f"{CONTENTS_FOLDER}/{name}") not in own and name.endswith(CONTENTS_SUFFIX):
-            pattern = f"{CONTENTS_FOLDER}/*{CONTENTS_SUFFIX}"
+    own |= {names.SUMS_FILE, *map(contents_name, shards)}
+    for name in storage.list_folder(storage.join(folder, names.CONTENTS_FOLDER)):
+        if (inside := f"{names.CONTENTS_FOLDER}/{name}") not in own and name.endswith(CONTENTS_SUFFIX):
+            pattern = f"{names.CONTENTS_FOLDER}/*{CONTENTS_SUFFIX}"
             message = f"is not in the manifest, but {pattern} matches it: move it out of the folder"
             yield Problem("foreign", inside, message)
     for name, target in storage.links_out(folder).items():
