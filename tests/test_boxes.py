@@ -7,7 +7,6 @@ import json
 import random
 import re
 import runpy
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -349,48 +348,6 @@ def test_readers_and_pictures(tmp_path: Path) -> None:
     with Image.open(sheet) as picture:
         colors = {color: count for count, color in picture.convert("RGB").getcolors(1 << 20)}
     assert all(colors.get(ImageColor.getrgb(color), 0) > 100 for color in BOX_COLORS[:3])
-
-
-@pytest.mark.slow
-def test_coco_voc_and_yolo_give_equal_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One truth in three formats, made a table by examples/boxes_table.py, and converted by the line that it prints."""
-    main = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "boxes_table.py"))["main"]
-    photos = tmp_path / "photos"
-    for folder in (photos, tmp_path / "voc", tmp_path / "yolo"):
-        folder.mkdir()
-    coco: dict[str, Any] = {"images": [], "annotations": [], "categories": []}
-    coco["categories"] = [{"id": at * 10 + 1, "name": name} for at, name in enumerate(COLORS)]
-    for i in range(4):
-        found = paint(photos / f"{i}.png", i)[: i % 4]
-        size = Image.open(photos / f"{i}.png").size
-        coco["images"].append({"id": 7 * i, "file_name": f"{i}.png"})
-        xml, lines = [f"<filename>{i}.png</filename>"], []
-        for name, box in found:
-            at = [*COLORS].index(name)
-            one = {"image_id": 7 * i, "category_id": at * 10 + 1, "bbox": in_format(box, "xywh", size), "iscrowd": 0}
-            coco["annotations"].append(one)
-            sides = zip(("xmin", "ymin", "xmax", "ymax"), (box[0] + 1, box[1] + 1, box[2], box[3]), strict=True)
-            corners = "".join(f"<{side}>{value}</{side}>" for side, value in sides)
-            xml.append(f"<object><name>{name}</name><bndbox>{corners}</bndbox></object>")
-            lines.append(" ".join(map(str, [at, *in_format(box, "rel_center_xywh", size)])))
-        (tmp_path / "voc" / f"{i}.xml").write_text(f"<annotation>{''.join(xml)}</annotation>")
-        (tmp_path / "yolo" / f"{i}.txt").write_text("\n".join(lines))
-    (tmp_path / "coco.json").write_text(json.dumps(coco))
-    (tmp_path / "data.yaml").write_text(f"names: [{', '.join(COLORS)}]")
-    made = []
-    for kind, more in {"coco.json": [], "voc": [], "yolo": ["--classes", str(tmp_path / "data.yaml")]}.items():
-        table = tmp_path / f"{kind.partition('.')[0]}.jsonl"
-        assert main([str(tmp_path / kind), str(photos), str(table), *more]) == 0
-        line = shlex.split(capsys.readouterr().out.splitlines()[-1])
-        output = tmp_path / f"{kind.partition('.')[0]}-out"
-        assert cli.main([*line[1:-1], str(output), "--name", "d", "--resize", "pad", "--quiet"]) == 0
-        made.append([{name: of for name, of in record.items() if name not in BESIDE} for record in records(output)])
-    assert [len(record[SIDES[0]]) for record in made[0]] == [len(record[SIDES[0]]) for record in made[2]]
-    assert sorted(len(record[SIDES[0]]) for record in made[0]) == [0, 1, 2, 3]
-    for records_of_three in zip(*made, strict=True):
-        for name, values in records_of_three[0].items():
-            for other in records_of_three[1:]:
-                assert np.allclose(values, other[name], atol=1e-6) if name in SIDES else values == other[name]
 
 
 @pytest.mark.slow
