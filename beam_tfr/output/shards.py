@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from beam_tfr.records.shard_file import ShardFile
-from beam_tfr.records.tfrecords import payload
 from beam_tfr.schema.dataset import RecordsDigest
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.items import Copied, Item, Record, Reject
@@ -42,8 +41,7 @@ class ShardCounter:
             _count(info.source_sizes, size_bucket(image.source_height, image.source_width))
 
     def count_copied(self, copied: Copied) -> None:
-        for frame in copied.frames:
-            self._records.add(payload(frame))
+        self._records.add_frames(copied.frames)
         self._info.add(copied.counts)
 
     def count_reject(self, reject: Reject) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # deflate, no flags, no time, unknown system
 _BLOCK_BYTES = 0xFFFF  # the largest stored block
@@ -50,7 +50,7 @@ class ShardFile:
         self.num_bytes = 0
         self._level = level
         self._crc = self.length = 0
-        self._buffer = bytearray()
+        self._buffer = b""
         self._deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS) if level else None
         if level is not None:
             self._put(_GZIP_HEADER)
@@ -60,14 +60,19 @@ class ShardFile:
     def sha256(self) -> str:
         return self._hash.hexdigest()
 
-    def begin_record(self) -> int | None:
-        """Begins a record; returns where to start inflating to read it, None unless it is compressed."""
+    def write_records(self, frames: Sequence[bytes]) -> list[int | None]:
+        """Writes framed records; returns where to start inflating to read each, None unless they are compressed."""
         if self._deflate is None:
-            return None
-        if self.length - self._restarted >= RESTART_BYTES:
-            self._put(self._deflate.flush(zlib.Z_FULL_FLUSH))
-            self._restart, self._restarted = self.num_bytes, self.length
-        return self._restart
+            self.write(b"".join(frames))
+            return [None] * len(frames)
+        restarts = list[int | None]()
+        for frame in frames:
+            if self.length - self._restarted >= RESTART_BYTES:
+                self._put(self._deflate.flush(zlib.Z_FULL_FLUSH))
+                self._restart, self._restarted = self.num_bytes, self.length
+            restarts.append(self._restart)
+            self.write(frame)
+        return restarts
 
     def write(self, data: bytes) -> None:
         self.length += len(data)
@@ -78,9 +83,11 @@ class ShardFile:
         if self._deflate is not None:
             self._put(self._deflate.compress(data))
             return
-        self._buffer += data
-        while len(self._buffer) > _BLOCK_BYTES:  # never the last block, which carries the final bit
-            self._put_block(_BLOCK_BYTES, final=False)
+        data = self._buffer + data
+        end = (len(data) - 1) // _BLOCK_BYTES * _BLOCK_BYTES  # of all blocks but the last, which carries the final bit
+        if end > 0:
+            self._put(b"".join(_block(data[at : at + _BLOCK_BYTES]) for at in range(0, end, _BLOCK_BYTES)))
+        self._buffer = data[max(0, end) :]
 
     def close(self) -> None:
         """Writes the rest; the file is then complete, but not yet visible."""
@@ -89,17 +96,17 @@ class ShardFile:
         if self._deflate is not None:
             self._put(self._deflate.flush())
         else:
-            self._put_block(len(self._buffer), final=True)
+            self._put(_block(self._buffer, final=True))
         self._put(struct.pack("<II", self._crc, self.length & 0xFFFFFFFF))
-
-    def _put_block(self, size: int, *, final: bool) -> None:
-        self._put(_BLOCK.pack(final, size, size ^ 0xFFFF) + self._buffer[:size])
-        del self._buffer[:size]
 
     def _put(self, data: bytes) -> None:
         self._hash.update(data)
         self.num_bytes += len(data)
         self._write(data)
+
+
+def _block(data: bytes, *, final: bool = False) -> bytes:
+    return _BLOCK.pack(final, len(data), len(data) ^ 0xFFFF) + data
 
 
 def stored_range(begin: int, end: int) -> tuple[int, int]:

@@ -109,6 +109,10 @@ class RecordsDigest:
         self._sha256.update(len(record).to_bytes(8, "little"))
         self._sha256.update(record)
 
+    def add_frames(self, frames: Iterable[bytes]) -> None:
+        """Adds records in their frames: length, its checksum, record, its checksum."""
+        self._sha256.update(b"".join(part for frame in frames for part in (frame[:8], frame[12:-4])))
+
     def hexdigest(self) -> str:
         return self._sha256.hexdigest()
 

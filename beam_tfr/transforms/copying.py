@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import google_crc32c
+import numpy as np
 
 from beam_tfr.dataset.base import Base
 from beam_tfr.images import geometry
@@ -71,8 +71,8 @@ class Copier:
             return counts
         kinds = ",".join(rows["adjusted"].to_pylist()).split(",")
         counts.adjusted.update(collections.Counter(filter(None, kinds)))
-        counts.pixels = sum(map(operator.mul, rows["height"].to_pylist(), rows["width"].to_pylist()))
-        totals = [*map(sum, zip(*(map(int, text.split()) for text in sums), strict=True))]
+        counts.pixels = int(rows["height"].to_numpy() @ rows["width"].to_numpy())
+        totals = np.fromstring(b" ".join(sums), np.int64, sep=" ").reshape(len(sums), -1).sum(axis=0).tolist()
         counts.channel_sums, counts.channel_squares = totals[: len(totals) // 2], totals[len(totals) // 2 :]
         sides = zip(rows["source_height"].to_pylist(), rows["source_width"].to_pylist(), strict=True)
         for (height, width), number in collections.Counter(sides).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -118,8 +119,7 @@ class _Write(ShownDoFn):
         for ref in copied.refs if copied else [item.ref.encode()] if item.ref else ():
             self._refs.append(ref if self._step.names.sha256 else sidecars.fingerprint(ref))
         if copied:
-            places = [self._put(framed) for framed in copied.frames]
-            self._rows.append(with_places(copied.rows, places))
+            self._rows.append(with_places(copied.rows, self._put(*copied.frames)))
             self._sums += copied.sums
             self._counter.count_copied(copied)
         elif isinstance(item.value, Record) and item.ref is not None:
@@ -136,16 +136,16 @@ class _Write(ShownDoFn):
             raise TypeError(f"{item.uri}: WriteShards takes a Record or a Reject, got {type(item.value).__name__}")
         return last
 
-    def _put(self, framed: bytes) -> Place:
-        """Writes the frame of a record; returns where the record is."""
-        restart = self._file.begin_record()
-        place = Place(self._file.length + HEADER_BYTES, len(framed) - FRAME_BYTES, restart)
-        self._file.write(framed)
-        return place
+    def _put(self, *frames: bytes) -> list[Place]:
+        """Writes the frames of records; returns where the records are."""
+        sizes = [*map(len, frames)]
+        begins = itertools.accumulate(sizes[:-1], initial=self._file.length + HEADER_BYTES)
+        places = zip(begins, (size - FRAME_BYTES for size in sizes), self._file.write_records(frames), strict=True)
+        return [*map(Place._make, places)]
 
     def _row(self, record: Record, ref: ImageRef) -> dict[str, Any]:
         """Writes a record; returns its row of the contents."""
-        place = self._put(frame(record.serialized))._asdict()
+        place = self._put(frame(record.serialized))[0]._asdict()
         if record.values == {}:
             return {**record.made, **place}
         values = dict[str, Any](record.values or {})
