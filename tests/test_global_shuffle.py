@@ -76,7 +76,7 @@ def expected(folder: Path, *, seed: int, epoch: int, size: int, remainder: str =
     return steps[: total // size] if remainder == "drop" else steps
 
 
-@pytest.mark.parametrize("read", [by_tensorflow, by_torch])
+@pytest.mark.parametrize("read", [pytest.param(by_tensorflow, marks=pytest.mark.slow), by_torch])
 def test_each_example_once_in_the_order_of_the_law(folder: Path, read: Any) -> None:
     total = len(numbers_of(folder))
     assert total > 40

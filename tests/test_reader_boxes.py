@@ -121,6 +121,7 @@ def test_what_is_dropped_is_hardly_visible() -> None:
     assert 200 < kept.numpy().sum() < 1800
 
 
+@pytest.mark.slow
 def test_the_first_are_kept(images: Images, folder: Path) -> None:
     options: dict[str, Any] = {"split": "train", "batch_size": 7, "image_size": 64, "remainder": "pad", "streams": 1}
     dataset = load(folder, boxes="xyxy", max_boxes=2, **options)
@@ -142,6 +143,7 @@ def test_the_first_are_kept(images: Images, folder: Path) -> None:
     assert (single["boxes"].shape, single["image/object/is_crowd"].shape) == ((2, 4), (2,))
 
 
+@pytest.mark.slow
 def test_padding_has_no_boxes(folder: Path) -> None:
     options: dict[str, Any] = {"batch_size": 20, "remainder": "pad", "image_size": 32, "crop": "random"}
     for form in ("xyxy", "rel_xyxy"):
@@ -150,6 +152,7 @@ def test_padding_has_no_boxes(folder: Path) -> None:
         assert found["boxes"].row_lengths().numpy()[4:].tolist() == [0] * 16
 
 
+@pytest.mark.slow
 def test_images_of_different_sizes_in_a_batch(images: Images, folder: Path) -> None:
     options: dict[str, Any] = {"split": "train", "batch_size": 8, "output": "dict"}
     for sizes in ("padded", "ragged"):

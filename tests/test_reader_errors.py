@@ -87,6 +87,7 @@ def count_of(shard: Path) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_what_does_not_decode_is_named(damaged: Path) -> None:
     shard = damaged / "d-train-00001-of-00002.tfrecord.gz"
     with pytest.raises(tf.errors.InvalidArgumentError) as error:

@@ -170,6 +170,7 @@ def test_the_manifest_holds_all_options(flags: str) -> None:
         assert json.loads(json.dumps(open_source(options).plan.options)) == dataset.options
 
 
+@pytest.mark.slow
 def test_splits_by_share_come_back_and_a_file_that_cannot_be_read_is_told(beam_tfr: Command, public_path: Path) -> None:
     for number in range(40):
         (public_path / f"{number:02}.bin").write_bytes(b"%d" % number)

@@ -351,6 +351,7 @@ def test_kept_images_that_are_relabelled_are_counted_as_such(tmp_path: Path) -> 
     assert done.changed == {**NONE, "relabelled": 12}
 
 
+@pytest.mark.slow
 def test_other_codecs_ask_for_a_choice(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pattern, given = f"{place}/photos/**", {"max_rejects": 1}
     paint(place / "photos" / "cat" / "new.jpg", 70)

@@ -138,7 +138,12 @@ NONE = dict.fromkeys(("added", "removed", "changed", "relabelled"), 0)
 
 
 @pytest.mark.parametrize(
-    ("change", "compare"), [*((change, "auto") for change in CHANGES), (several_labels, "names"), (everything, "names")]
+    ("change", "compare"),
+    [
+        *(pytest.param(change, "auto", marks=pytest.mark.slow) for change in CHANGES),
+        (several_labels, "names"),
+        (everything, "names"),
+    ],
 )
 def test_a_corrected_table_decodes_nothing(
     place: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Rows], dict[str, Any]], compare: str
