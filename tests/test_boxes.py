@@ -247,9 +247,9 @@ def test_wrong_calls(tmp_path: Path) -> None:
     table.write_text(json.dumps(rows | more))
     for wrong, message in {
         "box:bbox[xxyy]": r"'bbox\[xxyy\]' is not a type.*FORMAT is xyxy, .* or rel_center_xywh: numbers are pixels",
-        "box:bbox[xyxy],image/object/bbox:float[]": "every record has a feature of this name",
-        "box:bbox[xyxy],image/object/visible:float[]": "every record has a feature of this name",
-        "box:bbox[xyxy],classes:int64[box]": "every record has a feature of this name",
+        "box:bbox[xyxy],image/object/bbox:float[]": "records or readers have a feature of this name",
+        "box:bbox[xyxy],image/object/visible:float[]": "records or readers have a feature of this name",
+        "box:bbox[xyxy],classes:int64[box]": "records or readers have a feature of this name",
         "depth:float[box]": r"has a value for each box, but no column of boxes, such as box:bbox\[xyxy\]",
         "box:bbox[xyxy],depth:bbox[xyxy]": "box and depth hold boxes: only one column can",
     }.items():

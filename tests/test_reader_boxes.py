@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import tensorflow as tf
 from PIL import ImageColor
 
+import beam_tfr
 from beam_tfr import Records
 from beam_tfr.inspection import inspect
 from beam_tfr.inspection.pictures import BOX_COLORS, contact_sheet
@@ -248,6 +250,20 @@ def test_a_dataset_without_boxes(tmp_path: Path, read: Any) -> None:
     message = rf"^`boxes=xyxy`: {plain} has none: convert its images with a column of boxes"
     with pytest.raises(UsageError, match=message):
         read(plain, split="train", boxes="xyxy")
+
+
+def test_columns_named_like_boxes_are_only_columns(tmp_path: Path) -> None:
+    """Ids of one's own, which need not be classes of the dataset."""
+    PIL.Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
+    row = {"file": "a.png", OBJECT_LABEL: [17, 90], SIDES[0]: [0.5, 0.25]}
+    (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
+    columns = {OBJECT_LABEL: "int64[]", SIDES[0]: "float[]"}
+    table = str(tmp_path / "t.jsonl")
+    beam_tfr.convert(table=table, output=str(tmp_path / "d"), uri_column="file", feature_columns=columns, resize="none")
+    (element,) = load(tmp_path / "d", split="train", output="dict")
+    assert element[OBJECT_LABEL].numpy().tolist() == [17, 90]
+    with pytest.raises(UsageError, match=r"boxes=xyxy.*: .* has none: convert its images with a column of boxes"):
+        load(tmp_path / "d", split="train", boxes="xyxy")
 
 
 @pytest.mark.parametrize(

@@ -744,7 +744,7 @@ def test_a_file_outside_of_the_root_is_an_error(beam_tfr: Command, photos: Path,
         (["--table", "T", "--feature_columns", "age:enum(a|a)"], "the members of an enum must be distinct"),
         (
             ["--table", "T", "--uri_column", "id", "--feature_columns", "image/encoded"],
-            "--feature_columns image/encoded: every record has a feature of this name; rename the column",
+            "--feature_columns image/encoded: records or readers have a feature of this name; rename the column",
         ),
     ],
 )

@@ -499,3 +499,15 @@ def test_a_file_that_was_unreadable_is_read_again_when_it_can_be(
         assert done.counts["rejected"] == {"not-an-image": 1}
         assert done.changed == {**NONE, "added": 1}
     assert files_of(output) == fresh(place / "fresh", input=pattern, max_rejects=2, **FIXED)
+
+
+def test_a_dataset_of_rejects_alone_can_grow(tmp_path: Path) -> None:
+    """Its shards have no records."""
+    photos, options = tmp_path / "photos", {"image_size": 16, "max_rejects": 1.0, "allow_empty": ["cat", "train"]}
+    (photos / "cat").mkdir(parents=True)
+    (photos / "cat" / "bad.jpg").write_text("no image")
+    assert convert(tmp_path / "d", input=f"{photos}/**", **options).counts["written"] == 0
+    paint(photos / "cat" / "good.jpg", 40)
+    done = update(tmp_path / "d", input=f"{photos}/**", max_rejects=1.0, allow_empty=options["allow_empty"])
+    assert done.changed == {**NONE, "added": 1}
+    assert files_of(tmp_path / "d") == fresh(tmp_path / "fresh", input=f"{photos}/**", **options)

@@ -81,7 +81,7 @@ def check_boxes(
         raise UsageError('has no effect without `boxes=`, such as "xyxy"', option="max_boxes", value=max_boxes)
     if choice("boxes", boxes, (None, *BOX_FORMATS)) is None:
         return
-    if SIDES[0] not in dataset.features:
+    if not {*SIDES} <= dataset.features.keys():
         why = f"{dataset.folder} has none: convert its images with a column of boxes, `feature_columns=box:bbox[xyxy]`"
     elif output in ("image", "raw_record"):
         why = f'has no effect: `output="{output}"` has no boxes'

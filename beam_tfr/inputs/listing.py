@@ -229,6 +229,6 @@ def _hints(pattern: str, option: str) -> str:
         hint = f" below it with an image extension; '{escape(pattern)}**' matches all files"
     elif wild and option in ("input", "sources"):
         hint = tell_instead(folder, option)
-    elif not storage.is_gcs(pattern):
+    elif not wild and not storage.is_gcs(pattern):
         hint = "; there is no such file"
     return hint

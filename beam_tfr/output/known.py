@@ -196,7 +196,7 @@ class Copies:
         self._lookup = Lookup(
             dataset, [Part(path, of.num_examples, 0, of.num_examples, of.num_bytes) for path, of in entries]
         )
-        longest = max((part.records for part in self._lookup.parts), default=1)
+        longest = max([512, *(part.records for part in self._lookup.parts)])
         self._about = functools.lru_cache(maxsize=max(4, _MOST_ROWS // longest))(self._read_about)
 
     def read(self, numbers: Sequence[int]) -> list[Copy | None]:

@@ -141,7 +141,7 @@ class Decoder:
             batch = self._features(records[None], places[None])
             return {name: values[0] for name, values in batch.items()}
         features = tf.io.parse_example(records, self._spec)
-        for name in {self._label, OBJECT_LABEL} & features.keys():
+        for name in ({self._label, OBJECT_LABEL} if self.boxes else {self._label}) & features.keys():
             label = features[name]
             flat = getattr(label, "flat_values", label)
             lowest = -1 if self.dataset.options.get("label_column") else 0  # -1: a table named no class for it

@@ -47,7 +47,7 @@ class UsageError(BeamTfrError, ValueError):
 
 
 class InputNotFoundError(UsageError, FileNotFoundError):
-    """An input file or folder does not exist."""
+    """An input file or folder does not exist, or a pattern matches no file."""
 
 
 class NotInstalledError(UsageError, ImportError):

@@ -57,8 +57,10 @@ class ImageRef(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> ImageRef:
-        text = data.decode("utf-8", "surrogateescape")  # one call takes less time than one for each field
-        key, size_bytes, generation, crc32c, split, labels, label_ids, reason, detail, *columns = text.split("\0", 9)
+        parts = data.split(b"\0", 9)
+        text = b"\0".join(parts[:9]).decode("utf-8", "surrogateescape")  # one call takes less time than nine
+        key, size_bytes, generation, crc32c, split, labels, label_ids, reason, detail = text.split("\0")
+        (columns,) = parts[9:] or (None,)
         return cls(
             key,
             int(size_bytes),
@@ -68,7 +70,7 @@ class ImageRef(NamedTuple):
             None if label_ids == "-" else tuple(map(int, label_ids.split(","))) if label_ids else (),
             reason,
             detail,
-            data.split(b"\0", 9)[9] if columns else None,
+            columns,
             int(crc32c) if crc32c else 0,
         )
 

@@ -62,7 +62,7 @@ def open_tables(
         cure = "choose features with `feature_columns=`, or write the table without pandas's index"
         raise table_error(files[0], f"a column has no name; {cure} (to_csv(index=False))")
     if taken := [name for name in given if name in reserved]:
-        cure = "every record has a feature of this name; rename the column"
+        cure = "records or readers have a feature of this name; rename the column"
         raise UsageError(cure, option="feature_columns", value=taken[0])
     if not roles.uri and not given:
         raise table_error(files[0], "no column is left to become a feature; give `uri_column=`, or add columns")

@@ -11,19 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from beam_tfr.dataset import manifest, reader_arguments
+from beam_tfr.dataset import manifest
+from beam_tfr.dataset import reader_arguments as arguments
 from beam_tfr.dataset.elements import ExampleDecoder, stack_images, transformed
 from beam_tfr.dataset.lookup import Lookup
-from beam_tfr.dataset.reader_arguments import (
-    GLOBAL,
-    STREAMS,
-    check_boxes,
-    check_global,
-    check_labels,
-    choice,
-    integer,
-    shuffle_seed,
-)
 from beam_tfr.dataset.splits import select
 from beam_tfr.order import Epoch, Order
 from beam_tfr.schema.errors import UsageError, without_traceback
@@ -115,15 +106,15 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         start_step: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        streams: int = STREAMS,
+        streams: int = arguments.STREAMS,
         output: str = "pair",
         multi_hot: bool = False,
         boxes: str | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
-        folder = reader_arguments.folder(path)
-        self._seed = shuffle_seed(shuffle, seed)
+        folder = arguments.folder(path)
+        self._seed = arguments.shuffle_seed(shuffle, seed)
         rank, world_size = rank_of(rank, world_size)
         dataset = manifest.read(folder)
         if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:
@@ -133,10 +124,10 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names
-        self._output = choice("output", output, OUTPUTS)
+        self._output = arguments.choice("output", output, OUTPUTS)
         labels = dataset.features[LABEL]["shape"] if LABEL in dataset.features else None
-        check_labels(folder, labels, output, multi_hot=multi_hot)
-        check_boxes(dataset, boxes, output, multi_hot=multi_hot)
+        arguments.check_labels(folder, labels, output, multi_hot=multi_hot)
+        arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot)
         self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
         self._boxes = boxes
         variable = output != "encoded" and transform is None and not boxes and self._decoder.image_size is None
@@ -158,13 +149,16 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             remainder=remainder,
         )
         self._lookup = None
-        if shuffle == GLOBAL:
-            check_global(streams)
+        if shuffle == arguments.GLOBAL:
+            arguments.check_global(streams)
             self._lookup = Lookup(dataset, chosen.parts)
             self._lookup.read_each([0])  # fails without contents
         self._pads = remainder == "pad"
         self._transform = transform
-        epoch, start_step = integer("epoch", epoch, 0), integer("start_step", start_step, 0, bits=63)
+        epoch, start_step = (
+            arguments.integer("epoch", epoch, 0),
+            arguments.integer("start_step", start_step, 0, bits=63),
+        )
         more, step = divmod(start_step, self.steps_per_epoch)
         self._start = (epoch + more, step)
         # Shared with workers that are already running: persistent_workers=True keeps them, and this object's copies.
@@ -180,7 +174,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration, also in persistent workers; otherwise it repeats the last one."""
-        self._epoch.value = integer("epoch", epoch, 0)
+        self._epoch.value = arguments.integer("epoch", epoch, 0)
 
     def __len__(self) -> int:
         """Batches (examples without `batch_size`) of an iteration over the current epoch."""

@@ -86,7 +86,8 @@ class Copier:
         found = [known for at in positions if (known := work.known.get(at))]
         numbers = [known.number for known in found if not known.reject and known.state != "changed"]
         while numbers:
-            some, numbers = numbers[: self._at_once], numbers[self._at_once :]
+            at_once = self._at_once  # other threads may set it
+            some, numbers = numbers[:at_once], numbers[at_once:]
             copies = self._copies.read(some)
             self._pace([copy.serialized if copy else b"" for copy in copies])
             yield from copies
