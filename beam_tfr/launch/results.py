@@ -145,7 +145,7 @@ class Result:
 
 
 def read_before(output: str) -> Mapping[str, Any] | None:
-    """The content of the manifest that stands in an output before a run, if one does."""
+    """The content of the manifest that is in an output before a run, if there is one."""
     with contextlib.suppress(BeamTfrError):
         return manifest.read(output).fields
     return None

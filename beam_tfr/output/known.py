@@ -223,8 +223,10 @@ class Copies:
             tables.append(table.take(rows))
             texts += [sums[row] for row in rows]
         back = sorted(range(len(places)), key=places.__getitem__)
-        table = need_pyarrow().concat_tables(tables).take(back)
-        return self._lookup.read_frames(numbers), table, [texts[place] for place in back]
+        table = need_pyarrow().concat_tables(tables)
+        if back != [*range(len(back))]:  # most often they are in order
+            table, texts = table.take(back), [texts[place] for place in back]
+        return self._lookup.read_frames(numbers), table, texts
 
     def sizes(self, keys: Collection[str]) -> dict[str, int | None]:
         """The sizes of the records of some keys, None for rejects; reads the sidecars of all shards."""
