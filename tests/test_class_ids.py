@@ -48,6 +48,7 @@ def ids_of(folder: str) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_new_ids_are_told_and_the_cure_works_as_it_is_written(call: Command, beam_tfr: Command, tmp_path: Path) -> None:
     before = files_of(Path("the set"))
     cure = f"--classes {shlex.quote(str(tmp_path / 'the set'))}"

@@ -121,7 +121,9 @@ def test_epochs_in_a_row(folder: Path) -> None:
         assert [numbers_of(folder)[image] for image in images] == flat(steps)
 
 
-@pytest.mark.parametrize("flags", ["--encoding raw --resize stretch", "--encoding webp --resize none"])
+@pytest.mark.parametrize(
+    "flags", [pytest.param("--encoding raw --resize stretch", marks=pytest.mark.slow), "--encoding webp --resize none"]
+)
 def test_gives_what_the_streams_give(flags: str) -> None:
     options: dict[str, Any] = {"split": "train", "output": "dict"}
     folder = converted(flags)

@@ -338,6 +338,7 @@ def test_overwrite_without_labels_leaves_nothing_of_the_old_dataset(
     assert verify(str(output)).ok
 
 
+@pytest.mark.slow
 def test_shards_of_an_unknown_dataset_are_not_mixed(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     output.mkdir()

@@ -118,6 +118,7 @@ def test_an_option_that_is_added_is_absent_until_it_is_used(
     assert options == [options[0], options[0], {**options[0], "sharpen": True}]
 
 
+@pytest.mark.slow
 def test_an_option_that_is_removed_is_ignored_by_readers_and_told_by_writers(
     beam_tfr: Command, released: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def test_by_key_with_those_of_the_same_bytes_and_rejects(place: Path, beam_tfr: 
     assert beam_tfr("verify", place / "d").code == 0
 
 
+@pytest.mark.slow
 def test_what_was_removed_stays_out(place: Path, beam_tfr: Command) -> None:
     data, pattern = (place / "photos" / "cat" / "1.jpg").read_bytes(), f"{place}/photos/**"
     assert beam_tfr("remove", place / "d", "--sha256", write_lines(place / "s.txt", sha256(data).upper())).code == 0
@@ -111,8 +112,8 @@ def test_what_was_removed_stays_out(place: Path, beam_tfr: Command) -> None:
     ("where", "keys"),
     [
         ("class=owl", ["cat/1.jpg", *(f"owl/{i}.jpg" for i in range(6)), "owl/same.jpg"]),
-        ("source_height=21", None),
-        ("key=dog/3.jpg", ["dog/3.jpg"]),
+        pytest.param("source_height=21", None, marks=pytest.mark.slow),
+        pytest.param("key=dog/3.jpg", ["dog/3.jpg"], marks=pytest.mark.slow),
     ],
 )
 def test_by_a_column(place: Path, beam_tfr: Command, where: str, keys: list[str] | None) -> None:

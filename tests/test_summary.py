@@ -36,6 +36,7 @@ def test_a_conversion_is_listed_converted_and_published(monkeypatch: pytest.Monk
     ]
 
 
+@pytest.mark.slow
 def test_the_time_of_a_conversion_counts_from_the_start_of_the_command(
     beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +85,7 @@ def test_the_table_has_the_splits_in_the_order_of_training(beam_tfr: Command, ph
     ]
 
 
+@pytest.mark.slow
 def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
     beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

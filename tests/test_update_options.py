@@ -76,6 +76,7 @@ def test_another_plan_decodes_nothing(place: Path, monkeypatch: pytest.MonkeyPat
     assert [key for key in decoded if "bad" not in key] == []
 
 
+@pytest.mark.slow
 def test_classes_in_another_order_of_a_dataset_and_renamed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pattern, options = f"{place}/photos/**", {"max_rejects": 1, **FIXED}
     (place / "classes.txt").write_text("owl\ncat\ndog\n")
@@ -89,6 +90,7 @@ def test_classes_in_another_order_of_a_dataset_and_renamed(place: Path, monkeypa
     assert files_of(place / "d") == fresh(place / "fresh", input=pattern, num_shards=2, **options, **given)
 
 
+@pytest.mark.slow
 def test_a_class_that_is_not_in_the_file_is_rejected_and_moves_no_record(place: Path) -> None:
     pattern, options = f"{place}/photos/**", {"max_rejects": 9, **FIXED}
     (place / "classes.txt").write_text("owl\ncat\n")
@@ -200,7 +202,8 @@ def change_sidecar(place: Path, how: str) -> None:
         first.write_bytes(others[0].read_bytes())
 
 
-@pytest.mark.parametrize("how", few_at_once(["folder", "missing", "damaged", "other"], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["folder", "missing", "damaged", "other"])
 def test_without_a_sidecar_its_images_are_converted_again(place: Path, how: str) -> None:
     pattern, options = f"{place}/photos/**", {**FIXED, "max_rejects": 1}
     convert(place / "d", input=pattern, num_shards=3, overwrite=True, **options)
@@ -283,7 +286,8 @@ ENCODINGS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", few_at_once(ENCODINGS, 3), ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ENCODINGS, ids=str)
 def test_other_encodings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     photos, pattern = tmp_path / "photos", f"{tmp_path}/photos/**"
     photo_kinds(photos)
@@ -342,6 +346,7 @@ def test_the_sample_for_statistics_of_kept_images(tmp_path: Path, monkeypatch: p
     assert files_of(tmp_path / "d") == fresh(tmp_path / "fresh", input=pattern, num_shards=2, **options)
 
 
+@pytest.mark.slow
 def test_kept_images_that_are_relabelled_are_counted_as_such(tmp_path: Path) -> None:
     pattern, options = f"{tmp_path}/photos/**", {"encoding": "keep", "resize": "none"}
     write_photos(tmp_path / "photos")
@@ -441,6 +446,7 @@ def test_a_damaged_history_stays_as_it_is_and_gets_a_line(place: Path) -> None:
     assert path.read_bytes().startswith(b'{"command": "update"}\nno JSON\n[1]\n\xff\n{"time"')
 
 
+@pytest.mark.slow
 def test_a_kept_dataset_is_whole(place: Path) -> None:
     before = files_of(place / "d")
     digest = beam_tfr.update(place / "d", num_shards=2, max_rejects=1, keep_previous=True, progress=False).digest
@@ -481,6 +487,7 @@ def test_a_folder_that_may_only_be_read(
     assert files_of(folder) == before
 
 
+@pytest.mark.slow
 def test_a_file_that_was_unreadable_is_read_again_when_it_can_be(
     place: Path, public_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -501,6 +508,7 @@ def test_a_file_that_was_unreadable_is_read_again_when_it_can_be(
     assert files_of(output) == fresh(place / "fresh", input=pattern, max_rejects=2, **FIXED)
 
 
+@pytest.mark.slow
 def test_a_dataset_of_rejects_alone_can_grow(tmp_path: Path) -> None:
     """Its shards have no records."""
     photos, options = tmp_path / "photos", {"image_size": 16, "max_rejects": 1.0, "allow_empty": ["cat", "train"]}

@@ -158,6 +158,7 @@ def has_sources(dataset: Path) -> bool:
     }
 
 
+@pytest.mark.slow
 def test_an_update_that_is_killed_after_its_switch_is_ended_by_the_next(
     dataset: Path, photos: Photos, tmp_path: Path, killed_at_its_end: Callable[[Any], None]
 ) -> None:

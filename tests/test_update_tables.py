@@ -141,7 +141,7 @@ NONE = dict.fromkeys(("added", "removed", "changed", "relabelled"), 0)
     ("change", "compare"),
     [
         *(pytest.param(change, "auto", marks=pytest.mark.slow) for change in CHANGES),
-        (several_labels, "names"),
+        pytest.param(several_labels, "names", marks=pytest.mark.slow),
         (everything, "names"),
     ],
 )
