@@ -16,7 +16,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
 from apache_beam.typehints import with_output_types
 
-from beam_tfr import storage, transforms
+from beam_tfr import transforms
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import history
 from beam_tfr.dataset.base import Base, read_again
@@ -24,7 +24,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import BoxColumns
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, claim, codec_versions, publish, removed, sidecars
+from beam_tfr.output import attempts, claim, codec_versions, publish, removed
 from beam_tfr.output.known import Copies
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
@@ -231,15 +231,13 @@ class Repair(Convert):
         return plan | "Check" >> beam.ParDo(FunctionDoFn(check), infos)
 
     def progress(self) -> Progress:
-        """The progress of the shards that are rebuilt."""
-        finished = sidecars.find(storage.list_folder(work_path(self.options.output, ""))) & self._wanted.keys()
-        images = sum(self._wanted[name] for name in finished)
-        return Progress("converting", images, sum(self._wanted.values()), len(finished), len(self._wanted))
+        """The progress of the shards that are rebuilt, before any is."""
+        return Progress("converting", 0, sum(self._wanted.values()), 0, len(self._wanted))
 
     def end(self, published: Manifest) -> Progress:
         """The progress at the end, when the wanted shards are finished."""
-        shards, images = len(self._wanted), sum(self._wanted.values())
-        return Progress("publishing", images, images, shards, shards)
+        there = self.progress()
+        return there._replace(stage="publishing", done=there.total, shards=there.num_shards)
 
     def plan_shards(self, *, listed: PCollection[Mapping[str, Mapping[str, int]]] | None = None) -> PlanShards:
         """The step that plans the same shards as then; it needs no sample, since their number is known.
@@ -248,23 +246,18 @@ class Repair(Convert):
         """
         splits, labels = self._dataset.splits, [*self._dataset.class_names]
         options, digest = dict(self._dataset.options), self._dataset.fields["input_digest"]
-        matched = {name: split.matched for name, split in splits.items() if split.matched}
         num_shards = {name: len(split.shards) for name, split in splits.items() if split.shards}
         settings = dataclasses.replace(self.source.plan, first=labels, options={**options, "num_shards": num_shards})
-        changed = (
-            "the input has changed since the dataset was made: {}. `beam-tfr verify` with `sources=` names what changed"
-            "; put them back, or bring the dataset up to date with `beam-tfr update`"
-        )
 
         def draft(survey: Survey) -> Plan:
             read_again(self._dataset.folder, self._dataset.fields["manifest_digest"])  # the folder is held only now
             if f"{survey.digest:064x}" != digest:
-                raise DataError(changed.format(f"keys or sizes differ, among {survey.counts.total():,} now"))
-            if survey.counts != matched:
-                raise DataError("the splits have different sizes than when the dataset was made")
+                raise DataError(
+                    "the input has changed since the dataset was made: keys or sizes differ, among "
+                    f"{survey.counts.total():,} now. `beam-tfr verify` with `sources=` names what changed; put them "
+                    "back, or bring the dataset up to date with `beam-tfr update`"
+                )
             plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
-            if (plan.labels or []) != labels:
-                raise DataError(changed.format(f"the classes are {plan.labels}, not {labels}"))
             return dataclasses.replace(plan, options=options)
 
         return PlanShards(None, draft=draft, seed=self.options.seed, listed=listed)
