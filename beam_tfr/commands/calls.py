@@ -28,24 +28,6 @@ OPTIONS = options_of(ConvertOptions)
 _NAMED = re.compile(r"(?:argument )?(?:`|--)([\w-]+)")  # the option or flag that an error begins with
 
 
-def read_lines(path: str | None, option: str) -> list[str]:
-    """The lines of a file, without empty ones.
-
-    Raises:
-        UsageError: it cannot be read, or has none.
-    """
-    if path is None:
-        return []
-    try:
-        text = storage.read_bytes(storage.check_path(path, option=option)).decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", option=option, value=path) from None
-    lines = [line.removesuffix("\r") for line in text.split("\n")]  # names may hold what else ends a line
-    if not any(lines):
-        raise UsageError("names nothing", option=option, value=path)
-    return [*filter(None, lines)]
-
-
 def display(parsed: argparse.Namespace, what: str = "images") -> contextlib.AbstractContextManager[Display]:
     """The display of a command on standard error; `what` is what it counts."""
     how = from_arguments(parsed, DisplayOptions)

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import display, read_lines
+from beam_tfr.commands.calls import display
 from beam_tfr.console.terminal import counted
+from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import UsageError, as_flags
@@ -57,7 +58,8 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         from beam_tfr.output.removed import Wanted
 
         launch.parse_beam_flags(others, parsed.known)
-        wanted = Wanted(read_lines(parsed.keys, "keys"), _hashes(parsed.sha256), _condition(parsed.where))
+        keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
+        wanted = Wanted(keys, _hashes(parsed.sha256), _condition(parsed.where))
         done = launch.remove(parsed.folder, wanted, others, progress=shown, say=lambda text: shown.say(as_flags(text)))
     if parsed.json:
         told = {"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)}
@@ -74,7 +76,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
 def _hashes(path: str | None) -> list[str]:
     """The hashes in a file, also as `sha256sum` writes it."""
-    lines = read_lines(path, "sha256")
+    lines = [*filter(None, read_lines(path, option="sha256", needs="a SHA-256 per line"))]
     for line in lines:
         if not _SHA256.match(line):
             message = f"{line!a:.100} is no SHA-256: each line begins with one, of 64 hex digits"

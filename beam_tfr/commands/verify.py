@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.commands.calls import display, read_lines, refuse
+from beam_tfr.commands.calls import display, refuse
 from beam_tfr.console.terminal import say
+from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
 
@@ -83,7 +84,7 @@ def _find_traces(folder: str, path: str) -> list[str]:
     from beam_tfr.dataset import manifest
     from beam_tfr.output.removed import Wanted, traces
 
-    lines = read_lines(path, "absent")
+    lines = [*filter(None, read_lines(path, option="absent", needs="a key or SHA-256 per line"))]
     hashes = [line for line in lines if _SHA256.fullmatch(line)]
     return [*traces(manifest.read(folder), Wanted([line for line in lines if line not in hashes], hashes))]
 
