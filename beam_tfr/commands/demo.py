@@ -74,7 +74,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--output", metavar="DIR", default="beam_tfr_demo", help="folder of the dataset (default: %(default)s)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:

@@ -37,7 +37,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--keys", metavar="FILE", help="write all records that differ to this file, as JSON Lines")
     add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
-    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:

@@ -39,7 +39,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 (or --records) records"
     )
     add_arguments(parser, DisplayOptions, ("log_format", "quiet"), switches=True)
-    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:

@@ -33,7 +33,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "--sample_size", metavar="N", type=int, default=256, help="images in the sample (default: %(default)s)"
     )
     add_options(parser)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

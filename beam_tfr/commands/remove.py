@@ -47,7 +47,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     chosen.add_argument("--sha256", metavar="FILE", help="file with the SHA-256 of a source file per line, in hex")
     chosen.add_argument("--where", metavar="NAME=VALUE", help="column of the contents and its value: class=cat")
     add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

@@ -30,7 +30,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, ConvertOptions, (*GIVEN, "log_format", "quiet", "json"), switches=True)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

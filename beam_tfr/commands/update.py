@@ -44,7 +44,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, UpdateOptions, switches=True)
     add_arguments(parser, ConvertOptions, options_of(ConvertOptions).keys() - NOT_GIVEN, switches=True)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

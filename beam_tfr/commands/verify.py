@@ -51,7 +51,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="also check that nothing is left of these images: a key, or the SHA-256 of a source file in hex, per line",
     )
     add_arguments(parser, ConvertOptions, ("exclude", "log_format", "quiet", "json"), switches=True)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
