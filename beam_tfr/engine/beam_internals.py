@@ -41,8 +41,7 @@ END_S = 10.0
 SUBPROCESS_SDK = "beam:env:harness_subprocess_python:v1"
 _FN_RUNNER = "runners.portability.fn_api_runner.fn_runner"
 ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a time in a process
-_REPLACED: dict[str, list[Any]] = {}  # [what it was, blocks that have replaced it], by path
-_REPLACING = threading.Lock()
+_REPLACING: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)  # by path
 _LOGGER = logging.getLogger(__name__)
 NAMESPACE = "beam_tfr"  # of our counters
 
@@ -338,25 +337,15 @@ def _found(path: str) -> Any:
 def _replaced(path: str, make: Callable[[Any], Any]) -> Iterator[None]:
     """Replaces a part of Beam, see `_found`, within the block, by what `make` makes of it, unless it does not exist.
 
-    Of blocks in several threads, the last to end restores it.
+    Blocks in several threads wait for each other.
     """
     above, dot, name = path.rpartition(".") if "." in path.partition(":")[2] else path.partition(":")
-    try:
-        owner = _found(above) if dot == "." else importlib.import_module(f"apache_beam.{above}")
-        with _REPLACING:
-            kept = _REPLACED.get(path) or [_found(path), 0]
-            setattr(owner, name, make(kept[0]))
-            _REPLACED[path] = kept
-            kept[1] += 1
-    except (ImportError, AttributeError) as error:
-        _LOGGER.warning("this Beam lacks a part that beam_tfr improves: %s", error)
-        kept = []
-    try:
+    with _REPLACING[path], contextlib.ExitStack() as stack:
+        try:
+            owner = _found(above) if dot == "." else importlib.import_module(f"apache_beam.{above}")
+            kept = _found(path)
+            setattr(owner, name, make(kept))
+            stack.callback(setattr, owner, name, kept)
+        except (ImportError, AttributeError) as error:
+            _LOGGER.warning("this Beam lacks a part that beam_tfr improves: %s", error)
         yield
-    finally:
-        with _REPLACING:
-            if kept:
-                kept[1] -= 1
-            if kept and not kept[1]:
-                setattr(owner, name, kept[0])
-                del _REPLACED[path]
