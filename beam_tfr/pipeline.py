@@ -223,10 +223,10 @@ class Repair(Convert):
         self._dataset = dataset
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        wanted = frozenset(self._wanted)
+        wanted = frozenset(self._wanted)  # lost ones are found when the dataset is read again
         plan, work = self._plan(begin)
         broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
-        check = functools.partial(publish.check_repaired, folder=self.options.output, wanted=wanted)
+        check = functools.partial(publish.check_repaired, folder=self.options.output)
         infos = AsIter(self._write(broken, self._expected))
         return plan | "Check" >> beam.ParDo(FunctionDoFn(check), infos)
 

@@ -6,7 +6,6 @@ a repair never makes a dataset worse, even if it is killed. The next repair read
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -89,8 +88,8 @@ def repair(
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
         read_again(dataset.folder, dataset.fields["manifest_digest"])
-        if (wanted or SUMS_FILE in files) and _write_sums(dataset):
-            files.add(SUMS_FILE)
+        if wanted or SUMS_FILE in files:  # other versions may write other contents
+            _write_sums(dataset)
         _write_others(dataset, files)
         claim.finish(dataset.folder, run_id)
     after = DatasetCheck(dataset)
@@ -139,14 +138,10 @@ def _write_others(dataset: Manifest, files: set[str]) -> None:
         rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))
 
 
-def _write_sums(dataset: Manifest) -> bool:
-    """Writes SHA256SUMS of the contents that are there; returns False if it was right already."""
+def _write_sums(dataset: Manifest) -> None:
+    """Writes SHA256SUMS of the contents that are there."""
     path = storage.join(dataset.folder, SUMS_FILE)
     files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
     read = ((name, storage.read_bytes(storage.join(dataset.folder, name))) for name in files)
     text = publish.sums_text((name, WrittenFile("", len(data), sha256_hex(data), 0)) for name, data in read)
-    with contextlib.suppress(OSError):
-        if storage.read_bytes(path) == text:
-            return False
     storage.write_bytes(path, text, scratch=storage.work_path(dataset.folder, ""))
-    return True
