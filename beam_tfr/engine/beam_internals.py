@@ -281,15 +281,6 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         self._swap(options)
         try:
             return super().run_pipeline(pipeline, options, pipeline_proto)
-        except RuntimeError as error:
-            pip = error.__cause__
-            if not isinstance(pip, subprocess.CalledProcessError):
-                raise
-            said = pip.output.decode(errors="replace").strip().splitlines()[-1:]
-            raise UsageError(
-                f"pip cannot download the packages that workers need ({' '.join(said)}); make sure that pip is "
-                "installed and can reach an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
-            ) from error
         finally:
             if self._swapped:
                 self._swap(options)
