@@ -55,7 +55,7 @@ def test_wrong_calls_say_what_is_allowed(folder: Path, read: Any, options: dict[
     [(["d", "train"], {}), (["d"], {}), (["d"], {"split": "train", "batchsize": 8})],
 )
 def test_calls_that_do_not_fit_are_pythons_own_errors(read: Any, arguments: list[str], named: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="positional arguments? but|required keyword-only|unexpected keyword"):
+    with pytest.raises(TypeError, match=r"positional arguments? but|required keyword-only|unexpected keyword"):
         read(*arguments, **named)
 
 

@@ -35,8 +35,6 @@ from beam_tfr.schema.plan import Plan
 from beam_tfr.storage import Entry, work_path
 
 PLAN_FILE = "plan.json"
-# Options that say what is read from the rows of a table, whose digest they change.
-_OF_ROWS = ("feature_columns", "label_column", "label_separator", "split_column", "group_column", "splits", "classes")
 _CURE = "Choose another `output=`, or use `overwrite=` to replace it"
 
 
@@ -189,8 +187,8 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int,
     if matched != plan.matched:
         line = f"\n  the input: {matched:,} {plan.things} there, {plan.matched:,} now"
     elif any(there.get(name) != now.get(name) for name in digests):
-        table, options = "layout" not in plan.options, there["options"]
-        if not table or all(options.get(name) == plan.options.get(name) for name in _OF_ROWS):
+        table = "layout" not in plan.options
+        if not table or there["options"] == plan.options:  # which may change what is read of a row
             line = f"\n  the input: other {'rows' if table else plan.things}, or changed ones"
     old, new = there["labels"] or (), now["labels"] or ()
     if ids := diff.describe_ids(old, new):
