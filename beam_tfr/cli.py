@@ -1,7 +1,5 @@
 """The command line: parses arguments, runs a command, and reports errors."""
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import functools

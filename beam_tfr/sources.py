@@ -1,7 +1,5 @@
 """Opens the patterns or tables that a conversion reads, before the pipeline starts."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Parses the options of `convert` and `plan` on the command line and in files."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """The command `convert`."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """The command `demo`: converts, verifies and reads the bundled photos, offline and in under a minute."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib.util

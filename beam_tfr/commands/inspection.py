@@ -1,7 +1,5 @@
 """The command `inspect`."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 

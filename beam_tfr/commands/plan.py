@@ -1,7 +1,5 @@
 """The command `plan`."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The command `remove`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """The command `repair`."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Checks a call as far as possible before a job is created."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

@@ -1,7 +1,5 @@
 """Creates a job of Dataflow and follows it: its messages, its counters, its end, and Ctrl-C."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -5,8 +5,6 @@ This package is a wheel of its own files. Beam downloads the codecs' wheels with
 install, so it needs no index.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import tempfile

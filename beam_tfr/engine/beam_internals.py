@@ -4,8 +4,6 @@ Each docstring says why a part is needed, and what to do when Beam changes it an
 With a Beam that no longer has a part, everything works without it, apart from what its docstring says.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import concurrent.futures

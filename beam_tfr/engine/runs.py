@@ -1,7 +1,5 @@
 """Runs a pipeline on this machine or another engine, and follows any run to its end, its failure or Ctrl-C."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """MatchImages, second half: reads the label, split and group of an image from its path."""
 
-from __future__ import annotations
-
 import bisect
 import dataclasses
 import functools

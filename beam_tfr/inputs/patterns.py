@@ -7,8 +7,6 @@ it whose name is that of an image (`schema.extensions`).
 Functions that raise errors take `option`: the option or argument that the patterns were given for.
 """
 
-from __future__ import annotations
-
 import codecs
 import functools
 import itertools

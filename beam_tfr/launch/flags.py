@@ -1,7 +1,5 @@
 """Parses Beam's own flags, and chooses the engine."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 from collections.abc import Collection, Sequence

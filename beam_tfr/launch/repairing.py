@@ -4,8 +4,6 @@ The manifest does not change. Each shard is replaced atomically, and only by a f
 a repair never makes a dataset worse, even if it is killed. The next repair reads the dataset again.
 """
 
-from __future__ import annotations
-
 import functools
 import uuid
 from collections.abc import Callable, Mapping, Sequence

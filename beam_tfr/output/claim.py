@@ -11,8 +11,6 @@
 The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset in it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -4,8 +4,6 @@ A run that publishes a dataset writes them to `OUT/.beam_tfr/RUN.notes` if the p
 end. That process takes them, and the folder is gone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """WriteManifest: adds up all shards and publishes the dataset."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math

@@ -4,8 +4,6 @@ A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conver
 such keys out, and reject such files as `taken-down`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Collection, Iterator

@@ -6,8 +6,6 @@ it, under a name that no other attempt uses, until the dataset is published. The
 beside it in `OUT/.sources`: they are no part of it, and let an update see which sources are the same.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import dataclasses

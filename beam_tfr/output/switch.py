@@ -9,8 +9,6 @@ then on the switch is decided, and whoever holds the folder next completes one t
 So while a manifest stands, every file is the one it describes; readers rely on that.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Drafts a plan, then finds where in the order each shard begins, without holding all keys at once."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

@@ -1,7 +1,5 @@
 """Packs many references into one element, because elements cost an engine more than references."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 import zlib

@@ -5,8 +5,6 @@ message with `--name` and `--name value` (`as_flags`). The notation is plain tex
 comes back from a worker.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 import os

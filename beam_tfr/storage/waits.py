@@ -1,7 +1,5 @@
 """Requests to gs:// that are repeated: until when, and how many, as the threads that read have no counters."""
 
-from __future__ import annotations
-
 import collections
 import math
 import threading
