@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from beam_tfr.commands import bench, convert, demo, diff, inspection, plan, remove, repair, update, verify
 from beam_tfr.commands.calls import refuse
@@ -58,11 +58,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"beam-tfr {__version__}")
     parser.set_defaults(known=["--help", "--version"])
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    add = functools.partial(
-        commands.add_parser, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    how: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     for module in MODULES.values():
-        module.add(add)
+        module.add(functools.partial(commands.add_parser, **how, epilog=getattr(module, "EXAMPLES", None)))
     for name, command in commands.choices.items():
         command.set_defaults(run=MODULES[name].run, known=[*command._option_string_actions])
     return parser

@@ -32,7 +32,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="convert images into a dataset",
         description="Converts images into a dataset of sharded TFRecord files. Every matching file becomes a record or "
         "is listed in rejects.jsonl with a reason.",
-        epilog=EXAMPLES,
     )
     add_options(parser)
 

@@ -26,7 +26,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         description="Compares two datasets by their manifests and contents, without reading their shards: records by "
         "key, class, split, columns and pixels; options, counts and class ids. Exits with 0 if they are equal, and "
         "with 1 if they differ or one cannot be read.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("old", metavar="OLD", help="folder of a dataset, on disk or gs://")
     parser.add_argument("new", metavar="NEW", help="folder of the other")

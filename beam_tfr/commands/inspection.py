@@ -24,7 +24,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="show the records of a dataset, or of any TFRecord files",
         description="Shows features, counts and the first records of a dataset, or of any TFRecord files, gzip, "
         "zlib or uncompressed. Exits with 1 if a file is damaged or the dataset is incomplete.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")
     parser.add_argument("--split", metavar="NAME", help="read only this split of a dataset")

@@ -25,7 +25,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         description="Shows what convert would do with the same options: how it reads keys, labels and splits; classes "
         "and shards; and estimates of rejects, size and time. Lists all files, converts a sample, and writes "
         "nothing.",
-        epilog=EXAMPLES,
     )
     parser.add_argument(
         "--sample_size", metavar="N", type=int, default=256, help="images in the sample (default: %(default)s)"

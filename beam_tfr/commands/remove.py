@@ -37,7 +37,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="take images down: from records, contents, rejects and all else",
         description="Takes images down. Their records are gone from every file of the dataset, and they do not come "
         "back with the next update.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     chosen = parser.add_mutually_exclusive_group(required=True)

@@ -24,7 +24,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="rebuild damaged or missing shards of a dataset",
         description="Verifies a dataset and rebuilds its damaged and missing shards, with the same bytes as before. "
         "Needs the input that the dataset was made from; if that has changed, names some of the changes.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, ConvertOptions, (*GIVEN, "log_format", "quiet", "json"), switches=True)

@@ -39,7 +39,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "update",
         help="add, change and drop images of a dataset, or divide it anew",
         description="Brings a dataset up to date with its input, or with other options, at the cost of what changes.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, UpdateOptions, switches=True)

@@ -36,7 +36,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="read a whole dataset and check it against its manifest",
         description="Reads every shard of a dataset and checks checksums, records, images, labels and counts. If "
         "something is wrong, names the file and record and exits with 1.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     parser.add_argument(
