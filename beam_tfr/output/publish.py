@@ -285,7 +285,7 @@ def write(
     rejects_sha256 = rejects.write(path_of(names.REJECTS_FILE), folder, with_rejects(totals))
     if plan.labels is not None:
         add(names.LABELS_FILE, labels_text(plan.labels))
-    add(names.SUMS_FILE, sums_text(contents))
+    add(names.SUMS_FILE, sums_text((name, file.sha256) for name, file in contents))
     fields = manifest_fields(plan, totals, rejects_sha256=rejects_sha256)
     data = to_bytes(fields)
     if update and (before := read(folder)):
@@ -322,9 +322,9 @@ def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:
         )
 
 
-def sums_text(contents: Iterable[tuple[str, WrittenFile]]) -> bytes:
-    """Content of SHA256SUMS, given the names of contents and what was written."""
-    return "".join(f"{file.sha256}  {name.rpartition('/')[2]}\n" for name, file in contents).encode()
+def sums_text(contents: Iterable[tuple[str, str]]) -> bytes:
+    """Content of SHA256SUMS, given the names of contents and their SHA-256."""
+    return "".join(f"{sha256}  {name.rpartition('/')[2]}\n" for name, sha256 in contents).encode()
 
 
 def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:
