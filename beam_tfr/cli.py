@@ -1,7 +1,5 @@
 """The command line: parses arguments, runs a command, and reports errors."""
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import functools
@@ -10,7 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from beam_tfr.commands import bench, convert, demo, diff, inspection, plan, remove, repair, update, verify
 from beam_tfr.commands.calls import refuse
@@ -32,6 +30,7 @@ MODULES = {
     "bench": bench,
 }
 COMMANDS = tuple(MODULES)
+TAKE_BEAM_FLAGS = ("plan", "convert", "verify", "update", "remove", "repair")
 STEPS = """getting started:
   beam-tfr convert --input photos --output /data/photos     photos/cat/1.jpg belongs to class cat
   beam-tfr verify /data/photos
@@ -57,15 +56,13 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"beam-tfr {__version__}")
-    parser.set_defaults(takes_beam_flags=False, known=["--help", "--version"])
+    parser.set_defaults(known=["--help", "--version"])
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    add = functools.partial(
-        commands.add_parser, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    how: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     for module in MODULES.values():
-        module.add(add)
-    for command in commands.choices.values():
-        command.set_defaults(known=[*command._option_string_actions])
+        module.add(functools.partial(commands.add_parser, **how, epilog=getattr(module, "EXAMPLES", None)))
+    for name, command in commands.choices.items():
+        command.set_defaults(run=MODULES[name].run, known=[*command._option_string_actions])
     return parser
 
 
@@ -97,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             hint = f"did you mean {near}?" if near else f"the commands are: {', '.join(COMMANDS)}"
             raise UsageError(f"{arguments[0]}: unknown command; {hint}")
         parsed, others = parser.parse_known_args(arguments)
-        if others and not parsed.takes_beam_flags:
+        if others and parsed.command not in TAKE_BEAM_FLAGS:
             refuse(parsed, others, program)
         code: int = parsed.run(parsed, others)
         sys.stdout.flush()

@@ -9,8 +9,6 @@ stand for values, which takes 250 bytes more for each record while it lasts. Two
 7 s of CPU time and 0.8 GB.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import itertools

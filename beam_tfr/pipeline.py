@@ -16,7 +16,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, PBegin, PCollection
 from apache_beam.typehints import with_output_types
 
-from beam_tfr import storage
+from beam_tfr import transforms
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import history
 from beam_tfr.dataset.base import Base, read_again
@@ -24,7 +24,7 @@ from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.images.boxes import BoxColumns
 from beam_tfr.inputs.reading import ReadAhead, measure_sample
 from beam_tfr.options import ConvertOptions
-from beam_tfr.output import attempts, claim, codec_versions, publish, removed, sidecars
+from beam_tfr.output import attempts, claim, codec_versions, publish, removed
 from beam_tfr.output.known import Copies
 from beam_tfr.planning import drafts
 from beam_tfr.planning.drafts import PlanSettings
@@ -37,24 +37,7 @@ from beam_tfr.schema.plan import Plan, ShardInfo, Unfinished
 from beam_tfr.sources import Input, open_source
 from beam_tfr.storage import work_path
 from beam_tfr.tables.rows import Tables
-from beam_tfr.transforms import (
-    BuildExamples,
-    LeaveOut,
-    MapImages,
-    MatchImages,
-    ParseArrays,
-    PlanShards,
-    ReadDataset,
-    ReadImages,
-    ReadKnown,
-    ReadTable,
-    RejectRemoved,
-    ResizeImages,
-    TakeFirst,
-    Target,
-    WriteManifest,
-    WriteShards,
-)
+from beam_tfr.transforms import PlanShards, ReadImages
 from beam_tfr.transforms.counting import FunctionDoFn
 
 
@@ -108,13 +91,13 @@ class Convert(beam.PTransform):
     def leave_out(self, hashes: removed.Removed) -> None:
         """Leaves out what was taken down."""
         self.removed = hashes
-        self.make = [step for step in self.make if not isinstance(step, RejectRemoved)]
+        self.make = [step for step in self.make if not isinstance(step, transforms.RejectRemoved)]
         if hashes.sources:
-            self.make.append(RejectRemoved(hashes, self.options.encoding))
+            self.make.append(transforms.RejectRemoved(hashes, self.options.encoding))
 
     def expand(self, begin: PBegin) -> PCollection[Manifest]:
         plan, work = self._plan(begin)  # Plan, ShardWork(shard, [ImageRef])
-        return self._write(work) | WriteManifest(  # ShardInfo, Manifest
+        return self._write(work) | transforms.WriteManifest(  # ShardInfo, Manifest
             self.options.output,
             plan=plan,
             run_id=self.run_id,
@@ -141,7 +124,7 @@ class Convert(beam.PTransform):
         for step in self.make:  # ResizeImages: Item(Image), BuildExamples: Item(Record)
             items = items | step
         level = gzip_level(**options.stored_compression, encoding=options.encoding)
-        return items | WriteShards(
+        return items | transforms.WriteShards(
             options.output,
             name=options.name,
             suffix=options.suffix,
@@ -159,11 +142,11 @@ class Convert(beam.PTransform):
         if not isinstance(begin, PBegin):
             raise UsageError("Convert lists its own input: apply it to the pipeline itself, not to a PCollection")
         if isinstance(source.origin, Base):
-            refs, listed = begin | ReadDataset(source.origin, root=source.root)
+            refs, listed = begin | transforms.ReadDataset(source.origin, root=source.root)
         elif isinstance(source.origin, Tables):
-            refs, listed = begin | ReadTable(source.origin)  # ImageRef
+            refs, listed = begin | transforms.ReadTable(source.origin)  # ImageRef
         else:
-            refs, listed = begin | MatchImages(
+            refs, listed = begin | transforms.MatchImages(
                 source.input,
                 source.origin,
                 root=source.root,
@@ -171,12 +154,13 @@ class Convert(beam.PTransform):
                 exclude=source.exclude,
             )
         if self.removed.keys:
-            refs = refs | LeaveOut(self.removed)
+            refs = refs | transforms.LeaveOut(self.removed)
         if options.limit is not None and not isinstance(source.origin, Base):
-            refs = refs | TakeFirst(options.limit, seed=options.seed)
+            refs = refs | transforms.TakeFirst(options.limit, seed=options.seed)
         planning = self.plan_shards(listed=listed)
         if self.base:
-            planning.base, planning.known = self.base, begin | ReadKnown(self.base, splits_stay=self.splits_stay)
+            planning.base = self.base
+            planning.known = begin | transforms.ReadKnown(self.base, splits_stay=self.splits_stay)
         return refs | planning  # type: ignore[no-any-return]
 
     @property
@@ -190,7 +174,7 @@ class Convert(beam.PTransform):
         """The step that plans the shards; for `listed` see `PlanShards`."""
         options, settings = self.options, self.source.plan
         measure = functools.partial(measure_sample, root=self.read.root, ahead=self.read.ahead)
-        mapped = [step for step in self.make if isinstance(step, MapImages)]
+        mapped = [step for step in self.make if isinstance(step, transforms.MapImages)]
         plain, guarded = [step.fn for step in mapped], [step.guarded or step.fn for step in mapped]
         mark, known = self.read.output and work_path(self.read.output, attempts.SAMPLE_MARK), self.read.guarded
         # Not all options, since paths must not leave with a job.
@@ -216,7 +200,7 @@ class Convert(beam.PTransform):
             )
 
         of = self.options
-        target = Target(of.output, self.run_id, of.overwrite, of.accept_unreadable, base)
+        target = transforms.Target(of.output, self.run_id, of.overwrite, of.accept_unreadable, base)
         return PlanShards(target, draft=draft, seed=options.seed, listed=listed)
 
 
@@ -239,23 +223,21 @@ class Repair(Convert):
         self._dataset = dataset
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        wanted = frozenset(self._wanted)
+        wanted = frozenset(self._wanted)  # lost ones are found when the dataset is read again
         plan, work = self._plan(begin)
         broken = work | "KeepBroken" >> beam.Filter(lambda work: work.shard.name in wanted)
-        check = functools.partial(publish.check_repaired, folder=self.options.output, wanted=wanted)
+        check = functools.partial(publish.check_repaired, folder=self.options.output)
         infos = AsIter(self._write(broken, self._expected))
         return plan | "Check" >> beam.ParDo(FunctionDoFn(check), infos)
 
     def progress(self) -> Progress:
-        """The progress of the shards that are rebuilt."""
-        finished = sidecars.find(storage.list_folder(work_path(self.options.output, ""))) & self._wanted.keys()
-        images = sum(self._wanted[name] for name in finished)
-        return Progress("converting", images, sum(self._wanted.values()), len(finished), len(self._wanted))
+        """The progress of the shards that are rebuilt, before any is."""
+        return Progress("converting", 0, sum(self._wanted.values()), 0, len(self._wanted))
 
     def end(self, published: Manifest) -> Progress:
         """The progress at the end, when the wanted shards are finished."""
-        shards, images = len(self._wanted), sum(self._wanted.values())
-        return Progress("publishing", images, images, shards, shards)
+        there = self.progress()
+        return there._replace(stage="publishing", done=there.total, shards=there.num_shards)
 
     def plan_shards(self, *, listed: PCollection[Mapping[str, Mapping[str, int]]] | None = None) -> PlanShards:
         """The step that plans the same shards as then; it needs no sample, since their number is known.
@@ -264,23 +246,18 @@ class Repair(Convert):
         """
         splits, labels = self._dataset.splits, [*self._dataset.class_names]
         options, digest = dict(self._dataset.options), self._dataset.fields["input_digest"]
-        matched = {name: split.matched for name, split in splits.items() if split.matched}
         num_shards = {name: len(split.shards) for name, split in splits.items() if split.shards}
         settings = dataclasses.replace(self.source.plan, first=labels, options={**options, "num_shards": num_shards})
-        changed = (
-            "the input has changed since the dataset was made: {}. `beam-tfr verify` with `sources=` names what changed"
-            "; put them back, or bring the dataset up to date with `beam-tfr update`"
-        )
 
         def draft(survey: Survey) -> Plan:
             read_again(self._dataset.folder, self._dataset.fields["manifest_digest"])  # the folder is held only now
             if f"{survey.digest:064x}" != digest:
-                raise DataError(changed.format(f"keys or sizes differ, among {survey.counts.total():,} now"))
-            if survey.counts != matched:
-                raise DataError("the splits have different sizes than when the dataset was made")
+                raise DataError(
+                    "the input has changed since the dataset was made: keys or sizes differ, among "
+                    f"{survey.counts.total():,} now. `beam-tfr verify` with `sources=` names what changed; put them "
+                    "back, or bring the dataset up to date with `beam-tfr update`"
+                )
             plan = drafts.draft_plan(survey, 0.0, settings, codecs=codec_versions.used(options))
-            if (plan.labels or []) != labels:
-                raise DataError(changed.format(f"the classes are {plan.labels}, not {labels}"))
             return dataclasses.replace(plan, options=options)
 
         return PlanShards(None, draft=draft, seed=self.options.seed, listed=listed)
@@ -289,13 +266,13 @@ class Repair(Convert):
 def _by_encoding(options: ConvertOptions, source: Input) -> tuple[ReadImages, list[beam.PTransform]]:
     """The step that reads, and the steps that turn its output into records."""
     if options.encoding == "row":  # all in the references
-        return ReadImages(source.root, ahead=None), [BuildExamples("row")]
+        return ReadImages(source.root, ahead=None), [transforms.BuildExamples("row")]
     ahead = ReadAhead(options.max_file_bytes, images=options.read_ahead)
     boxes = BoxColumns.of(source.plan.options.get("feature_columns"), options.min_visible)
-    steps: list[beam.PTransform] = [BuildExamples(options.encoding, boxes=boxes)]
+    steps: list[beam.PTransform] = [transforms.BuildExamples(options.encoding, boxes=boxes)]
     if options.encoding == "array":
-        steps.insert(0, ParseArrays())
+        steps.insert(0, transforms.ParseArrays())
     elif options.encoding in IMAGE_ENCODINGS:
-        steps.insert(0, ResizeImages(options.image_options()))
+        steps.insert(0, transforms.ResizeImages(options.image_options()))
     marked = options.output if options.encoding in IMAGE_ENCODINGS else ""
     return ReadImages(source.root, ahead=ahead, accept_unreadable=options.accept_unreadable, output=marked), steps

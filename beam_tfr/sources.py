@@ -1,7 +1,5 @@
 """Opens the patterns or tables that a conversion reads, before the pipeline starts."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re
@@ -10,18 +8,9 @@ from collections.abc import Iterator, Sequence
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
 from beam_tfr.dataset.base import Base
+from beam_tfr.inputs import patterns as globs
 from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, list_parts
-from beam_tfr.inputs.patterns import (
-    common_root,
-    escape,
-    exclusion,
-    is_wild,
-    name_folders,
-    order_patterns,
-    read_input_list,
-    to_regex,
-)
 from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.layouts.names import Ambiguities
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
@@ -73,18 +62,18 @@ def open_source(options: ConvertOptions) -> Input:
     names, first = _choose_classes(options.classes)
     classes = None if names is None else frozenset(names)
     origin: Tables | Labeler
-    patterns, exclude = name_folders(options.input), options.exclude
+    patterns, exclude = globs.name_folders(options.input), options.exclude
     if options.table:
         origin = _open_tables(options, classes)
         columns = {column: str(of) for column, of in origin.types.items()}
         data_options = options.data_options(names, columns=columns, multi_label=origin.multi_label)
         root, labelled = origin.root, bool(options.label_column)
     else:
-        all_patterns = [*patterns, *read_input_list(options.input_list)]
-        root = common_root(all_patterns)
+        all_patterns = [*patterns, *globs.read_input_list(options.input_list)]
+        root = globs.common_root(all_patterns)
         if any(f"{options.output}/".startswith(folder) for folder in patterns if folder.endswith("/")):
-            exclude = (*exclude, f"{escape(options.output.rstrip('/'))}/**")
-        _check_apart(options, all_patterns, exclusion(exclude, root))
+            exclude = (*exclude, f"{globs.escape(options.output.rstrip('/'))}/**")
+        _check_apart(options, all_patterns, globs.exclusion(exclude, root))
         data_options = options.data_options(names)
         origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, classes)
         labelled = origin.layout.has_labels
@@ -126,9 +115,9 @@ def early_warnings(source: Input) -> Iterator[str]:
         yield from source.origin.warnings
     if storage.is_gcs(source.root) and not source.layout.may_be_ambiguous:
         return  # the summary tells of missed images
-    exclude = exclusion(source.exclude, source.root)
+    exclude = globs.exclusion(source.exclude, source.root)
     skipped, ambiguous = Skipped(source.input, exclude), Ambiguities(source.layout)
-    parts = [PatternPart(*pair) for pair in order_patterns(source.input)]
+    parts = [PatternPart(*pair) for pair in globs.order_patterns(source.input)]
     listed = itertools.chain.from_iterable(list_parts(parts, exclude=exclude, limit=MOST_NAMES, skipped=skipped))
     for entry in itertools.islice(listed, MOST_LOOKED_AT):
         if isinstance(entry, storage.Entry):
@@ -192,14 +181,14 @@ def _check_apart(options: ConvertOptions, patterns: Sequence[str], exclude: re.P
     """
     names = [MANIFEST_FILE, file_name(options.name, shard_name("train", 0, 1), options.suffix)]
     written = [storage.work_path(options.output, "lock"), *(storage.join(options.output, name) for name in names)]
-    for pattern in filter(is_wild, patterns):
+    for pattern in filter(globs.is_wild, patterns):
         if pattern == f"{options.output.rstrip('/')}/":
             raise UsageError("is the folder of `input=`; choose another", option="output", value=options.output)
         if pattern.endswith("/") and options.encoding not in IMAGE_ENCODINGS:
-            below, some = escape(pattern), "**/*.npy" if options.encoding == "array" else "**"
+            below, some = globs.escape(pattern), "**/*.npy" if options.encoding == "array" else "**"
             message = f"is a folder, which stands for all images below it; use '{below}{some}'"
             raise UsageError(message, option="input", value=pattern)
-        matches = to_regex(pattern).fullmatch
+        matches = globs.to_regex(pattern).fullmatch
         if any(matches(path) and not (exclude and exclude.fullmatch(path)) for path in written):
             raise UsageError(
                 f"`input={pattern}` also matches the output folder; choose one elsewhere, use a narrower pattern, such "

@@ -92,7 +92,7 @@ def test_a_class_without_images_keeps_its_id(call: Command) -> None:
 def test_what_is_no_dataset_is_told(call: Command, beam_tfr: Command) -> None:
     assert beam_tfr("convert", "--input", "photos", "--output", "plain", "--layout", "*").code == 0
     told = {
-        "photos": "it is a folder; give a file with one class per line, or a dataset",
+        "photos": "it is a folder; give one class per line, or a dataset",
         "plain": "is a dataset without classes",
         "photos/manifest.json": "No such file or directory",
     }

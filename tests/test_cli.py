@@ -200,16 +200,16 @@ def test_every_word_of_other_tools_leads_to_a_flag_that_exists() -> None:
         ("image_sise = 9", "--image_sise: unknown flag; did you mean --image_size?"),
         ("image-size = 9", "--image-size: unknown flag; did you mean --image_size?"),
         ("zzz = 9", "--zzz: unknown flag; beam-tfr convert --help lists ours; Beam's own are accepted too"),
-        ("[images]\nsize = 9", "images: keys are not grouped under headings"),
+        ("[images]\nsize = 9", "--config c.toml: images: keys are not grouped under headings"),
     ],
 )
-def test_an_unknown_key_of_a_file_is_named_with_its_file(
-    beam_tfr: Command, tmp_path: Path, text: str, said: str
+def test_an_unknown_key_of_a_file_is_named(
+    beam_tfr: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
 ) -> None:
-    path = tmp_path / "c.toml"
-    path.write_text(f"input = 'a'\noutput = 'o'\n{text}\n")
-    run = beam_tfr("convert", "--config", path)
-    assert (run.code, run.err) == (2, f"beam-tfr convert: --config {path}: {said}\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.toml").write_text(f"input = 'a'\noutput = 'o'\n{text}\n")
+    run = beam_tfr("convert", "--config", "c.toml")
+    assert (run.code, run.err) == (2, f"beam-tfr convert: {said.replace('c.toml', str(tmp_path / 'c.toml'))}\n")
 
 
 def test_a_class_list_with_duplicates(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:

@@ -656,10 +656,10 @@ def test_input_list(tree: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (None, "cannot be read: No such file or directory"),
+        (None, "cannot be read: No such file or directory; give one path or pattern per line"),
         (b"", "is empty; give one path or pattern per line"),
         (b"\n\r\n", "is empty; give one path or pattern per line"),
-        (b"a\x00b", "is not a text file; give one path or pattern per line, in UTF-8"),
+        (b"a\x00b", "is not UTF-8 text; give one path or pattern per line"),
         (b"/a\n\ns3://b/c\n", "line 3: s3://b/c: only local paths and gs:// are supported"),
     ],
 )

@@ -454,11 +454,11 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     ("text", "message"),
     [
         ("image_size = 32\nsplits = {a = 0.5, b = 0.5}\ninput = 'x'\noutput = 'o'", ""),
-        ("image_sise = 32", "c.toml`: --image_sise: unknown flag; did you mean --image_size?"),
+        ("image_sise = 32", "--image_sise: unknown flag; did you mean --image_size?"),
         ("verbose = true", "c.toml`: `verbose=` can only be given on the command line"),
-        ("gzip_level = 0", "c.toml`: --gzip_level: unknown flag; beam-tfr convert --help"),
+        ("gzip_level = 0", "--gzip_level: unknown flag; beam-tfr convert --help"),
         ("image_size = ", "is not TOML: "),
-        ("quality = 101\ninput = 'x'\noutput = 'o'", "c.toml`: `quality=101`: must be a whole number"),
+        ("quality = 101\ninput = 'x'\noutput = 'o'", "`quality=101`: must be a whole number"),
     ],
 )
 def test_a_file_of_options(tmp_path: Any, text: str, message: str) -> None:

@@ -51,31 +51,12 @@ def test_wrong_calls_say_what_is_allowed(folder: Path, read: Any, options: dict[
 
 @pytest.mark.parametrize("read", [load, ImageDataset])
 @pytest.mark.parametrize(
-    ("arguments", "named", "message"),
-    [
-        (
-            ["d", "train"],
-            {},
-            "{}: too many positional arguments; call {}(path, split=…), with further arguments by name: see help({})",
-        ),
-        (
-            ["d"],
-            {},
-            "{}: missing a required argument: 'split'; call {}(path, split=…), with further arguments by name: "
-            "see help({})",
-        ),
-        (
-            ["d"],
-            {"split": "train", "batchsize": 8},
-            "{}: got an unexpected keyword argument 'batchsize'; call {}(path, split=…), with further arguments by "
-            "name: see help({})",
-        ),
-    ],
+    ("arguments", "named"),
+    [(["d", "train"], {}), (["d"], {}), (["d"], {"split": "train", "batchsize": 8})],
 )
-def test_calls_that_do_not_fit(read: Any, arguments: list[str], named: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as error:
+def test_calls_that_do_not_fit_are_pythons_own_errors(read: Any, arguments: list[str], named: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"positional arguments? but|required keyword-only|unexpected keyword"):
         read(*arguments, **named)
-    assert str(error.value) == message.format(*[read.__name__] * message.count("{}"))
 
 
 @pytest.mark.parametrize("read", [load, ImageDataset])

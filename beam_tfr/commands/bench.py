@@ -1,7 +1,5 @@
 """The command `bench`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Sequence
@@ -20,7 +18,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("folder", metavar="DIR", help="folder of a dataset, on disk or gs://")
     add_arguments(parser, DisplayOptions, ("json",), switches=True)
-    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:

@@ -1,16 +1,13 @@
 """Parses the options of `convert` and `plan` on the command line and in files."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import gc
 import itertools
 import os
-import re
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 from beam_tfr import storage
@@ -25,25 +22,6 @@ else:
     import tomli as tomllib
 
 OPTIONS = options_of(ConvertOptions)
-_NAMED = re.compile(r"(?:argument )?(?:`|--)([\w-]+)")  # the option or flag that an error begins with
-
-
-def read_lines(path: str | None, option: str) -> list[str]:
-    """The lines of a file, without empty ones.
-
-    Raises:
-        UsageError: it cannot be read, or has none.
-    """
-    if path is None:
-        return []
-    try:
-        text = storage.read_bytes(storage.check_path(path, option=option)).decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", option=option, value=path) from None
-    lines = [line.removesuffix("\r") for line in text.split("\n")]  # names may hold what else ends a line
-    if not any(lines):
-        raise UsageError("names nothing", option=option, value=path)
-    return [*filter(None, lines)]
 
 
 def display(parsed: argparse.Namespace, what: str = "images") -> contextlib.AbstractContextManager[Display]:
@@ -76,14 +54,12 @@ def read_call(
     """
     if parsed.verbose:
         os.environ[TRACEBACK_VARIABLE] = "1"
-    parsed.of_file, flags = _take_config(parsed) if parsed.config else ((), [])
-    flags += others
+    flags = [*(_take_config(parsed) if parsed.config else ()), *others]
     parsed.has_output = bool(parsed.output)
     _refuse_bare(parsed, others)
     parsed.output = parsed.output or output
     try:
-        with _names_config(parsed):
-            return from_arguments(parsed, ConvertOptions), flags
+        return from_arguments(parsed, ConvertOptions), flags
     except UsageError:
         if flags:  # a misspelled one may be why an option is missing
             check_flags(parsed, flags)
@@ -101,20 +77,7 @@ def check_flags(parsed: argparse.Namespace, flags: Sequence[str]) -> None:
 
     gc.freeze()
     gc.enable()
-    with _names_config(parsed):
-        launch.parse_beam_flags(flags, parsed.known)
-
-
-@contextlib.contextmanager
-def _names_config(parsed: argparse.Namespace) -> Iterator[None]:
-    """Lets an error about a key of the --config file name both."""
-    try:
-        yield
-    except UsageError as error:
-        named = _NAMED.match(str(error))
-        if not named or named[1] not in parsed.of_file:
-            raise
-        raise UsageError(str(error), option="config", value=parsed.config) from None
+    launch.parse_beam_flags(flags, parsed.known)
 
 
 def _refuse_bare(parsed: argparse.Namespace, others: Sequence[str]) -> None:
@@ -136,8 +99,8 @@ def refuse(parsed: argparse.Namespace, others: Sequence[str], program: str) -> N
     raise UsageError(f"unknown: {flag or ' '.join(others[:3])}; {hint}")
 
 
-def _take_config(parsed: argparse.Namespace) -> tuple[Collection[str], list[str]]:
-    """Fills in the options that the command line does not give; returns what the file names, and its other flags."""
+def _take_config(parsed: argparse.Namespace) -> list[str]:
+    """Fills in the options that the command line does not give; returns the file's other flags."""
     path = storage.check_path(parsed.config, option="config")
     try:
         values = tomllib.loads(storage.read_bytes(path).decode(), parse_float=str)
@@ -156,4 +119,4 @@ def _take_config(parsed: argparse.Namespace) -> tuple[Collection[str], list[str]
             flags += [f"--{name}" if one is True else f"--{name}={one}" for one in several]
         elif getattr(parsed, name) is None:
             setattr(parsed, name, several if OPTIONS[name].kind.many else value)
-    return values, flags
+    return flags

@@ -1,7 +1,5 @@
 """The command `convert`."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses
@@ -34,10 +32,8 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="convert images into a dataset",
         description="Converts images into a dataset of sharded TFRecord files. Every matching file becomes a record or "
         "is listed in rejects.jsonl with a reason.",
-        epilog=EXAMPLES,
     )
     add_options(parser)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

@@ -1,7 +1,5 @@
 """The command `demo`: converts, verifies and reads the bundled photos, offline and in under a minute."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib.util
@@ -74,7 +72,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--output", metavar="DIR", default="beam_tfr_demo", help="folder of the dataset (default: %(default)s)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:

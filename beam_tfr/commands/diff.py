@@ -1,7 +1,5 @@
 """The command `diff`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Sequence
@@ -28,7 +26,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         description="Compares two datasets by their manifests and contents, without reading their shards: records by "
         "key, class, split, columns and pixels; options, counts and class ids. Exits with 0 if they are equal, and "
         "with 1 if they differ or one cannot be read.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("old", metavar="OLD", help="folder of a dataset, on disk or gs://")
     parser.add_argument("new", metavar="NEW", help="folder of the other")
@@ -37,7 +34,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--keys", metavar="FILE", help="write all records that differ to this file, as JSON Lines")
     add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
-    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:

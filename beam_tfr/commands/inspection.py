@@ -1,7 +1,5 @@
 """The command `inspect`."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 
@@ -26,7 +24,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="show the records of a dataset, or of any TFRecord files",
         description="Shows features, counts and the first records of a dataset, or of any TFRecord files, gzip, "
         "zlib or uncompressed. Exits with 1 if a file is damaged or the dataset is incomplete.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("path", metavar="PATH", help="folder of a dataset, a file or a pattern, on disk or gs://")
     parser.add_argument("--split", metavar="NAME", help="read only this split of a dataset")
@@ -39,7 +36,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "--contact_sheet", metavar="FILE.png", help="draw thumbnails of the first 40 (or --records) records"
     )
     add_arguments(parser, DisplayOptions, ("log_format", "quiet"), switches=True)
-    parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:

@@ -1,7 +1,5 @@
 """The command `plan`."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json
@@ -27,13 +25,11 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         description="Shows what convert would do with the same options: how it reads keys, labels and splits; classes "
         "and shards; and estimates of rejects, size and time. Lists all files, converts a sample, and writes "
         "nothing.",
-        epilog=EXAMPLES,
     )
     parser.add_argument(
         "--sample_size", metavar="N", type=int, default=256, help="images in the sample (default: %(default)s)"
     )
     add_options(parser)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

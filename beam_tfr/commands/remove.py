@@ -1,15 +1,14 @@
 """The command `remove`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re
 from collections.abc import Callable, Sequence
 
 from beam_tfr import storage
-from beam_tfr.commands.calls import display, read_lines
+from beam_tfr.commands.calls import display
 from beam_tfr.console.terminal import counted
+from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import UsageError, as_flags
@@ -38,7 +37,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="take images down: from records, contents, rejects and all else",
         description="Takes images down. Their records are gone from every file of the dataset, and they do not come "
         "back with the next update.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     chosen = parser.add_mutually_exclusive_group(required=True)
@@ -46,7 +44,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     chosen.add_argument("--sha256", metavar="FILE", help="file with the SHA-256 of a source file per line, in hex")
     chosen.add_argument("--where", metavar="NAME=VALUE", help="column of the contents and its value: class=cat")
     add_arguments(parser, ConvertOptions, ("log_format", "quiet", "json"), switches=True)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
@@ -57,7 +54,8 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
         from beam_tfr.output.removed import Wanted
 
         launch.parse_beam_flags(others, parsed.known)
-        wanted = Wanted(read_lines(parsed.keys, "keys"), _hashes(parsed.sha256), _condition(parsed.where))
+        keys = [*filter(None, read_lines(parsed.keys, option="keys", needs="a key per line"))]
+        wanted = Wanted(keys, _hashes(parsed.sha256), _condition(parsed.where))
         done = launch.remove(parsed.folder, wanted, others, progress=shown, say=lambda text: shown.say(as_flags(text)))
     if parsed.json:
         told = {"folder": done.folder, "dataset_digest": done.digest, "removed": done.changed.get("removed", 0)}
@@ -74,7 +72,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
 def _hashes(path: str | None) -> list[str]:
     """The hashes in a file, also as `sha256sum` writes it."""
-    lines = read_lines(path, "sha256")
+    lines = [*filter(None, read_lines(path, option="sha256", needs="a SHA-256 per line"))]
     for line in lines:
         if not _SHA256.match(line):
             message = f"{line!a:.100} is no SHA-256: each line begins with one, of 64 hex digits"

@@ -1,7 +1,5 @@
 """The command `repair`."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 
@@ -26,11 +24,9 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="rebuild damaged or missing shards of a dataset",
         description="Verifies a dataset and rebuilds its damaged and missing shards, with the same bytes as before. "
         "Needs the input that the dataset was made from; if that has changed, names some of the changes.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, ConvertOptions, (*GIVEN, "log_format", "quiet", "json"), switches=True)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

@@ -1,7 +1,5 @@
 """The output of `convert`, as a table or a JSON object."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import IO, Any

@@ -39,12 +39,10 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "update",
         help="add, change and drop images of a dataset, or divide it anew",
         description="Brings a dataset up to date with its input, or with other options, at the cost of what changes.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, UpdateOptions, switches=True)
     add_arguments(parser, ConvertOptions, options_of(ConvertOptions).keys() - NOT_GIVEN, switches=True)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:

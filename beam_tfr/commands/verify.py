@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from beam_tfr.commands.calls import display, read_lines, refuse
+from beam_tfr.commands.calls import display, refuse
 from beam_tfr.console.terminal import say
+from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.options import ConvertOptions, add_arguments
 from beam_tfr.schema.errors import UsageError
 
@@ -35,7 +36,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="read a whole dataset and check it against its manifest",
         description="Reads every shard of a dataset and checks checksums, records, images, labels and counts. If "
         "something is wrong, names the file and record and exits with 1.",
-        epilog=EXAMPLES,
     )
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     parser.add_argument(
@@ -50,7 +50,6 @@ def add(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="also check that nothing is left of these images: a key, or the SHA-256 of a source file in hex, per line",
     )
     add_arguments(parser, ConvertOptions, ("exclude", "log_format", "quiet", "json"), switches=True)
-    parser.set_defaults(run=run, takes_beam_flags=True)
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
@@ -83,7 +82,7 @@ def _find_traces(folder: str, path: str) -> list[str]:
     from beam_tfr.dataset import manifest
     from beam_tfr.output.removed import Wanted, traces
 
-    lines = read_lines(path, "absent")
+    lines = [*filter(None, read_lines(path, option="absent", needs="a key or SHA-256 per line"))]
     hashes = [line for line in lines if _SHA256.fullmatch(line)]
     return [*traces(manifest.read(folder), Wanted([line for line in lines if line not in hashes], hashes))]
 

@@ -1,18 +1,11 @@
 """Checks a call as far as possible before a job is created."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets
 
-from apache_beam.options.pipeline_options import (
-    GoogleCloudOptions,
-    PipelineOptions,
-    StandardOptions,
-    TestOptions,
-    WorkerOptions,
-)
+from apache_beam.options import pipeline_options as beams
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
 from beam_tfr import storage
@@ -26,13 +19,16 @@ _ON_GCS = ("output", "input", "table", "input_list")
 
 def is_wanted(options: PipelineOptions) -> bool:
     """True if --runner names Dataflow."""
-    return (options.view_as(StandardOptions).runner or "").rpartition(".")[2].lower() in ("dataflowrunner", "dataflow")
+    return (options.view_as(beams.StandardOptions).runner or "").rpartition(".")[2].lower() in (
+        "dataflowrunner",
+        "dataflow",
+    )
 
 
 def is_only_form(options: PipelineOptions) -> bool:
     """True for a template or a dry run, which must not touch the network."""
-    google = options.view_as(GoogleCloudOptions)
-    return bool(google.template_location or google.no_auth or options.view_as(TestOptions).dry_run)
+    google = options.view_as(beams.GoogleCloudOptions)
+    return bool(google.template_location or google.no_auth or options.view_as(beams.TestOptions).dry_run)
 
 
 def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
@@ -45,7 +41,7 @@ def check(options: ConvertOptions, beam_options: PipelineOptions) -> None:
     Raises:
         UsageError: an option is missing, has the wrong form, or has no place on Dataflow.
     """
-    google, worker = beam_options.view_as(GoogleCloudOptions), beam_options.view_as(WorkerOptions)
+    google, worker = beam_options.view_as(beams.GoogleCloudOptions), beam_options.view_as(beams.WorkerOptions)
     google.region = google.region or os.environ.get(_REGION_VARIABLE)
     for name, example in _NEEDED.items():
         if not getattr(google, name):

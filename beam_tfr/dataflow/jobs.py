@@ -1,7 +1,5 @@
 """Creates a job of Dataflow and follows it: its messages, its counters, its end, and Ctrl-C."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -12,12 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import (
-    GoogleCloudOptions,
-    PipelineOptions,
-    StandardOptions,
-    TestOptions,
-)
+from apache_beam.options import pipeline_options as beams
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRuntimeException
 from apache_beam.runners.runner import PipelineState
 
@@ -90,7 +84,7 @@ class JobRun:
         self._result = build(self._step, self._runner, self._options).run()
         self._staged.close()
         google = self._options.view_as(GoogleCloudOptions)
-        if self._options.view_as(TestOptions).dry_run or not self._result.has_job:
+        if self._options.view_as(beams.TestOptions).dry_run or not self._result.has_job:
             self.job = Job("", google.template_location or "")
         else:
             name = self._result.job_id()
@@ -201,5 +195,5 @@ def job_state(options: PipelineOptions | None, job_id: str) -> str:
 
 def own_job(options: PipelineOptions | None) -> str:
     """The id of the job that this worker process works for; empty for any other process."""
-    runner = options and options.view_as(StandardOptions).runner
+    runner = options and options.view_as(beams.StandardOptions).runner
     return os.environ.get("JOB_ID", "") if runner and runner.endswith("DataflowRunner") else ""

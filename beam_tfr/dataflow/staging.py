@@ -5,11 +5,7 @@ This package is a wheel of its own files. Beam downloads the codecs' wheels with
 install, so it needs no index.
 """
 
-from __future__ import annotations
-
-import base64
 import contextlib
-import hashlib
 import importlib.metadata
 import tempfile
 import zipfile
@@ -63,11 +59,7 @@ def own_wheel(folder: Path) -> Path:
     requires = "".join(f"Requires-Dist: {line}\n" for line in (PACKAGE / "requirements.txt").read_text().splitlines())
     files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {__version__}\n{requires}".encode()
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: beam_tfr\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    record = "".join(
-        f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip('=')},{len(data)}\n"
-        for name, data in sorted(files.items())
-    )
-    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*sorted(files), f"{info}/RECORD"]).encode()
     path = folder / f"{NAME}-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in sorted(files.items()):

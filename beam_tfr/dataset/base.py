@@ -1,7 +1,5 @@
 """The dataset that an update starts from, and its shards."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Decodes a record to its image and features, and makes batches of several."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """history.jsonl: what updates did to a dataset, a line for each."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

@@ -1,7 +1,5 @@
 """Reads any record of a dataset by itself, by the contents of its shards: without TensorFlow and Beam."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import zlib

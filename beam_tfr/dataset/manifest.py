@@ -4,8 +4,6 @@ Readers and `verify` start here: `read(folder)` returns a checked `Manifest` or 
 `publish` writes it. The schema of the file is `manifest.schema.json` beside this module; docs/dataset.md explains it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Checks arguments that `beam_tfr.reader` and `beam_tfr.torch` share."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any
 

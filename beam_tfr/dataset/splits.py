@@ -1,7 +1,5 @@
 """Resolves `split=`: "train", "train+validation" or "train[:80%]", to runs of records in shards."""
 
-from __future__ import annotations
-
 import functools
 import math
 import re

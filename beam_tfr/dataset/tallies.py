@@ -1,7 +1,5 @@
 """Formats the counts of a dataset by split and class as table rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from beam_tfr.console.terminal import columns, printable

@@ -4,8 +4,6 @@ Each docstring says why a part is needed, and what to do when Beam changes it an
 With a Beam that no longer has a part, everything works without it, apart from what its docstring says.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import concurrent.futures
@@ -41,8 +39,7 @@ END_S = 10.0
 SUBPROCESS_SDK = "beam:env:harness_subprocess_python:v1"
 _FN_RUNNER = "runners.portability.fn_api_runner.fn_runner"
 ONE_RUN = threading.Lock()  # a local run replaces parts of Beam, so one at a time in a process
-_REPLACED: dict[str, list[Any]] = {}  # [what it was, blocks that have replaced it], by path
-_REPLACING = threading.Lock()
+_REPLACING: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)  # by path
 _LOGGER = logging.getLogger(__name__)
 NAMESPACE = "beam_tfr"  # of our counters
 
@@ -282,15 +279,6 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         self._swap(options)
         try:
             return super().run_pipeline(pipeline, options, pipeline_proto)
-        except RuntimeError as error:
-            pip = error.__cause__
-            if not isinstance(pip, subprocess.CalledProcessError):
-                raise
-            said = pip.output.decode(errors="replace").strip().splitlines()[-1:]
-            raise UsageError(
-                f"pip cannot download the packages that workers need ({' '.join(said)}); make sure that pip is "
-                "installed and can reach an index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
-            ) from error
         finally:
             if self._swapped:
                 self._swap(options)
@@ -338,25 +326,15 @@ def _found(path: str) -> Any:
 def _replaced(path: str, make: Callable[[Any], Any]) -> Iterator[None]:
     """Replaces a part of Beam, see `_found`, within the block, by what `make` makes of it, unless it does not exist.
 
-    Of blocks in several threads, the last to end restores it.
+    Blocks in several threads wait for each other.
     """
     above, dot, name = path.rpartition(".") if "." in path.partition(":")[2] else path.partition(":")
-    try:
-        owner = _found(above) if dot == "." else importlib.import_module(f"apache_beam.{above}")
-        with _REPLACING:
-            kept = _REPLACED.get(path) or [_found(path), 0]
-            setattr(owner, name, make(kept[0]))
-            _REPLACED[path] = kept
-            kept[1] += 1
-    except (ImportError, AttributeError) as error:
-        _LOGGER.warning("this Beam lacks a part that beam_tfr improves: %s", error)
-        kept = []
-    try:
+    with _REPLACING[path], contextlib.ExitStack() as stack:
+        try:
+            owner = _found(above) if dot == "." else importlib.import_module(f"apache_beam.{above}")
+            kept = _found(path)
+            setattr(owner, name, make(kept))
+            stack.callback(setattr, owner, name, kept)
+        except (ImportError, AttributeError) as error:
+            _LOGGER.warning("this Beam lacks a part that beam_tfr improves: %s", error)
         yield
-    finally:
-        with _REPLACING:
-            if kept:
-                kept[1] -= 1
-            if kept and not kept[1]:
-                setattr(owner, name, kept[0])
-                del _REPLACED[path]

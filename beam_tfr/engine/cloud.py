@@ -1,7 +1,5 @@
 """Beam's options for Google Cloud, applied to our own requests."""
 
-from __future__ import annotations
-
 import argparse
 
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions

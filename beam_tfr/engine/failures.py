@@ -1,7 +1,5 @@
 """Turns an engine's failure into one of our errors, with what is left and how to go on."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import errno

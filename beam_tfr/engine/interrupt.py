@@ -1,7 +1,5 @@
 """Flags that end local stages, which check them for every image."""
 
-from __future__ import annotations
-
 import threading
 
 from beam_tfr.schema.errors import InterruptedRunError

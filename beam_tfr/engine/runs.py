@@ -1,7 +1,5 @@
 """Runs a pipeline on this machine or another engine, and follows any run to its end, its failure or Ctrl-C."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import logging
@@ -18,14 +16,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
 from beam_tfr.console.terminal import silent_stderr
-from beam_tfr.engine import interrupt
-from beam_tfr.engine.beam_internals import (
-    NAMESPACE,
-    ONE_RUN,
-    LocalRunner,
-    labels_without_cells,
-    streams_without_timeout,
-)
+from beam_tfr.engine import beam_internals, interrupt
 from beam_tfr.engine.failures import UNPUBLISHED, Outcome, is_starved, translate
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, InterruptedRunError, UsageError
 
@@ -69,7 +60,7 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
         raise UsageError(str(error)) from error
     except Exception as error:
         raise translate(error) from error
-    with labels_without_cells():
+    with beam_internals.labels_without_cells():
         pipeline | type(step).__name__ >> step
     return pipeline
 
@@ -77,20 +68,20 @@ def build(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineO
 def run_of(step: beam.PTransform, runner: PipelineRunner, beam_options: PipelineOptions) -> Run:
     """The run of a step on a runner other than Dataflow, not yet started."""
     pipeline = build(step, runner, beam_options)
-    return LocalRun(pipeline, runner) if isinstance(runner, LocalRunner) else PortableRun(pipeline)
+    return LocalRun(pipeline, runner) if isinstance(runner, beam_internals.LocalRunner) else PortableRun(pipeline)
 
 
 class LocalRun:
     """A run on this machine; a second one in this process, from another thread, waits for the first."""
 
-    def __init__(self, pipeline: beam.Pipeline, runner: LocalRunner) -> None:
+    def __init__(self, pipeline: beam.Pipeline, runner: beam_internals.LocalRunner) -> None:
         self._pipeline, self._runner = pipeline, runner
         by_processes = pipeline.options.view_as(DirectOptions).direct_running_mode == "multi_processing"
         self.patience_s = PROCESSES_WAIT_S if by_processes else INTERRUPT_WAIT_S
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        with ONE_RUN, quiet():
+        with beam_internals.ONE_RUN, quiet():
             try:
                 yield
             finally:
@@ -118,7 +109,7 @@ class PortableRun:
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
         with quiet():
-            with streams_without_timeout():
+            with beam_internals.streams_without_timeout():
                 self._result = self._pipeline.run()  # some engines want the main thread for it
             yield
 
@@ -140,7 +131,7 @@ def counters_of(result: PipelineResult) -> Mapping[str, int]:
     """Name -> value of this package's counters, with what is not committed yet; empty if the engine does not say."""
     totals: collections.Counter[str] = collections.Counter()
     try:
-        queried = result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))
+        queried = result.metrics().query(MetricsFilter().with_namespace(beam_internals.NAMESPACE))
     except Exception:  # noqa: BLE001 - of whatever kind: an engine without counters is no reason to end a run
         return totals
     for found in queried["counters"]:

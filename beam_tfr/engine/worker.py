@@ -4,8 +4,6 @@
 killed run (`kill -9`, out of memory) for a while, and hold memory.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import signal

@@ -1,7 +1,5 @@
 """MatchImages, second half: reads the label, split and group of an image from its path."""
 
-from __future__ import annotations
-
 import bisect
 import dataclasses
 import functools
@@ -11,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from beam_tfr import storage
+from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.layouts.parsing import Layout, is_split_name
 from beam_tfr.schema.dataset import NO_SPLIT, is_class_name
 from beam_tfr.schema.errors import UsageError
@@ -29,34 +28,20 @@ def read_classes(path: str) -> tuple[str, ...]:
     Raises:
         UsageError: the file cannot be read, is not UTF-8, or has empty or repeated lines.
     """
-    checked = storage.check_path(path, option="classes")
-    try:
-        return _class_names(storage.read_bytes(checked).decode("utf-8-sig"))
-    except OSError as error:
-        message = f"cannot be read: {error.strerror or error}; give a file with one class per line, or a dataset"
-    except UnicodeDecodeError as error:
-        message = f"is not UTF-8 text: {error.reason} at byte {error.start}"
-    except ValueError as error:
-        message = str(error)
-    raise UsageError(message, option="classes", value=path)
-
-
-def _class_names(text: str) -> tuple[str, ...]:
     names: dict[str, int] = {}  # name -> line
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+    fail = functools.partial(UsageError, option="classes", value=path)
+    for number, line in enumerate(read_lines(path, option="classes", needs="one class per line, or a dataset"), 1):
         name = line.strip()
         if not name:
-            raise ValueError(f"line {number} is empty; write one class per line")
+            raise fail(f"line {number} is empty; write one class per line")
         if not is_class_name(name):
-            raise ValueError(f"line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
+            raise fail(f"line {number}, {name!r}, cannot be a class: {LABEL_RULE}")
         if name in names:
-            raise ValueError(f"class {name!r} is on line {names[name]} and again on line {number}; remove one")
+            raise fail(f"class {name!r} is on line {names[name]} and again on line {number}; remove one")
         names[name] = number
     if pair := two_spellings(names):
         lines = " and ".join(map(str, sorted(names[name] for name in pair)))
-        raise ValueError(
-            f"lines {lines} are the same name in two Unicode spellings, {pair[0]!a} and {pair[1]!a}; remove one"
-        )
+        raise fail(f"lines {lines} are the same name in two Unicode spellings, {pair[0]!a} and {pair[1]!a}; remove one")
     return tuple(names)
 
 

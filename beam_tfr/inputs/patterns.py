@@ -7,8 +7,7 @@ it whose name is that of an image (`schema.extensions`).
 Functions that raise errors take `option`: the option or argument that the patterns were given for.
 """
 
-from __future__ import annotations
-
+import codecs
 import functools
 import itertools
 import os
@@ -182,33 +181,42 @@ def exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str] | None:
     return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL) if parts else None
 
 
-def read_input_list(path: str | None) -> tuple[str, ...]:
-    """Reads the patterns of a file, one per line; empty lines are skipped. Blanks count, since names may end in them.
+def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
+    """Reads the lines of a file. Blanks count, since names may end in them.
 
     Args:
         path: local or gs://, None for no file; UTF-8, with or without a byte order mark. Other bytes are read as the
             file system's names are.
+        option: the option that names the file.
+        needs: what is to be in it.
+
+    Raises:
+        UsageError: the file cannot be read, is not text or is empty.
+    """
+    if path is None:
+        return []
+    fail = functools.partial(UsageError, option=option, value=path)
+    try:
+        data = storage.read_bytes(storage.check_path(path, option=option)).removeprefix(codecs.BOM_UTF8)
+    except OSError as error:
+        raise fail(f"cannot be read: {error.strerror or error}; give {needs}") from error
+    lines = [os.fsdecode(line.removesuffix(b"\r")) for line in data.removesuffix(b"\n").split(b"\n")]
+    if b"\0" in data or not any(lines):
+        problem = "is not UTF-8 text" if b"\0" in data else "is empty"
+        raise fail(f"{problem}; give {needs}")
+    return lines
+
+
+def read_input_list(path: str | None) -> tuple[str, ...]:
+    """Reads the patterns of a file, one per line; empty lines are skipped.
 
     Raises:
         UsageError: the file cannot be read or is empty, or a line is not a path; names the line.
     """
-    if path is None:
-        return ()
-    try:
-        data = storage.read_bytes(path)
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", option="input_list", value=path) from error
-    if b"\0" in data:
-        cure = "is not a text file; give one path or pattern per line, in UTF-8"
-        raise UsageError(cure, option="input_list", value=path)
     patterns = []
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        if text := os.fsdecode(line.removesuffix(b"\r")):
-            where = f"`input_list={path}`: line {number}:"
-            try:
-                patterns.append(storage.check_path(text))
-            except UsageError as error:
-                raise UsageError(f"{where} {error}") from None
-    if not patterns:
-        raise UsageError("is empty; give one path or pattern per line", option="input_list", value=path)
+    for number, text in enumerate(read_lines(path, option="input_list", needs="one path or pattern per line"), start=1):
+        try:
+            patterns += [storage.check_path(text)] if text else []
+        except UsageError as error:
+            raise UsageError(f"`input_list={path}`: line {number}: {error}") from None
     return tuple(patterns)

@@ -1,7 +1,5 @@
 """A pool of threads that never keep the process alive."""
 
-from __future__ import annotations
-
 import functools
 import queue
 import threading

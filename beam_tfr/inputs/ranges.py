@@ -5,8 +5,6 @@ after their common prefix, repeatedly, until there are enough ranges. Ranges are
 in exactly one of them.
 """
 
-from __future__ import annotations
-
 import bisect
 import collections
 import itertools

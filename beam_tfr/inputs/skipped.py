@@ -1,7 +1,5 @@
 """Reports files that a listing skips: those that are not images, and images that a pattern misses."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 import os

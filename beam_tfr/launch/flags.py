@@ -1,21 +1,11 @@
 """Parses Beam's own flags, and chooses the engine."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 from collections.abc import Collection, Sequence
 
-from apache_beam.options.pipeline_options import (
-    DebugOptions,
-    DirectOptions,
-    PipelineOptions,
-    ProfilingOptions,
-    SetupOptions,
-    StandardOptions,
-    TestOptions,
-    TypeOptions,
-)
+from apache_beam.options import pipeline_options as beams
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_tfr.engine.beam_internals import LocalRunner, beam_parser
@@ -27,7 +17,7 @@ from beam_tfr.schema.errors import UsageError
 # More threads than this wait for each other: with codecs that sleep, 4 are 2.9 times as fast as one, and 16 only 1.8.
 MAX_THREADS = 4
 # What has an effect on a run on this machine, with `_LOCAL_FLAGS`, which gs:// needs, and what is not Beam's own.
-_LOCAL_OPTIONS = (StandardOptions, TypeOptions, DirectOptions, DebugOptions, ProfilingOptions, SetupOptions)
+_LOCAL_KINDS = ("Standard", "Type", "Direct", "Debug", "Profiling", "Setup")
 _LOCAL_FLAGS = ("project", "impersonate_service_account", "no_auth")
 LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
@@ -58,7 +48,7 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
         kind = "flag" if flag.startswith("-") else "argument"
         raise UsageError(f"{flag}: unknown {kind}; {hint}")
     options = PipelineOptions(list(flags))
-    if options.view_as(StandardOptions).streaming:
+    if options.view_as(beams.StandardOptions).streaming:
         message = "is not possible: a conversion is a batch job, and a streaming job would retry an error for ever"
         raise UsageError(message, option="streaming")
     return options
@@ -72,17 +62,17 @@ def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> Pipeli
     Raises:
         UsageError: there is no such runner, or a flag has no effect on it.
     """
-    for options, name in ((TestOptions, "dry_run"), (DebugOptions, "number_of_worker_harness_threads")):
+    for options, name in ((beams.TestOptions, "dry_run"), (beams.DebugOptions, "number_of_worker_harness_threads")):
         if getattr(beam_options.view_as(options), name):  # which Beam reads for Dataflow alone
             raise UsageError("has no effect without `runner=DataflowRunner`", option=name)
-    name = beam_options.view_as(StandardOptions).runner or LOCAL_RUNNERS[0]
+    name = beam_options.view_as(beams.StandardOptions).runner or LOCAL_RUNNERS[0]
     if name.rsplit(".", 1)[-1] not in LOCAL_RUNNERS:
         try:
             return create_runner(name)
         except (ValueError, ImportError, AttributeError) as error:
             raise UsageError(str(error), option="runner", value=name) from error
     _refuse_without_effect(flags)
-    direct = beam_options.view_as(DirectOptions)
+    direct = beam_options.view_as(beams.DirectOptions)
     if direct.direct_num_workers < 0:
         raise UsageError(
             "must be 1 or more, or 0 for all cores", option="direct_num_workers", value=direct.direct_num_workers
@@ -106,7 +96,7 @@ def _refuse_without_effect(flags: Sequence[str]) -> None:
         UsageError: there is one.
     """
     others = [known for known in PipelineOptions.__subclasses__() if not known.__module__.startswith("apache_beam.")]
-    parser = beam_parser([*_LOCAL_OPTIONS, *others])
+    parser = beam_parser([*(getattr(beams, f"{kind}Options") for kind in _LOCAL_KINDS), *others])
     for name in _LOCAL_FLAGS:
         parser.add_argument(f"--{name}", nargs="?")
     if ignored := [flag for flag in parser.parse_known_args(list(flags))[1] if flag.startswith("-")]:

@@ -1,7 +1,5 @@
 """Follows the progress of a conversion by Beam's counters, image by image."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping
 

@@ -4,9 +4,6 @@ The manifest does not change. Each shard is replaced atomically, and only by a f
 a repair never makes a dataset worse, even if it is killed. The next repair reads the dataset again.
 """
 
-from __future__ import annotations
-
-import contextlib
 import functools
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -27,10 +24,9 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.output import claim, lock, publish, rejects, sidecars
 from beam_tfr.pipeline import Convert, Repair
 from beam_tfr.schema import diff
-from beam_tfr.schema.dataset import LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SUMS_FILE, sha256_hex
+from beam_tfr.schema.dataset import LABELS_FILE, MANIFEST_FILE, REJECTS_FILE, SUMS_FILE
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import contents_name, parse_file_name
-from beam_tfr.schema.plan import WrittenFile
 from beam_tfr.sources import Input
 from beam_tfr.verification import Report
 from beam_tfr.verification.dataset_check import DatasetCheck
@@ -89,8 +85,8 @@ def repair(
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
         read_again(dataset.folder, dataset.fields["manifest_digest"])
-        if (wanted or SUMS_FILE in files) and _write_sums(dataset):
-            files.add(SUMS_FILE)
+        if wanted or SUMS_FILE in files:  # other versions may write other contents
+            _write_sums(dataset)
         _write_others(dataset, files)
         claim.finish(dataset.folder, run_id)
     after = DatasetCheck(dataset)
@@ -120,9 +116,7 @@ def _run(
 
 def _with_rejects(dataset: Manifest) -> set[str]:
     """Names of the shards that have rejects."""
-    shards = [shard for split in dataset.splits.values() for shard in split.shards]
-    written = {parse_file_name(shard.file)[1]: shard.num_examples for shard in shards}  # type: ignore[index]
-    return {shard.name for shard in shards_of(dataset) if shard.images > written.get(shard.name, 0)}
+    return {of.name for of in shards_of(dataset) if of.images > (of.entry.num_examples if of.entry else 0)}
 
 
 def _write_others(dataset: Manifest, files: set[str]) -> None:
@@ -139,14 +133,9 @@ def _write_others(dataset: Manifest, files: set[str]) -> None:
         rejects.write(storage.join(folder, REJECTS_FILE), folder, dict.fromkeys(names, ""))
 
 
-def _write_sums(dataset: Manifest) -> bool:
-    """Writes SHA256SUMS of the contents that are there; returns False if it was right already."""
+def _write_sums(dataset: Manifest) -> None:
+    """Writes SHA256SUMS of the contents that are there."""
     path = storage.join(dataset.folder, SUMS_FILE)
     files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
-    read = ((name, storage.read_bytes(storage.join(dataset.folder, name))) for name in files)
-    text = publish.sums_text((name, WrittenFile("", len(data), sha256_hex(data), 0)) for name, data in read)
-    with contextlib.suppress(OSError):
-        if storage.read_bytes(path) == text:
-            return False
+    text = publish.sums_text((name, storage.sha256(storage.join(dataset.folder, name))) for name in files)
     storage.write_bytes(path, text, scratch=storage.work_path(dataset.folder, ""))
-    return True

@@ -1,7 +1,5 @@
 """The result of a conversion: a dataset."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Checks a call and runs its conversion: here, on another engine, or as a Dataflow job."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import time

@@ -1,7 +1,5 @@
 """Updates a dataset: writes the one that a fresh conversion would write, and converts only what is new or changed."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

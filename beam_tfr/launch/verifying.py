@@ -1,7 +1,5 @@
 """Verifies a dataset on any of Beam's runners."""
 
-from __future__ import annotations
-
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Names of files that a layout reads in several ways."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from beam_tfr.console.terminal import counted

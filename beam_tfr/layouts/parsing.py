@@ -1,7 +1,5 @@
 """Parses layouts such as `{split}/{label}/*`, and reads paths by them."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

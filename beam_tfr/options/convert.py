@@ -1,7 +1,5 @@
 """The options of `convert`: input and output, and those of tables, images and runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -1,7 +1,5 @@
 """Hints on names that do not exist: what is spelled similarly, and what users of other tools type."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -3,8 +3,6 @@
 The text of a value is matched with a pattern and parsed; a value, also one from Python, is checked and normalized.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

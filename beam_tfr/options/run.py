@@ -1,7 +1,5 @@
 """The options of a run: reading, failing, reporting. None can change a record."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

@@ -1,7 +1,5 @@
 """Defines and checks options, adds their flags, and parses their values from text or Python."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """The options for tables: which columns hold paths, labels and splits, and which become features."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -4,8 +4,6 @@
 progress or its process was killed, perhaps by an image. `sample.attempts` is the same for the plan's sample.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

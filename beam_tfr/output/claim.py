@@ -11,8 +11,6 @@
 The folder `.beam_tfr` is removed once the manifest is written, unless another run builds a dataset in it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -28,15 +26,13 @@ from beam_tfr.output import lock, sidecars, switch
 from beam_tfr.output.attempts import SAMPLE_MARK
 from beam_tfr.output.lock import LOCK_FILE
 from beam_tfr.output.switch import is_of_dataset, list_dataset, name_in
-from beam_tfr.schema import diff, naming
+from beam_tfr.schema import diff
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, FORMAT_VERSION, MANIFEST_FILE, canonical_json
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.schema.plan import Plan
 from beam_tfr.storage import Entry, work_path
 
 PLAN_FILE = "plan.json"
-# Options that say what is read from the rows of a table, whose digest they change.
-_OF_ROWS = ("feature_columns", "label_column", "label_separator", "split_column", "group_column", "splits", "classes")
 _CURE = "Choose another `output=`, or use `overwrite=` to replace it"
 
 
@@ -189,8 +185,8 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any], matched: int,
     if matched != plan.matched:
         line = f"\n  the input: {matched:,} {plan.things} there, {plan.matched:,} now"
     elif any(there.get(name) != now.get(name) for name in digests):
-        table, options = "layout" not in plan.options, there["options"]
-        if not table or all(options.get(name) == plan.options.get(name) for name in _OF_ROWS):
+        table = "layout" not in plan.options
+        if not table or there["options"] == plan.options:  # which may change what is read of a row
             line = f"\n  the input: other {'rows' if table else plan.things}, or changed ones"
     old, new = there["labels"] or (), now["labels"] or ()
     if ids := diff.describe_ids(old, new):
@@ -258,23 +254,13 @@ def check_room(output: str, plan: Plan) -> None:
 
 
 def read_progress(output: str) -> Progress | None:
-    """How much of the plan in the folder is finished; None if there is no plan."""
+    """How many shards of the plan in the folder are finished, without their images; None if there is no plan."""
     begun = _read_plan(output)
     if begun is None:
         return None
-    splits = Plan.from_fields(begun["plan"]).splits
-    found = sidecars.find(storage.list_folder(work_path(output, "")))
-    finished = {
-        split: sum(naming.shard_name(split, number, of.num_shards) in found for number in range(of.num_shards))
-        for split, of in splits.items()
-    }
-    return Progress(
-        "converting",
-        sum(of.matched * finished[split] // of.num_shards for split, of in splits.items()),  # shards are even
-        sum(of.matched for of in splits.values()),
-        sum(finished.values()),
-        sum(of.num_shards for of in splits.values()),
-    )
+    plan = Plan.from_fields(begun["plan"])
+    planned, found = plan.shards(), sidecars.find(storage.list_folder(work_path(output, "")))
+    return Progress("converting", 0, plan.matched, len(found.intersection(planned)), len(planned))
 
 
 def finish(output: str, run_id: str, shards: Collection[str] | None = None) -> None:

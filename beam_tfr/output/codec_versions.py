@@ -1,7 +1,5 @@
 """Versions of the codecs that determine the bytes of a dataset, read and compared by the workers."""
 
-from __future__ import annotations
-
 import functools
 import json
 import zlib

@@ -5,8 +5,6 @@ main process renews with one request. The lock of a Dataflow job has none: the s
 ended, so a queued job holds its lock too. A run that takes over a dead one creates the lock with the next number.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools

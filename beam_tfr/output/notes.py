@@ -4,20 +4,17 @@ A run that publishes a dataset writes them to `OUT/.beam_tfr/RUN.notes` if the p
 end. That process takes them, and the folder is gone.
 """
 
-from __future__ import annotations
-
 import contextlib
-import dataclasses
 import json
 import os
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.storage import work_path
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Notes:
+class Notes(NamedTuple):
     """The notes of a run.
 
     Attributes:
@@ -25,8 +22,8 @@ class Notes:
         nested: result of `Folders.nested`.
     """
 
-    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    nested: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    skipped: Mapping[str, int] = {}
+    nested: Mapping[str, int] = {}
 
 
 def add_up(counts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
@@ -42,10 +39,9 @@ def add_up(counts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[
 
 def write(output: str, run_id: str, notes: Notes) -> None:
     """Writes the notes of a run that has published its dataset, which does not need them: errors are ignored."""
-    folder, data = work_path(output, ""), json.dumps(dataclasses.asdict(notes)).encode()
+    folder, data = work_path(output, ""), json.dumps(notes._asdict()).encode()
     with contextlib.suppress(OSError):
-        if not storage.is_gcs(folder):
-            os.makedirs(folder, exist_ok=True)
+        storage.make_folder(folder)
         storage.write_bytes(_path(output, run_id), data, scratch=folder)
 
 

@@ -1,11 +1,9 @@
 """WriteManifest: adds up all shards and publishes the dataset."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
@@ -123,25 +121,20 @@ def tell_unfinished(unfinished: Sequence[Unfinished], what: str, num_shards: int
     )
 
 
-def check_repaired(
-    plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str, wanted: Set[str]
-) -> Iterator[None]:
+def check_repaired(plan: Plan, infos: Iterable[ShardInfo | Unfinished], *, folder: str) -> Iterator[None]:
     """Checks the repaired shards of a dataset; raises an error at the end, after all that can be repaired are.
 
     Args:
         plan: the plan that its shards have.
         infos: results of its broken shards.
         folder: folder of the dataset.
-        wanted: names of the broken shards.
 
     Raises:
         DataError: some would get other bytes than before.
-        RunError: some are unfinished, or lost.
+        RunError: some are unfinished.
     """
     found = {info.shard.name: info for info in infos}  # of the shards that are repaired alone
     unfinished = [info for info in found.values() if isinstance(info, Unfinished)]
-    if missing := sorted(wanted - found.keys()):
-        raise RunError(f"the runner lost {len(missing)} shards, such as {missing[0]}; run the same command again")
     if differing := sorted(info.shard.name for info in unfinished if info.differs):
         versions = ", ".join(f"{name} {version}" for name, version in sorted(plan.codecs.items()))
         made = f"beam_tfr {read(folder).fields['tool_version']} made the dataset, this is beam_tfr {__version__}"
@@ -151,7 +144,7 @@ def check_repaired(
             f"tells which {plan.things} changed: put them back, or use `beam-tfr update`, which takes what is there now"
         )
     if unfinished:
-        raise RunError(f"{tell_unfinished(unfinished, plan.things, len(wanted))}. Run the same command again")
+        raise RunError(f"{tell_unfinished(unfinished, plan.things, len(found))}. Run the same command again")
     yield None
 
 
@@ -292,7 +285,7 @@ def write(
     rejects_sha256 = rejects.write(path_of(names.REJECTS_FILE), folder, with_rejects(totals))
     if plan.labels is not None:
         add(names.LABELS_FILE, labels_text(plan.labels))
-    add(names.SUMS_FILE, sums_text(contents))
+    add(names.SUMS_FILE, sums_text((name, file.sha256) for name, file in contents))
     fields = manifest_fields(plan, totals, rejects_sha256=rejects_sha256)
     data = to_bytes(fields)
     if update and (before := read(folder)):
@@ -329,9 +322,9 @@ def _keep(dataset: Manifest, there: Iterable[Entry]) -> None:
         )
 
 
-def sums_text(contents: Iterable[tuple[str, WrittenFile]]) -> bytes:
-    """Content of SHA256SUMS, given the names of contents and what was written."""
-    return "".join(f"{file.sha256}  {name.rpartition('/')[2]}\n" for name, file in contents).encode()
+def sums_text(contents: Iterable[tuple[str, str]]) -> bytes:
+    """Content of SHA256SUMS, given the names of contents and their SHA-256."""
+    return "".join(f"{sha256}  {name.rpartition('/')[2]}\n" for name, sha256 in contents).encode()
 
 
 def _vouch(folder: str, files: Iterable[Built], found: Iterable[Entry]) -> None:

@@ -1,7 +1,5 @@
 """rejects.jsonl: all rejects of a dataset by key, and whether they are too many."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import heapq

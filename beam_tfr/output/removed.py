@@ -4,8 +4,6 @@ A line is `key` or `source` and a SHA-256: of a key, or of a source file. Conver
 such keys out, and reject such files as `taken-down`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Collection, Iterator
@@ -19,7 +17,7 @@ from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.output.known import need_sources, sources_of
 from beam_tfr.records.tfrecords import longest_in
 from beam_tfr.schema.dataset import REJECTS_FILE, REMOVED_FILE, SOURCES_FOLDER, WORK_FOLDER, sha256_hex
-from beam_tfr.schema.errors import DataError, RejectError, UsageError
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import ImageRef
 
 _SHA256 = "source_sha256"  # column of the contents
@@ -34,15 +32,6 @@ class Removed(NamedTuple):
     def has_key(self, key: bytes) -> bool:
         """Whether an encoded key is among them."""
         return sha256_hex(key) in self.keys
-
-    def check_source(self, sha256: str) -> None:
-        """Checks that a file is not among them.
-
-        Raises:
-            RejectError: it is.
-        """
-        if sha256 in self.sources:
-            raise RejectError("taken-down", f"its bytes are those of an image in {REMOVED_FILE}")
 
     def to_bytes(self) -> bytes:
         """The content of removed.txt."""

@@ -1,7 +1,5 @@
 """Counts the records and rejects of a shard, and checks the order of its items."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 

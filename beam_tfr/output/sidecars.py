@@ -6,8 +6,6 @@ it, under a name that no other attempt uses, until the dataset is published. The
 beside it in `OUT/.sources`: they are no part of it, and let an update see which sources are the same.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import dataclasses
@@ -96,16 +94,11 @@ def write(
     packed = [base64.b64encode(packing.pack(values)) + b"\n" for values in (refs, sums)]
     body = b"".join([f"{info.to_json()}\n".encode(), *packed, *lines])
     path, data = _path(output, info.shard.name), body + sha256_hex(body).encode() + b"\n"
-    for last in (False, False, True):  # another attempt may write it at the same time; any of them will do
-        try:
+    for _ in range(3):  # another attempt may write it at the same time; any of them will do
+        with contextlib.suppress(storage.AlreadyExistsError):
             storage.write_bytes(path, data, scratch=work_path(output, ""))
-            break
-        except storage.AlreadyExistsError:
-            if last:
-                raise RunError(
-                    f"{path} is being replaced by other runs all the time; run the same command again"
-                ) from None
-    return info
+            return info
+    raise RunError(f"{path} is being replaced by other runs all the time; run the same command again")
 
 
 def _digest(lines: Iterable[bytes]) -> str:

@@ -9,8 +9,6 @@ then on the switch is decided, and whoever holds the folder next completes one t
 So while a manifest stands, every file is the one it describes; readers rely on that.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -19,16 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr import storage
-from beam_tfr.schema.dataset import (
-    CONTENTS_FOLDER,
-    HISTORY_FILE,
-    LABELS_FILE,
-    MANIFEST_FILE,
-    REJECTS_FILE,
-    SUMS_FILE,
-    SWITCH_FILE,
-    canonical_json,
-)
+from beam_tfr.schema import dataset as names
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, parse_file_name
 from beam_tfr.storage import Entry, join, work_path
@@ -77,9 +66,9 @@ def publish(output: str, switch: Switch, *, check_held: Callable[[], None]) -> N
     places = [] if storage.is_gcs(output) else [join(output, file.name) for file in switch.files]
     if blocked := next(filter(os.path.isdir, places), None):
         raise RunError(f"{blocked} is a folder; move it away, and run the same command again")
-    if places and storage.find(folder := join(output, CONTENTS_FOLDER)):
+    if places and storage.find(folder := join(output, names.CONTENTS_FOLDER)):
         raise RunError(f"{folder} is a file; move it away, and run the same command again")
-    path, data = work_path(output, SWITCH_FILE), canonical_json(dataclasses.asdict(switch))
+    path, data = work_path(output, names.SWITCH_FILE), names.canonical_json(dataclasses.asdict(switch))
     try:
         storage.write_bytes(path, data, scratch=work_path(output, ""), replace=False)
     except storage.AlreadyExistsError:
@@ -106,7 +95,7 @@ def complete(output: str) -> bool:
     Raises:
         RunError: another run completes it at the same time.
     """
-    path, manifest = work_path(output, SWITCH_FILE), join(output, MANIFEST_FILE)
+    path, manifest = work_path(output, names.SWITCH_FILE), join(output, names.MANIFEST_FILE)
     decided = storage.find(path)
     try:
         fields = json.loads(storage.read_bytes(path))
@@ -145,13 +134,13 @@ def complete(output: str) -> bool:
         ):  # moved already: by a request whose answer was lost, or another run
             storage.move(entry.path, join(output, file.name), generation=file.generation)
 
-    storage.make_folder(join(output, CONTENTS_FOLDER))
+    storage.make_folder(join(output, names.CONTENTS_FOLDER))
     storage.for_each(move, (entry for entry in waiting if entry.path != last))
     kept, old = {file.name for file in switch.files}, dict(switch.old)
     storage.delete_all([Entry(join(output, name), 0, old[name]) for name in old.keys() - kept])
     if not _are_there(output, switch.files[:-1], old):
         raise RunError(f"files in {output} were changed while they were put into place; run the same command again")
-    storage.sync_folder(join(output, CONTENTS_FOLDER))
+    storage.sync_folder(join(output, names.CONTENTS_FOLDER))
     storage.sync_folder(output)
     try:
         storage.move(last, manifest, generation=switch.files[-1].generation)
@@ -182,7 +171,7 @@ def _are_there(output: str, files: Sequence[Built], old: Mapping[str, int]) -> b
 
 def list_dataset(output: str) -> list[Entry]:
     """The files of a dataset, and others beside them."""
-    return [*storage.list_files(output), *storage.list_files(join(output, CONTENTS_FOLDER))]
+    return [*storage.list_files(output), *storage.list_files(join(output, names.CONTENTS_FOLDER))]
 
 
 def name_in(output: str, entry: Entry) -> str:
@@ -192,10 +181,10 @@ def name_in(output: str, entry: Entry) -> str:
 
 def is_of_dataset(name: str, dataset: str = "") -> bool:
     """True if a conversion to a dataset of this name, or any, writes a file of this name; not the manifest."""
-    if name in (LABELS_FILE, REJECTS_FILE, SUMS_FILE, HISTORY_FILE):
+    if name in (names.LABELS_FILE, names.REJECTS_FILE, names.SUMS_FILE, names.HISTORY_FILE):
         return True
     parsed = parse_file_name(name)
-    if parsed is None and name.startswith(f"{CONTENTS_FOLDER}/") and name.endswith(CONTENTS_SUFFIX):
-        inside = name.removeprefix(f"{CONTENTS_FOLDER}/").removesuffix(CONTENTS_SUFFIX)
+    if parsed is None and name.startswith(f"{names.CONTENTS_FOLDER}/") and name.endswith(CONTENTS_SUFFIX):
+        inside = name.removeprefix(f"{names.CONTENTS_FOLDER}/").removesuffix(CONTENTS_SUFFIX)
         parsed = parse_file_name(f"{inside}{SUFFIXES['none']}")
     return parsed is not None and dataset in ("", parsed[0])

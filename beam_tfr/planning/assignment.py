@@ -1,7 +1,5 @@
 """Assigns references to the shards of a plan, and orders the references of each shard."""
 
-from __future__ import annotations
-
 import bisect
 import json
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Drafts a plan, then finds where in the order each shard begins, without holding all keys at once."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re
@@ -21,6 +19,7 @@ DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 FLOOR_IMAGES = 256  # a split gets at least one shard per this many images …
 FLOOR_SHARDS = 32  # … up to this many shards, so that small datasets are written and read in parallel too
 REJECTS_PER_SHARD = 10_000  # images that fit no split
+_OF_SHARDS = ("num_shards", "examples_per_shard", "target_shard_bytes")  # options, of which one is given
 FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
 
 Bucket = tuple[str, int]  # a split, and a bucket of its order
@@ -87,8 +86,11 @@ def draft_plan(survey: Survey, record_bytes: float, settings: PlanSettings, *, c
     shards = {
         split: count_shards(images, record_bytes + FRAME_BYTES, options, split) for split, images in counts.items()
     }
-    if sum(shards.values()) > MOST_SHARDS:
-        _refuse_shards(sum(shards.values()), sum(counts.values()), record_bytes + FRAME_BYTES, options)
+    if (number := sum(shards.values())) > MOST_SHARDS:
+        option = next((name for name in _OF_SHARDS if options[name] is not None), _OF_SHARDS[-1])
+        images = f"{sum(counts.values()):,} {things(options['encoding'])} of about {record_bytes:,.0f} bytes"
+        message = f"{images} would be {number:,} shards, and a dataset has at most {MOST_SHARDS:,}; make them larger"
+        raise UsageError(message, option=option, value=options[option] or DEFAULT_TARGET_BYTES)
     return Plan(
         name=settings.name,
         suffix=settings.suffix,
@@ -133,19 +135,6 @@ def _labels(survey: Survey, settings: PlanSettings) -> list[str]:
     if settings.options.get("label_column") and all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in others):
         others.sort(key=int)  # so that 0 to n - 1 are their own ids
     return list(settings.options["classes"] or [*settings.first, *others])
-
-
-def _refuse_shards(number: int, images: int, record_bytes: float, options: Mapping[str, Any]) -> NoReturn:
-    spare = 1.01  # because each split is rounded up too
-    cures = {
-        "num_shards": "use fewer for each split",
-        "examples_per_shard": f"use at least {math.ceil(images * spare / MOST_SHARDS)}",
-        "target_shard_bytes": f"use at least {math.ceil(images * record_bytes * spare / MOST_SHARDS)}",
-    }
-    option = next((name for name in cures if options[name] is not None), "target_shard_bytes")
-    size = f"{images:,} {things(options['encoding'])} of about {record_bytes:,.0f} bytes"
-    message = f"{size} would be {number:,} shards, and a dataset has at most {MOST_SHARDS:,}; {cures[option]}"
-    raise UsageError(message, option=option, value=options[option] or DEFAULT_TARGET_BYTES)
 
 
 def _refuse_unfit(number: int, survey: Survey, options: Mapping[str, Any]) -> NoReturn:

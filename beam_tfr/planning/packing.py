@@ -1,11 +1,11 @@
 """Packs many references into one element, because elements cost an engine more than references."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+
+from beam_tfr.schema.items import grouped
 
 PACK_REFS = 1000
 PACK_BYTES = 256 << 10  # 256 KiB
@@ -28,12 +28,4 @@ def unpack(packed: bytes) -> list[bytes]:
 
 def pack_some(refs: Iterable[bytes]) -> Iterator[bytes]:
     """Packs encoded references, up to `PACK_REFS` or `PACK_BYTES` at a time."""
-    held, size = list[bytes](), 0
-    for ref in refs:
-        held.append(ref)
-        size += len(ref)
-        if len(held) == PACK_REFS or size >= PACK_BYTES:
-            yield pack(held)
-            held, size = [], 0
-    if held:
-        yield pack(held)
+    return map(pack, grouped(refs, len, PACK_REFS, PACK_BYTES))

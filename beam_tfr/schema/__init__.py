@@ -8,8 +8,6 @@ Between ReadImages and WriteShards an `Item` may instead hold a `Reject` (a reje
 passes those on. Items travel in lists; see `batches`. `schema.features` names the features of a record.
 """
 
-from __future__ import annotations
-
 from beam_tfr.schema.errors import RejectError as RejectError
 from beam_tfr.schema.items import Image as Image
 from beam_tfr.schema.items import ImageRef as ImageRef

@@ -4,8 +4,6 @@ Coordinates are continuous: x to the right and y down from the corner of the ima
 shares of the image's width and height.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 BOXES, CLASSES = "boxes", "classes"  # what the readers call them

@@ -1,7 +1,5 @@
 """Names of files, splits and classes, reasons of rejects, digests."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import unicodedata

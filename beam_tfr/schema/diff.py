@@ -1,7 +1,5 @@
 """Describes the differences between two plans, calls or sets of options."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

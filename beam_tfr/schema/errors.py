@@ -5,10 +5,7 @@ message with `--name` and `--name value` (`as_flags`). The notation is plain tex
 comes back from a worker.
 """
 
-from __future__ import annotations
-
 import functools
-import inspect
 import operator
 import os
 import re
@@ -109,19 +106,11 @@ def whole_number(value: Any, low: float, high: float | None = None) -> int:
 
 
 def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raises our errors without the engine's stack trace, which fills three screens in a notebook.
-
-    Arguments that do not fit the function's signature are a UsageError that says how to call it.
-    """
-    signature = inspect.signature(function)
+    """Raises our errors without the engine's stack trace, which fills three screens in a notebook."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **named: _P.kwargs) -> _R:
         try:
-            try:
-                signature.bind(*args, **named)
-            except TypeError as error:
-                raise _wrong_call(function.__qualname__.partition(".")[0], signature, str(error)) from None
             return function(*args, **named)
         except BeamTfrError as error:
             if os.environ.get(TRACEBACK_VARIABLE):
@@ -129,14 +118,6 @@ def without_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
             raise error.with_traceback(None) from None
 
     return call
-
-
-def _wrong_call(name: str, signature: inspect.Signature, why: str) -> UsageError:
-    """The error for arguments that do not fit a function; `why` is Python's message."""
-    known = [one for one in signature.parameters.values() if one.name != "self"]
-    needed = [one for one in known if one.default is one.empty and one.kind != one.VAR_KEYWORD]
-    call = ", ".join(one.name + ("=…" if one.kind == one.KEYWORD_ONLY else "") for one in needed)
-    return UsageError(f"{name}: {why}; call {name}({call}), with further arguments by name: see help({name})")
 
 
 class RejectError(Exception):

@@ -1,7 +1,5 @@
 """Decides by name which files look like images, and which never are."""
 
-from __future__ import annotations
-
 import re
 
 EXTENSIONS = {  # format -> extensions, lower case; beam_tfr.images.formats reads each of them

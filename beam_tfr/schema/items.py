@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.plan import Counts, Shard, ShardInfo, Unfinished
 
+_T = TypeVar("_T")
 BATCH_ITEMS = 16
 BATCH_BYTES = 1 << 20  # 1 MiB
 SPLIT, LABELS, LABEL_IDS, REASON = 4, 5, 6, 7  # places of fields in an encoded `ImageRef`, which are split by NULs
@@ -319,17 +321,19 @@ class Item(NamedTuple):
         return 0
 
 
-def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Groups items, so that each step handles several with warm caches.
+def grouped(values: Iterable[_T], size: Callable[[_T], int], most: int, most_bytes: int) -> Iterator[list[_T]]:
+    """Groups values; a group ends with so many of them, or so many bytes, whichever comes first."""
+    group, total = list[_T](), 0
+    for value in values:
+        group.append(value)
+        total += size(value)
+        if len(group) == most or total >= most_bytes:
+            yield group
+            group, total = [], 0
+    if group:
+        yield group
 
-    A batch ends with `BATCH_ITEMS` items or `BATCH_BYTES` bytes, whichever comes first.
-    """
-    batch, total = list[Item](), 0
-    for item in items:
-        batch.append(item)
-        total += item.size_bytes
-        if len(batch) == BATCH_ITEMS or total >= BATCH_BYTES:
-            yield batch
-            batch, total = [], 0
-    if batch:
-        yield batch
+
+def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Groups items, so that each step handles several with warm caches."""
+    return grouped(items, operator.attrgetter("size_bytes"), BATCH_ITEMS, BATCH_BYTES)

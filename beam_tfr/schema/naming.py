@@ -3,8 +3,6 @@
 A file is `flowers-train-00003-of-00016.tfrecord.gz`; its shard is numbered as Beam's own sinks do.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Types shared by disk and gs://: listed files, errors, files being written."""
 
-from __future__ import annotations
-
 import abc
 import contextlib
 from typing import IO, NamedTuple

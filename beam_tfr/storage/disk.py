@@ -1,7 +1,5 @@
 """Files on a disk; see the package for what each function does."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import filecmp

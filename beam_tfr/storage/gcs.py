@@ -1,7 +1,5 @@
 """Lists, uploads and deletes objects of Cloud Storage; `download` reads them."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import errno

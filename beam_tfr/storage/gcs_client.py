@@ -59,22 +59,18 @@ def client() -> Client:
 @functools.cache
 def make_client() -> Client:
     """The client of this process, which keeps a connection for each of `REQUESTS` threads."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
     from requests.adapters import HTTPAdapter
 
-    made = _make_client()
+    if os.environ.get("STORAGE_EMULATOR_HOST"):
+        made = storage.Client(credentials=AnonymousCredentials(), project=_access.project or "emulator")
+    else:
+        credentials = _impersonated() if _access.impersonate else None
+        made = storage.Client(project=_access.project or None, credentials=credentials)
     for scheme in ("https://", "http://"):
         made._http.mount(scheme, HTTPAdapter(pool_maxsize=REQUESTS))
     return made
-
-
-def _make_client() -> Client:
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage
-
-    project = _access.project or None
-    if os.environ.get("STORAGE_EMULATOR_HOST"):
-        return storage.Client(credentials=AnonymousCredentials(), project=project or "emulator")
-    return storage.Client(project=project, credentials=_impersonated() if _access.impersonate else None)
 
 
 os.register_at_fork(after_in_child=make_client.cache_clear)  # a connection belongs to one process

@@ -1,7 +1,6 @@
 """Requests to gs:// that are repeated: until when, and how many, as the threads that read have no counters."""
 
-from __future__ import annotations
-
+import collections
 import math
 import threading
 import time
@@ -48,8 +47,7 @@ class Waits(NamedTuple):
 
 
 _LOCK = threading.Lock()
-_retries = _too_many = 0
-_throttled_s = 0.0
+_counts = collections.Counter[str]()
 
 
 def note_served() -> None:
@@ -60,20 +58,16 @@ def note_served() -> None:
 
 def note(status: int, seconds: float) -> None:
     """Counts a request that is repeated after so many seconds; status 0 is a broken connection."""
-    global _retries, _too_many, _throttled_s
+    throttled_ms = round(seconds * 1e3) if status in THROTTLING else 0
     with _LOCK:
-        _retries += 1
-        _too_many += status == 429
-        _throttled_s += seconds if status in THROTTLING else 0.0
+        _counts.update(retries=1, too_many=int(status == 429), throttled_ms=throttled_ms)
 
 
 def take_waits() -> Waits:
     """What was counted in this process since the last call; parts of a second are kept for the next one."""
-    global _retries, _too_many, _throttled_s
-    if not _retries and _throttled_s < 1:
-        return Waits()
     with _LOCK:
-        taken = Waits(_retries, _too_many, int(_throttled_s))
-        _retries = _too_many = 0
-        _throttled_s -= taken.throttled_s
+        throttled_s, rest_ms = divmod(_counts["throttled_ms"], 1000)
+        taken = Waits(_counts["retries"], _counts["too_many"], throttled_s)
+        _counts.clear()
+        _counts.update(throttled_ms=rest_ms)
     return taken

@@ -16,6 +16,7 @@ from beam_tfr.images.boxes import BoxColumns, place_boxes
 from beam_tfr.options import ImageOptions
 from beam_tfr.output.removed import Removed
 from beam_tfr.records import arrays, examples
+from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.features import names_of
 from beam_tfr.schema.items import ImageRef, Item, Record, Reject, batches
@@ -147,8 +148,8 @@ class RejectRemoved(MapImages):
 
         def check(record: Record, ref: ImageRef) -> Record:
             values = examples.parse_example(record.serialized) if record.values is None else record.values
-            for sha256 in values.get(name, ()):
-                removed.check_source(sha256.decode())
+            if any(sha256.decode() in removed.sources for sha256 in values.get(name, ())):
+                raise RejectError("taken-down", f"its bytes are those of an image in {REMOVED_FILE}")
             return record
 
         super().__init__(check, stage="RejectRemoved")
