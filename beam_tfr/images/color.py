@@ -74,9 +74,13 @@ def composite(pixels: Pixels, alpha: Pixels, background: tuple[int, int, int]) -
     channels = 1 if pixels.shape[2] == 1 and len(set(background)) == 1 else 3
     pixels = pixels if pixels.shape[2] == channels else to_channels(pixels, "rgb")
     mode = "L" if channels == 1 else "RGB"
-    laid = PillowImage.new(mode, (alpha.size, 1), background[:channels])
-    laid.paste(_as_image(pixels.reshape(-1, channels), mode), mask=_as_image(alpha.reshape(-1, 1), "L"))
-    return np.array(laid).reshape(pixels.shape)
+
+    def laid(strip: Pixels, above: Pixels) -> PillowImage.Image:
+        below = PillowImage.new(mode, (len(strip), 1), background[:channels])
+        below.paste(_as_image(strip, mode), mask=_as_image(above, "L"))
+        return below
+
+    return _by_strips(pixels, channels, laid, alpha[..., None])
 
 
 def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, tuple[str, ...]]:
@@ -219,11 +223,11 @@ def _as_image(strip: Pixels, mode: str) -> PillowImage.Image:
     return PillowImage.frombuffer(mode, (len(strip), 1), contiguous, "raw", mode, 0, 1)
 
 
-def _by_strips(pixels: Pixels, channels: int, change: Callable[[Pixels], PillowImage.Image]) -> Pixels:
-    """Applies `change`, from [n, c] to an image of n pixels, to [h, w, c]; returns [h, w, channels]."""
-    flat = pixels.reshape(-1, pixels.shape[2])
-    out = np.empty((len(flat), channels), np.uint8)
-    for start in range(0, len(flat), _STRIP):
+def _by_strips(pixels: Pixels, channels: int, change: Callable[..., PillowImage.Image], *others: Pixels) -> Pixels:
+    """Applies `change`, from [n, c] of each to an image of n pixels, to [h, w, c]; returns [h, w, channels]."""
+    flats = [part.reshape(-1, part.shape[2]) for part in (pixels, *others)]
+    out = np.empty((len(flats[0]), channels), np.uint8)
+    for start in range(0, len(out), _STRIP):
         strip = slice(start, start + _STRIP)
-        out[strip] = np.asarray(change(flat[strip])).reshape(-1, channels)
+        out[strip] = np.asarray(change(*(flat[strip] for flat in flats))).reshape(-1, channels)
     return out.reshape(*pixels.shape[:2], channels)
