@@ -1,9 +1,8 @@
-"""Guarded processes: equal results, real time limits, real crashes, and nothing left behind."""
+"""Guarded processes: equal results, hard limits, real crashes, and nothing left behind."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import os
 import random
@@ -31,8 +30,11 @@ ROOT = Path(__file__).parents[1]
 PHOTO = save(smooth(300, 400), "JPEG", quality=90)
 SLOW = many_scans(880, 8000)  # takes about 20 seconds
 SLOWISH = many_scans(880, 1000)  # an eighth of that
-ENDLESS = ImageOptions(max_decode_s=600)
 NO_LIMIT = "from beam_tfr.images import limits; limits.MAX_SCAN_PIXELS = 1 << 50"
+
+
+def guarded(data: bytes, options: ImageOptions | None = None, name: str = "") -> Image:
+    return guard.convert_guarded(data, options or ImageOptions(), name=name)
 
 
 @pytest.fixture
@@ -88,7 +90,7 @@ def test_an_image_that_is_opened_twice_asks_for_its_bytes_twice() -> None:
     """A JPEG that ends early is decoded once to find that out, and again to be kept."""
     cut, options = PHOTO[:-100], ImageOptions(damaged="keep")
     assert "damage-kept" in convert_image(cut, options).adjusted
-    assert convert_image(cut, options, max_decode_s=60) == convert_image(cut, options)
+    assert guarded(cut, options) == convert_image(cut, options)
     assert not limits.BUDGET._asked
 
 
@@ -99,18 +101,17 @@ def test_results_are_equal_to_unguarded_ones() -> None:
     found: set[str] = set()
     for name, data in {"photo": PHOTO, **files}.items():
         for options in (ImageOptions(max_pixels=1_000_000), some_options(dice)):
-            results = [
-                outcome(data, dataclasses.replace(options, max_decode_s=seconds), f"{name}.jpg")
-                for seconds in (None, 300)
-            ]
+            results = [outcome(data, options, f"{name}.jpg", convert) for convert in (convert_image, guarded)]
             assert results[0] == results[1], name
             found.add(type(results[0]).__name__)
     assert found == {"Image", "tuple"}
 
 
-def outcome(data: bytes, options: ImageOptions, name: str) -> Image | tuple[str, str, bool]:
+def outcome(
+    data: bytes, options: ImageOptions, name: str, convert: Callable[..., Image] = convert_image
+) -> Image | tuple[str, str, bool]:
     try:
-        return convert_image(data, options, name=name)
+        return convert(data, options, name=name)
     except RejectError as error:
         return error.reason, error.detail, error.may_pass
 
@@ -120,39 +121,17 @@ def test_odd_names_and_all_options_arrive() -> None:
         image_size=(30, 20), resize="pad", background=(1, 2, 3), max_aspect=7.5, chroma="444", color="keep"
     )
     for name in ("a\udcff/ü.png", "", "x" * 100_000 + ".png"):
-        assert outcome(PHOTO, dataclasses.replace(options, max_decode_s=60), name) == outcome(PHOTO, options, name)
+        assert outcome(PHOTO, options, name, guarded) == outcome(PHOTO, options, name)
 
 
 def test_one_process_serves_all_images_of_a_thread() -> None:
-    convert_image(PHOTO, max_decode_s=60)
+    guarded(PHOTO)
     first = own_process()._process.pid
     for _ in range(5):
-        convert_image(PHOTO, max_decode_s=50)
+        guarded(PHOTO)
         with pytest.raises(RejectError, match="not-an-image"):
-            convert_image(b"nothing", max_decode_s=60)
+            guarded(b"nothing")
     assert own_process()._process.pid == first
-
-
-@pytest.mark.usefixtures("any_scans")
-def test_a_slow_image_is_ended_and_the_next_one_works() -> None:
-    convert_image(PHOTO, max_decode_s=60)
-    hung = own_process()._process.pid
-    started = time.monotonic()
-    with pytest.raises(RejectError) as error:
-        convert_image(SLOW, ENDLESS, max_decode_s=0.5)
-    assert time.monotonic() - started >= 0.5
-    assert (error.value.reason, error.value.detail) == ("decode-timeout", "took more than --max_decode_s 0.5")
-    assert not Path(f"/proc/{hung}").exists()
-    assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
-
-
-def test_the_start_of_the_process_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = save(smooth(8, 8), "PNG")
-    expected = convert_image(tiny)
-    monkeypatch.setattr(guard, "_CHILD", f"import time; time.sleep(2); {guard._CHILD}")
-    started = time.monotonic()
-    assert convert_image(tiny, max_decode_s=2) == expected
-    assert time.monotonic() - started > 2
 
 
 @contextlib.contextmanager
@@ -175,31 +154,29 @@ def killing(times: int, number: signal.Signals) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("any_scans")
-@pytest.mark.parametrize(("number", "seconds"), [(signal.SIGKILL, 600), (signal.SIGSEGV, None)])
-def test_an_image_that_crashes_twice_is_a_reject_and_the_next_one_works(
-    number: signal.Signals, seconds: float | None
-) -> None:
-    options = dataclasses.replace(ENDLESS, max_decode_s=seconds)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_an_image_that_crashes_twice_is_a_reject_and_the_next_one_works(number: signal.Signals) -> None:
     with killing(2, number), pytest.raises(RejectError) as error:
-        guard.convert_guarded(SLOW, options, name="")
+        guarded(SLOW)
+    assert not limits.BUDGET._asked
     assert error.value.reason == "crashed-decoder"
     assert error.value.detail == f"the guarded process died of {number.name}"
-    assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
+    assert guarded(PHOTO) == convert_image(PHOTO)
 
 
 @pytest.mark.usefixtures("any_scans")
 def test_an_image_whose_process_was_killed_once_is_no_reject() -> None:
     """As when memory ran out for a moment."""
     with killing(1, signal.SIGKILL):
-        image = guard.convert_guarded(SLOWISH, ENDLESS, name="")
-    assert image == convert_image(SLOWISH, ENDLESS, max_decode_s=None)
+        image = guarded(SLOWISH)
+    assert image == convert_image(SLOWISH)
 
 
 def test_a_crash_between_images_costs_no_image() -> None:
-    convert_image(PHOTO, max_decode_s=60)
+    guarded(PHOTO)
     os.kill(own_process()._process.pid, signal.SIGKILL)
     wait_until(lambda: own_process()._process.poll() is not None)
-    assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
+    assert guarded(PHOTO) == convert_image(PHOTO)
 
 
 @pytest.mark.slow
@@ -210,7 +187,7 @@ def test_threads_have_processes_of_their_own_that_end_with_them() -> None:
 
     def work(_: int) -> Image:
         together.wait(30)
-        image = convert_image(PHOTO, max_decode_s=60)
+        image = guarded(PHOTO)
         seen.add(own_process()._process.pid)
         return image
 
@@ -226,7 +203,7 @@ def test_rejects_do_not_keep_the_process_of_a_thread_that_ended() -> None:
 
     def work() -> None:
         with pytest.raises(RejectError):
-            convert_image(b"nothing", max_decode_s=60)
+            guarded(b"nothing")
 
     gc.disable()
     try:
@@ -238,26 +215,17 @@ def test_rejects_do_not_keep_the_process_of_a_thread_that_ended() -> None:
         gc.enable()
 
 
-def test_waiting_for_the_budget_does_not_count() -> None:
-    """One budget for all processes; while another image has it, time stands still."""
-    options = ImageOptions(max_decode_s=0.4, max_decode_bytes=2_000_000)
-    outcome(PHOTO, dataclasses.replace(options, max_decode_s=60), "")
+def test_one_budget_for_all_processes() -> None:
+    options = ImageOptions(max_decode_bytes=2_000_000)
     results = list[Any]()
-    thread = threading.Thread(target=lambda: results.append(outcome(PHOTO, options, "")))
+    thread = threading.Thread(target=lambda: results.append(outcome(PHOTO, options, "", guarded)))
     with limits.BUDGET.hold(1_900_000, 2_000_000):
         thread.start()
         wait_until(lambda: len(limits.BUDGET._asked) == 2)
-        time.sleep(0.6)
+        time.sleep(0.3)
         assert not results
     thread.join(20)
     assert results == [convert_image(PHOTO)]
-    assert not limits.BUDGET._asked
-
-
-@pytest.mark.usefixtures("any_scans")
-def test_a_timeout_gives_the_budget_back() -> None:
-    with pytest.raises(RejectError, match="decode-timeout"):
-        convert_image(SLOW, ENDLESS, max_decode_s=0.3)
     assert not limits.BUDGET._asked
 
 
@@ -265,15 +233,14 @@ PARENT = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import sys, threading
-from beam_tfr.images import convert_image, guard
-from beam_tfr.options import ImageOptions
+from beam_tfr.images import guard
 from tests import test_images_guard as test
 
 guard._CHILD = guard._CHILD.replace("guard.serve", f"{test.NO_LIMIT}; guard.serve")
-convert_image(test.PHOTO, max_decode_s=60)
+test.guarded(test.PHOTO)
 print(guard._own.process._process.pid, flush=True)
 if sys.argv[1] == "busy":
-    convert_image(test.SLOW, test.ENDLESS)
+    test.guarded(test.SLOW)
 if sys.argv[1] == "idle":
     threading.Event().wait()
 """
@@ -331,34 +298,34 @@ def test_ctrl_c_reaches_the_parent_alone() -> None:
 @pytest.mark.usefixtures("any_scans")
 @pytest.mark.slow
 def test_ctrl_c_in_a_notebook_ends_the_process_and_the_next_image_gets_its_own_answer() -> None:
-    convert_image(PHOTO, max_decode_s=60)
+    guarded(PHOTO)
     process = own_process()._process.pid
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background it is ignored
     thread = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        convert_image(SLOW, ENDLESS)
+        guarded(SLOW)
     thread.join()
     assert not Path(f"/proc/{process}").exists()
     assert not limits.BUDGET._asked
-    assert convert_image(PHOTO, max_decode_s=60) == convert_image(PHOTO)
+    assert guarded(PHOTO) == convert_image(PHOTO)
 
 
 @pytest.mark.slow
 def test_a_process_that_was_forked_off_has_its_own() -> None:
-    expected = convert_image(PHOTO, max_decode_s=60)
+    expected = guarded(PHOTO)
     mine = own_process()._process.pid
     forked = os.fork()
     if not forked:
         status = 1
         try:
-            right = convert_image(PHOTO, max_decode_s=60) == expected and own_process()._process.pid != mine
+            right = guarded(PHOTO) == expected and own_process()._process.pid != mine
             own_process()._end()
             status = 0 if right else 2
         finally:
             os._exit(status)
     assert os.waitpid(forked, 0)[1] == 0
-    assert convert_image(PHOTO, max_decode_s=60) == expected
+    assert guarded(PHOTO) == expected
     assert own_process()._process.pid == mine
 
 
@@ -377,9 +344,10 @@ def test_the_folder_it_starts_in_is_not_imported_from(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the folder of the user')")
     program = (
         f"import sys; sys.path[0] = {str(ROOT)!r}\n"
-        "from beam_tfr.images import convert_image\n"
+        "from beam_tfr.images import convert_guarded\n"
+        "from beam_tfr.options import ImageOptions\n"
         "from tests.fixtures import save, smooth\n"
-        "print(convert_image(save(smooth(), 'PNG'), max_decode_s=60).format)\n"
+        "print(convert_guarded(save(smooth(), 'PNG'), ImageOptions(), name='').format)\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
@@ -392,7 +360,7 @@ def test_a_process_that_does_not_start_is_an_error_of_the_run(
 ) -> None:
     monkeypatch.setattr(guard, "_CHILD", "import nowhere_to_be_found")
     with pytest.raises(RunError, match=r"process did not start: it ended with status 1$"):
-        convert_image(PHOTO, max_decode_s=60)
+        guarded(PHOTO)
     assert "No module named 'nowhere_to_be_found'" in capfd.readouterr().err
 
 
@@ -400,14 +368,14 @@ def test_a_process_that_hangs_at_its_start_is_an_error_of_the_run(monkeypatch: p
     monkeypatch.setattr(guard, "_CHILD", "import time; time.sleep(100)")
     monkeypatch.setattr(guard, "START_S", 0.2)
     with pytest.raises(RunError, match=r"process did not start: it hangs for 0.2 s$"):
-        convert_image(PHOTO, max_decode_s=60)
+        guarded(PHOTO)
 
 
 def test_an_error_of_its_own_is_an_error_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """As without the guard, where it would be no reject either."""
     monkeypatch.setattr(guard, "_CHILD", guard._CHILD.replace("convert.convert_image", "None"))
     with pytest.raises(RunError, match="'NoneType' object is not callable"):
-        convert_image(PHOTO, max_decode_s=60)
+        guarded(PHOTO)
 
 
 # Hard limits

@@ -15,7 +15,6 @@ from PIL import Image, ImageOps
 import beam_tfr
 from beam_tfr import reader, storage
 from beam_tfr.console.display import Progress
-from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.inspection import StoredRecord, inspect, pictures
 from beam_tfr.inspection.records import features_of_name, matches, text_of
 from beam_tfr.records.examples import serialize
@@ -101,26 +100,9 @@ def test_a_condition_finds_its_records(names: list[str], number: int) -> None:
     ][:1]
 
 
-def test_without_contents_the_cure_is_told(beam_tfr: Command, tmp_path: Path) -> None:
-    folder = shutil.copytree(converted_photos(), tmp_path / "d")
-    shutil.rmtree(folder / "contents")
-    assert beam_tfr("inspect", folder).code == 0
-    assert len(inspect(folder, where="label=hat").records) == 6
-    run = beam_tfr("inspect", folder, "--record", 13)
-    assert (run.code, "copy contents/ too, or run `beam-tfr repair" in run.out.splitlines()[-1]) == (1, True)
-
-
-def test_contents_save_reading_the_records_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_the_shard_of_a_record_is_opened(tmp_path: Path) -> None:
     folder = converted_photos()
     every = inspect(folder, records=18).records
-    read: list[int] = []
-    original = Lookup.read
-
-    def counted(lookup: Lookup, numbers: Any) -> list[bytes]:
-        read.extend(numbers)
-        return original(lookup, numbers)
-
-    monkeypatch.setattr(Lookup, "read", counted)
     told: list[Progress] = []
     hats = inspect(folder, where="label=hat", progress=told.append).records
     assert hats == tuple(record for record in every if record.values["image/class/text"] == [b"hat"])
@@ -130,10 +112,12 @@ def test_contents_save_reading_the_records_before(monkeypatch: pytest.MonkeyPatc
         UsageError, match="`where=lable`: unknown feature; known are image/channels, image/class/label, "
     ):
         inspect(folder, where="lable=hat")
-    monkeypatch.setattr("beam_tfr.inspection.records._read_all", None)  # which reads from the beginning
-    assert inspect(folder, record=8).records == (every[8],)
-    assert read == [8, 9, 10, 11]
     copy = shutil.copytree(folder, tmp_path / "d")
+    shutil.rmtree(copy / "contents")
+    told.clear()
+    found = inspect(copy, record=13, progress=told.append)
+    assert (found.problem, [record.data for record in found.records]) == ("", [every[13].data])
+    assert {progress.shards for progress in told} == {1}
     shard = copy / Path(every[8].file).name
     data = bytearray(shard.read_bytes())
     data[-30] ^= 1

@@ -22,6 +22,7 @@ from PIL import Image as PillowImage
 
 from beam_tfr.console.display import Progress
 from beam_tfr.dataset import manifest as manifests
+from beam_tfr.images import limits
 from beam_tfr.options import ImageOptions
 from beam_tfr.output import publish, sidecars
 from beam_tfr.output.claim import Claimed
@@ -31,7 +32,7 @@ from beam_tfr.schema.dataset import NO_SPLIT, RecordsDigest
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import Image, ImageRef, Reject
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
-from beam_tfr.verification import Report, record_check, verify
+from beam_tfr.verification import Report, verify
 from beam_tfr.verification.record_check import (
     MAX_PIXELS,
     image_problems,
@@ -528,7 +529,7 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
             "image/encoded begins with 49 49 2a 00 08 00 00 00, expected an image",
         ),
         (lambda image: dataclasses.replace(image, encoded=b""), "image/encoded begins with nothing"),
-        (lambda image: dataclasses.replace(image, encoded=image.encoded[:-40]), "does not decode to the end"),
+        (lambda image: dataclasses.replace(image, encoded=image.encoded[:-40]), "is not decoded to its end"),
         (
             lambda _: dataclasses.replace(picture(5, "jpeg", (7, 9)), height=HEIGHT, width=WIDTH),
             "image/height is 12, but the image has 7",
@@ -539,7 +540,7 @@ def test_hostile_manifest_values_are_reported_and_harmless(dataset: pathlib.Path
         ),
         (
             lambda _: dataclasses.replace(picture(5, "png"), encoded=picture(5, "png").encoded[:-200]),
-            "does not decode to the end",
+            "is not decoded to its end",
         ),
     ],
 )
@@ -601,7 +602,7 @@ def problems_of(image: Image, **options: object) -> list[str]:
     example = parse_example(build_example(ImageRef("a", 1, 0, "train"), image))
     record = {name: values[0] for name, values in example.items()}
     checked = ImageOptions(**{"image_size": (HEIGHT, WIDTH), **options})  # type: ignore[arg-type]
-    return [*option_problems(record, checked), *image_problems(record, checked, max_pixels=MAX_PIXELS)]
+    return [*option_problems(record, checked), *image_problems(record, checked, ImageOptions(max_pixels=MAX_PIXELS))]
 
 
 def tensor(pixels: object) -> bytes:
@@ -677,7 +678,7 @@ def test_kept_formats_are_decoded_to_the_end(form: str) -> None:
     assert problems_of(stored(form, data, source_format=form), **KEEP) == []
     assert problems_of(stored(form, data[:-12], source_format=form), **KEEP)
     (message,) = problems_of(stored(form, data[: len(data) * 2 // 3], source_format=form), **KEEP)
-    assert message.startswith("the image does not decode to the end: ")
+    assert message.startswith("the image is not decoded to its end: ")
 
 
 @pytest.mark.parametrize(
@@ -741,8 +742,8 @@ def test_what_is_stored_must_fit_its_options(image: Image, options: dict[str, ob
 
 
 def test_progressive_images_of_too_many_scans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_check, "MAX_SCAN_PIXELS", 300)
-    told = f"the image has {NUM_SCANS} scans of 12x16 pixels, more than the 300 that are decoded"
+    monkeypatch.setattr(limits, "MAX_SCAN_PIXELS", 300)
+    told = f"the image is not decoded to its end: '{NUM_SCANS} scans of 16 x 12 pixels, more than 300 in total'"
     assert problems_of(stored("jpeg", SCANS), **KEEP) == [told]
 
 
@@ -785,13 +786,14 @@ def test_large_images_and_records_are_not_decoded(
     monkeypatch.setattr("beam_tfr.verification.record_check.MAX_PIXELS", 100)
     report = verify(str(sound))
     assert report.counts["problems"] == 9
-    assert report.problems[0].message == "the image has 12x16 pixels, more than the 100 that are decoded"
+    told_pixels = "the image is not decoded to its end: '16 x 12 pixels, more than --max_pixels 100'"
+    assert report.problems[0].message == told_pixels
     report = verify(str(make_dataset(tmp_path / "png", encoding="png")))
     assert report.counts["problems"] == 9
     monkeypatch.undo()
     options = {"resize": "none", "image_size": [2, 2], "max_pixels": 100}
     messages = told(make_dataset(tmp_path / "limited", **options))  # type: ignore[arg-type]
-    assert sum("12x16 pixels, more than the 100 that are decoded" in message for message in messages) == 9
+    assert sum(message.endswith(told_pixels) for message in messages) == 9
     monkeypatch.setattr("beam_tfr.verification.shard_check.longest_in", lambda file_bytes: 100)
     report = verify(str(sound))
     assert [problem.record for problem in report.problems if problem.file.endswith(".gz")] == [0, 0, 0]

@@ -13,18 +13,14 @@ import hashlib
 import io
 import math
 import threading
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image as PillowImage
 from PIL import ImageCms
 
 from beam_tfr.images.source import Pixels
-
-_T = TypeVar("_T", np.uint8, np.uint16)
 
 MAX_PROFILE_BYTES = 1 << 24  # larger ones are ignored; a JPEG can hold no more, and real ones have up to 5 MB
 TOLERANCE = 2  # levels of 255 by which versions of sRGB differ; LittleCMS itself rounds by one
@@ -77,18 +73,14 @@ def composite(pixels: Pixels, alpha: Pixels, background: tuple[int, int, int]) -
     """
     channels = 1 if pixels.shape[2] == 1 and len(set(background)) == 1 else 3
     pixels = pixels if pixels.shape[2] == channels else to_channels(pixels, "rgb")
-    flat, above = pixels.reshape(-1, channels), alpha.reshape(-1)
-    out = np.empty_like(flat)
-    for start in range(0, len(flat), _STRIP):
-        strip = slice(start, start + _STRIP)
-        opaque = above[strip].astype(np.uint16)
-        mixed = _stack([opaque] * channels)
-        mixed *= flat[strip]
-        mixed += _stack([(255 - opaque) * part + 128 for part in background[:channels]])
-        mixed += mixed >> 8  # (x + 128 + (x + 128) / 256) / 256 is round(x / 255) for every x up to 255 * 255
-        mixed >>= 8
-        out[strip] = mixed
-    return out.reshape(pixels.shape)
+    mode = "L" if channels == 1 else "RGB"
+
+    def laid(strip: Pixels, above: Pixels) -> PillowImage.Image:
+        below = PillowImage.new(mode, (len(strip), 1), background[:channels])
+        below.paste(_as_image(strip, mode), mask=_as_image(above, "L"))
+        return below
+
+    return _by_strips(pixels, channels, laid, alpha[..., None])
 
 
 def to_srgb(pixels: Pixels, profile: bytes, *, convert: bool) -> tuple[Pixels, tuple[str, ...]]:
@@ -125,7 +117,7 @@ def to_channels(pixels: Pixels, color: str) -> Pixels:
     Gray is 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601-7, 2.5.1) in steps of 1 / 65536, rounded: Pillow's "L".
     """
     if color == "rgb" and pixels.shape[2] == 1:
-        return _stack([pixels[..., 0]] * 3)
+        return cv2.merge([pixels[..., 0]] * 3).reshape(*pixels.shape[:2], 3)  # type: ignore[return-value]
     if color == "gray" and pixels.shape[2] == 3:
         return _by_strips(pixels, 1, lambda strip: _as_image(strip, "RGB").convert("L"))
     return pixels
@@ -231,16 +223,11 @@ def _as_image(strip: Pixels, mode: str) -> PillowImage.Image:
     return PillowImage.frombuffer(mode, (len(strip), 1), contiguous, "raw", mode, 0, 1)
 
 
-def _by_strips(pixels: Pixels, channels: int, change: Callable[[Pixels], PillowImage.Image]) -> Pixels:
-    """Applies `change`, from [n, c] to an image of n pixels, to [h, w, c]; returns [h, w, channels]."""
-    flat = pixels.reshape(-1, pixels.shape[2])
-    out = np.empty((len(flat), channels), np.uint8)
-    for start in range(0, len(flat), _STRIP):
+def _by_strips(pixels: Pixels, channels: int, change: Callable[..., PillowImage.Image], *others: Pixels) -> Pixels:
+    """Applies `change`, from [n, c] of each to an image of n pixels, to [h, w, c]; returns [h, w, channels]."""
+    flats = [part.reshape(-1, part.shape[2]) for part in (pixels, *others)]
+    out = np.empty((len(flats[0]), channels), np.uint8)
+    for start in range(0, len(out), _STRIP):
         strip = slice(start, start + _STRIP)
-        out[strip] = np.asarray(change(flat[strip])).reshape(-1, channels)
+        out[strip] = np.asarray(change(*(flat[strip] for flat in flats))).reshape(-1, channels)
     return out.reshape(*pixels.shape[:2], channels)
-
-
-def _stack(planes: Sequence[NDArray[_T]]) -> NDArray[_T]:
-    """Stacks planes of one shape [...] to [..., number of planes]."""
-    return cv2.merge(planes).reshape(*planes[0].shape, len(planes))  # type: ignore[return-value]

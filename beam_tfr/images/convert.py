@@ -70,8 +70,6 @@ def convert_image(
         options.refuse("encoding", f"is for other files than images; must be one of: {', '.join(IMAGE_ENCODINGS)}")
     if len(data) > options.max_file_bytes:
         raise RejectError("file-too-large", f"{len(data)} bytes, more than --max_file_bytes {options.max_file_bytes}")
-    if options.max_decode_s is not None:
-        return guard.convert_guarded(data, options, name=name, statistics=statistics)
     name_of_format = formats.identify(data)
     form = formats.FORMATS[name_of_format]
     if form.needs_guard and not hard_limits.hold_here():

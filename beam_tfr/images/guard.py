@@ -1,4 +1,4 @@
-"""Converts images in a guarded process, which may crash, or be killed when it exceeds a limit of time or memory.
+"""Converts images in a guarded process, which may crash, or be ended when it exceeds a hard limit.
 
 Formats whose headers do not bound what their decoders take are always decoded here, under `hard_limits`.
 Each thread has its own process, started with its first image and ended with the thread. They exchange:
@@ -12,8 +12,6 @@ Each thread has its own process, started with its first image and ended with the
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import math
 import multiprocessing
 import os
 import select
@@ -21,7 +19,6 @@ import signal
 import subprocess  # nosec B404  # starts this Python alone
 import sys
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Callable
@@ -44,10 +41,10 @@ _own = threading.local()
 
 
 def convert_guarded(data: bytes, options: ImageOptions, *, name: str, statistics: bool = True) -> Image:
-    """Converts an image in a guarded process, in at most `options.max_decode_s` seconds; None for no limit.
+    """Converts an image in a guarded process.
 
-    The start of the process does not count, nor does waiting until other images are decoded. If it dies, a second one
-    tries again: the first one may have been killed for any reason, as when memory ran out for a moment.
+    If it dies, a second one tries again: the first one may have been killed for any reason, as when memory ran out for
+    a moment.
 
     Raises:
         RejectError: `decode-timeout`, `too-much-memory`, `crashed-decoder`, or what `convert_image` raises.
@@ -95,12 +92,13 @@ class _Process:
                 env=_MALLOC | os.environ,
                 start_new_session=True,
             )
-        self._sent: tuple[ImageOptions, ImageOptions] | None = None  # the last options, and without a limit of time
         self._owner = os.getpid()
         self._end = weakref.finalize(self, _end, self._process, self._owner, self._connection, self._messages)
         try:
-            self._receive(time.monotonic() + START_S)
-        except (TimeoutError, EOFError, OSError) as error:
+            if not self._connection.poll(START_S):
+                raise TimeoutError
+            self._connection.recv()
+        except (EOFError, OSError) as error:
             self._end()
             how = f"hangs for {START_S:g} s" if isinstance(error, TimeoutError) else self._how_it_ended()
             raise RunError(f"the guarded process did not start: it {how}") from error
@@ -110,13 +108,17 @@ class _Process:
         return self._end.alive and self._owner == os.getpid() and self._process.poll() is None
 
     def convert(self, data: bytes, options: ImageOptions, name: str, statistics: bool) -> Image:
-        """See `convert_guarded`. After a timeout or a crash the process is gone."""
+        """See `convert_guarded`. After a crash the process is gone."""
         try:
-            answer = self._exchange(data, options, name, statistics)
+            self._connection.send((options, name, statistics))
+            self._connection.send_bytes(data)
+            answer = self._connection.recv()
+            while isinstance(answer, int):  # bytes needed
+                with limits.BUDGET.hold(answer, options.max_decode_bytes):
+                    self._connection.send(None)
+                    answer = self._connection.recv()
         except BaseException as error:  # Ctrl-C included: its answer would be taken for that of the next image
             message = self._stop()
-            if isinstance(error, TimeoutError) and options.max_decode_s is not None:
-                raise RejectError("decode-timeout", f"took more than --max_decode_s {options.max_decode_s:g}") from None
             if isinstance(error, (OSError, EOFError)):
                 raise self._ended(options, message) from None
             raise
@@ -125,33 +127,6 @@ class _Process:
         if isinstance(answer, str):
             raise RunError(f"in the guarded process: {answer}")
         raise RejectError(*answer[:2], may_pass=answer[2])
-
-    def _exchange(self, data: bytes, options: ImageOptions, name: str, statistics: bool) -> Any:
-        """The answer for one image.
-
-        Raises:
-            TimeoutError: after `options.max_decode_s`.
-            OSError, EOFError: the process ended.
-        """
-        if self._sent is None or self._sent[0] is not options:
-            self._sent = options, dataclasses.replace(options.image_options(), max_decode_s=None)
-        deadline = time.monotonic() + (math.inf if options.max_decode_s is None else options.max_decode_s)
-        self._connection.send((self._sent[1], name, statistics))
-        self._connection.send_bytes(data)
-        answer = self._receive(deadline)
-        while isinstance(answer, int):  # bytes needed
-            asked = time.monotonic()
-            with limits.BUDGET.hold(answer, options.max_decode_bytes):
-                deadline += time.monotonic() - asked
-                self._connection.send(None)
-                answer = self._receive(deadline)
-        return answer
-
-    def _receive(self, deadline: float) -> Any:
-        left = deadline - time.monotonic()
-        if left < math.inf and (left <= 0 or not self._connection.poll(left)):
-            raise TimeoutError
-        return self._connection.recv()
 
     def _stop(self) -> str:
         """Ends the process; returns the last error that it printed."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import as_html, counted, printable
-from beam_tfr.dataset import history
 from beam_tfr.dataset.manifest import Manifest, check_shards
 from beam_tfr.dataset.reader_arguments import integer
 from beam_tfr.dataset.splits import Part
@@ -69,8 +68,6 @@ class Inspection:
             first_classes = itertools.islice(splits[name].class_counts.items(), 20)
             classes = ", ".join(f"{label} {count:,}" for label, count in first_classes)
             yield printable(f"  {name}: {counted(splits[name].num_examples, 'record')}{classes and f' ({classes})'}")
-        if self.manifest:
-            yield from (printable(f"  {line}") for line in history.tell(self.manifest.folder))
         if self.features:
             yield "features:"
         for name, about in self.features.items():
@@ -111,8 +108,8 @@ def inspect(
     """Inspects a dataset or any TFRecord files, uncompressed, gzip or zlib.
 
     Files without a manifest are read completely to count their records; the first 100 determine the features. In a
-    dataset, `record` finds its record by the contents; without those, `problem` says how to make them. `where` reads
-    from the beginning until enough are found; `Records.where` finds rare ones faster.
+    dataset, only the shard of `record` is opened, and read from its beginning: `Records` is faster. `where` reads until
+    enough are found; `Records.where` finds rare ones faster.
 
     Args:
         path: folder of a dataset, a file, or a pattern of files ("train.tfrecord-*"), local or gs://.
@@ -126,7 +123,6 @@ def inspect(
 
     Raises:
         UsageError: there is no such split, record or feature, or the records asked for take more than 512 MiB.
-        NotInstalledError: `record` finds the records of a dataset with pyarrow, which is missing.
         NotFoundError: there is nothing at the path; also a FileNotFoundError.
         DataError: the folder holds neither a dataset nor TFRecord files.
     """
@@ -185,14 +181,12 @@ class _Search:
     def run(self, dataset: Manifest | None) -> None:
         """Reads all records of files without a manifest, and of a dataset until enough are found."""
         try:
-            for record in read(dataset, self.files, self.start, self._on_file):
+            for record in read(self.files, self.start, self._on_file):
                 self._take(record)
                 if dataset and len(self.kept) == self.most:
                     break
         except RecordError as error:
             self.problem = f"{error}; is it a TFRecord file?" if error.record == 0 and not dataset else str(error)
-        except DataError as error:
-            self.problem = str(error)
         except OSError as error:
             self.problem = f"{error.filename or ''}: {error.strerror or error}"
 

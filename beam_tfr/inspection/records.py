@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from beam_tfr import storage
 from beam_tfr.dataset import manifest
-from beam_tfr.dataset.lookup import Lookup
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.dataset.splits import Part
 from beam_tfr.images import formats
@@ -25,7 +24,6 @@ from beam_tfr.schema.dataset import MANIFEST_FILE, in_order
 from beam_tfr.schema.errors import DataError, NotFoundError, RejectError, UsageError
 from beam_tfr.schema.features import ARRAY_RAW, RAW
 
-_AT_A_TIME = 4  # records that are read at a time: of 128 MiB at most
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
 
 
@@ -102,51 +100,27 @@ def _file(entry: storage.Entry) -> Part:
     return Part(entry.path, 0, 0, 0, entry.size_bytes)
 
 
-def read(
-    dataset: Manifest | None, files: Sequence[Part], start: int, on_file: Callable[[int], object]
-) -> Iterator[StoredRecord]:
-    """Yields the records of some files in order, of a dataset from number `start` on, which its contents find.
+def read(files: Sequence[Part], start: int, on_file: Callable[[int], object]) -> Iterator[StoredRecord]:
+    """Yields the records of some files in order, of a dataset from number `start` on.
 
     Args:
-        dataset: the dataset, if they are its files, or those of a split.
-        files: the files.
-        start: number of the first record of a dataset; of other files, all records are read.
+        files: the files. One whose number of records is known is not opened if it ends before `start`.
+        start: number of the first record; of files without a manifest, all records are read.
         on_file: called with the index of each file before it is read.
 
     Raises:
         RecordError: a file is damaged.
-        DataError: there are no contents, or another dataset has replaced this one.
-        NotInstalledError: pyarrow is missing, which reads contents.
         OSError: a file cannot be read.
     """
-    return _read_from(dataset, files, start, on_file) if dataset and start else _read_all(files, on_file)
-
-
-def _read_all(files: Sequence[Part], on_file: Callable[[int], object]) -> Iterator[StoredRecord]:
     before = 0
     for index, file in enumerate(files):
-        on_file(index)
-        records = RecordFile(file.file, max_record_bytes=longest_in(file.num_bytes))
-        for data in records:
-            yield StoredRecord(before + records.record, file.file, records.offset, data)
-        before += records.record
-
-
-def _read_from(
-    dataset: Manifest, files: Sequence[Part], start: int, on_file: Callable[[int], object]
-) -> Iterator[StoredRecord]:
-    lookup, behind = Lookup(dataset, files), 0
-    for index, file in enumerate(files):
-        first, behind = behind, behind + file.records
-        if behind > start:
+        skip = min(max(start - before, 0), file.records)
+        if not file.records or skip < file.records:
             on_file(index)
-        for begin in range(max(first, start), behind, _AT_A_TIME):
-            lookup.offset(begin)  # first of all: checks that the file can have so many records
-            some = range(begin, min(begin + _AT_A_TIME, behind))
-            for number, data in zip(some, lookup.read_each(some), strict=True):
-                if isinstance(data, RecordError):
-                    raise data
-                yield StoredRecord(number, file.file, lookup.offset(number), data)
+            records = RecordFile(file.file, max_record_bytes=longest_in(file.num_bytes), skip=skip)
+            for data in records:
+                yield StoredRecord(before + records.record, file.file, records.offset, data)
+        before += file.records or records.record
 
 
 def features_of_name(features: Iterable[str], name: str) -> list[str]:

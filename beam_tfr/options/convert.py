@@ -23,7 +23,12 @@ MAX_LIMIT = 1_000_000  # of --limit; one worker holds a short key for each
 MAX_NAME = 100  # characters: a file name has at most 255 bytes
 # Options of images that were removed -> the value that all conversions have since. `options` of plans and manifests
 # keep them, so that a conversion has the digests that it always had, and finds its older datasets and plans.
-REMOVED_OF_IMAGES: dict[str, Any] = {"damaged_share": 0.95, "keep_all": False, "max_scan_pixels": MAX_SCAN_PIXELS}
+REMOVED_OF_IMAGES: dict[str, Any] = {
+    "damaged_share": 0.95,
+    "keep_all": False,
+    "max_scan_pixels": MAX_SCAN_PIXELS,
+    "max_decode_s": None,
+}
 
 _place = functools.partial(option, group=WHAT, changes_data=False)
 _shards = functools.partial(option, group=FILES)

@@ -122,14 +122,6 @@ class ImageOptions(Checked):
         metavar="RATIO",
         low=1,
     )
-    max_decode_s: float | None = _limit(
-        None,
-        help="reject images that take longer to decode; decodes each in a guarded process, and makes the rejects "
-        "depend on how busy the machine is (default: no limit)",
-        kind=kinds.NUMBER,
-        metavar="SECONDS",
-        low=0.001,
-    )
 
     def complete(self) -> None:
         self.normalize("encoding", self.encoding or "jpeg")

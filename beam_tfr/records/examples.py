@@ -11,6 +11,7 @@ import google_crc32c
 from google.protobuf.message import DecodeError
 
 from beam_tfr.records.contents import made_cells
+from beam_tfr.records.parquet_layout import varint
 from beam_tfr.records.tensors import Values, message_class
 from beam_tfr.schema import features
 from beam_tfr.schema.dataset import sha256_hex
@@ -213,23 +214,12 @@ def _check_number(serialized: bytes) -> None:
 
 def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yields number, start and end of each field of a message, up to what no parser accepts."""
-    with contextlib.suppress(IndexError):
+    with contextlib.suppress(IndexError, ValueError):
         while at < end:
-            tag, begin = _varint(data, at)
-            number, at = _varint(data, begin) if tag & 7 in (_VARINT, _DELIMITED) else (_SIZES.get(tag & 7, 0), begin)
+            tag, begin = varint(data, at)
+            number, at = varint(data, begin) if tag & 7 in (_VARINT, _DELIMITED) else (_SIZES.get(tag & 7, 0), begin)
             if tag & 7 != _VARINT:
                 begin, at = at, at + number
             if at > end:
                 return
             yield tag >> 3, begin, at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Reads a number; returns it and where it ends."""
-    value = shift = 0
-    while data[at] > 127:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if shift > 63:
-            raise IndexError
-    return value | data[at] << shift, at + 1

@@ -71,11 +71,11 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind == _STRUCT:
         return _struct(data, at, depth + 1)
     if kind == _BINARY:
-        size, at = _varint(data, at)
+        size, at = varint(data, at)
         return None, at + size
     if kind == _LIST:
         size, kind = data[at] >> 4, data[at] & 15
-        size, at = _varint(data, at + 1) if size == 15 else (size, at + 1)
+        size, at = varint(data, at + 1) if size == 15 else (size, at + 1)
         values: list[Any] = []
         while len(values) < size:
             value, at = _value(data, at, kind, depth + 1)
@@ -87,7 +87,12 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     raise ValueError("its metadata are damaged")
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Reads a number of Thrift or protobuf; returns it and where it ends.
+
+    Raises:
+        ValueError, IndexError: there is none.
+    """
     value = 0
     for shift in range(0, 70, 7):
         value |= (data[at] & 127) << shift
@@ -98,5 +103,5 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _signed(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _varint(data, at)
+    value, at = varint(data, at)
     return (value >> 1) ^ -(value & 1), at

@@ -47,7 +47,7 @@ REJECT_REASONS: dict[str, str] = {
     "too-few-pixels": "smaller than --min_pixels",
     "extreme-aspect": "longer and thinner than --max_aspect or the encoding allows",
     "several-frames": "an animation or a multi-page file, with --frames reject",
-    "decode-timeout": "took longer than --max_decode_s, or than the hard limit on CPU time",
+    "decode-timeout": "took longer than the hard limit on CPU time",
     "crashed-decoder": "crashed the guarded process that decoded it",
     "file-too-large": "the file is larger than allowed",
 }

@@ -40,7 +40,7 @@ def verify(
     """Reads a dataset and compares it with its manifest.
 
     Takes 16 bytes of memory per record to compare keys (100 at the end), about four times the longest record per
-    thread, and the pixels of one large image.
+    thread, and `max_decode_bytes` of `ImageOptions`, 400 MB, to decode, or the pixels of one image that has more.
 
     Args:
         folder: local or gs://.

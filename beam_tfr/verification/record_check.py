@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.dataset.manifest import KEPT_FORMATS, Manifest
-from beam_tfr.images import formats, keep
+from beam_tfr.images import formats, keep, limits
 from beam_tfr.images.geometry import place
 from beam_tfr.images.source import SMALLEST, Source
-from beam_tfr.options.image import MAX_SCAN_PIXELS, ImageOptions
+from beam_tfr.options.image import ImageOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import hash_key
 from beam_tfr.records.tensors import DTYPES, MAX_RANK, parse_tensor, serialize_tensor
@@ -45,7 +43,7 @@ class RecordCheck:
         self._may_lack_label = "label_column" in manifest.options
         self._options = manifest.image_options
         rows, columns = self._options.image_size
-        self._max_pixels = min(MAX_PIXELS, max(self._options.max_pixels, rows * columns))
+        self._limits = ImageOptions(max_pixels=min(MAX_PIXELS, max(self._options.max_pixels, rows * columns)))
 
     def __call__(self, record: bytes, found: ShardFound) -> tuple[list[str], Values | None]:
         """Checks a record, and adds it to what was found in its shard.
@@ -75,7 +73,7 @@ class RecordCheck:
         elif self._options.encoding in names.IMAGE_ENCODINGS:
             image = {name: found[0] for name, found in values.items() if name in names.FEATURES or name == names.RAW}
             problems += option_problems(image, self._options)
-            problems += image_problems(image, self._options, max_pixels=self._max_pixels)
+            problems += image_problems(image, self._options, self._limits)
             found.pixels += image[names.HEIGHT] * image[names.WIDTH]
             found.source_sizes[size_bucket(image[names.SOURCE_HEIGHT], image[names.SOURCE_WIDTH])] += 1
         return problems, values
@@ -168,17 +166,13 @@ def _or(values: Sequence[object]) -> str:
     return " or ".join(map(str, values))
 
 
-_LARGE_PIXELS = 1 << 22
-_one_large_image = threading.Lock()  # so that large images in several threads take the memory of one
-
-
-def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixels: int) -> Iterator[str]:
+def image_problems(record: Mapping[str, Any], options: ImageOptions, limited: ImageOptions) -> Iterator[str]:
     """Yields what is wrong with the encoded image of a record.
 
     Args:
         record: `ENCODED` or `RAW`, `FORMAT` (bytes), `HEIGHT`, `WIDTH`, `CHANNELS` (int).
         options: options of the dataset.
-        max_pixels: larger images are not decoded, which is also a problem.
+        limited: limits of images that are decoded; others are also a problem.
     """
     if options.encoding == "raw":
         shape = [record[names.HEIGHT], record[names.WIDTH], record[names.CHANNELS]]
@@ -200,21 +194,14 @@ def image_problems(record: Mapping[str, Any], options: ImageOptions, *, max_pixe
         for feature, side in ((names.HEIGHT, source.height), (names.WIDTH, source.width)):
             if record[feature] != side:
                 yield f"{feature} is {record[feature]}, but the image has {side}"
-        pixels, size = source.height * source.width, f"{source.height}x{source.width} pixels"
-        if pixels > max_pixels:
-            yield f"the image has {size}, more than the {max_pixels} that are decoded"
-            return
-        if source.scans > 1 and source.scans * pixels > MAX_SCAN_PIXELS:
-            yield f"the image has {source.scans} scans of {size}, more than the {MAX_SCAN_PIXELS} that are decoded"
-            return
-        large = pixels > _LARGE_PIXELS
-        with _one_large_image if large else contextlib.nullcontext():
+        limits.check(source, limited)
+        with limits.BUDGET.hold(source.memory(SMALLEST), limited.max_decode_bytes):
             problems = list(_pixel_problems(record, source, options))
         yield from problems
         if options.encoding == "keep" and not problems and not keep.is_readable(data, source):
             yield "the image is of a kind that TensorFlow refuses or misreads"
     except RejectError as error:
-        yield f"the image does not decode to the end: {shown(error.detail)}"
+        yield f"the image is not decoded to its end: {shown(error.detail)}"
 
 
 def _pixel_problems(record: Mapping[str, Any], source: Source, options: ImageOptions) -> Iterator[str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from beam_tfr.images.formats import extras, general, gif, jpeg, kinds, png, pnm, tiff
+from beam_tfr.images.formats import extras, general, gif, jpeg, png, pnm, tiff
 from beam_tfr.images.source import Source
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.extensions import FORMAT_OF
@@ -64,16 +64,26 @@ FORMATS = {
 }
 
 
+# What files in folders of images often are instead.
+_STRANGERS = {
+    rb"\Z": "an empty file",
+    rb"PK\x03\x04": "a ZIP archive",
+    rb"(?i:\s*<(!doctype )?html)": "HTML",
+    rb"[\t-\r -~]+\Z": "text",
+}
+
+
 def identify(data: bytes) -> str:
     """Finds the key in `FORMATS` of a file, by its content.
 
     Raises:
-        RejectError: `not-an-image`; the detail says what it seems to be.
+        RejectError: `not-an-image`; the detail says how it begins.
     """
     for name, form in FORMATS.items():
         if form.matches(data):
             return name
-    raise RejectError("not-an-image", kinds.describe(data))
+    found = (word for pattern, word in _STRANGERS.items() if re.match(pattern, data[:4096]))
+    raise RejectError("not-an-image", next(found, f"begins with {data[:16]!r}"))
 
 
 def is_wrong_extension(name: str, found: str) -> bool:

@@ -107,33 +107,27 @@ def open_tiff(data: bytes) -> Source:
     strip = min(height, page.get(_STRIP_ROWS) or height), width
     rows, columns = (page.get(_TILE_HEIGHT), page.get(_TILE_WIDTH)) if _TILES in page.tags else strip
     part_bytes = max(0, int(rows * columns * bytes_each) - _SMALL_PART)  # a decoder unpacks them whole
-    if page.is_deep:
-        source = Source(
-            format="tiff",
-            height=height,
-            width=width,
-            decode=lambda _: _decode_by_opencv(page, height, width),
-            memory=lambda _: sample_bytes + part_bytes + ALPHA_BYTES * height * width * (page.get(_SAMPLES) == 4),
-        )
-    else:
+    needed = sample_bytes + part_bytes + ALPHA_BYTES * height * width * (page.get(_SAMPLES) == 4)
+    uses_opencv = page.is_deep or (page.get(_COMPRESSION) in _FAX and (page.bits, page.get(_SAMPLES)) == (1, 1))
+    if not page.is_deep:
         try:
             image = general.open_image(page.upright, "TIFF")
             image.info.pop("xmp", None)  # Pillow would turn the picture by it
         except RejectError:
             raise RejectError("unsupported-image", f"TIFF: {page}") from None
-        is_fax = page.get(_COMPRESSION) in _FAX and (page.bits, page.get(_SAMPLES)) == (1, 1)
-        source = Source(
-            format="tiff",
-            height=height,
-            width=width,
-            decode=lambda _: _decode_by_opencv(page, height, width) if is_fax else general.load(image, page.bits),
-            memory=lambda _: general.loading_bytes(image) + part_bytes,
-        )
-    source.least_bytes = sample_bytes // _SHRINKS.get(page.get(_COMPRESSION), sample_bytes + 1)
+        needed = general.loading_bytes(image) + part_bytes
+    source = Source(
+        format="tiff",
+        height=height,
+        width=width,
+        orientation=page.orientation,
+        frames=1 + any(not _is_thumbnail(directory) for directory in directories),
+        least_bytes=sample_bytes // _SHRINKS.get(page.get(_COMPRESSION), sample_bytes + 1),
+        decode=lambda _: _decode_by_opencv(page, height, width) if uses_opencv else general.load(image, page.bits),
+        memory=lambda _: needed,
+    )
     if page.get(_COMPRESSION) in _JPEG:  # start of scan, which stands nowhere else in JPEG data
         source.scans = -(-data.count(b"\xff\xda") // len(page.tags.get(_TILES) or page.tags[_STRIPS]))
-    source.orientation = page.orientation
-    source.frames = 1 + any(not _is_thumbnail(directory) for directory in directories)
     return source
 
 
