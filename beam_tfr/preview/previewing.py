@@ -8,7 +8,7 @@ import heapq
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from beam_tfr.console.display import Progress
+from beam_tfr.console.display import Progress, duration
 from beam_tfr.console.terminal import counted
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset import manifest
@@ -24,7 +24,7 @@ from beam_tfr.output.rejects import most
 from beam_tfr.pipeline import Convert, make_plan
 from beam_tfr.planning.survey import order_key
 from beam_tfr.preview.result import Preview
-from beam_tfr.preview.sampling import convert_sample, list_references, survey_listing
+from beam_tfr.preview.sampling import Comparison, Sampled, convert_sample, list_references, survey_listing
 from beam_tfr.schema import diff
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError, whole_number
 from beam_tfr.schema.features import IMAGE_ENCODINGS, things
@@ -34,6 +34,7 @@ from beam_tfr.tables.rows import Tables
 WRITES = "writes the dataset"
 BUSY = 1.15  # CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
 OVERHEAD_S = 0.0005  # CPU time of an image outside of its conversion: in the engine, and to write its record
+COPY_S = 0.00015  # CPU time of an image that an update lists and copies
 START_S = 0.6  # of a conversion on this machine, until it converts, and at its end
 
 
@@ -68,6 +69,9 @@ def preview(
     skipped = Skipped(source.input, exclusion(source.exclude, source.root))
     ambiguous = Ambiguities(source.layout)
     refs = list_references(options, source, skipped, ambiguous)
+    compared = Comparison(options.output if check_output else None)
+    if compared.there:
+        refs = compared.watch(refs)
     if options.limit is not None:
         refs = iter(heapq.nsmallest(options.limit, refs, key=lambda ref: order_key(options.seed, ref.key)))
     listed = survey_listing(refs, seed=options.seed, sample_size=sample_size, progress=progress)
@@ -85,7 +89,17 @@ def preview(
     outcome, converts = WRITES, True
     if check_output:
         job_state = functools.partial(jobs.job_state, beam_options)
-        outcome, converts = _predict_outcome(options, plan, job_state=job_state)
+        try:
+            outcome, converts = _predict_outcome(options, plan, job_state=job_state)
+        except UsageError as error:
+            if not compared.there:
+                raise
+            told = f"{error}: it {compared}"
+            if options.encoding in IMAGE_ENCODINGS:
+                sampled = convert_sample(listed.sample, step, progress=progress)
+                converted = _cpu_seconds(sampled, compared.new + compared.changed)
+                told += f", in about {duration(START_S + converted + COPY_S * compared.kept)} of CPU time"
+            raise UsageError(told) from None
     usable = plan.matched - listed.reasons.total()
     sampled = convert_sample(listed.sample, step, progress=progress)
     if not sampled.record_bytes:
@@ -97,7 +111,7 @@ def preview(
     num_bytes = statistics.fmean(sampled.record_bytes) * written * sampled.packed
     seconds = cpu_s = None
     if options.encoding in IMAGE_ENCODINGS:
-        cpu_s = usable * (statistics.fmean(sampled.cpu_s or [0.0]) * BUSY + OVERHEAD_S)
+        cpu_s = _cpu_seconds(sampled, usable)
         seconds = START_S + max(cpu_s, usable * sampled.read_s) / default_threads()
     warnings = [*source.origin.warnings] if isinstance(source.origin, Tables) else []
     warnings += filter(None, [tell_missed(listed.skipped, source.root)])
@@ -116,6 +130,11 @@ def preview(
         failure=failure if converts else "",
         warnings=warnings,
     )
+
+
+def _cpu_seconds(sampled: Sampled, images: int) -> float:
+    """CPU time to convert so many images."""
+    return images * (statistics.fmean(sampled.cpu_s or [0.0]) * BUSY + OVERHEAD_S)
 
 
 def _predict_outcome(options: ConvertOptions, plan: Plan, *, job_state: lock.JobState) -> tuple[str, bool]:
