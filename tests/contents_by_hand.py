@@ -16,9 +16,8 @@ from beam_tfr.output.publish import sums_text
 from beam_tfr.records import contents
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.tfrecords import HEADER_BYTES, RecordFile, longest_in
-from beam_tfr.schema.dataset import CONTENTS_FOLDER, SUMS_FILE, sha256_hex
+from beam_tfr.schema.dataset import CONTENTS_FOLDER, SUMS_FILE
 from beam_tfr.schema.naming import contents_name, shard_number
-from beam_tfr.schema.plan import WrittenFile
 
 
 def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
@@ -45,9 +44,7 @@ def make(dataset: Manifest, split: str, entry: ShardEntry) -> None:
 def write_sums(dataset: Manifest) -> None:
     """Writes SHA256SUMS of the contents that are there."""
     files = [contents_name(shard.file) for split in dataset.splits.values() for shard in split.shards]
-    read = ((name, storage.read_bytes(storage.join(dataset.folder, name))) for name in files)
-    written = [(name, WrittenFile("", len(data), sha256_hex(data), 0)) for name, data in read]
-    text = sums_text(written)
+    text = sums_text((name, storage.sha256(storage.join(dataset.folder, name))) for name in files)
     _write(dataset, SUMS_FILE, text)
 
 
