@@ -125,8 +125,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names
         self._output = arguments.choice("output", output, OUTPUTS)
-        labels = dataset.features[LABEL]["shape"] if LABEL in dataset.features else None
-        arguments.check_labels(folder, labels, output, multi_hot=multi_hot)
+        arguments.check_labels(dataset, output, multi_hot=multi_hot)
         arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot)
         self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
         self._boxes = boxes
