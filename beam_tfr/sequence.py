@@ -137,10 +137,7 @@ class Records(Sequence[Any]):
         from pyarrow import dataset as datasets
 
         if not isinstance(condition, datasets.Expression):
-            raise UsageError(
-                f"where: must be a pyarrow.compute.Expression, such as pyarrow.compute.field('class') == 'hat', "
-                f"got {condition!r}"
-            )
+            raise UsageError(f"where: must be a pyarrow.compute.Expression, got {condition!r}")
 
         def fitting(part: Part) -> NDArray[np.bool_]:
             table = self._lookup.table(part).slice(part.begin, part.take)

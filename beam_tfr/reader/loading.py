@@ -274,9 +274,7 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
             raise UsageError(f"has no effect: {why}", option=option, value=value)
     if decoder.weighted and output != "dict" and (not decoder.labelled or output in ("image", "raw_record")):
         what = f'`output="{output}"`' if decoder.labelled else folder
-        raise UsageError(
-            f'`remainder="pad"` gives padding a label of weight 0, but {what} has no labels: give `output="dict"`'
-        )
+        raise UsageError(f'`remainder="pad"` gives labels a weight, but {what} has no labels: give `output="dict"`')
     if decoder.variable and batch_size and not decoder.sizes:
         raise UsageError(
             f"the images of {folder} have different sizes (`resize={options.resize}`), and a batch takes equal ones. "
