@@ -160,29 +160,17 @@ class Order:
             message = f"must be less than the number of hosts, {self.num_hosts}: hosts are numbered from 0"
             self._refuse("host_index", message)
         if self.step_size % self.num_hosts:
-            lower = self.step_size // self.num_hosts * self.num_hosts
-            fitting = f"{lower} or {lower + self.num_hosts}" if lower else str(self.num_hosts)
-            why = f"is not a multiple of the {self.num_hosts} hosts, which share every batch equally: give {fitting}"
-            self._refuse("batch_size", why)
+            self._refuse("batch_size", f"is not a multiple of the {self.num_hosts} hosts, which share it equally")
         if self.remainder is None:
             object.__setattr__(self, "remainder", "keep" if self.num_hosts == 1 else "drop")
         if self.batch_size is None and self.num_hosts == 1 and self.remainder != "keep":
             self._refuse("remainder", "has no effect without `batch_size=`: give one, or leave it out")
         if self.remainder == "keep" and 0 < self.total % self.step_size < self.num_hosts:
-            what = "examples" if self.batch_size is None else "batches"
-            few = self.total // self.step_size
-            self._refuse(
-                "remainder",
-                f"{self.total} examples would give some of the {self.num_hosts} hosts {few} {what} and others "
-                f'{few + 1}, and hosts that wait for each other would hang. Give "drop" or "pad"',
-            )
+            why = f"{self.total} examples give some of the {self.num_hosts} hosts a step more than others, which would"
+            self._refuse("remainder", f'{why} wait for ever. Give "drop" or "pad"')
         if not self.steps:
-            self._refuse(
-                "remainder",
-                f'leaves nothing of {self.total} examples: give a smaller `batch_size=`, or `remainder="pad"`'
-                if self.batch_size
-                else f'leaves nothing: {self.num_hosts} hosts share {self.total} examples. Give "pad"',
-            )
+            why = f"leaves nothing of {self.total} examples in steps of {self.step_size}"
+            self._refuse("remainder", f'{why}: give a smaller `batch_size=`, or `remainder="pad"`')
 
     def _refuse(self, name: str, why: str) -> NoReturn:
         raise UsageError(why, option=name, value=getattr(self, name))

@@ -78,13 +78,11 @@ class Records(Sequence[Any]):
         boxes: str | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
-        folder = reader_arguments.folder(path)
-        dataset = manifest.read(folder)
+        dataset = manifest.read(reader_arguments.folder(path))
         images = dataset.image_options.encoding in IMAGE_ENCODINGS
         allowed = OUTPUTS if images else ("dict", "raw_record")
         self._output = choice("output", output, allowed)
-        labels = dataset.features[LABEL]["shape"] if LABEL in dataset.features else None
-        check_labels(folder, labels, output, multi_hot=multi_hot)
+        check_labels(dataset, output, multi_hot=multi_hot)
         check_boxes(dataset, boxes, output, multi_hot=multi_hot)
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
@@ -139,10 +137,7 @@ class Records(Sequence[Any]):
         from pyarrow import dataset as datasets
 
         if not isinstance(condition, datasets.Expression):
-            raise UsageError(
-                f"where: must be a pyarrow.compute.Expression, such as pyarrow.compute.field('class') == 'hat', "
-                f"got {condition!r}"
-            )
+            raise UsageError(f"where: must be a pyarrow.compute.Expression, got {condition!r}")
 
         def fitting(part: Part) -> NDArray[np.bool_]:
             table = self._lookup.table(part).slice(part.begin, part.take)

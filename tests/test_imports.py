@@ -150,7 +150,7 @@ ALLOWED = {
     "comparison": {"console", "dataset", "records", "schema", "storage"},
     "verification": {"console", "dataset", "images", "inputs", "options", "records", "schema", "storage"},
     "output": {"console", "dataset", "images", "planning", "records", "schema", "storage", "version"},
-    "reader": {"dataset", "inputs", "options", "order", "records", "schema", "storage"},
+    "reader": {"dataset", "images", "inputs", "options", "order", "records", "schema", "storage"},
     "torch": {"dataset", "order", "records", "schema"},
 }
 COMMANDS = {"api", "cli", "commands", "inspection", "comparison", "preview", "bench"}

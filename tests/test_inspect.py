@@ -220,7 +220,7 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
     assert both.out == f"wrote {tmp_path / 'both.png'}: 13 records\n"
     for path, split, said in (
         (folder, "trian", r"`split=trian`: is not in .*; there are: train, test$"),
-        (found.records[0].file, "test", "`split=test`: needs a complete dataset; of other files, give those"),
+        (found.records[0].file, "test", "`split=test`: needs a complete dataset"),
     ):
         with pytest.raises(UsageError, match=said):
             inspect(path, split=split)

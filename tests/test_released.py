@@ -149,6 +149,17 @@ def test_an_option_that_is_removed_is_ignored_by_readers_and_told_by_writers(
     assert beam_tfr("repair", "dataset", "--input", "photos").code == 0
 
 
+def test_a_value_of_an_option_that_went_is_read(beam_tfr: Command, released: Path) -> None:
+    path = released / "dataset" / "manifest.json"
+    fields = json.loads(path.read_bytes())
+    fields["options"]["max_decode_s"] = 2.5
+    fields["options_digest"] = sha256_hex(canonical_json(fields["options"]))
+    fields["manifest_digest"] = manifest.manifest_digest(fields)
+    path.write_bytes(manifest.to_bytes(fields))
+    assert beam_tfr("inspect", "dataset").code == 0
+    assert manifest.read("dataset").options["max_decode_s"] == 2.5
+
+
 def test_every_option_since_is_implied(released: Path) -> None:
     there = manifest.read("dataset").options
     now = ConvertOptions(input=("/p",), output="/d", encoding="raw").data_options(None)

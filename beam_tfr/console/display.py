@@ -156,21 +156,16 @@ def describe(progress: Progress, what: str, rate: float, bytes_rate: float, left
     """
     noun = what.removesuffix("s")
     parts = [
-        f"{progress.done:,} of {counted(progress.total, noun)}" if progress.total else counted(progress.done, noun)
+        f"{progress.done:,} of {counted(progress.total, noun)}" if progress.total else "",
+        counted(progress.done, noun) if progress.done and not progress.total else "",
+        f"{duration(left)} left" if left else "",
+        f"{progress.rejected:,} rejected" if progress.rejected else "",
+        f"{rate:,.0f} {what}/s" if rate else "",
+        f"{bytes_rate / 1e6:,.1f} MB/s" if bytes_rate else "",
+        f"{progress.shards:,} of {counted(progress.num_shards, 'shard')}" if progress.num_shards else "",
     ]
-    if not (progress.done or progress.total):
-        parts = []
-    if left:
-        parts.append(f"{duration(left)} left")
-    if progress.rejected:
-        parts.append(f"{progress.rejected:,} rejected")
-    if rate:
-        parts.append(f"{rate:,.0f} {what}/s")
-    if bytes_rate:
-        parts.append(f"{bytes_rate / 1e6:,.1f} MB/s")
-    if progress.num_shards:
-        parts.append(f"{progress.shards:,} of {counted(progress.num_shards, 'shard')}")
-    return f"{progress.stage}: {', '.join(parts)}" if parts else progress.stage
+    told = ", ".join(filter(None, parts))
+    return f"{progress.stage}: {told}" if told else progress.stage
 
 
 def duration(seconds: float) -> str:

@@ -1,13 +1,13 @@
 """Checks arguments that `beam_tfr.reader` and `beam_tfr.torch` share."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.schema.boxes import BOX_FORMATS
 from beam_tfr.schema.errors import UsageError, whole_number
-from beam_tfr.schema.features import SIDES
+from beam_tfr.schema.features import LABEL, SIDES
 
 STREAMS = 8  # by default
 GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole split
@@ -48,20 +48,21 @@ def choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
     return value
 
 
-def check_labels(folder: str, shape: Sequence[int] | None, output: str, *, multi_hot: bool) -> None:
-    """Checks `multi_hot=`; `shape` is that of an example's labels, None if there are none.
+def check_labels(dataset: Manifest, output: str, *, multi_hot: bool, label: str = LABEL) -> None:
+    """Checks `multi_hot=`; `label` is the feature that it applies to.
 
     Raises:
         UsageError: it is neither True nor False, has no effect, or does not fit the labels.
     """
     if not boolean("multi_hot", multi_hot):
         return
-    if shape is None:
-        why = f"has no effect: {folder} has no labels"
+    labels = dataset.features.get(label)
+    if labels is None:
+        why = f"has no effect: {dataset.folder} has no labels"
     elif output in ("image", "raw_record"):
         why = f'has no effect: `output="{output}"` has no labels'
-    elif not shape:
-        why = f"the examples of {folder} have one label each; leave it out"
+    elif not labels["shape"]:
+        why = f"the examples of {dataset.folder} have one label each; leave it out"
     else:
         return
     raise UsageError(why, option="multi_hot", value=True)

@@ -43,15 +43,12 @@ def check_memory(source: Source, file_bytes: int, needed: int, options: ImageOpt
     Raises:
         RejectError: `damaged-image` or `too-much-memory`.
     """
+    sides = f"{source.width} x {source.height} pixels"
     if file_bytes < source.least_bytes:
-        raise RejectError(
-            "damaged-image",
-            f"{source.format}: {file_bytes} bytes cannot hold {source.width} x {source.height} pixels",
-        )
+        raise RejectError("damaged-image", f"{source.format}: {file_bytes} bytes cannot hold {sides}")
     if needed > options.max_decode_bytes:
-        sides = f"{source.width} x {source.height} pixels of this kind"
         most = f"more than --max_decode_bytes {options.max_decode_bytes}"
-        raise RejectError("too-much-memory", f"{sides} take {needed} bytes to decode, {most}")
+        raise RejectError("too-much-memory", f"{sides} of this kind take {needed} bytes to decode, {most}")
 
 
 def check_result(canvas: tuple[int, int], options: ImageOptions) -> None:

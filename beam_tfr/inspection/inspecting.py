@@ -132,9 +132,7 @@ def inspect(
     wanted = _conditions(where)
     dataset, files, problem = find_files(place, split)
     if split is not None and dataset is None:
-        raise UsageError(
-            "needs a complete dataset; of other files, give those of the split", option="split", value=split
-        )
+        raise UsageError("needs a complete dataset", option="split", value=split)
     if dataset is not None:
         _check_known(dataset.features, wanted)
         try:

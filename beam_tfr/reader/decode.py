@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import io
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import PIL.Image
 import tensorflow as tf
 
 from beam_tfr.dataset.manifest import REPAIR, Manifest
@@ -19,6 +17,7 @@ from beam_tfr.order import FILLER
 from beam_tfr.reader import boxes
 from beam_tfr.reader.images import ImageDecoder
 from beam_tfr.reader.streams import Parts, first_that_works
+from beam_tfr.records.examples import serialize
 from beam_tfr.schema.boxes import BOXES, CLASSES, RELATIVE
 from beam_tfr.schema.features import ENCODED, FORMAT, HEIGHT, IMAGE_ENCODINGS, OBJECT_LABEL, RAW, SIDES, WIDTH
 
@@ -106,26 +105,21 @@ class Decoder:
     @functools.cached_property
     def padding(self) -> bytes:
         """A serialized filler: a black image; other features are 0 or empty."""
+        from beam_tfr.images.encode import encode
+
         height, width, channels = (side or 1 for side in self.image.shape)
         options = self.image.options
         if options.resize not in VARIABLE_SIZES:
             height, width = options.image_size
-        black = np.zeros((height, width, channels), np.uint8)
         form = options.encoding.replace("keep", "jpeg")
         values: dict[str, Any] = {FORMAT: form.encode()}
-        if form == "raw":
-            values[RAW] = tf.io.serialize_tensor(black).numpy()
-        elif self.holds_images:
-            buffer = io.BytesIO()
-            pixels = PIL.Image.fromarray(black[..., 0] if channels == 1 else black)
-            pixels.save(buffer, form, lossless=True)  # WebP is lossy unless asked
-            values[ENCODED] = buffer.getvalue()
-        example = tf.train.Example()
+        if self.holds_images:
+            values[RAW if form == "raw" else ENCODED] = encode(np.zeros((height, width, channels), np.uint8), form)
+        filler = {}
         for feature, about in self.dataset.features.items():
-            size = max(0, math.prod(about["shape"]))  # lists of any length, [-1], are empty
             value = values.get(feature, b"" if about["dtype"] == "bytes" else 0)
-            getattr(example.features.feature[feature], f"{about['dtype']}_list").value.extend([value] * size)
-        return bytes(example.SerializeToString())
+            filler[feature] = about["dtype"], [value] * max(0, math.prod(about["shape"]))  # [-1], any length, is empty
+        return serialize(filler)
 
     def decode(self, records: Any, places: Any) -> Any:
         """Features by name, with the pixels as `image`; names the first record that does not decode."""

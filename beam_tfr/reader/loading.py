@@ -263,8 +263,8 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
             raise UsageError(f'{undecoded}: give "dict", or "raw_record"', option="output", value=output)
     elif output in ("encoded", "raw_record"):
         undecoded = f'`output="{output}"` decodes nothing'
-    labels = decoder.dataset.features.get(decoder.dataset.names.label, {})
-    arguments.check_labels(folder, labels.get("shape"), output, multi_hot=decoder.multi_hot)
+    label = decoder.dataset.names.label
+    arguments.check_labels(decoder.dataset, output, multi_hot=decoder.multi_hot, label=label)
     one_size = "" if batch_size and decoder.variable else "it applies to batches of images of different sizes"
     for option, value, why in (
         ("image_size", decoder.image.image_size, undecoded),
@@ -274,9 +274,7 @@ def _check_output(decoder: Decoder, batch_size: int | None) -> None:
             raise UsageError(f"has no effect: {why}", option=option, value=value)
     if decoder.weighted and output != "dict" and (not decoder.labelled or output in ("image", "raw_record")):
         what = f'`output="{output}"`' if decoder.labelled else folder
-        raise UsageError(
-            f'`remainder="pad"` gives padding a label of weight 0, but {what} has no labels: give `output="dict"`'
-        )
+        raise UsageError(f'`remainder="pad"` gives labels a weight, but {what} has no labels: give `output="dict"`')
     if decoder.variable and batch_size and not decoder.sizes:
         raise UsageError(
             f"the images of {folder} have different sizes (`resize={options.resize}`), and a batch takes equal ones. "

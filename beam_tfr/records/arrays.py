@@ -42,9 +42,7 @@ def parse_array(data: bytes) -> Array:
         version = np.lib.format.read_magic(file)
         readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         if version not in readers:
-            raise RejectError(
-                "not-an-array", f"a .npy file of version {version[0]}.{version[1]}: structured arrays are not supported"
-            )
+            raise RejectError("not-an-array", f"a .npy file of version {version}: structured arrays are not supported")
         shape, fortran, dtype = readers[version](file)
     # NumPy evaluates a header of at most 10,000 characters as a Python literal.
     except (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError) as error:

@@ -118,15 +118,12 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         rank, world_size = rank_of(rank, world_size)
         dataset = manifest.read(folder)
         if (encoding := dataset.image_options.encoding) not in IMAGE_ENCODINGS:
-            raise UsageError(
-                f"{folder} holds no images (`encoding={encoding}`): read it with beam_tfr.records.tfrecords"
-            )
+            raise UsageError(f"{folder} holds no images (`encoding={encoding}`): read it with `Records`")
         chosen = select(dataset, split)
         manifest.check_shards(dataset, chosen.splits)
         self.class_names = dataset.class_names
         self._output = arguments.choice("output", output, OUTPUTS)
-        labels = dataset.features[LABEL]["shape"] if LABEL in dataset.features else None
-        arguments.check_labels(folder, labels, output, multi_hot=multi_hot)
+        arguments.check_labels(dataset, output, multi_hot=multi_hot)
         arguments.check_boxes(dataset, boxes, output, multi_hot=multi_hot)
         self._decoder = ExampleDecoder(dataset, output=output, multi_hot=multi_hot, boxes=boxes)
         self._boxes = boxes
@@ -155,11 +152,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             self._lookup.read_each([0])  # fails without contents
         self._pads = remainder == "pad"
         self._transform = transform
-        epoch, start_step = (
-            arguments.integer("epoch", epoch, 0),
-            arguments.integer("start_step", start_step, 0, bits=63),
-        )
-        more, step = divmod(start_step, self.steps_per_epoch)
+        epoch = arguments.integer("epoch", epoch, 0)
+        more, step = divmod(arguments.integer("start_step", start_step, 0, bits=63), self.steps_per_epoch)
         self._start = (epoch + more, step)
         # Shared with workers that are already running: persistent_workers=True keeps them, and this object's copies.
         self._epoch = _shared(epoch + more)

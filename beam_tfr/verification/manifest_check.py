@@ -23,9 +23,10 @@ def check_files(manifest: Manifest) -> Iterator[Problem]:
         names.MANIFEST_FILE: _text_problems,
         names.LABELS_FILE: _labels_problems,
         names.REJECTS_FILE: _rejects_problems,
+        names.SUMS_FILE: _sums_problems,
+        ".": _folder_problems,
     }
-    checks[names.SUMS_FILE] = _sums_problems
-    for file, check in {**checks, ".": _folder_problems}.items():
+    for file, check in checks.items():
         try:
             yield from check(manifest)
         except OSError as error:
@@ -64,12 +65,9 @@ def _labels_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _rejects_problems(manifest: Manifest) -> Iterator[Problem]:
-    found, promised = (
-        storage.sha256(storage.join(manifest.folder, names.REJECTS_FILE)),
-        manifest.fields["rejects"]["sha256"],
-    )
-    if found != promised:
-        yield Problem("damaged", names.REJECTS_FILE, f"its SHA-256 is {found}, expected {shown(promised)}")
+    found, promised = storage.sha256(storage.join(manifest.folder, names.REJECTS_FILE)), manifest.fields["rejects"]
+    if found != promised["sha256"]:
+        yield Problem("damaged", names.REJECTS_FILE, f"its SHA-256 is {found}, expected {shown(promised['sha256'])}")
 
 
 def _read(manifest: Manifest, file: str) -> bytes:
@@ -85,24 +83,19 @@ def _sums_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def _folder_problems(manifest: Manifest) -> Iterator[Problem]:
     """Yields strangers that other readers take for shards, and own files that are links out of the folder."""
-    folder, suffix = manifest.folder, SUFFIXES[manifest.compression]
+    folder = manifest.folder
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
     beside = {names.HISTORY_FILE, names.REMOVED_FILE, names.CONTENTS_FOLDER, names.SOURCES_FOLDER}
     own = {names.MANIFEST_FILE, names.LABELS_FILE, names.REJECTS_FILE, *beside, *shards}
     begins = tuple(f"{manifest.name}-{split}-" for split in manifest.splits)
-    patterns = (
-        f"patterns such as {manifest.name}-{[*names.in_order(manifest.splits), 'train'][0]}-* and *{suffix} match"
-    )
+    stranger = "is not in the manifest, but readers of patterns take it for a part of the dataset: move it away"
     for name in sorted({*(storage.list_folder(folder) if storage.is_gcs(folder) else os.listdir(folder))} - own):
         if ".tfrecord" in name or name.startswith(begins):
-            message = f"is not in the manifest, but {patterns} it, and other readers read it too"
-            yield Problem("foreign", name, f"{message}: move it out of the folder")
+            yield Problem("foreign", name, stranger)
     own |= {names.SUMS_FILE, *map(contents_name, shards)}
     for name in storage.list_folder(storage.join(folder, names.CONTENTS_FOLDER)):
         if (inside := f"{names.CONTENTS_FOLDER}/{name}") not in own and name.endswith(CONTENTS_SUFFIX):
-            pattern = f"{names.CONTENTS_FOLDER}/*{CONTENTS_SUFFIX}"
-            message = f"is not in the manifest, but {pattern} matches it: move it out of the folder"
-            yield Problem("foreign", inside, message)
+            yield Problem("foreign", inside, stranger)
     for name, target in storage.links_out(folder).items():
         if name in own:
             yield Problem("foreign", name, f"is a link that leads out of the folder, to {shown(target)}")

@@ -51,9 +51,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
 
     def __init__(self, manifest: Manifest, patterns: Sequence[str], exclude: Sequence[str] = ()) -> None:
         if not manifest.names.sha256:
-            raise UsageError(
-                "the records of this dataset are rows of a table, which have no source files", option="sources"
-            )
+            raise UsageError("the records are rows of a table, which have no source files", option="sources")
         self._manifest = manifest
         if not all(patterns):
             raise UsageError("is empty; give the `input=` that the dataset was made from", option="sources", value="")

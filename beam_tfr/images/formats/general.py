@@ -118,9 +118,8 @@ def open_webp(data: bytes) -> Source:
         sides = int.from_bytes(lossless[1:5], "little")
         width, height, flags = (sides & 0x3FFF) + 1, (sides >> 14 & 0x3FFF) + 1, sides >> 28 & 1 and _WEBP_ALPHA
     else:
-        width, height = (
-            int.from_bytes(found.get(b"VP8 ", b"")[place : place + 2], "little") & 0x3FFF for place in (6, 8)
-        )
+        lossy = found.get(b"VP8 ", b"")
+        width, height = (int.from_bytes(lossy[place : place + 2], "little") & 0x3FFF for place in (6, 8))
     if not height or not width or width * height >= 1 << 32:
         raise RejectError("damaged-image", f"WEBP: {width} x {height} pixels")
     profile = found.get(b"ICCP", b"") if flags & _WEBP_PROFILE else b""

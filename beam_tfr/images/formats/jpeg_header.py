@@ -92,9 +92,7 @@ def read_header(data: bytes) -> Header:
             header.stray += len(data[end : segment.begin].rstrip(b"\xff"))
         end = segment.end
         if marker in _NOT_READ:
-            raise RejectError(
-                "unsupported-image", f"JPEG with marker 0x{marker:02x}: hierarchical, JPEG-LS or the like"
-            )
+            raise RejectError("unsupported-image", f"JPEG with marker 0x{marker:02x}: hierarchical or JPEG-LS")
         if marker == jpeg.SOS:
             if not header.process or segment.start == segment.end:
                 raise RejectError("damaged-image", "JPEG: a scan before any frame, or of nothing")
