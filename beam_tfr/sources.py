@@ -12,8 +12,7 @@ from beam_tfr.inputs import patterns as globs
 from beam_tfr.inputs.labels import Labeler, read_classes
 from beam_tfr.inputs.listing import PatternPart, list_parts
 from beam_tfr.inputs.skipped import Skipped, tell_missed
-from beam_tfr.layouts.names import Ambiguities
-from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
+from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Ambiguities, Layout, parse_layout
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.boxes import BOXES, CLASSES
@@ -76,7 +75,7 @@ def open_source(options: ConvertOptions) -> Input:
         _check_apart(options, all_patterns, globs.exclusion(exclude, root))
         data_options = options.data_options(names)
         origin = Labeler(parse_layout(options.layout or DEFAULT_LAYOUT), options.splits, classes)
-        labelled = origin.layout.has_labels
+        labelled = any("{label}" in part for part in origin.layout.parts)
     return Input(
         root=root,
         input=patterns,

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_tfr.inputs.labels import Labeler, choose_split, read_classes
-from beam_tfr.layouts.names import Ambiguities
-from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.layouts.parsing import Ambiguities, parse_layout
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef

@@ -19,10 +19,8 @@ _ON_GCS = ("output", "input", "table", "input_list")
 
 def is_wanted(options: PipelineOptions) -> bool:
     """True if --runner names Dataflow."""
-    return (options.view_as(beams.StandardOptions).runner or "").rpartition(".")[2].lower() in (
-        "dataflowrunner",
-        "dataflow",
-    )
+    runner = options.view_as(beams.StandardOptions).runner or ""
+    return runner.rpartition(".")[2].lower() in ("dataflowrunner", "dataflow")
 
 
 def is_only_form(options: PipelineOptions) -> bool:

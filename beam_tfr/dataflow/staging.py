@@ -63,7 +63,5 @@ def own_wheel(folder: Path) -> Path:
     path = folder / f"{NAME}-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in sorted(files.items()):
-            entry = zipfile.ZipInfo(name, _EPOCH)
-            entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
-            archive.writestr(entry, data, compresslevel=1)
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED, compresslevel=1)
     return path

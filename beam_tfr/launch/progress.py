@@ -34,15 +34,10 @@ class Reporter:
 
     def __call__(self, counters: Mapping[str, int]) -> None:
         """Reports; the first call is before the run starts."""
-        if self._planned is None and has_begun(counters):
+        if self._planned is None and any(counters.get(of) for of in ("planned-shards", "images", "resumed-images")):
             self._planned = self._look()
         listed = Progress("listing", counters.get("listed", 0))
         self._progress(progress_of(self._planned, counters) if self._planned else listed)
-
-
-def has_begun(counters: Mapping[str, int]) -> bool:
-    """True if a run has planned: what is in the folder from then on, another run may have finished too."""
-    return any(counters.get(name) for name in ("planned-shards", "images", "resumed-images"))
 
 
 def progress_of(there: Progress, counters: Mapping[str, int]) -> Progress:

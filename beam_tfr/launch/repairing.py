@@ -81,7 +81,8 @@ def repair(
             return report, []
         if wanted:
             say(f"{len(wanted):,} of {counted(report.counts['shards'], 'shard')} will be rebuilt")
-            _run(dataset, options, beam_flags, wanted, progress, say)
+            make = functools.partial(_make, dataset=dataset, wanted=wanted)
+            start(options, beam_flags, make=make, outcome=_OUTCOME, progress=progress, say=say)
     run_id = uuid.uuid4().hex
     with lock.held(dataset.folder, run_id, job_state=functools.partial(jobs.job_state, beam_options)):
         read_again(dataset.folder, dataset.fields["manifest_digest"])
@@ -95,23 +96,13 @@ def repair(
     return after.report(), sorted(broken | files)
 
 
-def _run(
-    dataset: Manifest,
-    options: ConvertOptions,
-    beam_flags: Sequence[str],
-    wanted: set[str],
-    progress: Callable[[Progress], object],
-    say: Callable[[str], object],
-) -> None:
-    def make(options: ConvertOptions, source: Input) -> Convert:
-        now = {name: source.plan.options.get(name) for name in dataset.options}
-        if different := diff.describe(dict(dataset.options), now):
-            made = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
-            raise UsageError(f"the dataset was made from other input, or with other options (by {made}):{different}")
-        images = {shard.name: shard.images for shard in shards_of(dataset)}
-        return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
-
-    start(options, beam_flags, make=make, outcome=_OUTCOME, progress=progress, say=say)
+def _make(options: ConvertOptions, source: Input, *, dataset: Manifest, wanted: set[str]) -> Convert:
+    now = {name: source.plan.options.get(name) for name in dataset.options}
+    if different := diff.describe(dict(dataset.options), now):
+        made = f"beam_tfr {dataset.fields['tool_version']}, this is {__version__}"
+        raise UsageError(f"the dataset was made from other input, or with other options (by {made}):{different}")
+    images = {shard.name: shard.images for shard in shards_of(dataset)}
+    return Repair(options, source, dataset=dataset, wanted={name: images[name] for name in wanted})
 
 
 def _with_rejects(dataset: Manifest) -> set[str]:

@@ -1,5 +1,5 @@
 """Layouts: how the end of a path tells label, split and group.
 
-`parsing` reads paths by a layout, `names` finds names that it may read wrongly, `folders` finds folders that look like
+`parsing` reads paths by a layout, and finds names that it may read wrongly; `folders` finds folders that look like
 splits or classes, but are read otherwise.
 """

@@ -1,7 +1,5 @@
 """Finds folders that a layout reads as something else than they look like: splits, and classes within classes."""
 
-from __future__ import annotations
-
 import collections
 import functools
 import re
@@ -38,7 +36,7 @@ class Folders:
             self._count((above, label), 1)
             self.splits.update(_splits_in(above))
 
-    def merge(self, other: Folders) -> None:
+    def merge(self, other: "Folders") -> None:
         """Adds the folders of other images."""
         self.splits.update(other.splits)
         for folder, images in other.classes.items():

@@ -1,11 +1,12 @@
-"""Parses layouts such as `{split}/{label}/*`, and reads paths by them."""
+"""Parses layouts such as `{split}/{label}/*`, reads paths by them, and finds those that they read in several ways."""
 
 import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from beam_tfr.console.terminal import counted
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import NAME
@@ -29,10 +30,6 @@ class Layout:
     """How to read the last parts of a key; made by `parse_layout`."""
 
     parts: tuple[str, ...]
-
-    @property
-    def has_labels(self) -> bool:
-        return any("{label}" in part for part in self.parts)
 
     @property
     def may_be_ambiguous(self) -> bool:
@@ -97,3 +94,27 @@ def parse_layout(text: str) -> Layout:
     if not parts[-1].endswith("*"):
         raise fail(f"the last part is the file and must end in *, {example}")
     return Layout(parts)
+
+
+class Ambiguities:
+    """Counts the keys that fit a layout in several ways."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout, self._total, self._number, self._example = layout, 0, 0, ""
+
+    def add(self, key: str) -> None:
+        """Counts a key."""
+        self._total += 1
+        if self._layout.longer(key):
+            self._number += 1
+            self._example = min(self._example or key, key)
+
+    def tell(self) -> Iterator[str]:
+        """A message with their number and an example; empty without any."""
+        if longer := self._layout.longer(self._example):
+            name, taken, other = longer
+            yield (
+                f"{self._number:,} of {counted(self._total, 'file')} fit the layout in more than one way, such as "
+                f"{self._example}: {{{name}}} takes {taken!r}, not {other!r}; if that is wrong, use {{number}} for "
+                "digits, as in `layout='{label}_{number}.*'`, rename the files, or give their classes in a `table=`"
+            )

@@ -1,7 +1,5 @@
 """The options that say how an image is decoded, resized and encoded, and which images are rejected."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 
@@ -135,6 +133,6 @@ class ImageOptions(Checked):
         if self.min_pixels > self.max_pixels:
             self.refuse("min_pixels", f"must be a whole number from 1 to {self.max_pixels}")
 
-    def image_options(self) -> ImageOptions:
+    def image_options(self) -> "ImageOptions":
         """The image options of an object that may have more."""
         return ImageOptions(**{name: getattr(self, name) for name in options_of(ImageOptions)})

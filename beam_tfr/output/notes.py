@@ -42,12 +42,12 @@ def write(output: str, run_id: str, notes: Notes) -> None:
     folder, data = work_path(output, ""), json.dumps(notes._asdict()).encode()
     with contextlib.suppress(OSError):
         storage.make_folder(folder)
-        storage.write_bytes(_path(output, run_id), data, scratch=folder)
+        storage.write_bytes(work_path(output, f"{run_id}.notes"), data, scratch=folder)
 
 
 def take(output: str, run_id: str) -> Notes:
     """The notes of a run, which are removed; empty if there are none."""
-    path = _path(output, run_id)
+    path = work_path(output, f"{run_id}.notes")
     try:
         fields = json.loads(storage.read_bytes(path))
         storage.delete(path)
@@ -57,7 +57,3 @@ def take(output: str, run_id: str) -> Notes:
         with contextlib.suppress(OSError):
             os.rmdir(work_path(output, ""))  # succeeds only if no other run has begun
     return Notes(**fields)
-
-
-def _path(output: str, run_id: str) -> str:
-    return work_path(output, f"{run_id}.notes")

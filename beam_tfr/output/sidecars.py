@@ -90,7 +90,7 @@ def write(
         refs, sums: see `Sidecar`.
     """
     lines = [f"{line}\n".encode() for line in reject_lines]
-    info = dataclasses.replace(info, rejects_sha256=_digest(lines))
+    info = dataclasses.replace(info, rejects_sha256=sha256_hex(b"".join(lines)))
     packed = [base64.b64encode(packing.pack(values)) + b"\n" for values in (refs, sums)]
     body = b"".join([f"{info.to_json()}\n".encode(), *packed, *lines])
     path, data = _path(output, info.shard.name), body + sha256_hex(body).encode() + b"\n"
@@ -99,10 +99,6 @@ def write(
             storage.write_bytes(path, data, scratch=work_path(output, ""))
             return info
     raise RunError(f"{path} is being replaced by other runs all the time; run the same command again")
-
-
-def _digest(lines: Iterable[bytes]) -> str:
-    return sha256_hex(b"".join(lines))
 
 
 def read(output: str, shard_name: str) -> Sidecar | None:
@@ -121,7 +117,7 @@ def _parse(path: str) -> Sidecar | None:
         return None
     with contextlib.suppress(ValueError):  # of another version
         first, packed_refs, packed_sums, *lines = body.splitlines(keepends=True)
-        info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=_digest(lines))
+        info = dataclasses.replace(ShardInfo.from_json(first), rejects_sha256=sha256_hex(b"".join(lines)))
         return Sidecar(info, packed_refs, packed_sums, lines)
     return None
 

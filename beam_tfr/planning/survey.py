@@ -1,7 +1,5 @@
 """Orders the images of a split, and surveys all references: counts, classes, digests and a sample."""
 
-from __future__ import annotations
-
 import array
 import collections
 import dataclasses
@@ -60,7 +58,7 @@ class Histogram:
         if len(self._few) >> BUCKET_BITS:
             self._counts, self._few = self.counts(), array.array("I")
 
-    def merge(self, other: Histogram) -> None:
+    def merge(self, other: "Histogram") -> None:
         """Adds the images of another histogram."""
         if other._counts is not None:
             self._counts = other._counts if self._counts is None else self._counts + other._counts
@@ -123,7 +121,7 @@ class Survey:
         elif candidate > self.sample[0]:
             heapq.heapreplace(self.sample, candidate)
 
-    def merge(self, other: Survey) -> None:
+    def merge(self, other: "Survey") -> None:
         """Adds the survey of other references."""
         self.counts.update(other.counts)
         self.classes.update(other.classes)

@@ -17,7 +17,7 @@ from beam_tfr.inputs.reading import measure_sample
 from beam_tfr.inputs.skipped import Skipped, tell_missed
 from beam_tfr.launch import prepare
 from beam_tfr.layouts.folders import tell_nested
-from beam_tfr.layouts.names import Ambiguities
+from beam_tfr.layouts.parsing import Ambiguities
 from beam_tfr.options import ConvertOptions, default_threads
 from beam_tfr.output import claim, lock
 from beam_tfr.output.rejects import most

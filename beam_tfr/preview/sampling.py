@@ -20,7 +20,7 @@ from beam_tfr.inputs.listing import list_all
 from beam_tfr.inputs.patterns import exclusion, order_patterns, read_input_list
 from beam_tfr.inputs.reading import make_record, read_refs
 from beam_tfr.inputs.skipped import Skipped
-from beam_tfr.layouts.names import Ambiguities
+from beam_tfr.layouts.parsing import Ambiguities
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output.known import sources_of
 from beam_tfr.pipeline import Convert

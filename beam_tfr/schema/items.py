@@ -1,7 +1,5 @@
 """Element types of the pipeline: references, images, records, and the items that carry them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import operator
@@ -58,7 +56,7 @@ class ImageRef(NamedTuple):
         return encoded if self.columns is None else encoded + b"\0" + self.columns
 
     @classmethod
-    def decode(cls, data: bytes) -> ImageRef:
+    def decode(cls, data: bytes) -> "ImageRef":
         parts = data.split(b"\0", 9)
         text = b"\0".join(parts[:9]).decode("utf-8", "surrogateescape")  # one call takes less time than nine
         key, size_bytes, generation, crc32c, split, labels, label_ids, reason, detail = text.split("\0")
@@ -125,7 +123,7 @@ class ShardWork(NamedTuple):
     finished: ShardInfo | None = None
     known: Mapping[int, Known] = {}
 
-    def done(self) -> Item | None:
+    def done(self) -> "Item | None":
         """The item for a whole shard, if it is finished or empty; else None."""
         return Item(self.shard, 0, "", None, self.finished) if self.finished or not self.refs else None
 
@@ -290,12 +288,12 @@ class Item(NamedTuple):
     guarded: bool = False
     before: str = ""
 
-    def reject(self, stage: str, error: RejectError) -> Item:
+    def reject(self, stage: str, error: RejectError) -> "Item":
         """The item with a `Reject` in place of its value."""
         key = self.ref.key if self.ref else ""
         return self.with_value(Reject(key, stage, error.reason, error.detail))
 
-    def with_value(self, value: Value) -> Item:
+    def with_value(self, value: Value) -> "Item":
         """The item with another value."""
         return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.before)
 

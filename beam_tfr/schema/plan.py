@@ -1,7 +1,5 @@
 """The plan of what a run will write, and the counts of what it wrote."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -101,7 +99,7 @@ class Plan:
         return fields
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Plan:
+    def from_fields(cls, fields: Mapping[str, Any]) -> "Plan":
         return cls(**{**fields, "splits": {name: SplitPlan(**of) for name, of in fields["splits"].items()}})
 
     @property
@@ -164,7 +162,7 @@ class Counts:
     def num_rejected(self) -> int:
         return sum(self.rejected.values())
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: "Counts") -> None:
         for field in dataclasses.fields(Counts):
             mine, more = getattr(self, field.name), getattr(other, field.name)
             if isinstance(mine, dict):
@@ -235,7 +233,7 @@ class ShardInfo(Counts):
         return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> ShardInfo:
+    def from_json(cls, text: str | bytes) -> "ShardInfo":
         fields = json.loads(text)
         fields["shard"] = Shard(*fields["shard"])
         if fields.get("contents"):

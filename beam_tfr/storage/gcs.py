@@ -28,7 +28,7 @@ def connect() -> None:
 
 def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", end: str = "") -> Iterator[Entry]:
     """`storage.walk` on gs://."""
-    name, below = _split_folder(folder)
+    name, below = split_gcs(f"{folder.rstrip('/')}/")
     with named_errors(folder, "list"):
         listed = client().list_blobs(
             bucket(name),
@@ -49,12 +49,6 @@ def walk(folder: str, *, prefix: str = "", deep: bool = True, start: str = "", e
 
 def _crc32c(encoded: str | None) -> int:
     return int.from_bytes(base64.b64decode(encoded or ""), "big")
-
-
-def _split_folder(folder: str) -> tuple[str, str]:
-    """(bucket, prefix of the names below the folder)."""
-    name, prefix = split_gcs(folder)
-    return name, prefix.rstrip("/") + "/" if prefix.rstrip("/") else ""
 
 
 def find(path: str) -> Entry | None:

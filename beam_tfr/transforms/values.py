@@ -56,7 +56,8 @@ class MapImages(beam.PTransform):
         return timed(batches(applied), "image-usec")
 
     def _apply(self, item: Item) -> Item:
-        if item.ref is None or isinstance(item.value, (Reject, ShardInfo)) or _is_copy(item.value):
+        is_copy = isinstance(item.value, Record) and item.value.copied
+        if item.ref is None or is_copy or isinstance(item.value, (Reject, ShardInfo)):
             return item
         try:
             return item.with_value(self._function_for(item)(item.value, item.ref))
@@ -65,10 +66,6 @@ class MapImages(beam.PTransform):
 
     def _function_for(self, item: Item) -> _Function:
         return self.guarded if item.guarded and self.guarded else self.fn
-
-
-def _is_copy(value: Any) -> bool:
-    return isinstance(value, Record) and value.copied
 
 
 class ResizeImages(MapImages):
